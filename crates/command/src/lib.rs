@@ -1,0 +1,1 @@
+//! Command rows and handlers, one file per family; effects and their replay.

@@ -1,0 +1,1 @@
+//! Executes commands: latches, runs, emits, parks, blocks and wakes.

@@ -1,0 +1,1 @@
+//! Drivers that connect a worker to sockets: epoll and io_uring; listeners.

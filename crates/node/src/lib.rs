@@ -1,0 +1,1 @@
+//! The sans-IO worker: sessions, MULTI and WATCH, CONFIG, INFO, CLIENT.

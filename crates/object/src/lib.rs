@@ -1,0 +1,1 @@
+//! The values of keys: strings, lists, hashes, sets and sorted sets, compact and as leaf trees.
