@@ -4,11 +4,15 @@
 //! bounds what its input can make it keep, and no bytes can make it panic or loop.
 
 mod batch;
+mod double;
 mod error;
 mod inline;
+mod reply;
 mod request;
 
 pub use batch::{Args, Batch};
+pub use double::append_double;
 pub use error::ProtocolError;
 pub use inline::{UnbalancedQuotes, split_args};
+pub use reply::{Deferred, Position, Protocol, Reply};
 pub use request::{Decoder, LINE_MAX, Limits, Progress};
