@@ -1,3 +1,10 @@
 //! The values of keys: strings, lists, hashes, sets and sorted sets, compact and as leaf trees.
 
+pub mod block;
+mod corrupt;
 pub mod glob;
+pub mod limits;
+pub mod tree;
+
+pub use corrupt::Corrupt;
+pub use limits::Limits;

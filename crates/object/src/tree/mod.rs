@@ -1,0 +1,267 @@
+//! The leaf tree: a sequence of compact leaves under inner nodes with counts.
+//!
+//! Every large collection is one. Leaves hold at most [`LEAF_BYTES_MAX`] bytes (a single larger element has a leaf of its
+//! own), so that a million elements are about a thousand allocations, a checkpoint writes only what changed, and a
+//! clone shares everything: nodes are behind `Arc` and copied when written while shared (`Arc::make_mut`).
+//!
+//! Elements are found by rank (inner nodes know counts) or, in ordered collections, by a predicate over separators. What
+//! an element is, only the leaf knows.
+
+mod iter;
+mod node;
+#[cfg(test)]
+mod tests;
+
+pub use iter::Leaves;
+use node::{ByRank, BySep, Child, Inner, Node, Totals, group};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most bytes of elements in a leaf of more than one element.
+pub const LEAF_BYTES_MAX: usize = 8192;
+
+/// A leaf that shrinks below this looks for a neighbour to merge with.
+const LEAF_BYTES_MIN: usize = LEAF_BYTES_MAX / 4;
+
+/// Neighbours are merged only if together they stay below this, so that the next insertion does not split them again.
+const LEAF_BYTES_MERGED: usize = LEAF_BYTES_MAX / 4 * 3;
+
+/// A compact run of consecutive elements.
+pub trait Leaf: Clone + Default {
+    /// Describes the smallest element of a leaf for ordered search; `()` where elements have no order of their own.
+    type Sep: Clone;
+
+    /// Number of elements.
+    fn len(&self) -> usize;
+
+    /// Whether there are no elements.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes the elements take: what splitting and merging go by.
+    fn bytes(&self) -> usize;
+
+    /// Bytes held on the heap, spare capacity included: what [`Tree::memory`] sums up.
+    fn heap_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    /// Keeps about the first `keep` bytes and returns the rest. Called with two elements or more; both parts must
+    /// be left with at least one.
+    fn split(&mut self, keep: usize) -> Self;
+
+    /// Takes over the elements of the next leaf, at the end.
+    fn append(&mut self, next: Self);
+
+    /// Removes the elements at these positions (within `0..len()`).
+    fn remove_range(&mut self, range: Range<usize>);
+
+    /// The separator of the first element. Called only on leaves with elements.
+    fn first_sep(&self) -> Self::Sep;
+}
+
+/// A sequence of elements in leaves. See the module's text.
+///
+/// Cloning is O(1); `len` and `memory` are O(1); everything else is O(log n) plus the work inside one leaf.
+pub struct Tree<L: Leaf> {
+    root: Arc<Inner<L>>,
+    len: u64,
+    totals: Totals,
+}
+
+impl<L: Leaf> Clone for Tree<L> {
+    fn clone(&self) -> Self {
+        Tree { root: self.root.clone(), len: self.len, totals: self.totals }
+    }
+}
+
+impl<L: Leaf> Default for Tree<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<L: Leaf> Tree<L> {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Tree { root: Arc::new(Inner { children: Vec::new() }), len: 0, totals: Totals::default() }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of leaves.
+    pub fn leaf_count(&self) -> u64 {
+        self.totals.leaves
+    }
+
+    /// Heap bytes: the leaves' own figures plus what the tree adds for each leaf. Shared leaves count in full.
+    pub fn memory(&self) -> usize {
+        // Two counters precede the content of an `Arc`; inner nodes are charged to the leaves, one record each.
+        let per_leaf = size_of::<L>() + size_of::<Child<L>>() + 2 * size_of::<usize>();
+        let per_root = size_of::<Inner<L>>() + 2 * size_of::<usize>();
+        self.totals.heap + self.totals.leaves as usize * per_leaf + per_root
+    }
+
+    /// Collects leaves, in order. Empty ones are left out; oversized ones are split.
+    pub fn from_leaves(leaves: impl IntoIterator<Item = L>) -> Self {
+        let mut totals = Totals::default();
+        let mut children = Vec::new();
+        for leaf in leaves {
+            node::push_pieces(&mut children, leaf, &mut totals);
+        }
+        let len = children.iter().map(|c: &Child<L>| c.len).sum();
+        Tree { root: Arc::new(Inner { children: group(children) }), len, totals }
+    }
+
+    /// Builds from elements that come in order: `push` adds one at the end of a leaf. Leaves are filled to three quarters
+    /// if `room` is true, for collections that grow in the middle, and else full.
+    pub fn build<T>(items: impl IntoIterator<Item = T>, room: bool, mut push: impl FnMut(&mut L, T)) -> Self {
+        let limit = if room { LEAF_BYTES_MERGED } else { LEAF_BYTES_MAX - LEAF_BYTES_MAX / 16 };
+        let mut items = items.into_iter().peekable();
+        Self::from_leaves(std::iter::from_fn(|| {
+            items.peek()?;
+            let mut leaf = L::default();
+            while leaf.bytes() < limit {
+                let Some(item) = items.next() else { break };
+                push(&mut leaf, item);
+            }
+            Some(leaf)
+        }))
+    }
+
+    /// The leaf that holds the element of this rank and the element's position in it; `None` from `len()` on.
+    pub fn get(&self, rank: u64) -> Option<(&L, usize)> {
+        if rank >= self.len {
+            return None;
+        }
+        let mut route = ByRank { left: rank };
+        let leaf = self.root.descend(self.len, &mut route)?;
+        Some((leaf, route.left as usize))
+    }
+
+    /// The leaf where `reached` changes from true to false, with the rank of its first element: the last leaf whose
+    /// separator satisfies `reached`, or the first leaf if none does. `None` if the tree is empty.
+    ///
+    /// `reached(sep)` must be monotone over the elements, typically `*sep <= target`. Where several elements may
+    /// compare equal to the target, `*sep < target` finds the leaf that holds (or precedes) the first of them.
+    pub fn find(&self, reached: impl Fn(&L::Sep) -> bool) -> Option<(u64, &L)> {
+        let mut route = BySep { reached, base: 0 };
+        let leaf = self.root.descend(self.len, &mut route)?;
+        Some((route.base, leaf))
+    }
+
+    /// The first leaf.
+    pub fn first(&self) -> Option<&L> {
+        self.root.descend(self.len, &mut ByRank { left: 0 })
+    }
+
+    /// The last leaf.
+    pub fn last(&self) -> Option<&L> {
+        self.root.descend(self.len, &mut ByRank { left: self.len })
+    }
+
+    /// Changes the leaf that holds `rank`. `change` gets the leaf and the position in it; it may insert, remove and
+    /// replace anything there. `rank` from `len()` on means the end of the last leaf. Leaves that
+    /// became too large, too small or empty are split, merged or dropped afterwards.
+    ///
+    /// An empty tree gets a fresh leaf for the occasion.
+    pub fn modify<R>(&mut self, rank: u64, change: impl FnOnce(&mut L, usize) -> R) -> R {
+        let route = ByRank { left: rank.min(self.len) };
+        self.modify_by(route, |leaf, route| {
+            let at = route.left.min(leaf.len() as u64);
+            change(leaf, at as usize)
+        })
+    }
+
+    /// Changes the leaf that [`Tree::find`] would return; `change` gets the leaf and the rank of its first element.
+    /// What it inserts must not precede elements of earlier leaves nor follow elements of later ones.
+    pub fn modify_at<R>(&mut self, reached: impl Fn(&L::Sep) -> bool, change: impl FnOnce(&mut L, u64) -> R) -> R {
+        self.modify_by(BySep { reached, base: 0 }, |leaf, route| change(leaf, route.base))
+    }
+
+    fn modify_by<R, T: node::Route<L>>(&mut self, mut route: T, change: impl FnOnce(&mut L, &T) -> R) -> R {
+        let root = Arc::make_mut(&mut self.root);
+        if root.children.is_empty() {
+            return self.first_leaf(&mut route, change);
+        }
+        let done = root.modify(self.len, &mut route, (true, true), change, &mut self.totals);
+        self.len = self.len.wrapping_add_signed(done.grown);
+        self.settle(done.siblings);
+        done.result
+    }
+
+    /// [`Tree::modify_by`] on an empty tree.
+    fn first_leaf<R, T: node::Route<L>>(&mut self, route: &mut T, change: impl FnOnce(&mut L, &T) -> R) -> R {
+        let mut leaf = L::default();
+        let result = change(&mut leaf, route);
+        *self = Self::from_leaves([leaf]);
+        result
+    }
+
+    /// Adds a leaf after all others, without looking for a merge. An empty one is ignored.
+    pub fn push_back_leaf(&mut self, leaf: L) {
+        self.push_leaf(leaf, false);
+    }
+
+    /// Adds a leaf before all others, without looking for a merge. An empty one is ignored.
+    pub fn push_front_leaf(&mut self, leaf: L) {
+        self.push_leaf(leaf, true);
+    }
+
+    fn push_leaf(&mut self, leaf: L, front: bool) {
+        let mut pieces = Vec::new();
+        node::push_pieces(&mut pieces, leaf, &mut self.totals);
+        self.len += pieces.iter().map(|c| c.len).sum::<u64>();
+        let siblings = Arc::make_mut(&mut self.root).push(pieces, front);
+        self.settle(siblings);
+    }
+
+    /// Removes the elements of these ranks; ranks beyond the end are ignored.
+    pub fn remove_range(&mut self, ranks: Range<u64>) {
+        let end = ranks.end.min(self.len);
+        if ranks.start >= end {
+            return;
+        }
+        if ranks.start == 0 && end == self.len {
+            *self = Self::new();
+            return;
+        }
+        Arc::make_mut(&mut self.root).remove_range(ranks.start..end, &mut self.totals);
+        self.len -= end - ranks.start;
+        self.settle(Vec::new());
+    }
+
+    /// All leaves from the one that holds `rank`, forwards. Each comes with the position in it to start from.
+    pub fn leaves_from(&self, rank: u64) -> Leaves<'_, L> {
+        Leaves::forward(self, rank)
+    }
+
+    /// All leaves from the one that holds `rank - 1`, backwards. Each comes with the position in it before which to
+    /// start, so `leaves_back(len())` walks everything.
+    pub fn leaves_back(&self, rank: u64) -> Leaves<'_, L> {
+        Leaves::backward(self, rank)
+    }
+
+    /// Gives the root its overflow as siblings under a new root, and drops levels of one child.
+    fn settle(&mut self, siblings: Vec<Child<L>>) {
+        if !siblings.is_empty() {
+            let old = std::mem::replace(&mut self.root, Arc::new(Inner { children: Vec::new() }));
+            let mut children = Vec::with_capacity(siblings.len() + 1);
+            children.extend(Child::over(old));
+            children.extend(siblings);
+            self.root = Arc::new(Inner { children: group(children) });
+        }
+        while let [Child { node: Node::Inner(only), .. }] = self.root.children.as_slice() {
+            self.root = only.clone();
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Inner nodes: routing, splitting, merging.
+//!
+//! Separators are lower bounds, written when a leaf comes into being and moved, never recomputed, afterwards: every
+//! element of child i is at or above its separator and every element of child i-1 is below it. The
+//! separator of a node's *first* child is never used for routing (whatever is below goes left), and may be stale
+//! until that child gets a left neighbour: merging and pushing at the front repair it then.
+
+use super::{LEAF_BYTES_MAX, LEAF_BYTES_MERGED, LEAF_BYTES_MIN, Leaf};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most children of an inner node.
+pub(super) const FANOUT: usize = 64;
+
+/// Children per node when a level is built at once or split.
+const FANOUT_BUILT: usize = FANOUT / 4 * 3;
+
+/// Running figures of a tree.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub(super) struct Totals {
+    pub heap: usize,
+    pub leaves: u64,
+}
+
+#[derive(Clone)]
+pub(super) enum Node<L: Leaf> {
+    Leaf(Arc<L>),
+    Inner(Arc<Inner<L>>),
+}
+
+#[derive(Clone)]
+pub(super) struct Child<L: Leaf> {
+    pub sep: L::Sep,
+    pub len: u64,
+    pub node: Node<L>,
+}
+
+#[derive(Clone)]
+pub(super) struct Inner<L: Leaf> {
+    pub children: Vec<Child<L>>,
+}
+
+/// How to choose a child on the way down.
+pub(super) trait Route<L: Leaf> {
+    /// Index of the child to take; `children` is not empty, `len` is the number of elements below them.
+    fn pick(&mut self, children: &[Child<L>], len: u64) -> usize;
+}
+
+/// To the element of a rank; `left` ends as the position in the leaf. The rank `len` leads behind the last element.
+pub(super) struct ByRank {
+    pub left: u64,
+}
+
+impl<L: Leaf> Route<L> for ByRank {
+    fn pick(&mut self, children: &[Child<L>], len: u64) -> usize {
+        let last = children.len() - 1;
+        if self.left > len / 2 {
+            // From the nearer end: pushing and popping at the tail looks at one child.
+            let mut before = len;
+            for (i, child) in children.iter().enumerate().rev() {
+                before -= child.len;
+                if before <= self.left {
+                    self.left -= before;
+                    return i;
+                }
+            }
+        }
+        for (i, child) in children.iter().enumerate() {
+            if self.left < child.len || i == last {
+                return i;
+            }
+            self.left -= child.len;
+        }
+        last
+    }
+}
+
+/// To the last child whose separator is reached; `base` ends as the rank of the leaf's first element.
+pub(super) struct BySep<F> {
+    pub reached: F,
+    pub base: u64,
+}
+
+impl<L: Leaf, F: Fn(&L::Sep) -> bool> Route<L> for BySep<F> {
+    fn pick(&mut self, children: &[Child<L>], _len: u64) -> usize {
+        let i = children[1..].partition_point(|child| (self.reached)(&child.sep));
+        self.base += children[..i].iter().map(|child| child.len).sum::<u64>();
+        i
+    }
+}
+
+/// What a change left behind: the caller's result, the change in elements, and nodes to insert after this one.
+pub(super) struct Done<L: Leaf, R> {
+    pub result: R,
+    pub grown: i64,
+    pub siblings: Vec<Child<L>>,
+}
+
+impl<L: Leaf> Child<L> {
+    /// A record for an inner node; `None` if it has no children.
+    pub fn over(inner: Arc<Inner<L>>) -> Option<Self> {
+        let sep = inner.children.first()?.sep.clone();
+        let len = inner.children.iter().map(|c| c.len).sum();
+        Some(Child { sep, len, node: Node::Inner(inner) })
+    }
+
+    fn underfull(&self) -> bool {
+        match &self.node {
+            Node::Leaf(leaf) => leaf.bytes() < LEAF_BYTES_MIN,
+            Node::Inner(inner) => inner.children.len() < FANOUT / 4,
+        }
+    }
+
+    /// Subtracts everything below from the totals.
+    fn untally(&self, totals: &mut Totals) {
+        match &self.node {
+            Node::Leaf(leaf) => {
+                totals.heap -= leaf.heap_bytes();
+                totals.leaves -= 1;
+            }
+            Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(totals)),
+        }
+    }
+}
+
+/// Appends a leaf as one child, or as several if it is too large, and counts them.
+pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals: &mut Totals) {
+    let mut rest = vec![leaf];
+    while let Some(mut leaf) = rest.pop() {
+        if leaf.is_empty() {
+            continue;
+        }
+        if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
+            let upper = leaf.split(leaf.bytes() / 2);
+            debug_assert!(!leaf.is_empty() && !upper.is_empty());
+            rest.push(upper);
+            rest.push(leaf);
+            continue;
+        }
+        totals.heap += leaf.heap_bytes();
+        totals.leaves += 1;
+        children.push(Child { sep: leaf.first_sep(), len: leaf.len() as u64, node: Node::Leaf(Arc::new(leaf)) });
+    }
+}
+
+/// Stacks levels of inner nodes over children until they fit under one node.
+pub(super) fn group<L: Leaf>(mut children: Vec<Child<L>>) -> Vec<Child<L>> {
+    while children.len() > FANOUT {
+        children = chunks(children).into_iter().filter_map(|c| Child::over(Arc::new(Inner { children: c }))).collect();
+    }
+    children
+}
+
+/// Deals children out evenly, at most [`FANOUT_BUILT`] together.
+fn chunks<L: Leaf>(children: Vec<Child<L>>) -> Vec<Vec<Child<L>>> {
+    let parts = children.len().div_ceil(FANOUT_BUILT).max(1);
+    let (size, more) = (children.len() / parts, children.len() % parts);
+    let mut from = children.into_iter();
+    (0..parts).map(|i| from.by_ref().take(size + usize::from(i < more)).collect()).collect()
+}
+
+impl<L: Leaf> Inner<L> {
+    /// The leaf a route leads to; `None` only if there are no children.
+    pub fn descend<'a, T: Route<L>>(&'a self, len: u64, route: &mut T) -> Option<&'a L> {
+        let (mut inner, mut len) = (self, len);
+        loop {
+            if inner.children.is_empty() {
+                return None;
+            }
+            let child = &inner.children[route.pick(&inner.children, len)];
+            match &child.node {
+                Node::Leaf(leaf) => return Some(leaf),
+                Node::Inner(next) => (inner, len) = (next, child.len),
+            }
+        }
+    }
+
+    /// Changes the leaf a route leads to. `edge` says whether this node is the first and the last of its level.
+    pub fn modify<R, T: Route<L>>(
+        &mut self,
+        len: u64,
+        route: &mut T,
+        edge: (bool, bool),
+        change: impl FnOnce(&mut L, &T) -> R,
+        totals: &mut Totals,
+    ) -> Done<L, R> {
+        let i = route.pick(&self.children, len);
+        let edge = (edge.0 && i == 0, edge.1 && i + 1 == self.children.len());
+        let child = &mut self.children[i];
+        let (result, grown);
+        match &mut child.node {
+            Node::Leaf(leaf) => {
+                let leaf = Arc::make_mut(leaf);
+                let (bytes, heap) = (leaf.bytes(), leaf.heap_bytes());
+                result = change(leaf, route);
+                totals.heap = totals.heap - heap + leaf.heap_bytes();
+                grown = leaf.len() as i64 - child.len as i64;
+                child.len = leaf.len() as u64;
+                if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
+                    self.split_leaf(i, edge, totals);
+                } else if leaf.bytes() < LEAF_BYTES_MIN && (leaf.bytes() < bytes || leaf.is_empty()) {
+                    self.mend(i, totals);
+                }
+            }
+            Node::Inner(inner) => {
+                let inner = Arc::make_mut(inner);
+                let before = inner.children.len();
+                let done = inner.modify(child.len, route, edge, change, totals);
+                (result, grown) = (done.result, done.grown);
+                let left_over: u64 = done.siblings.iter().map(|c| c.len).sum();
+                child.len = child.len.wrapping_add_signed(grown) - left_over;
+                if !done.siblings.is_empty() {
+                    self.children.splice(i + 1..i + 1, done.siblings);
+                } else if inner.children.len() < before && child.underfull() {
+                    self.mend(i, totals);
+                }
+            }
+        }
+        Done { result, grown, siblings: self.overflow() }
+    }
+
+    /// Adds children at one end of the leaf level; returns nodes to insert after this one.
+    pub fn push(&mut self, pieces: Vec<Child<L>>, front: bool) -> Vec<Child<L>> {
+        let at = if front { 0 } else { self.children.len().saturating_sub(1) };
+        match self.children.get_mut(at) {
+            Some(Child { len, node: Node::Inner(inner), .. }) => {
+                *len += pieces.iter().map(|c| c.len).sum::<u64>();
+                let siblings = Arc::make_mut(inner).push(pieces, front);
+                *len -= siblings.iter().map(|c| c.len).sum::<u64>();
+                self.children.splice(at + 1..at + 1, siblings);
+            }
+            Some(Child { sep, node: Node::Leaf(leaf), .. }) if front => {
+                *sep = leaf.first_sep();
+                self.children.splice(0..0, pieces);
+            }
+            _ => self.children.extend(pieces),
+        }
+        self.overflow()
+    }
+
+    /// Removes elements, none of whose ranks is beyond the end.
+    pub fn remove_range(&mut self, ranks: Range<u64>, totals: &mut Totals) {
+        let (mut at, mut i, mut seam) = (0, 0, None);
+        while i < self.children.len() && at < ranks.end {
+            let child = &mut self.children[i];
+            let len = child.len;
+            let (from, to) = (ranks.start.max(at), ranks.end.min(at + len));
+            at += len;
+            if from >= to {
+                i += 1;
+                continue;
+            }
+            seam = seam.or(Some(i));
+            if to - from == len {
+                // Neighbours go together with it: one shift of the children behind, however many leave.
+                let mut end = i + 1;
+                while end < self.children.len() && at + self.children[end].len <= ranks.end {
+                    at += self.children[end].len;
+                    end += 1;
+                }
+                self.children.drain(i..end).for_each(|c| c.untally(totals));
+                continue;
+            }
+            let within = from + len - at..to + len - at;
+            child.len -= to - from;
+            match &mut child.node {
+                Node::Leaf(leaf) => {
+                    let leaf = Arc::make_mut(leaf);
+                    totals.heap -= leaf.heap_bytes();
+                    leaf.remove_range(within.start as usize..within.end as usize);
+                    totals.heap += leaf.heap_bytes();
+                }
+                Node::Inner(inner) => Arc::make_mut(inner).remove_range(within, totals),
+            }
+            i += 1;
+        }
+        let Some(seam) = seam else { return };
+        for i in [seam + 1, seam] {
+            if self.children.get(i).is_some_and(Child::underfull) {
+                self.mend(i, totals);
+            }
+        }
+    }
+
+    /// Replaces an overfull leaf by its parts. At an edge of the tree elements probably keep arriving at that edge, so
+    /// the part on the inside is left nearly full and the one outside nearly empty.
+    fn split_leaf(&mut self, i: usize, edge: (bool, bool), totals: &mut Totals) {
+        let child = &mut self.children[i];
+        let Node::Leaf(leaf) = &mut child.node else { return };
+        let leaf = Arc::make_mut(leaf);
+        totals.heap -= leaf.heap_bytes();
+        let bytes = leaf.bytes();
+        let keep = match edge {
+            (false, true) => bytes - bytes / 8,
+            (true, false) => bytes / 8,
+            _ => bytes / 2,
+        };
+        let upper = leaf.split(keep);
+        let lower = std::mem::take(leaf);
+        debug_assert!(!lower.is_empty() && !upper.is_empty());
+        totals.leaves -= 1;
+        let mut parts = Vec::with_capacity(2);
+        push_pieces(&mut parts, lower, totals);
+        push_pieces(&mut parts, upper, totals);
+        if let Some(first) = parts.first_mut() {
+            first.sep = child.sep.clone();
+        }
+        self.children.splice(i..=i, parts);
+    }
+
+    /// Drops child `i` if it is empty, else merges it with a neighbour if the two are small enough.
+    fn mend(&mut self, i: usize, totals: &mut Totals) {
+        if self.children[i].len == 0 {
+            self.children.remove(i).untally(totals);
+        } else if !self.merge(i, totals) && i > 0 {
+            self.merge(i - 1, totals);
+        }
+    }
+
+    /// Merges child `i` with the next one, if there is one and they fit together.
+    fn merge(&mut self, i: usize, totals: &mut Totals) -> bool {
+        let [a, b, ..] = &mut self.children[i..] else { return false };
+        match (&mut a.node, &mut b.node) {
+            (Node::Leaf(x), Node::Leaf(y)) if x.bytes() + y.bytes() <= LEAF_BYTES_MERGED => {
+                totals.heap -= x.heap_bytes() + y.heap_bytes();
+                Arc::make_mut(x).append(std::mem::take(Arc::make_mut(y)));
+                totals.heap += x.heap_bytes();
+                totals.leaves -= 1;
+            }
+            (Node::Inner(x), Node::Inner(y)) if x.children.len() + y.children.len() <= FANOUT_BUILT => {
+                let y = Arc::make_mut(y);
+                if let Some(first) = y.children.first_mut() {
+                    first.sep = b.sep.clone();
+                }
+                Arc::make_mut(x).children.append(&mut y.children);
+            }
+            _ => return false,
+        }
+        a.len += b.len;
+        self.children.remove(i + 1);
+        true
+    }
+
+    /// If there are too many children, keeps the first part and returns nodes with the rest.
+    fn overflow(&mut self) -> Vec<Child<L>> {
+        if self.children.len() <= FANOUT {
+            return Vec::new();
+        }
+        let mut parts = chunks(std::mem::take(&mut self.children)).into_iter();
+        self.children = parts.next().unwrap_or_default();
+        parts.filter_map(|children| Child::over(Arc::new(Inner { children }))).collect()
+    }
+}
