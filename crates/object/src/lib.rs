@@ -1,9 +1,13 @@
 //! The values of keys: strings, lists, hashes, sets and sorted sets, compact and as leaf trees.
 
+pub mod bits;
 pub mod block;
 mod corrupt;
 pub mod glob;
+pub mod lcs;
 pub mod limits;
+pub mod long_double;
+pub mod number;
 pub mod tree;
 
 pub use corrupt::Corrupt;
