@@ -375,3 +375,6 @@ pub fn append_request<T: AsRef<[u8]>>(out: &mut Vec<u8>, args: &[T]) {
     request.array(args.len());
     args.iter().for_each(|arg| request.bulk(arg));
 }
+
+#[cfg(test)]
+mod tests;
