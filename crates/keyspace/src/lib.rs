@@ -1,3 +1,1 @@
 //! Slots, latches, tables, entries, versions, expiry, eviction and memory accounting.
-
-pub mod heap;

@@ -1,0 +1,123 @@
+//! A setting as data: one [`Row`] says all there is to know of it; parsing, `CONFIG`, `--help` and the docs follow it.
+
+use super::kind::{Kind, Refusal};
+
+/// A chapter of the settings, as `--help` and the docs show them.
+#[derive(Debug)]
+pub struct Section {
+    /// Its heading.
+    pub title: &'static str,
+    /// Its settings, in the order of showing.
+    pub rows: &'static [Row],
+}
+
+/// Whether a setting does anything yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// It does what it says.
+    Yes,
+    /// It is taken and checked, so that files written for Redis work, but changes nothing; why. A value other than
+    /// the default is warned about at start.
+    No(&'static str),
+    /// Only the default is taken, since acting as if more was promised would endanger data or secrets; why.
+    Refused(&'static str),
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name, lower case.
+    pub name: &'static str,
+    /// Another, older name.
+    pub alias: Option<&'static str>,
+    /// What it takes.
+    pub kind: Kind,
+    /// Its default, as it would be written in a file.
+    pub default: &'static str,
+    /// What it does, one line.
+    pub help: &'static str,
+    /// Whether it does that yet.
+    pub acts: Acts,
+    /// Fixed at start: `CONFIG SET` refuses it.
+    pub immutable: bool,
+    /// Holds a secret: its value is kept out of logs, `SLOWLOG` and `MONITOR`.
+    pub sensitive: bool,
+    /// For tests: shown by `CONFIG GET` only under its exact name, never in help.
+    pub hidden: bool,
+    /// `CONFIG SET` needs `enable-protected-configs`.
+    pub protected: bool,
+    /// `CONFIG SET` is refused while data is loading.
+    pub deny_loading: bool,
+    /// A value that does no more than the default, though it differs: no warning for it.
+    pub harmless: Option<&'static str>,
+    /// Numbers outside are moved to the nearer bound rather than refused.
+    pub clamp: Option<(i128, i128)>,
+    /// A further check of a text.
+    pub check: Option<fn(&[u8]) -> Result<(), Refusal>>,
+}
+
+/// A row with nothing special about it; the methods below add what is.
+pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Row {
+    Row {
+        name,
+        alias: None,
+        kind,
+        default,
+        help,
+        acts: Acts::Yes,
+        immutable: false,
+        sensitive: false,
+        hidden: false,
+        protected: false,
+        deny_loading: false,
+        harmless: None,
+        clamp: None,
+        check: None,
+    }
+}
+
+impl Row {
+    pub(super) const fn alias(self, alias: &'static str) -> Row {
+        Row { alias: Some(alias), ..self }
+    }
+
+    pub(super) const fn inert(self, reason: &'static str) -> Row {
+        Row { acts: Acts::No(reason), ..self }
+    }
+
+    pub(super) const fn refused(self, reason: &'static str) -> Row {
+        Row { acts: Acts::Refused(reason), ..self }
+    }
+
+    pub(super) const fn immutable(self) -> Row {
+        Row { immutable: true, ..self }
+    }
+
+    pub(super) const fn sensitive(self) -> Row {
+        Row { sensitive: true, ..self }
+    }
+
+    pub(super) const fn hidden(self) -> Row {
+        Row { hidden: true, ..self }
+    }
+
+    pub(super) const fn protected(self) -> Row {
+        Row { protected: true, ..self }
+    }
+
+    pub(super) const fn deny_loading(self) -> Row {
+        Row { deny_loading: true, ..self }
+    }
+
+    pub(super) const fn harmless(self, value: &'static str) -> Row {
+        Row { harmless: Some(value), ..self }
+    }
+
+    pub(super) const fn clamp(self, min: i128, max: i128) -> Row {
+        Row { clamp: Some((min, max)), ..self }
+    }
+
+    pub(super) const fn check(self, check: fn(&[u8]) -> Result<(), Refusal>) -> Row {
+        Row { check: Some(check), ..self }
+    }
+}

@@ -1,0 +1,62 @@
+//! The cluster.
+
+use super::{Kind, NO_CLUSTER, PORT, ULONG_MAX, int};
+use crate::config::check;
+use crate::config::row::{Section, row};
+
+pub(super) static SECTION: Section = Section {
+    title: "Cluster",
+    rows: &[
+        row("cluster-enabled", Kind::Bool, "no", "Whether this server is a node of a cluster.")
+            .immutable()
+            .refused(NO_CLUSTER),
+        row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps what it knows.")
+            .immutable()
+            .inert(NO_CLUSTER),
+        row("cluster-node-timeout", super::long(0), "15000", "Milliseconds of silence after which a node is down.")
+            .inert(NO_CLUSTER),
+        row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable().inert(NO_CLUSTER),
+        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce.").inert(NO_CLUSTER),
+        row("cluster-announce-hostname", Kind::OptionalText, "", "Host name to announce.")
+            .check(check::host_name)
+            .inert(NO_CLUSTER),
+        row("cluster-announce-human-nodename", Kind::OptionalText, "", "Name of the node in logs.")
+            .check(check::node_name)
+            .inert(NO_CLUSTER),
+        row("cluster-announce-port", PORT, "0", "Port to announce.").inert(NO_CLUSTER),
+        row("cluster-announce-tls-port", PORT, "0", "TLS port to announce.").inert(NO_CLUSTER),
+        row("cluster-announce-bus-port", PORT, "0", "Port for other nodes to announce.").inert(NO_CLUSTER),
+        row(
+            "cluster-preferred-endpoint-type",
+            Kind::Enum(&["ip", "hostname", "unknown-endpoint"]),
+            "ip",
+            "What clients are told to connect to.",
+        )
+        .inert(NO_CLUSTER),
+        row("cluster-require-full-coverage", Kind::Bool, "yes", "Refuse commands while slots are missing.")
+            .inert(NO_CLUSTER),
+        row("cluster-allow-reads-when-down", Kind::Bool, "no", "Answer reads while slots are missing.")
+            .inert(NO_CLUSTER),
+        row("cluster-allow-pubsubshard-when-down", Kind::Bool, "yes", "Serve shard channels while slots are missing.")
+            .inert(NO_CLUSTER),
+        row("cluster-replica-no-failover", Kind::Bool, "no", "Never take over from the master.")
+            .alias("cluster-slave-no-failover")
+            .inert(NO_CLUSTER),
+        row("cluster-replica-validity-factor", int(0), "10", "How old the data of a replica may be to take over.")
+            .alias("cluster-slave-validity-factor")
+            .inert(NO_CLUSTER),
+        row("cluster-allow-replica-migration", Kind::Bool, "yes", "Replicas may move to masters without any.")
+            .inert(NO_CLUSTER),
+        row("cluster-migration-barrier", int(0), "1", "Replicas a master keeps when others move.").inert(NO_CLUSTER),
+        row(
+            "cluster-link-sendbuf-limit",
+            Kind::Memory { min: 0, max: ULONG_MAX },
+            "0",
+            "Bytes waiting for another node that end the link; 0 for no limit.",
+        )
+        .inert(NO_CLUSTER),
+        row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
+            .hidden()
+            .inert(NO_CLUSTER),
+    ],
+};

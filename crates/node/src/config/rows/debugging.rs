@@ -1,0 +1,16 @@
+//! For tests.
+
+use super::{Kind, int};
+use crate::config::row::{Section, row};
+
+pub(super) static SECTION: Section = Section {
+    title: "For tests",
+    rows: &[
+        row("watchdog-period", int(0), "0", "Milliseconds after which a stuck server reports where.")
+            .hidden()
+            .inert("there is no watchdog"),
+        row("use-exit-on-panic", Kind::Bool, "no", "Exit instead of dumping core.")
+            .hidden()
+            .inert("the build decides what a panic does"),
+    ],
+};

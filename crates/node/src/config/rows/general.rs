@@ -1,0 +1,128 @@
+//! The process: files, logging, databases, timers.
+
+use super::{Kind, NO_CLUSTER, int};
+use crate::config::check;
+use crate::config::row::{Section, row};
+use crate::config::special::Special;
+
+const SUPERVISOR: &str = "the process stays in the foreground: leave this to systemd or the container's runtime";
+const SYSLOG: &str = "the log goes to standard output or `logfile`";
+const TITLE: &str = "the process keeps its title";
+const PINNING: &str = "threads are not pinned: start the process with taskset";
+
+pub(super) static SECTION: Section = Section {
+    title: "General",
+    rows: &[
+        row("databases", int(1), "16", "Number of databases; those beyond 0 take memory on first use.").immutable(),
+        row("dir", Kind::Special(Special::Dir), "./", "Directory to work in; relative paths start there.")
+            .protected()
+            .deny_loading(),
+        row("pidfile", Kind::OptionalText, "", "File to write the process id to.").immutable(),
+        row("logfile", Kind::Text, "", "File to log to; empty for standard output.").immutable(),
+        row(
+            "loglevel",
+            Kind::Enum(&["debug", "verbose", "notice", "warning", "nothing"]),
+            "notice",
+            "Least important messages to log.",
+        ),
+        row("hz", int(0), "10", "Background rounds per second (expiry, timeouts), 1 to 500.").clamp(1, 500),
+        row("dynamic-hz", Kind::Bool, "yes", "More rounds with more clients.")
+            .inert("the work of a round is bounded by itself"),
+        row("crash-log-enabled", Kind::Bool, "yes", "Log a report when the process crashes.")
+            .inert("a panic is always reported"),
+        row("crash-memcheck-enabled", Kind::Bool, "yes", "Test the memory after a crash.")
+            .inert("there is no memory test"),
+        row("daemonize", Kind::Bool, "no", "Go on in the background.").immutable().inert(SUPERVISOR),
+        row(
+            "supervised",
+            Kind::Enum(&["upstart", "systemd", "auto", "no"]),
+            "no",
+            "Supervisor to notify of the state of the process.",
+        )
+        .immutable()
+        .inert(SUPERVISOR),
+        row("syslog-enabled", Kind::Bool, "no", "Log to syslog.").immutable().inert(SYSLOG),
+        row("syslog-ident", Kind::Text, "redis", "Name in syslog.").immutable().inert(SYSLOG),
+        row(
+            "syslog-facility",
+            Kind::Enum(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]),
+            "local0",
+            "Facility in syslog.",
+        )
+        .immutable()
+        .inert(SYSLOG),
+        row("always-show-logo", Kind::Bool, "no", "Show Redis's logo at start.")
+            .immutable()
+            .inert("there is no logo")
+            .harmless("yes"),
+        row("set-proc-title", Kind::Bool, "yes", "Set the title of the process.").immutable().inert(TITLE),
+        row(
+            "proc-title-template",
+            Kind::Text,
+            "{title} {listen-addr} {server-mode}",
+            "Template of the title of the process.",
+        )
+        .check(check::title_template)
+        .inert(TITLE),
+        row("locale-collate", Kind::Text, "", "Locale for comparing texts in SORT ... ALPHA.")
+            .inert("texts are compared byte by byte"),
+        row("ignore-warnings", Kind::Text, "", "Warnings about the system to leave out.")
+            .inert("there are no such warnings"),
+        row("disable-thp", Kind::Bool, "yes", "Turn transparent huge pages off for the process.")
+            .immutable()
+            .inert("the allocator decides"),
+        row("server-cpulist", Kind::OptionalText, "", "Processors for the main thread.")
+            .alias("server_cpulist")
+            .immutable()
+            .inert(PINNING),
+        row("bio-cpulist", Kind::OptionalText, "", "Processors for background threads.")
+            .alias("bio_cpulist")
+            .immutable()
+            .inert(PINNING),
+        row("aof-rewrite-cpulist", Kind::OptionalText, "", "Processors for rewriting the append-only file.")
+            .alias("aof_rewrite_cpulist")
+            .immutable()
+            .inert(PINNING),
+        row("bgsave-cpulist", Kind::OptionalText, "", "Processors for saving snapshots.")
+            .alias("bgsave_cpulist")
+            .immutable()
+            .inert(PINNING),
+        row(
+            "oom-score-adj",
+            Kind::Enum(&["no", "yes", "relative", "absolute"]),
+            "no",
+            "Whether to set how readily the kernel ends the process when memory runs out.",
+        )
+        .inert("the score is left as it is"),
+        row(
+            "oom-score-adj-values",
+            Kind::Special(Special::OomScores),
+            "0 200 800",
+            "The scores of a master, a replica and a child process.",
+        )
+        .inert("the score is left as it is"),
+        row(
+            "busy-reply-threshold",
+            super::long(0),
+            "5000",
+            "Milliseconds until a running script makes others get -BUSY.",
+        )
+        .alias("lua-time-limit")
+        .inert("scripts are not built yet"),
+        row(
+            "transaction-isolation",
+            Kind::Enum(&["strict-serializable", "serializable", "snapshot"]),
+            "strict-serializable",
+            "What concurrent transactions may see of each other (Holdfast's own).",
+        )
+        .immutable()
+        .refused("interactive transactions are not built yet: everything is strictly serializable"),
+        row(
+            "cluster-redirect",
+            Kind::Enum(&["forward", "moved"]),
+            "forward",
+            "Forward commands for keys of other nodes, or answer -MOVED (Holdfast's own).",
+        )
+        .refused(NO_CLUSTER),
+    ],
+};

@@ -1,0 +1,37 @@
+//! Slow log, latency, notifications.
+
+use super::{Kind, long};
+use crate::config::row::{Section, row};
+use crate::config::special::Special;
+
+pub(super) static SECTION: Section = Section {
+    title: "Slow log, latency, notifications",
+    rows: &[
+        row(
+            "slowlog-log-slower-than",
+            long(-1),
+            "10000",
+            "Microseconds from which a command is kept in SLOWLOG; 0 for all, -1 for none.",
+        ),
+        row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG."),
+        row(
+            "latency-monitor-threshold",
+            long(0),
+            "0",
+            "Milliseconds from which an event is kept for LATENCY; 0 for none.",
+        ),
+        row("latency-tracking", Kind::Bool, "yes", "Keep a histogram of the latency of every command."),
+        row(
+            "latency-tracking-info-percentiles",
+            Kind::Special(Special::Percentiles),
+            "50 99 99.9",
+            "Percentiles that INFO latencystats shows; `\"\"` for none.",
+        ),
+        row(
+            "notify-keyspace-events",
+            Kind::Special(Special::Events),
+            "",
+            "Events to publish: K and E choose the channels, `g$lshzxetdmn` the kinds, A most of them.",
+        ),
+    ],
+};

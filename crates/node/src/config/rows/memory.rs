@@ -1,0 +1,80 @@
+//! Memory, eviction, expiry.
+
+use super::{Kind, LONG_MAX, ULONG_MAX, between, int};
+use crate::config::row::{Section, row};
+
+const LAZY: &str = "large values are always freed in small steps, without stalling anyone";
+const DEFRAG: &str = "entries come from an allocator of our own: nothing is defragmented";
+
+pub(super) static SECTION: Section = Section {
+    title: "Memory, eviction and expiry",
+    rows: &[
+        row(
+            "maxmemory",
+            Kind::Memory { min: 0, max: ULONG_MAX },
+            "0",
+            "Memory for data, bytes, beyond which `maxmemory-policy` applies; 0 for no limit.",
+        ),
+        row(
+            "maxmemory-policy",
+            Kind::Enum(&[
+                "volatile-lru",
+                "volatile-lfu",
+                "volatile-random",
+                "volatile-ttl",
+                "allkeys-lru",
+                "allkeys-lfu",
+                "allkeys-random",
+                "noeviction",
+            ]),
+            "noeviction",
+            "Which keys to evict at `maxmemory`: with a time to live or all; least used, seldom used, any, soonest \
+             to expire; or none.",
+        ),
+        row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),
+        row("maxmemory-eviction-tenacity", between(0, 100), "10", "How long an eviction round may take: 0 to 100."),
+        row("lfu-log-factor", int(0), "10", "How slowly the counter of uses grows (LFU)."),
+        row("lfu-decay-time", int(0), "1", "Minutes after which the counter of uses shrinks (LFU)."),
+        row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys: 1 to 10."),
+        row("replica-ignore-maxmemory", Kind::Bool, "yes", "Whether replicas leave eviction to their master.")
+            .alias("slave-ignore-maxmemory")
+            .inert(super::NO_REPLICATION),
+        row("lazyfree-lazy-eviction", Kind::Bool, "no", "Free evicted values in the background.")
+            .inert(LAZY)
+            .harmless("yes"),
+        row("lazyfree-lazy-expire", Kind::Bool, "no", "Free expired values in the background.")
+            .inert(LAZY)
+            .harmless("yes"),
+        row("lazyfree-lazy-server-del", Kind::Bool, "no", "Free overwritten values in the background.")
+            .inert(LAZY)
+            .harmless("yes"),
+        row("lazyfree-lazy-user-del", Kind::Bool, "no", "Let DEL free in the background.").inert(LAZY).harmless("yes"),
+        row("lazyfree-lazy-user-flush", Kind::Bool, "no", "Let FLUSHALL free in the background.")
+            .inert(LAZY)
+            .harmless("yes"),
+        row("activerehashing", Kind::Bool, "yes", "Grow tables in the background.")
+            .inert("tables grow in bounded steps by themselves"),
+    ],
+};
+
+pub(super) static DEFRAGMENTATION: Section = Section {
+    title: "Defragmentation",
+    rows: &[
+        row("activedefrag", Kind::Bool, "no", "Move values to fill holes in memory.").inert(DEFRAG),
+        row(
+            "active-defrag-ignore-bytes",
+            Kind::Memory { min: 1, max: LONG_MAX },
+            "100mb",
+            "Wasted bytes at which to start.",
+        )
+        .inert(DEFRAG),
+        row("active-defrag-threshold-lower", between(0, 1000), "10", "Waste at which to start, percent.").inert(DEFRAG),
+        row("active-defrag-threshold-upper", between(0, 1000), "100", "Waste at which to do the most, percent.")
+            .inert(DEFRAG),
+        row("active-defrag-cycle-min", between(1, 99), "1", "Least effort, percent of a processor.").inert(DEFRAG),
+        row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, percent of a processor.").inert(DEFRAG),
+        row("active-defrag-max-scan-fields", super::long(1), "1000", "Elements handled in one step.").inert(DEFRAG),
+        row("jemalloc-bg-thread", Kind::Bool, "yes", "Let jemalloc purge in a thread of its own.")
+            .inert("the allocator is another one"),
+    ],
+};

@@ -1,0 +1,56 @@
+//! Listening, connections, workers.
+
+use super::{Kind, PORT, between, int};
+use crate::config::row::{Section, row};
+use crate::config::special::Special;
+
+pub(super) static SECTION: Section = Section {
+    title: "Network and workers",
+    rows: &[
+        row(
+            "bind",
+            Kind::Special(Special::Bind),
+            "* -::*",
+            "Addresses to listen on; `*` for all, `-` before one that may be missing.",
+        ),
+        row("port", PORT, "6379", "TCP port to listen on; 0 for none."),
+        row(
+            "workers",
+            between(0, 1024),
+            "0",
+            "Most worker threads (a setting of Holdfast's own); 0 for one per processor core.",
+        )
+        .immutable(),
+        row(
+            "io-driver",
+            Kind::Enum(&["auto", "epoll", "io_uring"]),
+            "auto",
+            "How workers talk to the kernel (Holdfast's own); `auto` takes io_uring where the kernel allows it.",
+        )
+        .immutable(),
+        row("tcp-backlog", int(0), "511", "Connections that the kernel keeps waiting to be accepted.").immutable(),
+        row("tcp-keepalive", int(0), "300", "Seconds of silence before the kernel probes a connection; 0 for never."),
+        row("timeout", int(0), "0", "Seconds after which an idle client is disconnected; 0 for never."),
+        row("unixsocket", Kind::OptionalText, "", "Path of a Unix socket to listen on as well.").immutable(),
+        row(
+            "unixsocketperm",
+            Kind::Octal { max: 0o777 },
+            "0",
+            "File mode of the Unix socket; 0 leaves it to the umask.",
+        )
+        .immutable(),
+        row("protected-mode", Kind::Bool, "yes", "Without a password, refuse clients that are not on this machine."),
+        row("max-new-connections-per-cycle", between(1, 1000), "10", "Connections a worker accepts in one turn."),
+        row("bind-source-addr", Kind::OptionalText, "", "Address from which outgoing connections are made.")
+            .inert("there are no outgoing connections yet"),
+        row("socket-mark-id", between(0, u32::MAX as i128), "0", "Mark that the kernel puts on packets; 0 for none.")
+            .immutable()
+            .inert("sockets are not marked"),
+        row("io-threads", between(1, 128), "1", "Redis's threads for reading and writing.")
+            .immutable()
+            .inert("every worker reads and writes: see `workers`"),
+        row("io-threads-do-reads", Kind::Bool, "no", "Whether Redis's threads also read.")
+            .immutable()
+            .inert("every worker reads and writes: see `workers`"),
+    ],
+};

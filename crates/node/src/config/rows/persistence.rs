@@ -1,0 +1,107 @@
+//! The log, snapshots, shutting down.
+
+use super::{INT_MAX, Kind, NO_LOG, NO_SNAPSHOTS, int, memory};
+use crate::config::check;
+use crate::config::row::{Section, row};
+use crate::config::special::Special;
+
+const APPENDONLY: &str = "the log is not built yet: this version keeps data in memory only";
+const ON_SIGNAL: Kind = Kind::Set(&["default", "save", "nosave", "now", "force"]);
+
+pub(super) static LOG: Section = Section {
+    title: "Durability",
+    rows: &[
+        row("appendonly", Kind::Bool, "no", "Whether writes go to a log, so that they survive a crash.")
+            .refused(APPENDONLY),
+        row(
+            "appendfsync",
+            Kind::Enum(&["everysec", "always", "no"]),
+            "everysec",
+            "When the log is flushed to disk: before the reply, every second, or when the system wants.",
+        )
+        .inert(NO_LOG),
+        row(
+            "log-dirs",
+            Kind::Special(Special::LogDirs),
+            "",
+            "Directories of the log, one stream each (Holdfast's own).",
+        )
+        .immutable()
+        .refused(APPENDONLY),
+        row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...` (Holdfast's own).")
+            .immutable()
+            .refused("checkpoints are not built yet: this version keeps data in memory only"),
+        row("appendfilename", Kind::Text, "appendonly.aof", "Name of the append-only file.")
+            .check(check::append_file)
+            .immutable()
+            .inert(NO_LOG),
+        row("appenddirname", Kind::Text, "appendonlydir", "Directory of the append-only files.")
+            .check(check::append_dir)
+            .immutable()
+            .inert(NO_LOG),
+        row("no-appendfsync-on-rewrite", Kind::Bool, "no", "Do not flush while the file is rewritten.").inert(NO_LOG),
+        row("auto-aof-rewrite-percentage", int(0), "100", "Growth at which the file is rewritten, percent.")
+            .inert(NO_LOG),
+        row("auto-aof-rewrite-min-size", memory(0), "64mb", "Smallest file that is rewritten.").inert(NO_LOG),
+        row("aof-load-truncated", Kind::Bool, "yes", "Start although the end of the file is missing.").inert(NO_LOG),
+        row("aof-use-rdb-preamble", Kind::Bool, "yes", "Rewrite the file as a snapshot and a tail.").inert(NO_LOG),
+        row("aof-timestamp-enabled", Kind::Bool, "no", "Write times into the file.").inert(NO_LOG),
+        row("aof-rewrite-incremental-fsync", Kind::Bool, "yes", "Flush in parts while rewriting.").inert(NO_LOG),
+        row("aof-disable-auto-gc", Kind::Bool, "no", "Keep files that are no longer needed.").hidden().inert(NO_LOG),
+    ],
+};
+
+pub(super) static SNAPSHOTS: Section = Section {
+    title: "Snapshots",
+    rows: &[
+        row(
+            "save",
+            Kind::Special(Special::Save),
+            "3600 1 300 100 60 10000",
+            "Save a snapshot after SECONDS with at least CHANGES; `\"\"` for never.",
+        )
+        .inert(NO_SNAPSHOTS)
+        .harmless(""),
+        row("dbfilename", Kind::Text, "dump.rdb", "Name of the snapshot file.")
+            .check(check::snapshot_file)
+            .protected()
+            .inert(NO_SNAPSHOTS),
+        row("rdbcompression", Kind::Bool, "yes", "Compress texts in the snapshot.").inert(NO_SNAPSHOTS),
+        row("rdbchecksum", Kind::Bool, "yes", "Write and check a checksum.").immutable().inert(NO_SNAPSHOTS),
+        row("rdb-save-incremental-fsync", Kind::Bool, "yes", "Flush in parts while saving.").inert(NO_SNAPSHOTS),
+        row("rdb-del-sync-files", Kind::Bool, "no", "Remove snapshots made only for replicas.").inert(NO_SNAPSHOTS),
+        row("stop-writes-on-bgsave-error", Kind::Bool, "yes", "Refuse writes after a snapshot failed.")
+            .inert(NO_SNAPSHOTS)
+            .harmless("no"),
+        row("rdb-key-save-delay", super::between(i32::MIN as i128, INT_MAX), "0", "Microseconds to wait per key.")
+            .hidden()
+            .inert(NO_SNAPSHOTS),
+        row("key-load-delay", super::between(i32::MIN as i128, INT_MAX), "0", "Microseconds to wait per key loaded.")
+            .hidden()
+            .inert(NO_SNAPSHOTS),
+        row(
+            "loading-process-events-interval-bytes",
+            super::between(1024, INT_MAX),
+            "2097152",
+            "Bytes loaded between two looks at the clients.",
+        )
+        .hidden()
+        .inert(NO_SNAPSHOTS),
+    ],
+};
+
+pub(super) static SHUTDOWN: Section = Section {
+    title: "Shutting down",
+    rows: &[
+        row("shutdown-timeout", int(0), "10", "Seconds to wait for replicas when shutting down.")
+            .inert(super::NO_REPLICATION),
+        row("shutdown-on-sigint", ON_SIGNAL, "default", "What SIGINT does: as the options of SHUTDOWN.")
+            .check(check::signal)
+            .inert(NO_SNAPSHOTS)
+            .harmless("nosave"),
+        row("shutdown-on-sigterm", ON_SIGNAL, "default", "What SIGTERM does: as the options of SHUTDOWN.")
+            .check(check::signal)
+            .inert(NO_SNAPSHOTS)
+            .harmless("force"),
+    ],
+};

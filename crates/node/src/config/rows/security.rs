@@ -1,0 +1,40 @@
+//! Passwords, users, what clients may do.
+
+use super::{Kind, long};
+use crate::config::row::{Section, row};
+
+const ALLOWED: Kind = Kind::Enum(&["no", "yes", "local"]);
+
+pub(super) static SECTION: Section = Section {
+    title: "Security",
+    rows: &[
+        row("requirepass", Kind::OptionalText, "", "Password of the user `default`.").sensitive(),
+        row("aclfile", Kind::Text, "", "File of users and their rights.")
+            .immutable()
+            .refused("users other than `default` are not built yet"),
+        row(
+            "acl-pubsub-default",
+            Kind::Enum(&["allchannels", "resetchannels"]),
+            "resetchannels",
+            "Channels that a new user may use.",
+        )
+        .inert("users other than `default` are not built yet"),
+        row("acllog-max-len", long(0), "128", "Entries kept in ACL LOG.")
+            .inert("users other than `default` are not built yet"),
+        row("enable-debug-command", ALLOWED, "no", "Who may use DEBUG: nobody, all, or clients on this machine.")
+            .immutable(),
+        row("enable-protected-configs", ALLOWED, "no", "Who may change protected settings such as `dir`.").immutable(),
+        row("enable-module-command", ALLOWED, "no", "Who may use MODULE.").immutable().inert("there are no modules"),
+        row("hide-user-data-from-log", Kind::Bool, "no", "Keep keys and values out of the log.")
+            .inert("keys and values are never logged")
+            .harmless("yes"),
+        row(
+            "sanitize-dump-payload",
+            Kind::Enum(&["no", "yes", "clients"]),
+            "no",
+            "Whether RESTORE checks what it is given.",
+        )
+        .inert("it is always checked")
+        .harmless("yes"),
+    ],
+};

@@ -1,0 +1,38 @@
+//! TLS.
+
+use super::{Kind, NO_TLS, PORT, between, int};
+use crate::config::row::{Section, row};
+
+pub(super) static SECTION: Section = Section {
+    title: "TLS",
+    rows: &[
+        row("tls-port", PORT, "0", "Port to listen on for TLS connections; 0 for none.").refused(NO_TLS),
+        row("tls-cert-file", Kind::OptionalText, "", "Certificate of the server (PEM).").inert(NO_TLS),
+        row("tls-key-file", Kind::OptionalText, "", "Private key of the certificate (PEM).").inert(NO_TLS),
+        row("tls-key-file-pass", Kind::OptionalText, "", "Password of the private key.").sensitive().inert(NO_TLS),
+        row("tls-client-cert-file", Kind::OptionalText, "", "Certificate for outgoing connections.").inert(NO_TLS),
+        row("tls-client-key-file", Kind::OptionalText, "", "Private key for outgoing connections.").inert(NO_TLS),
+        row("tls-client-key-file-pass", Kind::OptionalText, "", "Password of that key.").sensitive().inert(NO_TLS),
+        row("tls-dh-params-file", Kind::OptionalText, "", "Diffie-Hellman parameters.").inert(NO_TLS),
+        row("tls-ca-cert-file", Kind::OptionalText, "", "Certificates of the authorities to trust.").inert(NO_TLS),
+        row("tls-ca-cert-dir", Kind::OptionalText, "", "Directory of such certificates.").inert(NO_TLS),
+        row("tls-auth-clients", Kind::Enum(&["no", "yes", "optional"]), "yes", "Whether clients need a certificate.")
+            .inert(NO_TLS),
+        row("tls-replication", Kind::Bool, "no", "Whether replication links use TLS.").inert(NO_TLS),
+        row("tls-cluster", Kind::Bool, "no", "Whether links between nodes use TLS.").inert(NO_TLS),
+        row("tls-protocols", Kind::OptionalText, "", "Versions to accept, such as `TLSv1.2 TLSv1.3`.").inert(NO_TLS),
+        row("tls-ciphers", Kind::OptionalText, "", "Ciphers for TLS 1.2.").inert(NO_TLS),
+        row("tls-ciphersuites", Kind::OptionalText, "", "Cipher suites for TLS 1.3.").inert(NO_TLS),
+        row("tls-prefer-server-ciphers", Kind::Bool, "no", "Choose the cipher by the server's order.").inert(NO_TLS),
+        row("tls-session-caching", Kind::Bool, "yes", "Whether sessions may be resumed.").inert(NO_TLS),
+        row("tls-session-cache-size", int(0), "20480", "Sessions kept for resuming.").inert(NO_TLS),
+        row("tls-session-cache-timeout", int(0), "300", "Seconds a session is kept.").inert(NO_TLS),
+        row(
+            "max-new-tls-connections-per-cycle",
+            between(1, 1000),
+            "1",
+            "TLS connections a worker accepts in one turn.",
+        )
+        .inert(NO_TLS),
+    ],
+};

@@ -1,0 +1,418 @@
+//! The settings as the data plane reads them: plain typed fields, no names, no text.
+
+use object::Limits;
+
+use super::kind::Value;
+use super::special::parse_events;
+use super::table;
+use super::values::Values;
+
+/// Which keys to evict when memory is full (`maxmemory-policy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionPolicy {
+    /// With a time to live, least recently used.
+    VolatileLru,
+    /// With a time to live, least frequently used.
+    VolatileLfu,
+    /// With a time to live, any.
+    VolatileRandom,
+    /// With a time to live, soonest to expire.
+    VolatileTtl,
+    /// Least recently used.
+    AllKeysLru,
+    /// Least frequently used.
+    AllKeysLfu,
+    /// Any.
+    AllKeysRandom,
+    /// None: writes that need memory are refused.
+    NoEviction,
+}
+
+/// When replies that wait to be sent end a connection (`client-output-buffer-limit`); 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Bytes that end it at once.
+    pub hard: u64,
+    /// Bytes that end it after `seconds` above them.
+    pub soft: u64,
+    /// See `soft`.
+    pub seconds: u64,
+}
+
+/// Who may do something risky (`enable-debug-command`, `enable-protected-configs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Nobody.
+    No,
+    /// Every client.
+    Yes,
+    /// Clients on this machine.
+    Local,
+}
+
+impl Allowed {
+    /// Whether a client may, given whether it is on this machine.
+    pub fn admits(self, local: bool) -> bool {
+        match self {
+            Allowed::No => false,
+            Allowed::Yes => true,
+            Allowed::Local => local,
+        }
+    }
+}
+
+/// Least important messages to log (`loglevel`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// Details.
+    Verbose,
+    /// What an operator wants to know.
+    Notice,
+    /// What needs attention.
+    Warning,
+    /// Nothing at all.
+    Nothing,
+}
+
+/// How workers talk to the kernel (`io-driver`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoDriver {
+    /// `io_uring` where the kernel allows it, else epoll.
+    Auto,
+    /// epoll.
+    Epoll,
+    /// `io_uring`, or no start.
+    IoUring,
+}
+
+/// A limit on the memory of all connections together (`maxmemory-clients`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientMemory {
+    /// Bytes; 0 is no limit.
+    Bytes(u64),
+    /// Percent of `maxmemory`, 1 to 100.
+    Percent(u64),
+}
+
+/// A snapshot of all settings that something reads. Names are Redis's with underscores; the rows say what each means.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "every field is the setting of its name; its row explains it")]
+pub struct Settings {
+    pub bind: Vec<String>,
+    pub port: u16,
+    /// 0 for one per processor core.
+    pub workers: usize,
+    pub io_driver: IoDriver,
+    pub tcp_backlog: i32,
+    /// Seconds; 0 for never.
+    pub tcp_keepalive: u32,
+    /// Seconds; 0 for never.
+    pub timeout: u64,
+    pub unixsocket: Option<Vec<u8>>,
+    /// File mode; 0 leaves it to the umask.
+    pub unixsocketperm: u32,
+    pub protected_mode: bool,
+    pub max_new_connections_per_cycle: u32,
+
+    pub databases: u32,
+    pub dir: Vec<u8>,
+    pub pidfile: Option<Vec<u8>>,
+    /// Empty for standard output.
+    pub logfile: Vec<u8>,
+    pub loglevel: LogLevel,
+    /// 1 to 500.
+    pub hz: u32,
+    /// Milliseconds.
+    pub busy_reply_threshold: u64,
+
+    pub requirepass: Option<Vec<u8>>,
+    pub enable_debug_command: Allowed,
+    pub enable_protected_configs: Allowed,
+
+    pub maxclients: u32,
+    pub output_limit_normal: OutputLimit,
+    pub output_limit_replica: OutputLimit,
+    pub output_limit_pubsub: OutputLimit,
+    /// Bytes.
+    pub client_query_buffer_limit: u64,
+    /// Bytes.
+    pub proto_max_bulk_len: u64,
+    pub maxmemory_clients: ClientMemory,
+    /// 0 for no limit.
+    pub tracking_table_max_keys: u64,
+
+    /// Bytes; 0 for no limit.
+    pub maxmemory: u64,
+    pub maxmemory_policy: EvictionPolicy,
+    pub maxmemory_samples: u32,
+    pub maxmemory_eviction_tenacity: u32,
+    pub lfu_log_factor: u32,
+    /// Minutes.
+    pub lfu_decay_time: u32,
+    pub active_expire_effort: u32,
+    pub limits: Limits,
+
+    pub appendonly: bool,
+    /// Pairs of seconds and changes.
+    pub save: Vec<(u64, u64)>,
+
+    /// Microseconds; 0 for all commands, negative for none.
+    pub slowlog_log_slower_than: i64,
+    pub slowlog_max_len: u64,
+    /// Milliseconds; 0 for off.
+    pub latency_monitor_threshold: u64,
+    pub latency_tracking: bool,
+    pub latency_tracking_info_percentiles: Vec<f64>,
+    /// Bits of Redis's `NOTIFY_*`: K 1, E 2, g 4, $ 8, l 16, s 32, h 64, z 128, x 256, e 512, t 1024, m 2048, d 8192, n 16384.
+    pub notify_keyspace_events: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::of(&Values::default())
+    }
+}
+
+impl Settings {
+    /// The typed form of the values.
+    pub fn of(values: &Values) -> Settings {
+        let read = Read(values);
+        let [normal, replica, pubsub] = read.output_limits();
+        Settings {
+            bind: read.words("bind").iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            port: read.number("port"),
+            workers: read.number("workers"),
+            io_driver: match read.choice("io-driver") {
+                "epoll" => IoDriver::Epoll,
+                "io_uring" => IoDriver::IoUring,
+                _ => IoDriver::Auto,
+            },
+            tcp_backlog: read.number("tcp-backlog"),
+            tcp_keepalive: read.number("tcp-keepalive"),
+            timeout: read.number("timeout"),
+            unixsocket: read.optional("unixsocket"),
+            unixsocketperm: read.number("unixsocketperm"),
+            protected_mode: read.bool("protected-mode"),
+            max_new_connections_per_cycle: read.number("max-new-connections-per-cycle"),
+
+            databases: read.number("databases"),
+            dir: read.text("dir"),
+            pidfile: read.optional("pidfile"),
+            logfile: read.text("logfile"),
+            loglevel: match read.choice("loglevel") {
+                "debug" => LogLevel::Debug,
+                "verbose" => LogLevel::Verbose,
+                "warning" => LogLevel::Warning,
+                "nothing" => LogLevel::Nothing,
+                _ => LogLevel::Notice,
+            },
+            hz: read.number("hz"),
+            busy_reply_threshold: read.number("busy-reply-threshold"),
+
+            requirepass: read.optional("requirepass"),
+            enable_debug_command: read.allowed("enable-debug-command"),
+            enable_protected_configs: read.allowed("enable-protected-configs"),
+
+            maxclients: read.number("maxclients"),
+            output_limit_normal: normal,
+            output_limit_replica: replica,
+            output_limit_pubsub: pubsub,
+            client_query_buffer_limit: read.number("client-query-buffer-limit"),
+            proto_max_bulk_len: read.number("proto-max-bulk-len"),
+            maxmemory_clients: match read.value("maxmemory-clients") {
+                Some(Value::Percent(percent)) => ClientMemory::Percent(clamped(*percent)),
+                _ => ClientMemory::Bytes(read.number("maxmemory-clients")),
+            },
+            tracking_table_max_keys: read.number("tracking-table-max-keys"),
+
+            maxmemory: read.number("maxmemory"),
+            maxmemory_policy: read.policy(),
+            maxmemory_samples: read.number("maxmemory-samples"),
+            maxmemory_eviction_tenacity: read.number("maxmemory-eviction-tenacity"),
+            lfu_log_factor: read.number("lfu-log-factor"),
+            lfu_decay_time: read.number("lfu-decay-time"),
+            active_expire_effort: read.number("active-expire-effort"),
+            limits: read.limits(),
+
+            appendonly: read.bool("appendonly"),
+            save: read.save(),
+
+            slowlog_log_slower_than: read.number("slowlog-log-slower-than"),
+            slowlog_max_len: read.number("slowlog-max-len"),
+            latency_monitor_threshold: read.number("latency-monitor-threshold"),
+            latency_tracking: read.bool("latency-tracking"),
+            latency_tracking_info_percentiles: read.percentiles(),
+            notify_keyspace_events: parse_events(&read.text("notify-keyspace-events")).unwrap_or(0),
+        }
+    }
+}
+
+/// Reads values by name. A name or kind that does not fit the table is a mistake here, which any test that builds
+/// [`Settings`] finds.
+struct Read<'a>(&'a Values);
+
+impl Read<'_> {
+    fn value(&self, name: &str) -> Option<&Value> {
+        let found = table::find(name.as_bytes());
+        debug_assert!(found.is_some(), "no setting is called {name}");
+        found.map(|(id, _)| self.0.get(id))
+    }
+
+    fn bool(&self, name: &str) -> bool {
+        let value = self.value(name);
+        debug_assert!(matches!(value, Some(Value::Bool(_))), "{name}: {value:?}");
+        value == Some(&Value::Bool(true))
+    }
+
+    /// A number; the bounds of the row make it fit.
+    fn number<N: TryFrom<i128> + Default>(&self, name: &str) -> N {
+        match self.value(name) {
+            Some(Value::Number(number)) => clamped(*number),
+            other => {
+                debug_assert!(matches!(other, Some(Value::Percent(_))), "{name}: {other:?}");
+                N::default()
+            }
+        }
+    }
+
+    fn choice(&self, name: &str) -> &'static str {
+        match self.value(name) {
+            Some(Value::Choice(choice)) => choice,
+            other => {
+                debug_assert!(false, "{name}: {other:?}");
+                ""
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Vec<u8> {
+        match self.value(name) {
+            Some(Value::Text(text)) => text.clone(),
+            other => {
+                debug_assert!(false, "{name}: {other:?}");
+                Vec::new()
+            }
+        }
+    }
+
+    fn optional(&self, name: &str) -> Option<Vec<u8>> {
+        Some(self.text(name)).filter(|text| !text.is_empty())
+    }
+
+    fn words(&self, name: &str) -> &[Vec<u8>] {
+        match self.value(name) {
+            Some(Value::Words(words)) => words,
+            other => {
+                debug_assert!(false, "{name}: {other:?}");
+                &[]
+            }
+        }
+    }
+
+    fn allowed(&self, name: &str) -> Allowed {
+        match self.choice(name) {
+            "yes" => Allowed::Yes,
+            "local" => Allowed::Local,
+            _ => Allowed::No,
+        }
+    }
+
+    fn policy(&self) -> EvictionPolicy {
+        match self.choice("maxmemory-policy") {
+            "volatile-lru" => EvictionPolicy::VolatileLru,
+            "volatile-lfu" => EvictionPolicy::VolatileLfu,
+            "volatile-random" => EvictionPolicy::VolatileRandom,
+            "volatile-ttl" => EvictionPolicy::VolatileTtl,
+            "allkeys-lru" => EvictionPolicy::AllKeysLru,
+            "allkeys-lfu" => EvictionPolicy::AllKeysLfu,
+            "allkeys-random" => EvictionPolicy::AllKeysRandom,
+            _ => EvictionPolicy::NoEviction,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            list_max_listpack_size: self.number("list-max-listpack-size"),
+            list_compress_depth: self.number("list-compress-depth"),
+            hash_max_listpack_entries: self.number("hash-max-listpack-entries"),
+            hash_max_listpack_value: self.number("hash-max-listpack-value"),
+            set_max_intset_entries: self.number("set-max-intset-entries"),
+            set_max_listpack_entries: self.number("set-max-listpack-entries"),
+            set_max_listpack_value: self.number("set-max-listpack-value"),
+            zset_max_listpack_entries: self.number("zset-max-listpack-entries"),
+            zset_max_listpack_value: self.number("zset-max-listpack-value"),
+            stream_node_max_bytes: self.number("stream-node-max-bytes"),
+            stream_node_max_entries: self.number("stream-node-max-entries"),
+            hll_sparse_max_bytes: self.number("hll-sparse-max-bytes"),
+        }
+    }
+
+    fn save(&self) -> Vec<(u64, u64)> {
+        let points = self.words("save").chunks_exact(2);
+        points.filter_map(|pair| Some((number_of(pair.first()?), number_of(pair.get(1)?)))).collect()
+    }
+
+    fn percentiles(&self) -> Vec<f64> {
+        let words = self.words("latency-tracking-info-percentiles").iter();
+        words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
+    }
+
+    /// Of the classes normal, replica, pubsub.
+    fn output_limits(&self) -> [OutputLimit; 3] {
+        let mut limits = [OutputLimit::default(); 3];
+        for (limit, words) in limits.iter_mut().zip(self.words("client-output-buffer-limit").chunks(4)) {
+            if let [_, hard, soft, seconds] = words {
+                *limit = OutputLimit { hard: number_of(hard), soft: number_of(soft), seconds: number_of(seconds) };
+            }
+        }
+        limits
+    }
+}
+
+fn number_of(word: &Vec<u8>) -> u64 {
+    std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn clamped<N: TryFrom<i128> + Default>(number: i128) -> N {
+    let fits = N::try_from(number);
+    debug_assert!(fits.is_ok(), "{number} is out of the type's range: the bounds of its row are wrong");
+    fits.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::kind::Kind;
+
+    #[test]
+    fn defaults() {
+        let settings = Settings::default();
+        assert_eq!(settings.limits, Limits::default());
+        assert_eq!((settings.port, settings.databases, settings.maxclients), (6379, 16, 10000));
+        assert_eq!(settings.bind, ["*", "-::*"]);
+        assert_eq!(settings.save, [(3600, 1), (300, 100), (60, 10000)]);
+        assert_eq!(settings.output_limit_pubsub, OutputLimit { hard: 32 << 20, soft: 8 << 20, seconds: 60 });
+        assert_eq!(settings.latency_tracking_info_percentiles, [50.0, 99.0, 99.9]);
+        assert_eq!(settings.maxmemory_policy, EvictionPolicy::NoEviction);
+        assert!(!settings.appendonly && settings.requirepass.is_none());
+    }
+
+    /// The bounds of the rows fit the types of the fields: the debug assertions of `Read` would fire.
+    #[test]
+    fn extremes_fit() {
+        let mut values = (Values::default(), Values::default());
+        for (id, row) in table::rows() {
+            let bounds = match row.kind {
+                Kind::Integer { min, max } | Kind::Memory { min, max } => (min, max),
+                Kind::Octal { max } | Kind::MemoryOrPercent { max } => (0, max),
+                _ => continue,
+            };
+            values.0.put(id, Value::Number(row.clamp.map_or(bounds.0, |clamp| clamp.0)));
+            values.1.put(id, Value::Number(row.clamp.map_or(bounds.1, |clamp| clamp.1)));
+        }
+        assert_eq!(Settings::of(&values.0).maxmemory, 0);
+        assert_eq!(Settings::of(&values.1).maxmemory, u64::MAX);
+    }
+}

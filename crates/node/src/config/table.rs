@@ -1,0 +1,65 @@
+//! Finding rows by name.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::row::Row;
+use super::rows::SECTIONS;
+
+/// The number of a setting: its place in the order of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(pub(super) usize);
+
+struct Table {
+    rows: Vec<&'static Row>,
+    names: BTreeMap<&'static str, Id>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let rows: Vec<_> = SECTIONS.iter().flat_map(|section| section.rows).collect();
+    let mut names = BTreeMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        names.insert(row.name, Id(index));
+        names.extend(row.alias.map(|alias| (alias, Id(index))));
+    }
+    Table { rows, names }
+});
+
+/// All rows with their numbers.
+pub fn rows() -> impl Iterator<Item = (Id, &'static Row)> {
+    TABLE.rows.iter().enumerate().map(|(index, row)| (Id(index), *row))
+}
+
+/// All names and aliases, sorted, with the number of the row of each.
+pub fn names() -> impl Iterator<Item = (&'static str, Id, &'static Row)> {
+    TABLE.names.iter().filter_map(|(name, id)| Some((*name, *id, *TABLE.rows.get(id.0)?)))
+}
+
+/// The setting of that name or alias, in any case of letters.
+pub fn find(name: &[u8]) -> Option<(Id, &'static Row)> {
+    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+    let id = *TABLE.names.get(name.as_str())?;
+    Some((id, TABLE.rows.get(id.0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_lower_case_and_found() {
+        let mut count = 0;
+        for (id, row) in rows() {
+            for name in [Some(row.name), row.alias].into_iter().flatten() {
+                count += 1;
+                assert_eq!(name, name.to_ascii_lowercase());
+                let found = find(name.to_ascii_uppercase().as_bytes()).map(|(id, _)| id);
+                assert_eq!(found, Some(id), "{name} is named twice");
+            }
+            let help = row.help;
+            assert!(help.ends_with('.') && !help.contains('\n') && !help.contains("  "), "help of {}", row.name);
+        }
+        assert_eq!(names().count(), count);
+        assert!(find(b"no-such-setting").is_none() && find(b"\xff").is_none());
+    }
+}
