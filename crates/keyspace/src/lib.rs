@@ -1,1 +1,3 @@
 //! Slots, latches, tables, entries, versions, expiry, eviction and memory accounting.
+
+pub mod heap;

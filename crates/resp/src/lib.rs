@@ -9,10 +9,12 @@ mod error;
 mod inline;
 mod reply;
 mod request;
+mod value;
 
 pub use batch::{Args, Batch};
 pub use double::append_double;
 pub use error::ProtocolError;
 pub use inline::{UnbalancedQuotes, split_args};
 pub use reply::{Deferred, Position, Protocol, Reply};
-pub use request::{Decoder, LINE_MAX, Limits, Progress};
+pub use request::{Decoder, LINE_MAX, Limits, Progress, append_request};
+pub use value::{BadReply, ReplyDecoder, ReplyLimits, Scanner, Sort, Value, skip_reply};

@@ -1,8 +1,8 @@
 //! The request decoder: commands out of a connection's query buffer, without copying and without reading anything twice.
 
-use crate::ProtocolError;
 use crate::batch::{Batch, Range};
 use crate::inline::split_into;
+use crate::{Protocol, ProtocolError, Reply};
 
 /// Longest line in bytes, line break excluded: inline commands and `*` and `$` headers (Redis's `PROTO_INLINE_MAX_SIZE`).
 pub const LINE_MAX: usize = 64 * 1024;
@@ -368,3 +368,13 @@ fn inline(buffer: &[u8], at: usize, batch: &mut Batch) -> Step {
         }
     }
 }
+
+/// Appends a request as clients send it: an array of bulk strings.
+pub fn append_request<T: AsRef<[u8]>>(out: &mut Vec<u8>, args: &[T]) {
+    let mut request = Reply::new(out, Protocol::Resp2);
+    request.array(args.len());
+    args.iter().for_each(|arg| request.bulk(arg));
+}
+
+#[cfg(test)]
+mod tests;

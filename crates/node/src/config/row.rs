@@ -23,6 +23,9 @@ pub enum Acts {
     Refused(&'static str),
 }
 
+/// Says what is wrong with a text, if anything is.
+pub type Check = fn(&[u8]) -> Result<(), Refusal>;
+
 /// A setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -53,7 +56,7 @@ pub struct Row {
     /// Numbers outside are moved to the nearer bound rather than refused.
     pub clamp: Option<(i128, i128)>,
     /// A further check of a text.
-    pub check: Option<fn(&[u8]) -> Result<(), Refusal>>,
+    pub check: Option<Check>,
 }
 
 /// A row with nothing special about it; the methods below add what is.
@@ -117,7 +120,7 @@ impl Row {
         Row { clamp: Some((min, max)), ..self }
     }
 
-    pub(super) const fn check(self, check: fn(&[u8]) -> Result<(), Refusal>) -> Row {
+    pub(super) const fn check(self, check: Check) -> Row {
         Row { check: Some(check), ..self }
     }
 }

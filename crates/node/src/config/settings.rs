@@ -371,7 +371,7 @@ impl Read<'_> {
     }
 }
 
-fn number_of(word: &Vec<u8>) -> u64 {
+fn number_of(word: &[u8]) -> u64 {
     std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 

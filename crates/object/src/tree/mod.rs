@@ -13,7 +13,7 @@ mod node;
 mod tests;
 
 pub use iter::Leaves;
-use node::{ByRank, BySep, Child, Inner, Node, Totals, group};
+use node::{ByLeast, ByRank, BySep, Child, Inner, Node, Totals, group};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +30,14 @@ const LEAF_BYTES_MERGED: usize = LEAF_BYTES_MAX / 4 * 3;
 pub trait Leaf: Clone + Default {
     /// Describes the smallest element of a leaf for ordered search; `()` where elements have no order of their own.
     type Sep: Clone;
+
+    /// Whether the tree keeps the least [`Leaf::least`] of every subtree.
+    const KEEPS_LEAST: bool = false;
+
+    /// The least of some figure of the elements, such as the time of expiry; see [`Tree::find_least`].
+    fn least(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Number of elements.
     fn len(&self) -> usize;
@@ -155,6 +163,21 @@ impl<L: Leaf> Tree<L> {
     /// compare equal to the target, `*sep < target` finds the leaf that holds (or precedes) the first of them.
     pub fn find(&self, reached: impl Fn(&L::Sep) -> bool) -> Option<(u64, &L)> {
         let mut route = BySep { reached, base: 0 };
+        let leaf = self.root.descend(self.len, &mut route)?;
+        Some((route.base, leaf))
+    }
+
+    /// The least [`Leaf::least`] of all leaves; `u64::MAX` if it is not kept or there are no leaves.
+    pub fn least(&self) -> u64 {
+        self.root.least()
+    }
+
+    /// The first leaf whose [`Leaf::least`] is at most `limit`, with the rank of its first element.
+    pub fn find_least(&self, limit: u64) -> Option<(u64, &L)> {
+        if self.least() > limit {
+            return None;
+        }
+        let mut route = ByLeast { limit, base: 0 };
         let leaf = self.root.descend(self.len, &mut route)?;
         Some((route.base, leaf))
     }

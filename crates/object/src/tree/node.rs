@@ -32,6 +32,8 @@ pub(super) enum Node<L: Leaf> {
 pub(super) struct Child<L: Leaf> {
     pub sep: L::Sep,
     pub len: u64,
+    /// The least [`Leaf::least`] of all leaves below; `u64::MAX` where it is not kept.
+    pub least: u64,
     pub node: Node<L>,
 }
 
@@ -89,6 +91,20 @@ impl<L: Leaf, F: Fn(&L::Sep) -> bool> Route<L> for BySep<F> {
     }
 }
 
+/// To the first child with a leaf whose `least` is at most `limit`; `base` ends as the rank of the leaf's first element.
+pub(super) struct ByLeast {
+    pub limit: u64,
+    pub base: u64,
+}
+
+impl<L: Leaf> Route<L> for ByLeast {
+    fn pick(&mut self, children: &[Child<L>], _len: u64) -> usize {
+        let i = children.iter().position(|child| child.least <= self.limit).unwrap_or(0);
+        self.base += children[..i].iter().map(|child| child.len).sum::<u64>();
+        i
+    }
+}
+
 /// What a change left behind: the caller's result, the change in elements, and nodes to insert after this one.
 pub(super) struct Done<L: Leaf, R> {
     pub result: R,
@@ -101,7 +117,7 @@ impl<L: Leaf> Child<L> {
     pub fn over(inner: Arc<Inner<L>>) -> Option<Self> {
         let sep = inner.children.first()?.sep.clone();
         let len = inner.children.iter().map(|c| c.len).sum();
-        Some(Child { sep, len, node: Node::Inner(inner) })
+        Some(Child { sep, len, least: inner.least(), node: Node::Inner(inner) })
     }
 
     fn underfull(&self) -> bool {
@@ -139,7 +155,8 @@ pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals
         }
         totals.heap += leaf.heap_bytes();
         totals.leaves += 1;
-        children.push(Child { sep: leaf.first_sep(), len: leaf.len() as u64, node: Node::Leaf(Arc::new(leaf)) });
+        let (sep, len, least) = (leaf.first_sep(), leaf.len() as u64, leaf.least());
+        children.push(Child { sep, len, least, node: Node::Leaf(Arc::new(leaf)) });
     }
 }
 
@@ -160,6 +177,14 @@ fn chunks<L: Leaf>(children: Vec<Child<L>>) -> Vec<Vec<Child<L>>> {
 }
 
 impl<L: Leaf> Inner<L> {
+    /// The least [`Leaf::least`] of all leaves below.
+    pub fn least(&self) -> u64 {
+        if !L::KEEPS_LEAST {
+            return u64::MAX;
+        }
+        self.children.iter().map(|child| child.least).min().unwrap_or(u64::MAX)
+    }
+
     /// The leaf a route leads to; `None` only if there are no children.
     pub fn descend<'a, T: Route<L>>(&'a self, len: u64, route: &mut T) -> Option<&'a L> {
         let (mut inner, mut len) = (self, len);
@@ -196,6 +221,7 @@ impl<L: Leaf> Inner<L> {
                 totals.heap = totals.heap - heap + leaf.heap_bytes();
                 grown = leaf.len() as i64 - child.len as i64;
                 child.len = leaf.len() as u64;
+                child.least = leaf.least();
                 if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
                     self.split_leaf(i, edge, totals);
                 } else if leaf.bytes() < LEAF_BYTES_MIN && (leaf.bytes() < bytes || leaf.is_empty()) {
@@ -209,6 +235,7 @@ impl<L: Leaf> Inner<L> {
                 (result, grown) = (done.result, done.grown);
                 let left_over: u64 = done.siblings.iter().map(|c| c.len).sum();
                 child.len = child.len.wrapping_add_signed(grown) - left_over;
+                child.least = inner.least();
                 if !done.siblings.is_empty() {
                     self.children.splice(i + 1..i + 1, done.siblings);
                 } else if inner.children.len() < before && child.underfull() {
@@ -223,9 +250,10 @@ impl<L: Leaf> Inner<L> {
     pub fn push(&mut self, pieces: Vec<Child<L>>, front: bool) -> Vec<Child<L>> {
         let at = if front { 0 } else { self.children.len().saturating_sub(1) };
         match self.children.get_mut(at) {
-            Some(Child { len, node: Node::Inner(inner), .. }) => {
+            Some(Child { len, least, node: Node::Inner(inner), .. }) => {
                 *len += pieces.iter().map(|c| c.len).sum::<u64>();
                 let siblings = Arc::make_mut(inner).push(pieces, front);
+                *least = inner.least();
                 *len -= siblings.iter().map(|c| c.len).sum::<u64>();
                 self.children.splice(at + 1..at + 1, siblings);
             }
@@ -269,8 +297,13 @@ impl<L: Leaf> Inner<L> {
                     totals.heap -= leaf.heap_bytes();
                     leaf.remove_range(within.start as usize..within.end as usize);
                     totals.heap += leaf.heap_bytes();
+                    child.least = leaf.least();
                 }
-                Node::Inner(inner) => Arc::make_mut(inner).remove_range(within, totals),
+                Node::Inner(inner) => {
+                    let inner = Arc::make_mut(inner);
+                    inner.remove_range(within, totals);
+                    child.least = inner.least();
+                }
             }
             i += 1;
         }
@@ -337,6 +370,7 @@ impl<L: Leaf> Inner<L> {
             _ => return false,
         }
         a.len += b.len;
+        a.least = a.least.min(b.least);
         self.children.remove(i + 1);
         true
     }

@@ -12,6 +12,10 @@ const ITEM_BYTES: usize = 512;
 
 impl Leaf for Numbers {
     type Sep = u32;
+    const KEEPS_LEAST: bool = true;
+    fn least(&self) -> u64 {
+        self.0.iter().copied().min().map_or(u64::MAX, u64::from)
+    }
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -50,6 +54,7 @@ fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
                 Node::Leaf(leaf) => {
                     assert!(!leaf.is_empty());
                     assert_eq!(child.len, leaf.len() as u64);
+                    assert_eq!(child.least, leaf.least());
                     assert!(leaf.bytes() <= LEAF_BYTES_MAX);
                     totals.heap += leaf.heap_bytes();
                     totals.leaves += 1;
@@ -57,6 +62,7 @@ fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
                 }
                 Node::Inner(inner) => {
                     assert_eq!(child.len, inner.children.iter().map(|c| c.len).sum::<u64>());
+                    assert_eq!(child.least, inner.least());
                     walk(&inner.children, false, depth + 1, depths, totals);
                 }
             }
@@ -67,6 +73,13 @@ fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
     assert!(depths.windows(2).all(|w| w[0] == w[1]), "leaves at one depth");
     assert_eq!(totals, tree.totals);
     let all = forward(tree, 0);
+    if let Some(least) = all.iter().min() {
+        assert_eq!(tree.least(), u64::from(*least));
+        let (base, leaf) = tree.find_least(tree.least()).expect("some leaf has it");
+        assert!(leaf.0.contains(least));
+        assert_eq!(all[base as usize], leaf.0[0]);
+    }
+    assert!(tree.find_least(tree.least().wrapping_sub(1)).is_none() || tree.least() == 0);
     assert_eq!(all.len() as u64, tree.len());
     if sorted {
         assert!(all.is_sorted());

@@ -1,0 +1,121 @@
+//! The heap for entries: key, header and small value of an entry are one block of it.
+//!
+//! Made for entries, so that fragmentation is ours to control: the size is known to whoever frees, hence no header per
+//! block; classes are fine ([`class`]); blocks may be moved under their slot's latch ([`Heap::is_sparse`],
+//! [`LocalHeap::relocate`]), so that a change of sizes does not leave sparse pages behind.
+//!
+//! From the inside out: a [`source`] maps chunks of 4 MB; a [`chunk`] is cut into [`page`]s of 64 or 256 KB; empty
+//! ones are in the [`pool`], the others on the [`shelf`] of their size class, shared by all workers under a lock per
+//! class; a worker's [`local`] heap keeps a magazine of free blocks per class and visits shelves half a magazine at a
+//! time. A worker that finds a shelf locked leaves what it frees in the class's lock-free [`exchange`].
+//!
+//! Order of locks: shelf, then pool. Nothing else is locked, called back or waited for under them.
+
+mod chunk;
+mod class;
+mod exchange;
+mod local;
+mod page;
+mod pool;
+mod shelf;
+mod source;
+mod stats;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::{ptr::NonNull, sync::Arc};
+
+use class::Class;
+pub use local::LocalHeap;
+use pool::Pool;
+use shelf::Shelf;
+use stats::Registry;
+pub use stats::Stats;
+
+/// A handle to the heap of a keyspace; clones share it.
+///
+/// The pages are unmapped when the last handle and the last [`LocalHeap`] are gone: whoever owns blocks keeps one.
+/// Large blocks that were not freed leak then.
+#[derive(Clone)]
+pub struct Heap(Arc<Shared>);
+
+struct Shared {
+    shelves: Box<[Shelf]>,
+    pool: Pool,
+    registry: Registry,
+}
+
+/// Bytes that a block of `size` bytes really has: it may be overwritten in place, and freed, with any size that has
+/// the same usable length.
+#[inline]
+pub const fn usable(size: usize) -> usize {
+    match Class::of(size) {
+        Some(class) => class.size(),
+        None => size.saturating_add(7) & !7,
+    }
+}
+
+impl Heap {
+    /// An empty heap; takes memory from the system when first used.
+    pub fn new() -> Self {
+        let shelves = Class::all().map(|_| Shelf::default()).collect();
+        Self(Arc::new(Shared { shelves, pool: Pool::default(), registry: Registry::default() }))
+    }
+
+    /// A worker's part of the heap.
+    pub fn local(&self) -> LocalHeap {
+        LocalHeap::new(Arc::clone(&self.0))
+    }
+
+    /// Whether the block lies in a page of low occupancy, in a class that has many free blocks elsewhere, so that
+    /// moving it ([`LocalHeap::relocate`]) would help to free the page. Takes no lock and touches no block.
+    ///
+    /// # Safety
+    /// The block is in use, came from this heap, and `size` has its usable length.
+    #[inline]
+    pub unsafe fn is_sparse(&self, block: NonNull<u8>, size: usize) -> bool {
+        // SAFETY: by the caller's promise.
+        Class::of(size).is_some_and(|class| unsafe { self.0.shelves[class.index()].is_sparse(block.addr().get()) })
+    }
+
+    /// Gives the memory of up to `pages` empty pages back to the system; returns the bytes. The heap does so by itself
+    /// above a bound of 1 MB and a 64th of what is in use: this is for going below (MEMORY PURGE). About 10
+    /// microseconds a page.
+    pub fn shrink(&self, pages: usize) -> usize {
+        self.0.pool.shrink(0, pages)
+    }
+
+    /// Bytes in use, each block counted with its usable length. Sums one counter per worker.
+    pub fn live(&self) -> usize {
+        self.0.registry.totals().live as usize
+    }
+
+    /// What the heap holds. Takes about a microsecond.
+    pub fn stats(&self) -> Stats {
+        let totals = self.0.registry.totals();
+        let pool = self.0.pool.bytes();
+        let mut stats = Stats {
+            live: totals.live as usize,
+            requested: totals.requested as usize,
+            large: totals.large as usize,
+            held: pool.headers + pool.assigned + pool.ready + totals.large as usize,
+            ready: pool.ready,
+            returned: pool.returned,
+            ..Stats::default()
+        };
+        for (class, shelf) in Class::all().zip(&self.0.shelves) {
+            let counts = shelf.counts();
+            stats.free_in_pages += counts.free * class.size();
+            stats.pages_full += counts.pages_full;
+            stats.pages_partial += counts.pages.saturating_sub(counts.pages_full);
+        }
+        stats
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,107 @@
+//! What the heap holds: counters per worker, summed on demand, and the figures made from them.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// One worker's counters: bytes it allocated less bytes it freed. A worker that frees what others allocated goes below
+/// zero, so they wrap; only the sum means something.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Counters {
+    /// Blocks, by the length of their class.
+    live: AtomicU64,
+    /// Blocks, by the bytes asked for.
+    requested: AtomicU64,
+    /// The part of `live` that came from the global allocator.
+    large: AtomicU64,
+}
+
+/// The sum of some counters.
+#[derive(Clone, Copy, Default)]
+pub struct Totals {
+    pub live: u64,
+    pub requested: u64,
+    pub large: u64,
+}
+
+impl Counters {
+    /// Counts an allocation. Only the owning worker calls this.
+    #[inline]
+    pub fn allocated(&self, requested: usize, usable: usize) {
+        self.live.store(self.live.load(Relaxed).wrapping_add(usable as u64), Relaxed);
+        self.requested.store(self.requested.load(Relaxed).wrapping_add(requested as u64), Relaxed);
+    }
+
+    /// Counts a release. Only the owning worker calls this.
+    #[inline]
+    pub fn freed(&self, requested: usize, usable: usize) {
+        self.live.store(self.live.load(Relaxed).wrapping_sub(usable as u64), Relaxed);
+        self.requested.store(self.requested.load(Relaxed).wrapping_sub(requested as u64), Relaxed);
+    }
+
+    /// Counts a change of the bytes that came from the global allocator. Only the owning worker calls this.
+    pub fn large_changed(&self, by: isize) {
+        self.large.store(self.large.load(Relaxed).wrapping_add_signed(by as i64), Relaxed);
+    }
+
+    fn add_to(&self, totals: &mut Totals) {
+        totals.live = totals.live.wrapping_add(self.live.load(Relaxed));
+        totals.requested = totals.requested.wrapping_add(self.requested.load(Relaxed));
+        totals.large = totals.large.wrapping_add(self.large.load(Relaxed));
+    }
+}
+
+/// The counters of all workers, present and past.
+#[derive(Default)]
+pub struct Registry(Mutex<(Vec<Arc<Counters>>, Totals)>);
+
+impl Registry {
+    /// Counters for one more worker.
+    pub fn add(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::default());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.push(Arc::clone(&counters));
+        counters
+    }
+
+    /// The worker is gone; what it counted stays.
+    pub fn remove(&self, gone: &Arc<Counters>) {
+        let (counters, past) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = counters.iter().position(|c| Arc::ptr_eq(c, gone)) {
+            counters.swap_remove(at).add_to(past);
+        }
+    }
+
+    /// The sum.
+    pub fn totals(&self) -> Totals {
+        let (counters, past) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = *past;
+        counters.iter().for_each(|c| c.add_to(&mut totals));
+        totals
+    }
+}
+
+/// What a heap holds, in bytes unless said otherwise. Exact when no worker is allocating, close otherwise.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Blocks in use, each counted with its usable length.
+    pub live: usize,
+    /// Blocks in use, each counted with the length asked for.
+    pub requested: usize,
+    /// The part of `live` that lies outside pages, in the global allocator.
+    pub large: usize,
+    /// Held from the system: pages with blocks, empty pages ready for use, headers, large blocks. The untouched rest
+    /// of fresh pages is counted though it is not resident yet.
+    pub held: usize,
+    /// The part of `held` that lies in empty pages ready for use.
+    pub ready: usize,
+    /// Addresses kept for empty pages whose memory was given back or never used.
+    pub returned: usize,
+    /// Free blocks in pages that have others in use; not counting those that workers keep at hand.
+    pub free_in_pages: usize,
+    /// Number of pages without a free block.
+    pub pages_full: usize,
+    /// Number of pages with free blocks and others in use.
+    pub pages_partial: usize,
+}
