@@ -6,9 +6,11 @@ mod corrupt;
 pub mod glob;
 pub mod lcs;
 pub mod limits;
+pub mod list;
 pub mod long_double;
 pub mod number;
 pub mod tree;
 
 pub use corrupt::Corrupt;
 pub use limits::Limits;
+pub use list::List;

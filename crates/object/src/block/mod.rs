@@ -91,6 +91,22 @@ impl Block {
         Ok(Block { buf: bytes.to_vec(), start: 0, count })
     }
 
+    /// Takes encoded elements from the front until `bytes_max` are full: at least one, however large. Returns the block
+    /// and what is left; checks like [`Block::from_bytes`].
+    pub fn take_bytes(bytes: &[u8], bytes_max: usize) -> Result<(Self, &[u8]), Corrupt> {
+        let (mut at, mut count) = (0, 0u32);
+        while at < bytes.len() && count < u32::MAX {
+            let size = elem::check(&bytes[at..])?;
+            if count > 0 && at + size > bytes_max {
+                break;
+            }
+            at += size;
+            count += 1;
+        }
+        let (taken, rest) = bytes.split_at(at);
+        Ok((Block { buf: taken.to_vec(), start: 0, count }, rest))
+    }
+
     /// The first element's position.
     pub fn first(&self) -> Option<Pos> {
         (self.count > 0).then_some(Pos(0))
@@ -287,6 +303,26 @@ impl Block {
         }
     }
 
+    /// Keeps only the elements for which `keep` is true; it is asked in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(Elem<'_>) -> bool) {
+        let (mut read, mut write, end) = (self.start, self.start, self.buf.len());
+        let mut kept = 0;
+        while read < end {
+            let (elem, size) = elem::read_sized(&self.buf[read..]);
+            if keep(elem) {
+                if write < read {
+                    self.buf.copy_within(read..read + size, write);
+                }
+                write += size;
+                kept += 1;
+            }
+            read += size;
+        }
+        self.buf.truncate(write);
+        self.count = kept;
+        self.release();
+    }
+
     /// Moves the elements from index `at` on into a new block.
     pub fn split_off(&mut self, at: usize) -> Block {
         let Some(pos) = self.seek(at) else { return Block::new() };
@@ -329,13 +365,9 @@ impl Block {
         }
     }
 
-    /// Removes bytes that hold `removed` elements, moving the smaller side, and gives memory back if little is left.
+    /// Removes bytes that hold `removed` elements, moving the smaller side.
     fn cut(&mut self, range: Range<usize>, removed: usize) {
         self.count -= removed as u32;
-        if self.count == 0 {
-            *self = Block::new();
-            return;
-        }
         let (from, to) = (self.start + range.start, self.start + range.end);
         if range.start < self.buf.len() - to {
             self.buf.copy_within(self.start..from, self.start + range.len());
@@ -343,6 +375,15 @@ impl Block {
         } else {
             self.buf.copy_within(to.., from);
             self.buf.truncate(self.buf.len() - range.len());
+        }
+        self.release();
+    }
+
+    /// Gives memory back if little of it is used.
+    fn release(&mut self) {
+        if self.count == 0 {
+            *self = Block::new();
+            return;
         }
         let (used, capacity) = (self.bytes(), self.buf.capacity());
         if capacity > 64 && capacity / 4 > used {
@@ -446,7 +487,7 @@ impl<'a> IntoIterator for &'a Block {
 }
 
 /// The elements of a block or of a part of it, in either direction.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Iter<'a> {
     rest: &'a [u8],
     left: usize,

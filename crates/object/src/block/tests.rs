@@ -27,6 +27,7 @@ enum Op {
     PopFront(usize),
     PopBack(usize),
     Split(usize),
+    Retain(usize),
     Shrink,
 }
 
@@ -41,6 +42,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (0usize..8).prop_map(Op::PopFront),
         1 => (0usize..8).prop_map(Op::PopBack),
         1 => any::<usize>().prop_map(Op::Split),
+        1 => any::<usize>().prop_map(Op::Retain),
         1 => Just(Op::Shrink),
     ];
     proptest::collection::vec(op, 1..80)
@@ -102,6 +104,11 @@ proptest! {
                     let rest = block.split_off(i % (model.len() + 1));
                     prop_assert_eq!(all(&rest), &model[i % (model.len() + 1)..]);
                     block.append(&rest);
+                }
+                Op::Retain(seed) => {
+                    let (mut i, mut j) = (seed % 5, seed % 5);
+                    block.retain(|_| { i += 1; !i.is_multiple_of(4) });
+                    model.retain(|_| { j += 1; !j.is_multiple_of(4) });
                 }
                 Op::Shrink => {
                     block.shrink_to_fit();

@@ -111,6 +111,11 @@ impl<L: Leaf> Tree<L> {
         self.totals.leaves
     }
 
+    /// Sum of the leaves' [`Leaf::bytes`].
+    pub fn bytes(&self) -> usize {
+        self.totals.bytes
+    }
+
     /// Heap bytes: the leaves' own figures plus what the tree adds for each leaf. Shared leaves count in full.
     pub fn memory(&self) -> usize {
         // Two counters precede the content of an `Arc`; inner nodes are charged to the leaves, one record each.

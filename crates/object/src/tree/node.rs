@@ -18,8 +18,23 @@ const FANOUT_BUILT: usize = FANOUT / 4 * 3;
 /// Running figures of a tree.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(super) struct Totals {
+    pub bytes: usize,
     pub heap: usize,
     pub leaves: u64,
+}
+
+impl Totals {
+    fn add<L: Leaf>(&mut self, leaf: &L) {
+        self.bytes += leaf.bytes();
+        self.heap += leaf.heap_bytes();
+        self.leaves += 1;
+    }
+
+    fn subtract<L: Leaf>(&mut self, leaf: &L) {
+        self.bytes -= leaf.bytes();
+        self.heap -= leaf.heap_bytes();
+        self.leaves -= 1;
+    }
 }
 
 #[derive(Clone)]
@@ -130,10 +145,7 @@ impl<L: Leaf> Child<L> {
     /// Subtracts everything below from the totals.
     fn untally(&self, totals: &mut Totals) {
         match &self.node {
-            Node::Leaf(leaf) => {
-                totals.heap -= leaf.heap_bytes();
-                totals.leaves -= 1;
-            }
+            Node::Leaf(leaf) => totals.subtract(&**leaf),
             Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(totals)),
         }
     }
@@ -153,8 +165,7 @@ pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals
             rest.push(leaf);
             continue;
         }
-        totals.heap += leaf.heap_bytes();
-        totals.leaves += 1;
+        totals.add(&leaf);
         let (sep, len, least) = (leaf.first_sep(), leaf.len() as u64, leaf.least());
         children.push(Child { sep, len, least, node: Node::Leaf(Arc::new(leaf)) });
     }
@@ -216,9 +227,10 @@ impl<L: Leaf> Inner<L> {
         match &mut child.node {
             Node::Leaf(leaf) => {
                 let leaf = Arc::make_mut(leaf);
-                let (bytes, heap) = (leaf.bytes(), leaf.heap_bytes());
+                let bytes = leaf.bytes();
+                totals.subtract(leaf);
                 result = change(leaf, route);
-                totals.heap = totals.heap - heap + leaf.heap_bytes();
+                totals.add(leaf);
                 grown = leaf.len() as i64 - child.len as i64;
                 child.len = leaf.len() as u64;
                 child.least = leaf.least();
@@ -294,9 +306,9 @@ impl<L: Leaf> Inner<L> {
             match &mut child.node {
                 Node::Leaf(leaf) => {
                     let leaf = Arc::make_mut(leaf);
-                    totals.heap -= leaf.heap_bytes();
+                    totals.subtract(leaf);
                     leaf.remove_range(within.start as usize..within.end as usize);
-                    totals.heap += leaf.heap_bytes();
+                    totals.add(leaf);
                     child.least = leaf.least();
                 }
                 Node::Inner(inner) => {
@@ -321,7 +333,7 @@ impl<L: Leaf> Inner<L> {
         let child = &mut self.children[i];
         let Node::Leaf(leaf) = &mut child.node else { return };
         let leaf = Arc::make_mut(leaf);
-        totals.heap -= leaf.heap_bytes();
+        totals.subtract(leaf);
         let bytes = leaf.bytes();
         let keep = match edge {
             (false, true) => bytes - bytes / 8,
@@ -331,7 +343,6 @@ impl<L: Leaf> Inner<L> {
         let upper = leaf.split(keep);
         let lower = std::mem::take(leaf);
         debug_assert!(!lower.is_empty() && !upper.is_empty());
-        totals.leaves -= 1;
         let mut parts = Vec::with_capacity(2);
         push_pieces(&mut parts, lower, totals);
         push_pieces(&mut parts, upper, totals);
@@ -355,10 +366,10 @@ impl<L: Leaf> Inner<L> {
         let [a, b, ..] = &mut self.children[i..] else { return false };
         match (&mut a.node, &mut b.node) {
             (Node::Leaf(x), Node::Leaf(y)) if x.bytes() + y.bytes() <= LEAF_BYTES_MERGED => {
-                totals.heap -= x.heap_bytes() + y.heap_bytes();
+                totals.subtract(&**x);
+                totals.subtract(&**y);
                 Arc::make_mut(x).append(std::mem::take(Arc::make_mut(y)));
-                totals.heap += x.heap_bytes();
-                totals.leaves -= 1;
+                totals.add(&**x);
             }
             (Node::Inner(x), Node::Inner(y)) if x.children.len() + y.children.len() <= FANOUT_BUILT => {
                 let y = Arc::make_mut(y);

@@ -56,6 +56,7 @@ fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
                     assert_eq!(child.len, leaf.len() as u64);
                     assert_eq!(child.least, leaf.least());
                     assert!(leaf.bytes() <= LEAF_BYTES_MAX);
+                    totals.bytes += leaf.bytes();
                     totals.heap += leaf.heap_bytes();
                     totals.leaves += 1;
                     depths.push(depth);
