@@ -22,7 +22,7 @@ enum Home {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Command {
     first: usize,
-    argc: u32,
+    argc: usize,
     /// Wire position just after the command.
     end: u32,
     home: Home,
@@ -81,6 +81,36 @@ impl Batch {
         }
     }
 
+    /// Appends a command with copies of its arguments, for a command that outlives its buffer (`MULTI`) or never was in one
+    /// (scripts). [`Batch::args`] then needs no buffer: give it an empty one.
+    ///
+    /// False, and nothing is appended, if there is no argument or if all together exceed 4 GiB.
+    #[must_use]
+    pub fn push_copy<'b>(&mut self, args: impl IntoIterator<Item = &'b [u8]>) -> bool {
+        let (first, offset) = (self.ranges.len(), self.scratch.len());
+        for arg in args {
+            let start = self.scratch.len() - offset;
+            if arg.len() > u32::MAX as usize - start {
+                self.ranges.truncate(first);
+                self.scratch.truncate(offset);
+                return false;
+            }
+            self.scratch.extend_from_slice(arg);
+            self.ranges.push(Range { start: start as u32, len: arg.len() as u32 });
+        }
+        if self.ranges.len() > first {
+            self.push_scratch(first, 0, offset);
+        }
+        self.ranges.len() > first
+    }
+
+    /// Heap bytes held.
+    pub fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range>()
+            + self.commands.capacity() * size_of::<Command>()
+            + self.scratch.capacity()
+    }
+
     /// The arguments of command `index` (the first is its name; there is always one). `buffer` is the buffer it was decoded from.
     ///
     /// # Panics
@@ -89,7 +119,7 @@ impl Batch {
     #[inline]
     pub fn args<'a>(&'a self, index: usize, buffer: &'a [u8]) -> Args<'a> {
         let command = &self.commands[index];
-        let ranges = &self.ranges[command.first..command.first + command.argc as usize];
+        let ranges = &self.ranges[command.first..command.first + command.argc];
         let base = match command.home {
             Home::Wire => buffer,
             Home::Scratch(offset) => &self.scratch[offset..],
@@ -97,7 +127,7 @@ impl Batch {
         Args { base, ranges }
     }
 
-    /// Position just after command `index` in its buffer: what has been consumed if execution stops after it.
+    /// Position just after command `index` in its buffer: what has been consumed if execution stops after it. 0 for a copy.
     ///
     /// # Panics
     /// If `index` is not below [`Batch::len`].
@@ -119,9 +149,9 @@ impl Batch {
 
     #[inline]
     fn push(&mut self, first: usize, end: usize, home: Home) {
-        // Both fit: a request has at most i32::MAX arguments, and only the first 4 GiB of a buffer are looked at.
+        // It fits: only the first 4 GiB of a buffer are looked at.
         debug_assert!(end <= u32::MAX as usize && first < self.ranges.len());
-        let argc = (self.ranges.len() - first) as u32;
+        let argc = self.ranges.len() - first;
         self.commands.push(Command { first, argc, end: end as u32, home });
     }
 }
@@ -175,4 +205,34 @@ impl Index<usize> for Args<'_> {
 fn slice(base: &[u8], range: Range) -> &[u8] {
     let start = range.start as usize;
     &base[start..start + range.len as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_need_no_buffer() {
+        let mut batch = Batch::new();
+        let commands: [&[&[u8]]; 3] = [&[b"set", b"key", b"value"], &[b""], &[b"get", b"key"]];
+        for command in commands {
+            assert!(batch.push_copy(command.iter().copied()));
+        }
+        assert!(!batch.push_copy([]));
+        assert_eq!(batch.len(), 3);
+        for (index, command) in commands.iter().enumerate() {
+            assert!(batch.args(index, &[]).iter().eq(command.iter().copied()));
+        }
+        assert!(batch.memory() >= 14);
+    }
+
+    #[test]
+    fn a_giant_batch_gives_its_memory_back() {
+        let mut batch = Batch::new();
+        let giant = vec![b'x'; 10 << 20];
+        assert!(batch.push_copy(giant.chunks(16)));
+        assert!(batch.memory() > 10 << 20);
+        batch.clear();
+        assert!(batch.is_empty() && batch.memory() < 1 << 20);
+    }
 }
