@@ -187,28 +187,55 @@ pub(super) fn read(bytes: &[u8]) -> Elem<'_> {
 }
 
 /// The element that begins here and the bytes it takes with its back-length.
+#[inline]
 pub(super) fn read_sized(bytes: &[u8]) -> (Elem<'_>, usize) {
+    match bytes[0] {
+        small @ 0..SHORT => (Elem::Int(i64::from(small)), 2),
+        tag @ SHORT..MEDIUM => {
+            let end = 1 + usize::from(tag & 63);
+            (Elem::Bytes(&bytes[1..end]), end + 1)
+        }
+        _ => read_longer(bytes),
+    }
+}
+
+fn read_longer(bytes: &[u8]) -> (Elem<'_>, usize) {
     let (head, len) = parts(bytes);
     let size = head + len;
-    let elem = match bytes[0] {
-        small @ 0..SHORT => Elem::Int(i64::from(small)),
-        SHORT..INT => Elem::Bytes(&bytes[head..size]),
-        _ => {
-            let unused = 64 - 8 * (head as u32 - 1);
-            Elem::Int((little(&bytes[1..head]) << unused) as i64 >> unused)
-        }
+    let elem = if bytes[0] < INT {
+        Elem::Bytes(&bytes[head..size])
+    } else {
+        let unused = 64 - 8 * (head as u32 - 1);
+        Elem::Int((little(&bytes[1..head]) << unused) as i64 >> unused)
     };
     (elem, size + back_len_size(size))
 }
 
 /// Bytes the element that begins here takes, back-length included.
+#[inline]
 pub(super) fn size(bytes: &[u8]) -> usize {
-    let (head, len) = parts(bytes);
-    head + len + back_len_size(head + len)
+    // The short forms have a back-length of one byte.
+    match bytes[0] {
+        0..SHORT => 2,
+        tag @ SHORT..MEDIUM => 2 + usize::from(tag & 63),
+        tag @ INT.. => 2 + usize::from(tag & 15),
+        _ => {
+            let (head, len) = parts(bytes);
+            head + len + back_len_size(head + len)
+        }
+    }
 }
 
 /// Bytes the element that ends here takes, back-length included. `bytes` ends with a whole element.
+#[inline]
 pub(super) fn size_before(bytes: &[u8]) -> usize {
+    match bytes.last() {
+        Some(size @ 0..=127) => usize::from(*size) + 1,
+        _ => size_before_longer(bytes),
+    }
+}
+
+fn size_before_longer(bytes: &[u8]) -> usize {
     let (mut size, mut shift, mut digits) = (0, 0, 0);
     for digit in bytes.iter().rev().take(BACK_MAX) {
         size |= usize::from(digit & 127) << shift;
