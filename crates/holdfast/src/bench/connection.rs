@@ -1,0 +1,223 @@
+//! One connection to the server: connecting, logging in, and the state of its batch.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use super::options::Options;
+use super::scan::{Kind, Scanner, Tally};
+
+/// How long connecting and logging in may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A stream socket of either family.
+#[derive(Debug)]
+pub enum Stream {
+    /// `--host` and `--port`.
+    Tcp(TcpStream),
+    /// `--unix-socket`.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn open(options: &Options) -> Result<Self, String> {
+        if let Some(path) = &options.unix_socket {
+            let stream =
+                UnixStream::connect(path).map_err(|error| format!("cannot connect to {}: {error}", path.display()))?;
+            return Ok(Self::Unix(stream));
+        }
+        let target = format!("{}:{}", options.host, options.port);
+        let fail = |error: io::Error| format!("cannot connect to {target}: {error}");
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in (options.host.as_str(), options.port).to_socket_addrs().map_err(fail)? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).map_err(fail)?;
+                    return Ok(Self::Tcp(stream));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(fail(last))
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(timeout),
+            Self::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection and the batch that it waits for.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket, non-blocking.
+    pub stream: Stream,
+    /// The state of the replies.
+    pub scanner: Scanner,
+    /// Replies that are still to come; 0 when idle.
+    pub expected: u64,
+    /// Commands of the batch.
+    pub commands: u32,
+    /// When the batch was sent (or was to be sent, with `--rate`).
+    pub since: Instant,
+    /// How often the batch was sent again.
+    pub tries: u32,
+    /// The batch, kept only where it may have to be sent again.
+    pub batch: Vec<u8>,
+    /// What the socket has not taken yet.
+    unsent: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and logs in. With `probe` it also asks for a first reply, to find out that the server wants a password.
+    ///
+    /// # Errors
+    /// In words for the user: refused, wrong password, no RESP.
+    pub fn open(options: &Options, probe: bool, now: Instant) -> Result<Self, String> {
+        let mut stream = Stream::open(options)?;
+        log_in(&mut stream, options, probe)?;
+        stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
+        Ok(Self {
+            stream,
+            scanner: Scanner::default(),
+            expected: 0,
+            commands: 0,
+            since: now,
+            tries: 0,
+            batch: Vec::new(),
+            unsent: Vec::new(),
+        })
+    }
+
+    /// Writes as much as the socket takes and keeps the rest for [`Self::flush`].
+    ///
+    /// # Errors
+    /// The socket's, but for "not now".
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = write_some(&mut self.stream, bytes)?;
+        if written < bytes.len() {
+            self.unsent.extend_from_slice(&bytes[written..]);
+        }
+        Ok(())
+    }
+
+    /// Writes what was left over.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    #[inline]
+    pub fn flush(&mut self) -> io::Result<()> {
+        if !self.unsent.is_empty() {
+            let written = write_some(&mut self.stream, &self.unsent)?;
+            self.unsent.drain(..written);
+        }
+        Ok(())
+    }
+}
+
+fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match stream.write(&bytes[written..]) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
+}
+
+fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(), String> {
+    let mut steps: Vec<Vec<&str>> = Vec::new();
+    if let Some(password) = &options.password {
+        let mut auth = vec!["AUTH"];
+        auth.extend(options.user.as_deref());
+        auth.push(password);
+        steps.push(auth);
+    }
+    if options.resp3 {
+        steps.push(vec!["HELLO", "3"]);
+    }
+    let db = options.db.to_string();
+    if options.db != 0 {
+        steps.push(vec!["SELECT", &db]);
+    }
+    if probe {
+        steps.push(vec!["PING"]);
+    }
+    let fail = |error: io::Error| format!("the server did not answer while connecting: {error}");
+    stream.set_timeout(Some(CONNECT_TIMEOUT)).map_err(fail)?;
+    for step in steps {
+        let mut request = format!("*{}\r\n", step.len()).into_bytes();
+        for argument in &step {
+            request.extend_from_slice(format!("${}\r\n{argument}\r\n", argument.len()).as_bytes());
+        }
+        stream.write_all(&request).map_err(fail)?;
+        let mut scanner = Scanner::default();
+        let mut buffer = [0; 4096];
+        while {
+            let count = stream.read(&mut buffer).map_err(fail)?;
+            if count == 0 {
+                return Err(format!("the server closed the connection at {}", step[0]));
+            }
+            let replies = scanner.feed(&buffer[..count], &mut Tally::default());
+            replies.map_err(|byte| not_resp(byte.0))? == 0
+        } {}
+        if scanner.last() == Kind::Error {
+            let hint = if scanner.message().starts_with("NOAUTH") { " (give --password)" } else { "" };
+            return Err(format!("the server refused {}: {}{hint}", step[0], scanner.message()));
+        }
+    }
+    stream.set_timeout(None).map_err(fail)
+}
+
+/// What is said of a reply that is none.
+pub fn not_resp(byte: u8) -> String {
+    format!("the server's reply is not RESP: unexpected byte {:?}", char::from(byte))
+}

@@ -1,0 +1,21 @@
+//! `holdfast bench`: a load generator light enough to saturate the server from one core.
+//!
+//! `options` is the command line; `keys`, `template` and `workload` make the requests; `connection` and `worker` send
+//! them; `scan` counts the replies; `stats`, `process` and `report` say what came out. Nothing here knows the server:
+//! it works against any that speaks RESP.
+
+mod clock;
+mod connection;
+mod keys;
+mod options;
+mod process;
+mod report;
+mod run;
+mod scan;
+mod stats;
+mod template;
+mod worker;
+mod workload;
+
+pub use options::Options;
+pub use run::run;

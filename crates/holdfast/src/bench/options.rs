@@ -1,0 +1,242 @@
+//! The command line of `holdfast bench`, and what is refused in it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Upper bound of `--connections`: beyond it one machine's ports and descriptors run out.
+const CONNECTIONS_MAX: usize = 60_000;
+/// Upper bound of `--batch`; a batch is encoded whole before it is sent.
+const BATCH_MAX: usize = 100_000;
+/// Upper bound of a value's size, Redis's own limit for a string.
+const VALUE_MAX: usize = 512 << 20;
+/// Key numbers stay exact in the arithmetic of the key distributions.
+const KEYS_MAX: u64 = 1 << 40;
+
+/// How the commands of a batch are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// One command, one reply
+    Single,
+    /// The commands of a batch in one write, then all their replies
+    Pipeline,
+    /// MULTI, the commands of a batch, EXEC in one write: a transaction
+    Tx,
+}
+
+/// Which keys are drawn how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Distribution {
+    /// Every key is as likely as any other
+    Uniform,
+    /// Few keys are drawn often (see --zipf-theta), spread over the whole key space
+    Zipf,
+    /// Always the same key
+    OneKey,
+    /// Uniform, and all keys share one {tag}, hence one slot
+    OneTag,
+}
+
+/// A value's size in bytes: one size, or a range from which each size is drawn uniformly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueSize {
+    /// Smallest size, in bytes.
+    pub min: usize,
+    /// Largest size, in bytes.
+    pub max: usize,
+}
+
+impl FromStr for ValueSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.parse().map_err(|_| format!("expected BYTES or MIN-MAX, not `{text}`"));
+        let (min, max) = match text.split_once('-') {
+            Some((min, max)) => (number(min)?, number(max)?),
+            None => (number(text)?, number(text)?),
+        };
+        if min > max || max > VALUE_MAX {
+            return Err(format!("accepted are 0 to {VALUE_MAX} bytes, the smaller size first"));
+        }
+        Ok(Self { min, max })
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| format!("expected seconds, not `{text}`"))?;
+    if !(0.0..=1e6).contains(&number) {
+        return Err("accepted are 0 to 1000000 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(number))
+}
+
+/// Measures a server: this one, Redis, or any other that speaks its protocol.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "EXAMPLES:
+  holdfast bench --load --keys 1000000                      fill the keys, then GET and SET, half and half
+  holdfast bench --get-ratio 1 --mode pipeline --batch 16   GET in pipelines of 16
+  holdfast bench --get-ratio 0 --mode tx --batch 6          MULTI, 6 SET, EXEC
+  holdfast bench --command 'HSET __key__ field __data__'    any command
+  holdfast bench --server-pid $(pidof redis-server)         also the server's CPU time per operation
+
+Latency is that of a batch: from its write to its last reply. A retried transaction counts from its first try.")]
+pub struct Options {
+    /// The server's host name or address
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// The server's TCP port
+    #[arg(long, default_value_t = 6379)]
+    pub port: u16,
+    /// Connect to this unix socket instead of host and port
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
+    pub unix_socket: Option<PathBuf>,
+    /// Log in with this password
+    #[arg(long)]
+    pub password: Option<String>,
+    /// Log in as this user instead of the default user
+    #[arg(long, requires = "password")]
+    pub user: Option<String>,
+    /// Number of the database to use
+    #[arg(long, default_value_t = 0)]
+    pub db: u32,
+    /// Speak RESP3 (HELLO 3) instead of RESP2
+    #[arg(long)]
+    pub resp3: bool,
+
+    /// Number of different keys
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
+    pub keys: u64,
+    /// What every key begins with; the key's number follows, padded with zeros
+    #[arg(long, default_value = "kv_")]
+    pub key_prefix: String,
+    /// Pad keys to this many bytes (default: as short as fits the largest number)
+    #[arg(long, value_name = "BYTES")]
+    pub key_size: Option<usize>,
+    /// Size of values: BYTES, or MIN-MAX to draw each size uniformly
+    #[arg(long, default_value = "128", value_name = "BYTES")]
+    pub value_size: ValueSize,
+    /// How keys are drawn
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    pub distribution: Distribution,
+    /// Skew of --distribution zipf: 0 is uniform; 0.99 is YCSB's
+    #[arg(long, default_value_t = 0.99)]
+    pub zipf_theta: f64,
+    /// Seed of keys and values: the same seed sends the same commands
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Share of GET among GET and SET, 0 to 1
+    #[arg(long, default_value_t = 0.5)]
+    pub get_ratio: f64,
+    /// Send this command instead: a line in which __key__ stands for a key and __data__ for a value, or one of
+    /// get, set, incr, msetN, mgetN, delN (N keys, such as mset10)
+    #[arg(long, value_name = "LINE", conflicts_with = "get_ratio")]
+    pub command: Option<String>,
+    /// How commands are sent
+    #[arg(long, value_enum, default_value_t = Mode::Single)]
+    pub mode: Mode,
+    /// Commands per batch in the modes pipeline and tx (1 to 100000)
+    #[arg(long, default_value_t = 16)]
+    pub batch: usize,
+    /// Send a transaction again up to this many times when EXEC answers nil or an error
+    #[arg(long, default_value_t = 10)]
+    pub retries: u32,
+
+    /// Connections, over all threads (1 to 60000)
+    #[arg(long, default_value_t = 50)]
+    pub connections: usize,
+    /// Threads; one saturates most servers
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+    /// Seconds to measure
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds, conflicts_with = "operations")]
+    pub duration: Duration,
+    /// Commands to send, instead of a duration
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub operations: Option<u64>,
+    /// Seconds to run before measuring
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    pub warmup: Duration,
+    /// Send this many commands a second at most, on schedule; latency then counts from the scheduled time
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+
+    /// First SET every key once
+    #[arg(long)]
+    pub load: bool,
+    /// Only load, measure nothing
+    #[arg(long, conflicts_with_all = ["operations", "warmup", "command"])]
+    pub load_only: bool,
+    /// The server's process on this machine: its CPU time per operation and its memory are reported
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl Options {
+    /// Refuses what no single option's own check sees.
+    ///
+    /// # Errors
+    /// Names the option, its value and the accepted values.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |option: &str, value: &dyn std::fmt::Display, accepted: &str| {
+            Err(format!("--{option} {value}: accepted are {accepted}"))
+        };
+        if !(0.0..=1.0).contains(&self.get_ratio) {
+            return refuse("get-ratio", &self.get_ratio, "0 (only SET) to 1 (only GET)");
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return refuse("connections", &self.connections, &format!("1 to {CONNECTIONS_MAX}"));
+        }
+        if self.threads == 0 || self.threads > self.connections {
+            return refuse("threads", &self.threads, "1 to the number of connections");
+        }
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            return refuse("batch", &self.batch, &format!("1 to {BATCH_MAX}"));
+        }
+        if !(0.0..10.0).contains(&self.zipf_theta) {
+            return refuse("zipf-theta", &self.zipf_theta, "0 (uniform) to below 10");
+        }
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e9)) {
+            return refuse("rate", &self.rate.unwrap_or_default(), "above 0 to 1000000000 commands a second");
+        }
+        let shortest = self.prefix().len() + self.digits();
+        if self.key_size.is_some_and(|size| size < shortest || size > 1 << 20) {
+            let accepted = format!("{shortest} (prefix and largest number) to {}", 1 << 20);
+            return refuse("key-size", &self.key_size.unwrap_or_default(), &accepted);
+        }
+        Ok(())
+    }
+
+    /// Commands in one batch.
+    pub fn batch(&self) -> usize {
+        if self.mode == Mode::Single { 1 } else { self.batch }
+    }
+
+    /// What every key begins with, the hash tag included.
+    pub fn prefix(&self) -> String {
+        match self.distribution {
+            Distribution::OneTag => format!("{{tag}}{}", self.key_prefix),
+            _ => self.key_prefix.clone(),
+        }
+    }
+
+    /// Decimal digits of a key's number as it is written, padding included.
+    pub fn key_digits(&self) -> usize {
+        match self.key_size {
+            Some(size) => size.saturating_sub(self.prefix().len()),
+            None => self.digits(),
+        }
+    }
+
+    fn digits(&self) -> usize {
+        (self.keys - 1).checked_ilog10().unwrap_or(0) as usize + 1
+    }
+}

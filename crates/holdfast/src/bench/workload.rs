@@ -1,0 +1,135 @@
+//! What is sent: batches of commands, drawn at random or filling the keys in order.
+
+use std::sync::Arc;
+
+use super::keys::{Keys, Rng};
+use super::options::{Mode, Options};
+use super::template::{self, KeyFormat, Template, Values};
+
+/// A load pipelines about this many bytes, but at most [`LOAD_COMMANDS_MAX`] commands.
+const LOAD_BATCH_BYTES: usize = 32 << 10;
+const LOAD_COMMANDS_MAX: u64 = 128;
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// The commands to choose from; shared by the threads.
+#[derive(Debug)]
+pub struct Commands {
+    format: KeyFormat,
+    values: Values,
+    keys: Keys,
+    get: Template,
+    set: Template,
+    /// `--command`.
+    custom: Option<Template>,
+    get_ratio: f64,
+    batch: usize,
+    mode: Mode,
+    key_count: u64,
+    load_batch: u64,
+}
+
+impl Commands {
+    /// The commands that the options ask for.
+    ///
+    /// # Errors
+    /// What is wrong in `--command`.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let format = KeyFormat::new(options);
+        let template = |line: &str| Template::new(&template::arguments(line)?, &format, options.value_size);
+        let average = (options.value_size.min + options.value_size.max) / 2 + format.len() + 40;
+        Ok(Self {
+            get: template("GET __key__")?,
+            set: template("SET __key__ __data__")?,
+            custom: options.command.as_deref().map(template).transpose()?,
+            values: Values::new(options.value_size, options.seed),
+            keys: Keys::new(options),
+            get_ratio: options.get_ratio,
+            batch: options.batch(),
+            mode: options.mode,
+            key_count: options.keys,
+            load_batch: (LOAD_BATCH_BYTES as u64 / average as u64).clamp(1, LOAD_COMMANDS_MAX),
+            format,
+        })
+    }
+}
+
+/// A batch that was appended to a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Commands in it, MULTI and EXEC not counted.
+    pub commands: u32,
+    /// Replies to expect.
+    pub replies: u32,
+}
+
+/// One thread's source of batches.
+#[derive(Debug)]
+pub struct Source {
+    commands: Arc<Commands>,
+    rng: Rng,
+    order: Order,
+}
+
+#[derive(Debug)]
+enum Order {
+    Random,
+    /// Every key from `next` below `end` once.
+    Fill {
+        next: u64,
+        end: u64,
+    },
+}
+
+impl Source {
+    /// Random commands; `stream` makes threads of one seed differ.
+    pub fn random(commands: Arc<Commands>, seed: u64, stream: u64) -> Self {
+        Self { commands, rng: Rng::new(seed, stream), order: Order::Random }
+    }
+
+    /// SETs of this thread's share of all keys.
+    pub fn fill(commands: Arc<Commands>, seed: u64, thread: u64, threads: u64) -> Self {
+        let share = |thread: u64| (u128::from(commands.key_count) * u128::from(thread) / u128::from(threads)) as u64;
+        let order = Order::Fill { next: share(thread), end: share(thread + 1) };
+        Self { rng: Rng::new(seed, u64::from(u32::MAX) + thread), commands, order }
+    }
+
+    /// Whether batches are transactions, whose last reply is EXEC's.
+    pub fn transactions(&self) -> bool {
+        self.commands.mode == Mode::Tx && matches!(self.order, Order::Random)
+    }
+
+    /// Appends the next batch; none if the keys are filled.
+    #[inline]
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Batch> {
+        let Commands { format, values, .. } = &*self.commands;
+        if let Order::Fill { next, end } = &mut self.order {
+            let count = self.commands.load_batch.min(*end - *next);
+            for _ in 0..count {
+                let number = *next;
+                *next += 1;
+                self.commands.set.write(format, values, &mut self.rng, |_| number, out);
+            }
+            let count = count as u32;
+            return (count > 0).then_some(Batch { commands: count, replies: count });
+        }
+        let tx = self.commands.mode == Mode::Tx;
+        if tx {
+            out.extend_from_slice(MULTI);
+        }
+        for _ in 0..self.commands.batch {
+            let template = match &self.commands.custom {
+                Some(custom) => custom,
+                None if self.rng.unit() < self.commands.get_ratio => &self.commands.get,
+                None => &self.commands.set,
+            };
+            template.write(format, values, &mut self.rng, template::drawn(&self.commands.keys), out);
+        }
+        if tx {
+            out.extend_from_slice(EXEC);
+        }
+        let commands = self.commands.batch as u32;
+        Some(Batch { commands, replies: commands + if tx { 2 } else { 0 } })
+    }
+}
