@@ -9,7 +9,7 @@ use std::time::Duration;
 /// There is no such process, or its `/proc` entry cannot be read.
 pub fn cpu_time(pid: u32) -> Result<Duration, String> {
     let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).map_err(|error| format!("--server-pid {pid}: cannot read {path}: {error}"))?;
+    let text = fs::read_to_string(&path).map_err(|error| unreadable(pid, &error))?;
     ticks(&text)
         .map(|ticks| Duration::from_secs_f64(ticks as f64 / ticks_per_second()))
         .ok_or_else(|| format!("--server-pid {pid}: {path} has an unknown form"))
@@ -21,10 +21,17 @@ pub fn cpu_time(pid: u32) -> Result<Duration, String> {
 /// As [`cpu_time`].
 pub fn resident_bytes(pid: u32) -> Result<u64, String> {
     let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).map_err(|error| format!("--server-pid {pid}: cannot read {path}: {error}"))?;
+    let text = fs::read_to_string(&path).map_err(|error| unreadable(pid, &error))?;
     let kibibytes =
         text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kibibytes.map(|kibibytes: u64| kibibytes << 10).ok_or_else(|| format!("--server-pid {pid}: no VmRSS in {path}"))
+}
+
+fn unreadable(pid: u32, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("--server-pid {pid}: there is no such process"),
+        _ => format!("--server-pid {pid}: cannot read /proc/{pid}: {error}"),
+    }
 }
 
 /// Fields 14 and 15 of proc_pid_stat(5). The second field is a name in parentheses that may contain anything.

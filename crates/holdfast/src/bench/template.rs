@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(encode("HGET  h:{__key__}: 'a b'", FIVE).unwrap(), line);
         assert_eq!(encode("ECHO \"\"", FIVE).unwrap(), "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n");
         let set = encode("set", FIVE).unwrap();
-        assert!(set.starts_with("*3\r\n$3\r\nset\r\n$7\r\nkv_0007\r\n$5\r\n") && set.len() == 42, "{set}");
+        assert!(set.starts_with("*3\r\n$3\r\nset\r\n$7\r\nkv_0007\r\n$5\r\n") && set.len() == 37, "{set}");
     }
 
     #[test]

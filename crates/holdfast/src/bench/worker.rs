@@ -121,6 +121,7 @@ impl Worker<'_> {
             commands: 0,
             measuring: false,
             ending: false,
+            stopped: false,
             worker: self,
         };
         turn.run(poll)?;
@@ -144,8 +145,10 @@ struct Loop<'a> {
     /// Commands answered in all.
     commands: u64,
     measuring: bool,
-    /// Nothing more is sent.
+    /// No new batch is sent.
     ending: bool,
+    /// Nothing is sent at all, retries neither.
+    stopped: bool,
 }
 
 impl Loop<'_> {
@@ -158,6 +161,7 @@ impl Loop<'_> {
                 Phase::Measure => self.measure(),
                 Phase::Stop => {
                     self.ending = true;
+                    self.stopped = true;
                     drained_by.get_or_insert_with(|| clock::now() + DRAIN);
                 }
             }
@@ -293,7 +297,7 @@ impl Loop<'_> {
     fn answered(&mut self, index: usize) -> Result<(), String> {
         let connection = &mut self.worker.connections[index];
         if self.transactions && connection.scanner.last() != Kind::Value {
-            if connection.tries < self.worker.retries && !self.ending {
+            if connection.tries < self.worker.retries && !self.stopped {
                 connection.tries += 1;
                 connection.expected = u64::from(connection.commands) + 2;
                 self.stats.retried += 1;
