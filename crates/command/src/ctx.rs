@@ -1,0 +1,114 @@
+//! What a handler sees.
+
+use keyspace::{Db, Key};
+use resp::{Args, Reply};
+
+use crate::Tunables;
+use crate::effects::{Effects, Writer};
+use crate::error::Error;
+use crate::notify::Events;
+use crate::rng::Rng;
+
+/// How a handler ended, if not with an error.
+#[derive(Debug, Default)]
+pub enum Outcome {
+    /// The reply has been written.
+    #[default]
+    Done,
+    /// Nothing to answer yet: wait until one of the keys changes, then run again.
+    Block(Block),
+}
+
+/// What a blocking command waits for.
+#[derive(Debug)]
+pub struct Block {
+    /// Positions of the keys among the arguments.
+    pub keys: Vec<usize>,
+    /// When to give up, in unix milliseconds; `None`: never.
+    pub deadline: Option<u64>,
+    /// What to answer then, and where blocking is not allowed (MULTI, scripts).
+    pub nil: Nil,
+}
+
+/// The nil a blocking command answers when nothing came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nil {
+    /// `*-1` in RESP2 (BLPOP).
+    Array,
+    /// `$-1` in RESP2 (BLMOVE).
+    Bulk,
+}
+
+impl Nil {
+    /// Writes it.
+    pub fn write(self, out: &mut Reply<'_>) {
+        match self {
+            Nil::Array => out.null_array(),
+            Nil::Bulk => out.null(),
+        }
+    }
+}
+
+/// Everything a keyed handler works with. The parts are separate fields so that they can be borrowed side by side.
+pub struct Ctx<'a> {
+    /// The command's arguments; 0 is its name.
+    pub args: Args<'a>,
+    /// The selected database, every declared key latched, resident and not expired.
+    pub db: Db<'a>,
+    /// The reply.
+    pub out: Reply<'a>,
+    /// What has changed. Handlers use [`Ctx::effect`] where they can.
+    pub fx: &'a mut Effects,
+    /// Keyspace notifications.
+    pub events: &'a mut Events,
+    /// Unix milliseconds: one `now` per command, block or script (rule K6).
+    pub now: u64,
+    /// Chance.
+    pub rng: &'a mut Rng,
+    /// Settings handlers depend on.
+    pub tunables: &'a Tunables,
+    /// The key at argument 1, hashed when the command was parsed.
+    pub first: Option<Key<'a>>,
+}
+
+impl<'a> Ctx<'a> {
+    /// Argument `i`.
+    ///
+    /// # Panics
+    /// If there are fewer: the row's arity says how many there are at least.
+    #[inline]
+    pub fn arg(&self, i: usize) -> &'a [u8] {
+        self.args.get(i).expect("within the arity of the row")
+    }
+
+    /// Argument `i` as a key.
+    #[inline]
+    pub fn key(&self, i: usize) -> Key<'a> {
+        match self.first {
+            Some(key) if i == 1 => key,
+            _ => self.db.key(self.arg(i)),
+        }
+    }
+
+    /// Argument `i` as an integer, or Redis's error.
+    pub fn int(&self, i: usize) -> Result<i64, Error> {
+        keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
+    }
+
+    /// Whether argument `i` is this word, in any case.
+    pub fn is(&self, i: usize, word: &str) -> bool {
+        self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Notes a change of `key` in the selected database: see [`Effects::push`].
+    #[inline]
+    pub fn effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.fx.push(op, self.db.logical(), key, write);
+    }
+
+    /// A keyspace notification for `key` in the selected database.
+    #[inline]
+    pub fn notify(&mut self, class: u32, event: &'static str, key: &Key<'_>) {
+        self.events.push(class, event, self.db.logical(), key.bytes);
+    }
+}

@@ -1,0 +1,209 @@
+//! Effects: deterministic changes of one entry, written by handlers in binary as they happen.
+//!
+//! An effect reads only its entry and the record's time (DESIGN, "Words"). Handlers call [`Effects::push`] once per changed
+//! entry and step; that also counts the change (`rdb_changes_since_last_save`), and tells the engine which keys changed when
+//! somebody watches, waits or tracks. Nothing is encoded unless somebody records.
+//!
+//! ```text
+//! effect := op u8, database varint, key bytes, payload length varint, payload
+//! bytes  := length varint, bytes          varint := LEB128, u64
+//! ```
+
+use keyspace::{Db, Key};
+use object::{Corrupt, Limits};
+
+use crate::families;
+
+/// Numbers of effects, by family. They are part of the log's format: never reuse one.
+#[expect(missing_docs, reason = "each is documented at its family's `replay`")]
+pub mod op {
+    // Any type: keys.
+    pub const DELETE: u8 = 1;
+    pub const EXPIRE: u8 = 2;
+    /// Payload: expiry (varint, 0 none), RESTORE-like image of the value (kind byte, own encoding).
+    pub const IMAGE: u8 = 3;
+    // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
+    pub const STRINGS: u8 = 16;
+    pub const LISTS: u8 = 32;
+    pub const SETS: u8 = 48;
+    pub const HASHES: u8 = 64;
+    pub const ZSETS: u8 = 80;
+}
+
+/// A key that changed, for watchers, waiters and invalidations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// Logical database.
+    pub db: u16,
+    /// Slot of the key.
+    pub slot: u16,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+/// Collects the effects of a command.
+#[derive(Default)]
+pub struct Effects {
+    /// Encode effects: somebody logs or replays them.
+    pub recording: bool,
+    /// Somebody watches, waits or tracks in the held slots: remember the keys.
+    pub interest: bool,
+    /// Number of changes so far (Redis `server.dirty`).
+    pub dirty: u64,
+    /// Encoded effects.
+    pub encoded: Vec<u8>,
+    /// Changed keys, in order, possibly repeated.
+    pub touched: Vec<Touched>,
+}
+
+impl Effects {
+    /// Notes that the entry of `key` in logical database `db` has changed by effect `op`, whose payload `write` appends.
+    #[inline]
+    pub fn push(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.dirty += 1;
+        if self.recording {
+            self.encode(op, db, key.bytes, write);
+        }
+        if self.interest {
+            self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into() });
+        }
+    }
+
+    fn encode(&mut self, op: u8, db: u16, key: &[u8], write: impl FnOnce(&mut Writer<'_>)) {
+        let mut payload = Vec::new();
+        write(&mut Writer(&mut payload));
+        self.encoded.push(op);
+        let mut w = Writer(&mut self.encoded);
+        w.varint(u64::from(db));
+        w.bytes(key);
+        w.bytes(&payload);
+    }
+}
+
+/// Appends the parts of a payload.
+pub struct Writer<'a>(pub &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    /// One byte.
+    pub fn u8(&mut self, v: u8) {
+        self.0.push(v);
+    }
+
+    /// An unsigned number, short if small.
+    pub fn varint(&mut self, mut v: u64) {
+        while v >= 0x80 {
+            self.0.push(v as u8 | 0x80);
+            v >>= 7;
+        }
+        self.0.push(v as u8);
+    }
+
+    /// A signed number, short if near zero (zigzag).
+    pub fn int(&mut self, v: i64) {
+        self.varint(((v << 1) ^ (v >> 63)) as u64);
+    }
+
+    /// A double, bit for bit.
+    pub fn f64(&mut self, v: f64) {
+        self.0.extend_from_slice(&v.to_bits().to_le_bytes());
+    }
+
+    /// Bytes with their length.
+    pub fn bytes(&mut self, v: &[u8]) {
+        self.varint(v.len() as u64);
+        self.0.extend_from_slice(v);
+    }
+}
+
+/// Reads the parts of a payload; every method fails on what is cut short.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Whether everything has been read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, Corrupt> {
+        let (&v, rest) = self.0.split_first().ok_or(CUT)?;
+        self.0 = rest;
+        Ok(v)
+    }
+
+    /// An unsigned number.
+    pub fn varint(&mut self) -> Result<u64, Corrupt> {
+        let mut v = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            v |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(v);
+            }
+        }
+        Err(CUT)
+    }
+
+    /// A signed number.
+    pub fn int(&mut self) -> Result<i64, Corrupt> {
+        let v = self.varint()?;
+        Ok((v >> 1) as i64 ^ -((v & 1) as i64))
+    }
+
+    /// A double.
+    pub fn f64(&mut self) -> Result<f64, Corrupt> {
+        let (head, rest) = self.0.split_first_chunk::<8>().ok_or(CUT)?;
+        self.0 = rest;
+        Ok(f64::from_bits(u64::from_le_bytes(*head)))
+    }
+
+    /// Bytes with their length.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Corrupt> {
+        let len = usize::try_from(self.varint()?).map_err(|_| CUT)?;
+        let (head, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
+        self.0 = rest;
+        Ok(head)
+    }
+}
+
+const CUT: Corrupt = Corrupt("effect is cut short");
+
+/// One decoded effect, its payload still encoded.
+pub struct Effect<'a> {
+    /// What it does, see [`op`].
+    pub op: u8,
+    /// Logical database.
+    pub db: u16,
+    /// The key.
+    pub key: &'a [u8],
+    /// The rest, the family's.
+    pub payload: Reader<'a>,
+}
+
+/// Splits encoded effects. Ends after the first error.
+pub fn decode(encoded: &[u8]) -> impl Iterator<Item = Result<Effect<'_>, Corrupt>> {
+    let mut rest = Reader(encoded);
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let effect = decode_one(&mut rest);
+        if effect.is_err() {
+            rest = Reader(&[]);
+        }
+        Some(effect)
+    })
+}
+
+fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {
+    let op = r.u8()?;
+    let db = u16::try_from(r.varint()?).map_err(|_| Corrupt("database number"))?;
+    let key = r.bytes()?;
+    Ok(Effect { op, db, key, payload: Reader(r.bytes()?) })
+}
+
+/// Applies one effect to the database it names, which `db` has been switched to and whose slot is held.
+pub fn replay(effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
+    let key = db.key(effect.key);
+    families::replay(effect.op, &key, &mut effect.payload, db, limits)
+}

@@ -1,0 +1,33 @@
+//! Commands that visit keys of the whole database (KEYS, SCAN, RANDOMKEY): the engine walks, the command looks.
+//!
+//! A walk takes one slot's latch at a time and stops after a bounded time, so that it disturbs nobody; inside MULTI, where
+//! everything is held, it runs to its end.
+
+use keyspace::EntryRef;
+use resp::Reply;
+
+/// A point of the walk: slots in order, and within a slot the hash order of its table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Position {
+    /// The slot.
+    pub slot: u16,
+    /// Hash within the slot from which on keys have not been visited.
+    pub hash: u64,
+}
+
+/// A command that looks at keys one by one.
+pub trait Walk: Send {
+    /// Where to begin.
+    fn start(&self) -> Position {
+        Position::default()
+    }
+
+    /// Looks at a key that has not expired.
+    fn visit(&mut self, entry: EntryRef<'_>);
+
+    /// Whether to stop before the next bucket. `buckets` have been visited since the start.
+    fn enough(&self, buckets: u64) -> bool;
+
+    /// Writes the reply. `next`: where the walk stopped, `None` if it came to the end.
+    fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>);
+}

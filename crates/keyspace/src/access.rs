@@ -1,0 +1,100 @@
+//! The 24 access bits of an entry: an LRU clock in seconds, or LFU state (16 bits of minutes, 8 bits of a logarithmic
+//! counter), as Redis keeps them. They are written only when they change, which for LRU is once a second.
+
+use std::cell::Cell;
+
+/// Counter of a key never used before (Redis `LFU_INIT_VAL`).
+pub const LFU_INIT: u32 = 5;
+const BITS: u32 = 0x00ff_ffff;
+
+/// The clock of one worker, set once per turn.
+pub struct AccessClock {
+    /// Unix time in seconds, or in minutes when `lfu`.
+    now: u32,
+    lfu: bool,
+    log_factor: u32,
+    decay_minutes: u32,
+    /// False while a client with CLIENT NO-TOUCH runs.
+    touching: bool,
+    rng: Cell<u64>,
+}
+
+impl AccessClock {
+    /// A clock that counts from `seed` what chance it needs.
+    pub fn new(seed: u64) -> Self {
+        Self { now: 0, lfu: false, log_factor: 10, decay_minutes: 1, touching: true, rng: Cell::new(seed | 1) }
+    }
+
+    /// Sets time and policy: unix milliseconds, `lfu` for the LFU policies, lfu-log-factor and lfu-decay-time.
+    pub fn set(&mut self, now_ms: u64, lfu: bool, log_factor: u32, decay_minutes: u32) {
+        self.lfu = lfu;
+        self.now = if lfu { (now_ms / 60_000) as u32 & 0xffff } else { (now_ms / 1000) as u32 & BITS };
+        self.log_factor = log_factor;
+        self.decay_minutes = decay_minutes;
+    }
+
+    /// Whether reads change access bits (CLIENT NO-TOUCH).
+    pub fn set_touching(&mut self, on: bool) {
+        self.touching = on;
+    }
+
+    /// The bits of a new key.
+    #[inline]
+    pub fn fresh(&self) -> u32 {
+        if self.lfu { self.now << 8 | LFU_INIT } else { self.now }
+    }
+
+    /// The bits of a key that had `was` and is used now.
+    #[inline]
+    pub fn touched(&self, was: u32) -> u32 {
+        if !self.touching {
+            return was;
+        }
+        if self.lfu { self.now << 8 | self.incremented(self.frequency(was)) } else { self.now }
+    }
+
+    /// LFU counter after decay (Redis `LFUDecrAndReturn`).
+    pub fn frequency(&self, bits: u32) -> u32 {
+        let counter = bits & 0xff;
+        if self.decay_minutes == 0 {
+            return counter;
+        }
+        let minutes = self.now.wrapping_sub(bits >> 8) & 0xffff;
+        counter.saturating_sub(minutes / self.decay_minutes)
+    }
+
+    /// Seconds since the last use, with the LRU clock.
+    pub fn idle_seconds(&self, bits: u32) -> u32 {
+        self.now.wrapping_sub(bits) & BITS
+    }
+
+    /// Bits of a key last used `seconds` ago.
+    pub fn bits_for_idle(&self, seconds: u32) -> u32 {
+        self.now.wrapping_sub(seconds) & BITS
+    }
+
+    /// Bits of a key with this LFU counter.
+    pub fn bits_for_frequency(&self, counter: u8) -> u32 {
+        self.now << 8 | u32::from(counter)
+    }
+
+    /// Whether the bits mean LFU.
+    pub fn is_lfu(&self) -> bool {
+        self.lfu
+    }
+
+    /// One use more with probability 1 / ((counter - initial) * factor + 1) (Redis `LFULogIncr`).
+    fn incremented(&self, counter: u32) -> u32 {
+        if counter == 255 {
+            return 255;
+        }
+        let base = counter.saturating_sub(LFU_INIT);
+        let chance = u64::from(base * self.log_factor) + 1;
+        let mut x = self.rng.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.rng.set(x);
+        if (x >> 11).is_multiple_of(chance) { counter + 1 } else { counter }
+    }
+}

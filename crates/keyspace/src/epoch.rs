@@ -1,0 +1,88 @@
+//! When memory that prefetching may read without a latch can be freed: quiescent-state reclamation.
+//!
+//! A worker pins the current epoch for each turn of its loop. What is retired during epoch E is freed once no worker is
+//! pinned at E or before. Pinning stores, then fences, then reads roots; retiring stores roots, then fences, then reads
+//! pins: so either the pin is seen, or the reader sees the new root.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+use crate::table::Garbage;
+
+/// The epoch of the keyspace and the pins of its workers.
+pub struct Epochs {
+    now: AtomicU64,
+    /// 0: not reading. Each on a line of its own.
+    pins: Box<[Pin]>,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Pin(AtomicU64);
+
+impl Epochs {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { now: AtomicU64::new(1), pins: (0..workers).map(|_| Pin::default()).collect() }
+    }
+
+    fn oldest_pin(&self) -> u64 {
+        fence(SeqCst);
+        self.pins.iter().map(|p| p.0.load(Acquire)).filter(|&e| e != 0).min().unwrap_or(u64::MAX)
+    }
+}
+
+/// A worker's garbage, oldest first, and its pin.
+pub(crate) struct Retired {
+    epochs: Arc<Epochs>,
+    worker: usize,
+    garbage: std::collections::VecDeque<(u64, Garbage)>,
+}
+
+impl Retired {
+    pub(crate) fn new(epochs: Arc<Epochs>, worker: usize) -> Self {
+        assert!(worker < epochs.pins.len());
+        Self { epochs, worker, garbage: Default::default() }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, garbage: Garbage) {
+        self.garbage.push_back((self.epochs.now.load(Relaxed), garbage));
+    }
+
+    /// Starts a turn: what is read from now on stays readable until [`Self::unpin`].
+    #[inline]
+    pub(crate) fn pin(&mut self) {
+        self.epochs.pins[self.worker].0.store(self.epochs.now.load(Relaxed), Release);
+        fence(SeqCst);
+    }
+
+    /// Ends a turn and frees what nobody can be reading.
+    #[inline]
+    pub(crate) fn unpin(&mut self) {
+        self.epochs.pins[self.worker].0.store(0, Release);
+        if !self.garbage.is_empty() {
+            self.collect();
+        }
+    }
+
+    fn collect(&mut self) {
+        self.epochs.now.fetch_add(1, AcqRel);
+        let oldest = self.epochs.oldest_pin();
+        while let Some((epoch, _)) = self.garbage.front() {
+            if *epoch >= oldest {
+                break;
+            }
+            if let Some((_, garbage)) = self.garbage.pop_front() {
+                // SAFETY: every reader pinned now pinned a later epoch, so it read the root after this was unlinked.
+                unsafe { garbage.free() };
+            }
+        }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        self.unpin();
+        // What others may still be reading is left to them for ever: a few segments at shutdown.
+    }
+}

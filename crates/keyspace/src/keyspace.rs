@@ -1,0 +1,430 @@
+//! The slots, and how exclusive access to some of them is acquired and given back.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+
+use crate::epoch::{Epochs, Retired};
+use crate::heap::Heap;
+use crate::key::{Key, KeyHasher};
+use crate::latch::Latch;
+use crate::local::{Counters, Local};
+use crate::lot::{Lot, Waiter};
+use crate::slot::SLOTS;
+use crate::table::Table;
+
+/// One slot: its latch and the root of its table on one line, so that taking the latch brings the table along.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct Slot {
+    latch: Latch,
+    body: UnsafeCell<Body>,
+}
+
+/// What the latch of a slot guards.
+#[derive(Default)]
+pub(crate) struct Body {
+    /// Somebody wants to hear of changes in this slot: see [`Held::set_interest`].
+    pub(crate) interest: bool,
+    /// Physical database 0.
+    pub(crate) main: Table,
+    /// The other physical databases that this slot has used, by number.
+    #[expect(clippy::box_collection, reason = "one word in the slot's line; rarely used")]
+    pub(crate) others: Option<Box<Vec<(u16, Table)>>>,
+    /// Version of the last write of the slot (rule L1).
+    pub(crate) last_version: u64,
+    /// What the engine hangs on a slot: watched keys and blocked clients.
+    pub(crate) attachment: Option<Box<Box<dyn Any + Send>>>,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+impl Body {
+    #[inline]
+    pub(crate) fn table(&mut self, db: u16) -> Option<&mut Table> {
+        if db == 0 {
+            return Some(&mut self.main);
+        }
+        self.others.as_mut()?.iter_mut().find(|(n, _)| *n == db).map(|(_, t)| t)
+    }
+
+    pub(crate) fn table_or_new(&mut self, db: u16) -> &mut Table {
+        if db == 0 {
+            return &mut self.main;
+        }
+        let others = self.others.get_or_insert_default();
+        let at = others.iter().position(|(n, _)| *n == db).unwrap_or_else(|| {
+            others.push((db, Table::default()));
+            others.len() - 1
+        });
+        &mut others[at].1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.main.count == 0 && self.others.as_ref().is_none_or(|o| o.iter().all(|(_, t)| t.count == 0))
+    }
+}
+
+// SAFETY: the body is only touched by the holder of the latch (see `Held`), except for the atomics that prefetching reads.
+unsafe impl Sync for Slot {}
+
+/// All slots of a node.
+pub struct Keyspace {
+    slots: Box<[Slot]>,
+    hasher: KeyHasher,
+    heap: Heap,
+    /// A bit per slot that may hold keys: iteration skips the others.
+    occupied: Box<[AtomicU64]>,
+    /// Physical database of each logical one; changed by SWAPDB with every latch held.
+    database_map: Box<[AtomicU16]>,
+    lot: Lot,
+    /// At most one acquirer at a time may reserve latches (rule K1).
+    reserver: Mutex<Option<Waiter>>,
+    epochs: Arc<Epochs>,
+    counters: Box<[Arc<Counters>]>,
+}
+
+/// Latches held by one acquirer. It must be given back with [`Keyspace::release`].
+#[derive(Default)]
+#[must_use = "latches stay taken until they are released"]
+pub struct Held {
+    slots: SmallVec<[u16; 4]>,
+    all: bool,
+}
+
+impl Held {
+    /// Whether `slot` is held.
+    #[inline]
+    pub fn covers(&self, slot: u16) -> bool {
+        self.all || self.slots[..] == [slot] || self.slots.contains(&slot)
+    }
+
+    /// Whether every slot of `slots` is held.
+    pub fn covers_all(&self, slots: &[u16]) -> bool {
+        slots.iter().all(|s| self.covers(*s))
+    }
+
+    /// Whether the whole keyspace is held.
+    pub fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// The slots held, ascending, unless all are.
+    pub fn slots(&self) -> &[u16] {
+        &self.slots
+    }
+}
+
+/// Which latches a command needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// These, ascending and without repetition.
+    Slots(SmallVec<[u16; 4]>),
+    /// Every one.
+    All,
+}
+
+impl Keyspace {
+    /// A keyspace for `workers` workers and `databases` databases; `seed` keys its hashes.
+    pub fn new(workers: usize, databases: usize, seed: u64) -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            hasher: KeyHasher::new(seed),
+            heap: Heap::new(),
+            occupied: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
+            database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
+            lot: Lot::new(),
+            reserver: Mutex::new(None),
+            epochs: Arc::new(Epochs::new(workers)),
+            counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),
+        }
+    }
+
+    /// The part that worker `index` owns. Once per worker.
+    pub fn local(&self, index: usize) -> Local {
+        Local {
+            heap: self.heap.local(),
+            retired: Retired::new(self.epochs.clone(), index),
+            counters: self.counters[index].clone(),
+        }
+    }
+
+    /// The hasher of this keyspace's keys.
+    #[inline]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// The heap of entries.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Counters of all workers.
+    pub fn counters(&self) -> &[Arc<Counters>] {
+        &self.counters
+    }
+
+    /// Number of logical databases.
+    pub fn databases(&self) -> usize {
+        self.database_map.len()
+    }
+
+    /// Physical database of logical database `db`.
+    #[inline]
+    pub fn physical(&self, db: u16) -> u16 {
+        self.database_map[usize::from(db)].load(Relaxed)
+    }
+
+    /// Exchanges two logical databases.
+    pub fn swap_databases(&self, held: &Held, a: u16, b: u16) {
+        assert!(held.all, "SWAPDB is a barrier");
+        let (pa, pb) = (self.physical(a), self.physical(b));
+        self.database_map[usize::from(a)].store(pb, Relaxed);
+        self.database_map[usize::from(b)].store(pa, Relaxed);
+    }
+
+    /// Keys in logical database `db`.
+    pub fn len(&self, db: u16) -> u64 {
+        let physical = usize::from(self.physical(db));
+        self.counters.iter().map(|c| c.keys[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+    }
+
+    /// Whether logical database `db` has no keys.
+    pub fn is_empty(&self, db: u16) -> bool {
+        self.len(db) == 0
+    }
+
+    /// Keys with an expiry in logical database `db`.
+    pub fn expires(&self, db: u16) -> u64 {
+        let physical = usize::from(self.physical(db));
+        self.counters.iter().map(|c| c.expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+    }
+
+    /// Brings the slot's line here for writing. A hint.
+    #[inline]
+    pub fn prefetch_slot(&self, slot: u16) {
+        prefetch_write((&raw const self.slots[usize::from(slot)]).cast());
+    }
+
+    /// Brings the key's bucket here. A hint; call between `begin_turn` and `end_turn`.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+        if let Some(bucket) = self.peek_main(key.slot).home_bucket(key.hash) {
+            prefetch_write(bucket.cast());
+        }
+    }
+
+    /// Brings the key's entry here. A hint; call between `begin_turn` and `end_turn`, after `prefetch_bucket` has had time.
+    #[inline]
+    pub fn prefetch_entry(&self, key: &Key<'_>) {
+        if let Some(entry) = self.peek_main(key.slot).probable_entry(key.hash) {
+            prefetch_write(entry);
+            prefetch_write(entry.wrapping_add(64));
+        }
+    }
+
+    /// Database 0's table without the latch: only its atomics may be read, under an epoch pin.
+    #[inline]
+    fn peek_main(&self, slot: u16) -> &Table {
+        let body = self.slots[usize::from(slot)].body.get();
+        // SAFETY: the table lives as long as the keyspace, and the two functions above read nothing of it but `root`,
+        // an atomic, and the atomics that it leads to, which the epoch pin keeps alive.
+        unsafe { &(*body).main }
+    }
+
+    /// Tries to take the latches of `need`. On failure nothing is held and the slot that was busy is named; whoever began
+    /// to wait for a latch that was taken and given back meanwhile is handed to `wake`.
+    #[inline]
+    pub fn try_acquire(&self, need: &Need, wake: impl FnMut(Waiter)) -> Result<Held, u16> {
+        match need {
+            Need::Slots(slots) => {
+                debug_assert!(slots.is_sorted_by(|a, b| a < b), "rule K1: ascending");
+                self.try_range(slots.iter().copied(), wake)?;
+                Ok(Held { slots: slots.clone(), all: false })
+            }
+            Need::All => {
+                self.try_range(0..SLOTS as u16, wake)?;
+                Ok(Held { slots: SmallVec::new(), all: true })
+            }
+        }
+    }
+
+    /// Tries to take one latch.
+    #[inline]
+    pub fn try_one(&self, slot: u16) -> Option<Held> {
+        self.slots[usize::from(slot)].latch.try_lock().then(|| {
+            let mut slots = SmallVec::new();
+            slots.push(slot);
+            Held { slots, all: false }
+        })
+    }
+
+    fn try_range(&self, slots: impl Iterator<Item = u16> + Clone, mut wake: impl FnMut(Waiter)) -> Result<(), u16> {
+        let mut taken = 0;
+        for slot in slots.clone() {
+            if !self.slots[usize::from(slot)].latch.try_lock() {
+                slots.take(taken).for_each(|earlier| self.unlock(earlier, &mut wake));
+                return Err(slot);
+            }
+            taken += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives latches back and hands every waiter that must be woken to `wake`.
+    #[inline]
+    pub fn release(&self, held: Held, mut wake: impl FnMut(Waiter)) {
+        if held.all {
+            for slot in 0..SLOTS as u16 {
+                self.unlock(slot, &mut wake);
+            }
+        } else {
+            for &slot in &held.slots {
+                self.unlock(slot, &mut wake);
+            }
+        }
+    }
+
+    #[inline]
+    fn unlock(&self, slot: u16, wake: &mut impl FnMut(Waiter)) {
+        if self.slots[usize::from(slot)].latch.unlock() {
+            self.lot.drain(slot).into_iter().for_each(wake);
+        }
+    }
+
+    /// Registers a waiter for a busy slot. False: it is free now, try again (the waiter is not registered).
+    pub fn park(&self, slot: u16, waiter: Waiter) -> bool {
+        self.lot.register(slot, waiter);
+        if self.slots[usize::from(slot)].latch.announce() {
+            return true;
+        }
+        self.lot.unregister(slot, waiter);
+        false
+    }
+
+    /// Lets a starving acquirer keep newcomers out of its slots (rule K1). False: somebody else is doing so.
+    pub fn reserve(&self, need: &Need, waiter: Waiter) -> bool {
+        let mut reserver = self.reserver.lock().unwrap_or_else(PoisonError::into_inner);
+        if reserver.is_some() {
+            return *reserver == Some(waiter);
+        }
+        *reserver = Some(waiter);
+        self.each_needed(need, |slot| self.slots[usize::from(slot)].latch.reserve());
+        true
+    }
+
+    /// As [`Self::try_acquire`] for the acquirer that has reserved `need`; the reservation ends on success.
+    pub fn try_acquire_reserved(
+        &self,
+        need: &Need,
+        mut wake: impl FnMut(Waiter),
+    ) -> Result<Held, u16> {
+        let mut taken: Vec<u16> = Vec::new();
+        let mut busy = None;
+        self.each_needed(need, |slot| {
+            if busy.is_none() {
+                match self.slots[usize::from(slot)].latch.try_lock_reserved() {
+                    true => taken.push(slot),
+                    false => busy = Some(slot),
+                }
+            }
+        });
+        if let Some(slot) = busy {
+            for earlier in taken {
+                self.unlock(earlier, &mut wake);
+            }
+            return Err(slot);
+        }
+        self.cancel_reservation(need, &mut wake);
+        Ok(match need {
+            Need::Slots(slots) => Held { slots: slots.clone(), all: false },
+            Need::All => Held { slots: SmallVec::new(), all: true },
+        })
+    }
+
+    /// Ends a reservation, taken or not.
+    pub fn cancel_reservation(&self, need: &Need, mut wake: impl FnMut(Waiter)) {
+        self.each_needed(need, |slot| {
+            if self.slots[usize::from(slot)].latch.unreserve() {
+                self.lot.drain(slot).into_iter().for_each(&mut wake);
+            }
+        });
+        *self.reserver.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn each_needed(&self, need: &Need, mut f: impl FnMut(u16)) {
+        match need {
+            Need::Slots(slots) => slots.iter().copied().for_each(f),
+            Need::All => (0..SLOTS as u16).for_each(&mut f),
+        }
+    }
+
+    /// The body of a slot that `held` covers.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the latch is the exclusivity; see SAFETY")]
+    pub(crate) fn body<'a>(&'a self, held: &'a Held, slot: u16) -> &'a mut Body {
+        assert!(held.covers(slot), "slot {slot} is not latched");
+        // SAFETY: the latch is held, by `held`, which belongs to one thread; callers in this crate take one body of a slot
+        // at a time and do not keep it across another call.
+        unsafe { &mut *self.slots[usize::from(slot)].body.get() }
+    }
+
+    #[inline]
+    pub(crate) fn mark_occupied(&self, slot: u16) {
+        let (word, bit) = (&self.occupied[usize::from(slot) / 64], 1u64 << (slot % 64));
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Clears the slot's bit if it has no keys left.
+    pub(crate) fn mark_if_empty(&self, held: &Held, slot: u16) {
+        if self.body(held, slot).is_empty() {
+            self.occupied[usize::from(slot) / 64].fetch_and(!(1u64 << (slot % 64)), Relaxed);
+        }
+    }
+
+    /// The first slot at or after `from` that may hold keys.
+    pub fn next_occupied(&self, from: u16) -> Option<u16> {
+        let mut word = usize::from(from) / 64;
+        let mut bits = self.occupied.get(word)?.load(Relaxed) & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = self.occupied.get(word)?.load(Relaxed);
+        }
+        Some((word * 64) as u16 + bits.trailing_zeros() as u16)
+    }
+
+    /// Whether somebody wants to hear of changes in a held slot.
+    #[inline]
+    pub fn interest(&self, held: &Held, slot: u16) -> bool {
+        self.body(held, slot).interest
+    }
+
+    /// What the engine has hung on a held slot.
+    pub fn attachment<'a>(&'a self, held: &'a Held, slot: u16) -> Option<&'a mut (dyn Any + Send)> {
+        self.body(held, slot).attachment.as_deref_mut().map(|b| &mut **b)
+    }
+
+    /// Hangs something on a held slot, or takes it off; changes in the slot are of interest while something hangs there.
+    pub fn attach(&self, held: &Held, slot: u16, attachment: Option<Box<dyn Any + Send>>) {
+        let body = self.body(held, slot);
+        body.interest = attachment.is_some();
+        body.attachment = attachment.map(Box::new);
+    }
+}
+
+#[inline(always)]
+fn prefetch_write(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect but on caches, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}

@@ -1,0 +1,67 @@
+//! What each worker owns of the keyspace: its heap, its garbage, its counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use crate::epoch::Retired;
+use crate::heap::LocalHeap;
+
+/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Counters {
+    /// Keys per physical database, as changed by this worker: may be negative.
+    pub keys: Box<[AtomicI64]>,
+    /// Keys with an expiry per physical database, likewise.
+    pub expires: Box<[AtomicI64]>,
+    /// Lookups of readers that found their key.
+    pub hits: AtomicU64,
+    /// Lookups of readers that did not.
+    pub misses: AtomicU64,
+    /// Keys deleted because their time had come.
+    pub expired: AtomicU64,
+    /// Keys deleted to make room.
+    pub evicted: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn new(databases: usize) -> Self {
+        let zeros = || (0..databases).map(|_| AtomicI64::new(0)).collect();
+        Self { keys: zeros(), expires: zeros(), ..Self::default() }
+    }
+}
+
+/// Adds to a counter that only the calling thread writes: no locked instruction.
+#[inline]
+pub fn bump(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+#[inline]
+pub(crate) fn shift(counter: &AtomicI64, n: i64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// A worker's own part of the keyspace.
+pub struct Local {
+    pub(crate) heap: LocalHeap,
+    pub(crate) retired: Retired,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Local {
+    /// Starts a turn: addresses read by [`crate::Keyspace::prefetch_entry`] stay readable until [`Self::end_turn`].
+    pub fn begin_turn(&mut self) {
+        self.retired.pin();
+    }
+
+    /// Ends a turn and frees table memory that nobody can be reading.
+    pub fn end_turn(&mut self) {
+        self.retired.unpin();
+    }
+
+    /// This worker's counters.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}

@@ -1,0 +1,325 @@
+//! The table of one slot and database: extendible hashing over segments, iterated in hash order.
+//!
+//! The root is one word, so that it can be read and prefetched from without the latch: 0 (empty), a segment, or a
+//! directory (`DIRECTORY` set) of 2^g segment words, indexed by the top g bits of the hash. A segment of depth d fills
+//! 2^(g-d) consecutive directory cells. A segment that is full grows by a quarter; at 64 buckets it splits in two.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::bucket::{frag_of, pack, tag_of};
+use crate::entry::Entry;
+use crate::epoch::Retired;
+use crate::key::{Key, KeyHasher};
+use crate::segment::{MAX_BUCKETS, Place, Segment};
+
+const DIRECTORY: u64 = 1 << 63;
+const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
+const DEPTH_SHIFT: u32 = 48;
+const UNDEPTH: u64 = 0x0000_ffff_ffff_ffff;
+
+/// Sets of keys ordered by hash.
+#[derive(Default)]
+pub(crate) struct Table {
+    root: AtomicU64,
+    /// Number of entries.
+    pub(crate) count: u32,
+    /// Entries the expiry sweep must look at: those with an expiry or with fields that have one.
+    pub(crate) volatile: u32,
+    /// No entry expires before this unix time in milliseconds.
+    pub(crate) next_expiry: u64,
+}
+
+/// The 16 ordering bits of `hash` in a segment of `depth`.
+#[inline]
+fn frag(hash: u64, depth: u32) -> u16 {
+    ((hash << depth) >> 48) as u16
+}
+
+#[derive(Clone, Copy)]
+struct Directory(u64);
+
+impl Directory {
+    fn bits(self) -> u32 {
+        (self.0 & 63) as u32
+    }
+
+    #[inline]
+    fn index(self, hash: u64) -> usize {
+        (hash >> (64 - self.bits())) as usize
+    }
+
+    #[inline]
+    fn cells<'a>(self) -> &'a [AtomicU64] {
+        // SAFETY: a directory handle is used under the latch or an epoch pin, its memory lives as long; cells are atomics.
+        unsafe { std::slice::from_raw_parts((self.0 & ADDRESS) as *const AtomicU64, 1 << self.bits()) }
+    }
+
+    fn layout(bits: u32) -> Layout {
+        Layout::from_size_align(8 << bits, 64).expect("a directory fits the address space")
+    }
+
+    fn new(bits: u32, cell: impl Fn(usize) -> u64) -> Directory {
+        let layout = Self::layout(bits);
+        // SAFETY: the layout is not empty.
+        let p = unsafe { alloc(layout) }.cast::<u64>();
+        if p.is_null() {
+            handle_alloc_error(layout);
+        }
+        for i in 0..1usize << bits {
+            // SAFETY: inside the allocation.
+            unsafe { p.add(i).write(cell(i)) };
+        }
+        Directory(p as u64 | u64::from(bits) | DIRECTORY)
+    }
+
+    /// # Safety
+    /// Nobody uses the directory any more, and this is called once.
+    unsafe fn free(self) {
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { dealloc((self.0 & ADDRESS) as *mut u8, Self::layout(self.bits())) }
+    }
+}
+
+/// Memory a table no longer uses but an unlatched prefetch may still read.
+pub(crate) enum Garbage {
+    Segment(Segment),
+    Directory(u64),
+}
+
+impl Garbage {
+    /// # Safety
+    /// No worker can still be reading it.
+    pub(crate) unsafe fn free(self) {
+        match self {
+            // SAFETY: the caller's promise.
+            Garbage::Segment(s) => unsafe { s.free() },
+            // SAFETY: the caller's promise.
+            Garbage::Directory(word) => unsafe { Directory(word).free() },
+        }
+    }
+}
+
+impl Table {
+    /// The segment for `hash` and its depth.
+    #[inline]
+    fn segment(&self, hash: u64) -> Option<(Segment, u32)> {
+        let root = self.root.load(Relaxed);
+        if root == 0 {
+            return None;
+        }
+        if root & DIRECTORY == 0 {
+            return Some((Segment(root), 0));
+        }
+        let dir = Directory(root);
+        let cell = dir.cells()[dir.index(hash)].load(Relaxed);
+        Some((Segment(cell & UNDEPTH), (cell >> DEPTH_SHIFT) as u32))
+    }
+
+    /// Address of the bucket at home for `hash`. Without the latch: needs an epoch pin, and is a hint only.
+    #[inline]
+    pub(crate) fn home_bucket(&self, hash: u64) -> Option<*const crate::bucket::Bucket> {
+        self.segment(hash).map(|(s, depth)| s.home_address(frag(hash, depth)))
+    }
+
+    /// Address of the entry that probably is `hash`'s. Without the latch: needs an epoch pin, and is a hint only.
+    #[inline]
+    pub(crate) fn probable_entry(&self, hash: u64) -> Option<*const u8> {
+        let (segment, depth) = self.segment(hash)?;
+        let bucket = &segment.buckets()[segment.home(frag(hash, depth))];
+        let way = bucket.matches(tag_of(hash)).trailing_zeros() as usize / 8;
+        (way < crate::bucket::WAYS).then(|| (bucket.word(way) & 0x0000_ffff_ffff_fff8) as *const u8)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Place, Entry)> {
+        let (segment, depth) = self.segment(key.hash)?;
+        let place =
+            segment.find(frag(key.hash, depth), tag_of(key.hash), |word| Entry::from_word(word).key() == key.bytes)?;
+        Some((place, Entry::from_word(place.word())))
+    }
+
+    /// Adds an entry whose key is known to be absent.
+    pub(crate) fn insert(&mut self, hash: u64, entry: Entry, hasher: &KeyHasher, retired: &mut Retired) {
+        self.count += 1;
+        if self.root.load(Relaxed) == 0 {
+            self.root.store(Segment::new(1).0, Relaxed);
+        }
+        while !self.try_insert(hash, entry) {
+            self.grow(hash, hasher, retired);
+        }
+    }
+
+    #[inline]
+    fn try_insert(&self, hash: u64, entry: Entry) -> bool {
+        match self.segment(hash) {
+            Some((segment, depth)) => segment.insert(tag_of(hash), pack(entry.to_word(), frag(hash, depth))),
+            None => false,
+        }
+    }
+
+    /// Makes room where `hash` belongs: one segment grows or splits.
+    fn grow(&mut self, hash: u64, hasher: &KeyHasher, retired: &mut Retired) {
+        let Some((old, depth)) = self.segment(hash) else { return };
+        match old.grown() {
+            Some(new) => self.replace(hash, depth, new),
+            None => self.split(hash, old, depth, hasher, retired),
+        }
+        retired.push(Garbage::Segment(old));
+    }
+
+    /// Points all cells of the segment at `hash` to `new`, which has the same depth.
+    fn replace(&mut self, hash: u64, depth: u32, new: Segment) {
+        let root = self.root.load(Relaxed);
+        if root & DIRECTORY == 0 {
+            self.root.store(new.0, Relaxed);
+            return;
+        }
+        let dir = Directory(root);
+        let span = 1usize << (dir.bits() - depth);
+        let first = dir.index(hash) & !(span - 1);
+        for cell in &dir.cells()[first..first + span] {
+            cell.store(new.0 | u64::from(depth) << DEPTH_SHIFT, Relaxed);
+        }
+    }
+
+    fn split(&mut self, hash: u64, old: Segment, depth: u32, hasher: &KeyHasher, retired: &mut Retired) {
+        let halves = split_segment(old, depth, hasher);
+        let root = self.root.load(Relaxed);
+        let dir = if root & DIRECTORY == 0 {
+            Directory::new(1, |_| root)
+        } else if Directory(root).bits() == depth {
+            let cells = Directory(root).cells();
+            let doubled = Directory::new(depth + 1, |i| cells[i / 2].load(Relaxed));
+            retired.push(Garbage::Directory(root));
+            doubled
+        } else {
+            Directory(root)
+        };
+        self.root.store(dir.0, Relaxed);
+        let span = 1usize << (dir.bits() - depth);
+        let first = dir.index(hash) & !(span - 1);
+        for (i, cell) in dir.cells()[first..first + span].iter().enumerate() {
+            let half = halves[usize::from(i >= span / 2)];
+            cell.store(half.0 | u64::from(depth + 1) << DEPTH_SHIFT, Relaxed);
+        }
+    }
+
+    /// Takes the entry at `place` out of the table; the caller frees it.
+    pub(crate) fn remove(&mut self, place: Place, retired: &mut Retired) {
+        place.vacate();
+        self.count -= 1;
+        let root = self.root.load(Relaxed);
+        if self.count == 0 {
+            self.dismantle(|garbage| retired.push(garbage));
+        } else if root & DIRECTORY == 0 {
+            let segment = Segment(root);
+            // Under a third full: shrink to about three quarters.
+            if segment.len() > 2 && (self.count as usize) * 3 < segment.len() * crate::bucket::WAYS {
+                let wanted = (self.count as usize * 4).div_ceil(3 * crate::bucket::WAYS);
+                if let Some(new) = segment.resized(wanted) {
+                    self.root.store(new.0, Relaxed);
+                    retired.push(Garbage::Segment(segment));
+                }
+            }
+        }
+    }
+
+    /// Hands out all segments and directories and is empty afterwards. The entries are the caller's.
+    pub(crate) fn dismantle(&mut self, mut garbage: impl FnMut(Garbage)) {
+        let root = self.root.swap(0, Relaxed);
+        if root & DIRECTORY != 0 {
+            let mut last = 0;
+            for cell in Directory(root).cells() {
+                let word = cell.load(Relaxed) & UNDEPTH;
+                if word != last {
+                    garbage(Garbage::Segment(Segment(word)));
+                    last = word;
+                }
+            }
+            garbage(Garbage::Directory(root));
+        } else if root != 0 {
+            garbage(Garbage::Segment(Segment(root)));
+        }
+    }
+
+    /// Calls `f` with the entries at home in the bucket of hash `from`, from that hash on, and says at which hash the next
+    /// bucket begins; `None` after the last. `f` must not change the table.
+    pub(crate) fn step(&self, from: u64, mut f: impl FnMut(Entry)) -> Option<u64> {
+        let (segment, depth) = self.segment(from)?;
+        let from_frag = frag(from, depth);
+        let home = segment.home(from_frag);
+        segment.each_at_home(home, |_, word| {
+            if frag_of(word) >= from_frag {
+                f(Entry::from_word(word));
+            }
+        });
+        let prefix = if depth == 0 { 0 } else { from >> (64 - depth) };
+        let next_frag = segment.first_frag(home + 1);
+        if next_frag < 65536 {
+            Some((prefix << 1 << (63 - depth)) | (u64::from(next_frag) << 48 >> depth))
+        } else if prefix + 1 < 1 << depth {
+            Some((prefix + 1) << (64 - depth))
+        } else {
+            None
+        }
+    }
+
+    /// Shrinks the segment at `hash` if it is sparse, and says where the next segment begins.
+    pub(crate) fn compact_step(&mut self, hash: u64, retired: &mut Retired) -> Option<u64> {
+        let (segment, depth) = self.segment(hash)?;
+        let count = segment.count();
+        if segment.len() > 1 && count * 3 < segment.len() * crate::bucket::WAYS {
+            let wanted = (count * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
+            if let Some(new) = segment.resized(wanted) {
+                self.replace(hash, depth, new);
+                retired.push(Garbage::Segment(segment));
+            }
+        }
+        let prefix = if depth == 0 { 0 } else { hash >> (64 - depth) };
+        (prefix + 1 < 1 << depth).then(|| (prefix + 1) << (64 - depth))
+    }
+
+    /// Calls `f` with every entry, in no particular order within a segment.
+    pub(crate) fn each(&self, mut f: impl FnMut(Entry)) {
+        let root = self.root.load(Relaxed);
+        if root == 0 {
+            return;
+        }
+        if root & DIRECTORY == 0 {
+            return Segment(root).each(|_, word| f(Entry::from_word(word)));
+        }
+        let mut last = 0;
+        for cell in Directory(root).cells() {
+            let word = cell.load(Relaxed) & UNDEPTH;
+            if word != last {
+                Segment(word).each(|_, word| f(Entry::from_word(word)));
+                last = word;
+            }
+        }
+    }
+}
+
+/// The entries of a full segment in two of the next depth. Only here are entries touched: the bits stored beside a
+/// pointer end where the new ordering bits begin.
+fn split_segment(old: Segment, depth: u32, hasher: &KeyHasher) -> [Segment; 2] {
+    let mut items: Vec<(u64, u64)> = Vec::with_capacity(old.len() * crate::bucket::WAYS);
+    old.each(|_, word| items.push((hasher.hash(Entry::from_word(word).key()), word)));
+    [0u64, 1].map(|side| {
+        let mine = || items.iter().filter(move |(hash, _)| (hash << depth) >> 63 == side);
+        let mut wanted = (mine().count() * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
+        loop {
+            let half = Segment::new(wanted);
+            let fits = mine().all(|&(hash, word)| {
+                half.insert(tag_of(hash), pack(Entry::from_word(word).to_word(), frag(hash, depth + 1)))
+            });
+            if fits || wanted > MAX_BUCKETS {
+                assert!(fits, "more equal hashes than a segment holds");
+                return half;
+            }
+            // SAFETY: nobody has seen it.
+            unsafe { half.free() };
+            wanted = half.len() + 1;
+        }
+    })
+}

@@ -1,0 +1,191 @@
+//! What a key can hold, owned outside its entry, and the kinds that tell them apart inside it.
+
+use std::sync::Arc;
+
+use object::hash::Hash;
+use object::list::List;
+use object::set::Set;
+use object::zset::ZSet;
+
+/// A long string. Reference-counted so that a reply can send it without copying it under the latch.
+pub type Blob = Vec<u8>;
+
+/// Kind of the value part of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A string that is a canonical 64-bit integer.
+    Int = 0,
+    /// A string inside the entry.
+    Short = 1,
+    /// A string inside the entry that was changed in place (`OBJECT ENCODING` says "raw" whatever its length).
+    Raw = 2,
+    /// A string of its own, reference-counted.
+    Blob = 3,
+    /// A list.
+    List = 4,
+    /// A set.
+    Set = 5,
+    /// A sorted set.
+    ZSet = 6,
+    /// A hash.
+    Hash = 7,
+}
+
+impl Kind {
+    #[inline]
+    pub(crate) fn from_nibble(n: u8) -> Kind {
+        match n {
+            0 => Kind::Int,
+            1 => Kind::Short,
+            2 => Kind::Raw,
+            3 => Kind::Blob,
+            4 => Kind::List,
+            5 => Kind::Set,
+            6 => Kind::ZSet,
+            _ => Kind::Hash,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn owns_pointer(self) -> bool {
+        self as u8 >= Kind::Blob as u8
+    }
+
+    /// Redis's name of the type, as `TYPE` prints it.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::ZSet => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+
+    /// Whether the value is a string in any encoding.
+    #[inline]
+    pub fn is_string(self) -> bool {
+        self as u8 <= Kind::Blob as u8
+    }
+}
+
+/// A collection type that an entry can point to.
+///
+/// # Safety
+/// `KIND` must be used by this type alone: it is what makes a pointer in an entry a pointer to `Self`.
+pub unsafe trait Collection: Clone + Default + Into<AnyCollection> {
+    /// The kind of entries that point to this type.
+    const KIND: Kind;
+}
+
+macro_rules! collections {
+    ($($name:ident),*) => {
+        /// Any collection, owned.
+        #[derive(Clone)]
+        pub enum AnyCollection { $(#[doc = stringify!($name)] $name(Box<$name>)),* }
+
+        $(
+            // SAFETY: one kind per type, by construction of this list.
+            unsafe impl Collection for $name { const KIND: Kind = Kind::$name; }
+            impl From<$name> for AnyCollection {
+                fn from(v: $name) -> Self { AnyCollection::$name(Box::new(v)) }
+            }
+            impl From<Box<$name>> for AnyCollection {
+                fn from(v: Box<$name>) -> Self { AnyCollection::$name(v) }
+            }
+            impl From<$name> for Value {
+                fn from(v: $name) -> Self { Value::Collection(v.into()) }
+            }
+        )*
+
+        impl AnyCollection {
+            /// The kind of the collection.
+            pub fn kind(&self) -> Kind {
+                match self { $(AnyCollection::$name(_) => Kind::$name),* }
+            }
+
+            /// Number of elements.
+            pub fn len(&self) -> u64 {
+                match self { $(AnyCollection::$name(c) => c.len()),* }
+            }
+
+            /// Whether there are no elements.
+            pub fn is_empty(&self) -> bool { self.len() == 0 }
+
+            /// Heap bytes.
+            pub fn memory(&self) -> usize {
+                match self { $(AnyCollection::$name(c) => c.memory() + size_of::<$name>()),* }
+            }
+
+            /// Redis's name of the encoding (`OBJECT ENCODING`).
+            pub fn encoding(&self) -> &'static str {
+                match self { $(AnyCollection::$name(c) => c.encoding()),* }
+            }
+
+            fn into_raw(self) -> *mut u8 {
+                match self { $(AnyCollection::$name(c) => Box::into_raw(c).cast()),* }
+            }
+
+            /// # Safety
+            /// `p` came from `into_raw` of a collection of this kind and is used once.
+            unsafe fn from_raw(kind: Kind, p: *mut u8) -> Self {
+                match kind {
+                    // SAFETY: the caller's promise.
+                    $(Kind::$name => AnyCollection::$name(unsafe { Box::from_raw(p.cast()) }),)*
+                    _ => unreachable!("not a collection"),
+                }
+            }
+        }
+    };
+}
+
+collections!(List, Set, ZSet, Hash);
+
+/// A value, owned.
+#[derive(Clone)]
+pub enum Value {
+    /// A string that is a canonical 64-bit integer.
+    Int(i64),
+    /// A short string.
+    Short(Box<[u8]>),
+    /// A short string that was changed in place.
+    Raw(Box<[u8]>),
+    /// A long string.
+    Blob(Arc<Blob>),
+    /// A list, set, sorted set or hash.
+    Collection(AnyCollection),
+}
+
+impl Value {
+    /// The kind an entry with this value has.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Int(_) => Kind::Int,
+            Value::Short(_) => Kind::Short,
+            Value::Raw(_) => Kind::Raw,
+            Value::Blob(_) => Kind::Blob,
+            Value::Collection(c) => c.kind(),
+        }
+    }
+
+    /// The pointer an entry stores, for kinds that have one.
+    pub(crate) fn into_pointer(self) -> Result<(Kind, *mut u8), Value> {
+        match self {
+            Value::Blob(b) => Ok((Kind::Blob, Box::into_raw(Box::new(b)).cast())),
+            Value::Collection(c) => Ok((c.kind(), c.into_raw())),
+            other => Err(other),
+        }
+    }
+
+    /// # Safety
+    /// `p` came from `into_pointer` with this kind and is used once.
+    pub(crate) unsafe fn from_pointer(kind: Kind, p: *mut u8) -> Value {
+        match kind {
+            // SAFETY: the caller's promise.
+            Kind::Blob => Value::Blob(*unsafe { Box::from_raw(p.cast::<Arc<Blob>>()) }),
+            // SAFETY: the caller's promise.
+            kind => Value::Collection(unsafe { AnyCollection::from_raw(kind, p) }),
+        }
+    }
+}
