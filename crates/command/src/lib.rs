@@ -1,1 +1,27 @@
-//! Command rows and handlers, one file per family; effects and their replay.
+//! Command rows and handlers, one file or folder per family; effects and their replay.
+//!
+//! A command is data plus a function (DESIGN, decision 3): one [`Row`]. Handlers are synchronous and see a [`Ctx`]; they know
+//! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
+
+mod ctx;
+pub mod effects;
+mod error;
+mod families;
+mod notify;
+mod rng;
+mod spec;
+mod tunables;
+mod walk;
+
+mod generic;
+mod string;
+
+pub use ctx::{Block, Ctx, Nil, Outcome};
+pub use effects::{Effects, Touched};
+pub use error::Error;
+pub use families::{FAMILIES, Run};
+pub use notify::{Event, Events, class};
+pub use rng::Rng;
+pub use spec::{Begin, Find, KeyAt, KeySpec, Row, Spec, flags, key_flags};
+pub use tunables::Tunables;
+pub use walk::{Position, Walk};

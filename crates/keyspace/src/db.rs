@@ -10,8 +10,8 @@ use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, bump, shift};
-use crate::number::canonical_int;
-use crate::value::{Blob, Collection, Kind, Value};
+use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection};
+use object::number::parse_i64 as canonical_int;
 
 /// The value has another type than the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ pub struct EntryRef<'a> {
 }
 
 impl<'a> EntryRef<'a> {
-    fn new(entry: Entry) -> Self {
+    pub(crate) fn new(entry: Entry) -> Self {
         Self { entry, _db: std::marker::PhantomData }
     }
 
@@ -133,10 +133,7 @@ impl<'a> EntryRef<'a> {
             Kind::Short => Value::Short(e.inline().into()),
             Kind::Raw => Value::Raw(e.inline().into()),
             Kind::Blob => Value::Blob(e.blob().clone()),
-            Kind::List => clone_of::<object::list::List>(e),
-            Kind::Set => clone_of::<object::set::Set>(e),
-            Kind::ZSet => clone_of::<object::zset::ZSet>(e),
-            Kind::Hash => clone_of::<object::hash::Hash>(e),
+            _ => clone_collection(e).map_or(Value::Int(0), Value::Collection),
         }
     }
 
@@ -147,10 +144,7 @@ impl<'a> EntryRef<'a> {
             // Redis keeps strings of up to 44 bytes beside their header.
             Kind::Short if self.entry.inline().len() <= 44 => "embstr",
             Kind::Short | Kind::Raw | Kind::Blob => "raw",
-            _ => match self.to_value() {
-                Value::Collection(c) => c.encoding(),
-                _ => "raw",
-            },
+            _ => describe_collection(self.entry).map_or("raw", |(encoding, _)| encoding),
         }
     }
 
@@ -160,18 +154,8 @@ impl<'a> EntryRef<'a> {
         match self.entry.kind() {
             Kind::Int | Kind::Short | Kind::Raw => own,
             Kind::Blob => own + 40 + self.entry.blob().capacity(),
-            _ => match self.to_value() {
-                Value::Collection(c) => own + c.memory(),
-                _ => own,
-            },
+            _ => own + describe_collection(self.entry).map_or(0, |(_, bytes)| bytes),
         }
-    }
-}
-
-fn clone_of<T: Collection + 'static>(e: Entry) -> Value {
-    match e.collection::<T>() {
-        Some(c) => Value::Collection(c.clone().into()),
-        None => Value::Int(0),
     }
 }
 
@@ -295,7 +279,7 @@ impl<'a> Db<'a> {
     pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
         let entry = match self.find(key) {
             Some(entry) => entry,
-            None => self.insert_new(key, T::default().into_value(), None),
+            None => self.insert_new(key, Value::Collection(T::default().into()), None),
         };
         self.touch(entry);
         entry.set_version(self.version);
@@ -326,6 +310,7 @@ impl<'a> Db<'a> {
         if let Some(ms) = entry.expiry() {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
             table.volatile += 1;
+            table.expiring += 1;
             shift(&self.local.counters.expires[usize::from(self.physical)], 1);
         }
         shift(&self.local.counters.keys[usize::from(self.physical)], 1);
@@ -340,6 +325,7 @@ impl<'a> Db<'a> {
         table.remove(place, &mut self.local.retired);
         if entry.expiry().is_some() {
             table.volatile -= 1;
+            table.expiring -= 1;
             shift(&self.local.counters.expires[usize::from(self.physical)], -1);
         }
         if entry.has_field_expiry() {
@@ -389,7 +375,7 @@ impl<'a> Db<'a> {
         };
         let had_fields = old.has_field_expiry();
         self.touch(old);
-        let entry = if old.overwrite(&self.local.heap, part, expiry) {
+        let entry = if old.overwrite(part, expiry) {
             old.set_version(self.version);
             old
         } else {
@@ -413,6 +399,7 @@ impl<'a> Db<'a> {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
         }
         table.volatile = table.volatile + after - before;
+        table.expiring = table.expiring + u32::from(has.is_some()) - u32::from(had.is_some());
         let delta = i64::from(has.is_some()) - i64::from(had.is_some());
         shift(&self.local.counters.expires[usize::from(self.physical)], delta);
     }
@@ -452,7 +439,7 @@ impl<'a> Db<'a> {
 
     /// Deletes the key if its collection of type `T` is empty. True: it was deleted.
     pub fn remove_if_empty<T: Collection>(&mut self, key: &Key<'_>) -> bool {
-        let empty = self.find(key).and_then(Entry::collection::<T>).is_some_and(|c| c.is_empty_collection());
+        let empty = self.find(key).and_then(Entry::collection::<T>).is_some_and(|c| c.has_no_elements());
         empty && self.remove(key)
     }
 
@@ -556,11 +543,17 @@ impl<'a> Db<'a> {
     pub(crate) fn defragment(&mut self, key: &Key<'_>) -> bool {
         let body = self.ks.body(self.held, key.slot);
         let Some((place, entry)) = body.table(self.physical).and_then(|t| t.find(key)) else { return false };
-        if !self.local.heap.is_sparse(entry.pointer(), entry.size()) {
+        // SAFETY: the entry is in use and its block has this size.
+        if !unsafe { self.ks.heap().is_sparse(entry.pointer(), entry.size()) } {
             return false;
         }
-        place.set_address(entry.relocate(&mut self.local.heap).to_word());
-        true
+        match entry.relocate(&mut self.local.heap) {
+            Some(moved) => {
+                place.set_address(moved.to_word());
+                true
+            }
+            None => false,
+        }
     }
 
     /// The local part, for statistics.

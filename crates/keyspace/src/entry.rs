@@ -19,7 +19,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::heap::LocalHeap;
+use crate::heap::{LocalHeap, usable};
 use crate::value::{Blob, Collection, Kind, Value};
 
 const VERSION: usize = 0;
@@ -295,7 +295,7 @@ impl Entry {
     /// Puts another string or number in place of the present value if it fits the block and the expiry keeps its
     /// shape. False: nothing was changed.
     #[inline]
-    pub(crate) fn overwrite(self, heap: &LocalHeap, part: &Part<'_>, expiry: Option<u64>) -> bool {
+    pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<u64>) -> bool {
         let tag = self.tag();
         let kind = Kind::from_nibble(tag & KIND_MASK);
         if expiry.is_some() != (tag & HAS_EXPIRY != 0) || kind.owns_pointer() {
@@ -303,7 +303,7 @@ impl Entry {
         }
         let (at, old_len) = self.value_span();
         // Within one size class only: a small value must not sit for ever in a large block.
-        if at + old_len != at + part.len() && heap.usable(at + old_len) != heap.usable(at + part.len()) {
+        if at + old_len != at + part.len() && usable(at + old_len) != usable(at + part.len()) {
             return false;
         }
         self.write(TAG, tag & !(KIND_MASK | FIELD_EXPIRY) | part.kind() as u8);
@@ -326,18 +326,20 @@ impl Entry {
         };
         let new = Entry::new(heap, self.key(), &part, expiry, self.version(), self.access());
         new.set_field_expiry(self.has_field_expiry());
-        heap.free(self.0, self.size());
+        self.free_block(heap);
         new
     }
 
-    /// Moves the block elsewhere, as it is: for the defragmenter.
-    pub(crate) fn relocate(self, heap: &mut LocalHeap) -> Entry {
-        let size = self.size();
-        let new = heap.alloc(size);
-        // SAFETY: both blocks have `size` bytes and are distinct.
-        unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), new.as_ptr(), size) };
-        heap.free(self.0, size);
-        Entry(new)
+    /// Moves the block to a fuller page of the heap: for the defragmenter. `None`: it stays.
+    pub(crate) fn relocate(self, heap: &mut LocalHeap) -> Option<Entry> {
+        // SAFETY: the block is in use, came from this heap with this size, and the latch makes us its only owner.
+        unsafe { heap.relocate(self.0, self.size()) }.map(Entry)
+    }
+
+    fn free_block(self, heap: &mut LocalHeap) {
+        // SAFETY: the block came from this heap, its size is of the same class as when it was allocated (`overwrite` stays
+        // within one), and the entry is gone.
+        unsafe { heap.free(self.0, self.size()) }
     }
 
     /// Frees the block and hands out the value.
@@ -349,7 +351,7 @@ impl Entry {
             // SAFETY: the entry owned the pointer and dies here.
             kind => unsafe { Value::from_pointer(kind, self.raw_pointer()) },
         };
-        heap.free(self.0, self.size());
+        self.free_block(heap);
         value
     }
 
@@ -360,6 +362,6 @@ impl Entry {
             // SAFETY: as `take`.
             drop(unsafe { Value::from_pointer(kind, self.raw_pointer()) });
         }
-        heap.free(self.0, self.size());
+        self.free_block(heap);
     }
 }

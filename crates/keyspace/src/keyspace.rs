@@ -27,8 +27,6 @@ pub(crate) struct Slot {
 /// What the latch of a slot guards.
 #[derive(Default)]
 pub(crate) struct Body {
-    /// Somebody wants to hear of changes in this slot: see [`Held::set_interest`].
-    pub(crate) interest: bool,
     /// Physical database 0.
     pub(crate) main: Table,
     /// The other physical databases that this slot has used, by number.
@@ -318,11 +316,7 @@ impl Keyspace {
     }
 
     /// As [`Self::try_acquire`] for the acquirer that has reserved `need`; the reservation ends on success.
-    pub fn try_acquire_reserved(
-        &self,
-        need: &Need,
-        mut wake: impl FnMut(Waiter),
-    ) -> Result<Held, u16> {
+    pub fn try_acquire_reserved(&self, need: &Need, mut wake: impl FnMut(Waiter)) -> Result<Held, u16> {
         let mut taken: Vec<u16> = Vec::new();
         let mut busy = None;
         self.each_needed(need, |slot| {
@@ -402,7 +396,7 @@ impl Keyspace {
     /// Whether somebody wants to hear of changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {
-        self.body(held, slot).interest
+        self.body(held, slot).attachment.is_some()
     }
 
     /// What the engine has hung on a held slot.
@@ -412,9 +406,7 @@ impl Keyspace {
 
     /// Hangs something on a held slot, or takes it off; changes in the slot are of interest while something hangs there.
     pub fn attach(&self, held: &Held, slot: u16, attachment: Option<Box<dyn Any + Send>>) {
-        let body = self.body(held, slot);
-        body.interest = attachment.is_some();
-        body.attachment = attachment.map(Box::new);
+        self.body(held, slot).attachment = attachment.map(Box::new);
     }
 }
 

@@ -1,3 +1,35 @@
 //! Slots, latches, tables, entries, versions, expiry, eviction and memory accounting.
+//!
+//! From the outside in: a [`Keyspace`] has 16384 slots; whoever wants keys takes their slots' latches ([`Held`]) and looks at
+//! one logical database through them ([`Db`]). Inside, a slot's line holds the latch and the root of its `table`, a table
+//! is made of `segment`s of `bucket`s, and a bucket's words point to [`entry`] blocks from the [`heap`].
 
+pub mod access;
+mod bucket;
+mod db;
+mod entry;
+mod epoch;
+mod flush;
 pub mod heap;
+mod key;
+mod keyspace;
+mod latch;
+mod local;
+mod lot;
+pub mod pending;
+mod segment;
+mod slot;
+mod table;
+mod value;
+mod walk;
+
+pub use db::{Db, EntryRef, Expiry, Str, WrongType};
+pub use entry::{INLINE_MAX, KEY_MAX};
+pub use flush::Reclaim;
+pub use key::{Key, KeyHasher};
+pub use keyspace::{Held, Keyspace, Need};
+pub use local::{Counters, Local, bump};
+pub use lot::Waiter;
+pub use object::number::parse_i64 as canonical_int;
+pub use slot::{SLOTS, crc16, slot_of};
+pub use value::{AnyCollection, Blob, Collection, Kind, Value};

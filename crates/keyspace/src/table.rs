@@ -26,6 +26,8 @@ pub(crate) struct Table {
     pub(crate) count: u32,
     /// Entries the expiry sweep must look at: those with an expiry or with fields that have one.
     pub(crate) volatile: u32,
+    /// Entries with an expiry.
+    pub(crate) expiring: u32,
     /// No entry expires before this unix time in milliseconds.
     pub(crate) next_expiry: u64,
 }

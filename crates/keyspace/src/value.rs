@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use object::hash::Hash;
-use object::list::List;
-use object::set::Set;
-use object::zset::ZSet;
+use crate::entry::Entry;
+use crate::pending::{Hash, List, Set, ZSet};
 
 /// A long string. Reference-counted so that a reply can send it without copying it under the latch.
 pub type Blob = Vec<u8>;
@@ -77,6 +75,9 @@ impl Kind {
 pub unsafe trait Collection: Clone + Default + Into<AnyCollection> {
     /// The kind of entries that point to this type.
     const KIND: Kind;
+
+    /// Whether there are no elements.
+    fn has_no_elements(&self) -> bool;
 }
 
 macro_rules! collections {
@@ -87,7 +88,10 @@ macro_rules! collections {
 
         $(
             // SAFETY: one kind per type, by construction of this list.
-            unsafe impl Collection for $name { const KIND: Kind = Kind::$name; }
+            unsafe impl Collection for $name {
+                const KIND: Kind = Kind::$name;
+                fn has_no_elements(&self) -> bool { self.len() == 0 }
+            }
             impl From<$name> for AnyCollection {
                 fn from(v: $name) -> Self { AnyCollection::$name(Box::new(v)) }
             }
@@ -98,6 +102,22 @@ macro_rules! collections {
                 fn from(v: $name) -> Self { Value::Collection(v.into()) }
             }
         )*
+
+        /// A copy of the entry's collection; cheap for large ones.
+        pub(crate) fn clone_collection(entry: Entry) -> Option<AnyCollection> {
+            match entry.kind() {
+                $(Kind::$name => entry.collection::<$name>().map(|c| c.clone().into()),)*
+                _ => None,
+            }
+        }
+
+        /// Encoding name and heap bytes of the entry's collection.
+        pub(crate) fn describe_collection(entry: Entry) -> Option<(&'static str, usize)> {
+            match entry.kind() {
+                $(Kind::$name => entry.collection::<$name>().map(|c| (c.encoding(), c.memory() + size_of::<$name>())),)*
+                _ => None,
+            }
+        }
 
         impl AnyCollection {
             /// The kind of the collection.

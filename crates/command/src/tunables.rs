@@ -1,0 +1,16 @@
+//! Settings that handlers depend on.
+
+use object::Limits;
+
+/// A snapshot of the settings that handlers depend on; replaced as a whole by CONFIG SET.
+#[derive(Clone, Debug, Default)]
+pub struct Tunables {
+    /// When small collections become large ones.
+    pub limits: Limits,
+    /// Longest string in bytes (`proto-max-bulk-len`).
+    pub max_string: u64,
+    /// Number of logical databases.
+    pub databases: u16,
+    /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps always.
+    pub lazy_user_del: bool,
+}

@@ -1,0 +1,72 @@
+//! Emptying databases: the tables are taken out at once, under every latch; their entries are freed later, in steps.
+
+use std::collections::VecDeque;
+
+use crate::keyspace::{Held, Keyspace};
+use crate::local::{Local, shift};
+use crate::slot::SLOTS;
+use crate::table::{Garbage, Table};
+
+/// Tables that were taken out of the keyspace and wait to be freed. Must be stepped to its end.
+#[derive(Default)]
+#[must_use = "the entries stay allocated until `step` has said that it is done"]
+pub struct Reclaim {
+    tables: Vec<Table>,
+    garbage: VecDeque<Garbage>,
+}
+
+impl Keyspace {
+    /// Empties logical database `db`, or all of them. Everything must be held.
+    pub fn flush(&self, held: &Held, local: &mut Local, db: Option<u16>) -> Reclaim {
+        assert!(held.is_all(), "a flush is a barrier");
+        let only = db.map(|db| self.physical(db));
+        let mut reclaim = Reclaim::default();
+        let mut take = |number: u16, table: &mut Table| {
+            if table.count == 0 || only.is_some_and(|n| n != number) {
+                return;
+            }
+            shift(&local.counters.keys[usize::from(number)], -i64::from(table.count));
+            shift(&local.counters.expires[usize::from(number)], -i64::from(table.expiring));
+            reclaim.tables.push(std::mem::take(table));
+        };
+        let mut slot = 0;
+        while let Some(next) = self.next_occupied(slot) {
+            let body = self.body(held, next);
+            take(0, &mut body.main);
+            for (number, table) in body.others.iter_mut().flat_map(|others| others.iter_mut()) {
+                take(*number, table);
+            }
+            self.mark_if_empty(held, next);
+            slot = next + 1;
+            if usize::from(slot) == SLOTS {
+                break;
+            }
+        }
+        reclaim
+    }
+}
+
+impl Reclaim {
+    /// Frees about `entries` entries. True: nothing is left.
+    pub fn step(&mut self, local: &mut Local, entries: usize) -> bool {
+        let mut freed = 0;
+        while freed < entries {
+            match self.garbage.pop_front() {
+                Some(Garbage::Segment(segment)) => {
+                    segment.each(|_, word| {
+                        crate::entry::Entry::from_word(word).free(&mut local.heap);
+                        freed += 1;
+                    });
+                    // Others may still be prefetching from it.
+                    local.retired.push(Garbage::Segment(segment));
+                }
+                Some(directory) => local.retired.push(directory),
+                None => match self.tables.pop() {
+                    Some(mut table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
+                    None => return true,
+                },
+            }
+        }
+        false
+    }
+}
