@@ -99,8 +99,8 @@ impl LocalHeap {
         NonNull::new(std::ptr::with_exposed_provenance_mut(moved))
     }
 
-    /// Gives all free blocks kept at hand back to their pages: for a worker that goes to sleep, and after a defragmenting
-    /// pass, since they keep pages from becoming empty. Takes microseconds.
+    /// Gives all free blocks kept at hand back to their pages: for a worker that goes to sleep, and after a pass of
+    /// defragmenting, since they keep pages from becoming empty. Takes up to some hundred microseconds.
     pub fn flush(&mut self) {
         for (class, magazine) in Class::all().zip(&mut self.magazines) {
             let blocks = &magazine.blocks[..std::mem::take(&mut magazine.len)];

@@ -283,3 +283,40 @@ fn add(counter: &AtomicUsize, n: usize) {
 fn sub(counter: &AtomicUsize, n: usize) {
     counter.store(counter.load(Relaxed) - n, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While somebody holds the lock, freeing does not wait, and what was freed can be had without the lock.
+    #[test]
+    fn a_busy_shelf_passes_blocks_on() {
+        let class = Class::of(100).expect("a small size");
+        let (pool, shelf) = (Pool::default(), Shelf::default());
+        let mut blocks = Vec::new();
+        shelf.refill(class, &pool, 6, |block| blocks.push(block));
+        assert_eq!(blocks.len(), 6);
+
+        let busy = shelf.lock();
+        // SAFETY: taken above, and given up here, each once.
+        unsafe {
+            shelf.flush(class, &pool, &blocks[..3]);
+            shelf.flush(class, &pool, &blocks[3..5]);
+            assert_eq!(shelf.relocate(class, &pool, blocks[5], |_| unreachable!()), None);
+        }
+        let mut again = Vec::new();
+        shelf.refill(class, &pool, 2, |block| again.push(block));
+        assert_eq!(again.len(), 2);
+        drop(busy);
+
+        // What is left in transit goes to whoever has the lock next, the rest to the pages.
+        shelf.refill(class, &pool, 1, |block| again.push(block));
+        assert_eq!(shelf.used.load(Relaxed), 4, "three out again, and the last of the first six");
+        assert!(again.iter().all(|block| blocks.contains(block)));
+        again.push(blocks[5]);
+        // SAFETY: as above.
+        unsafe { shelf.flush(class, &pool, &again) };
+        assert_eq!((shelf.used.load(Relaxed), shelf.counts().pages), (0, 0));
+        assert_eq!(pool.bytes().assigned, 0);
+    }
+}

@@ -84,7 +84,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 64 }, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 64 },
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn blocks_keep_their_contents(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 60 } else { 600 })) {
