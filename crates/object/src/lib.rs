@@ -9,6 +9,7 @@ pub mod limits;
 pub mod list;
 pub mod long_double;
 pub mod number;
+pub mod rdb;
 pub mod tree;
 
 pub use corrupt::Corrupt;

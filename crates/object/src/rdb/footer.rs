@@ -1,0 +1,51 @@
+//! The frame of a payload: version and checksum.
+
+use crc_fast::CrcAlgorithm;
+
+/// The RDB version of Redis 7.4 and 8: written, and the newest that is read.
+pub const VERSION: u16 = 12;
+
+const LENGTH: usize = 10;
+
+/// Appends version and checksum to a type and a value.
+pub(super) fn seal(payload: &mut Vec<u8>) {
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = checksum(payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+}
+
+/// The type and value of a payload; `None` if the version is unknown or the checksum wrong.
+pub(super) fn open(payload: &[u8]) -> Option<&[u8]> {
+    let (body, &[v0, v1, ref sum @ ..]) = payload.split_last_chunk::<LENGTH>()?;
+    let sealed = &payload[..payload.len() - sum.len()];
+    let known = u16::from_le_bytes([v0, v1]) <= VERSION;
+    (known && *sum == checksum(sealed).to_le_bytes()).then_some(body)
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc64Redis, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_that_of_redis() {
+        assert_eq!(checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(checksum(b""), 0);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let mut payload = b"\0\x03abc".to_vec();
+        seal(&mut payload);
+        assert_eq!(open(&payload), Some(&b"\0\x03abc"[..]));
+        for index in 0..payload.len() {
+            let mut damaged = payload.clone();
+            damaged[index] ^= 1;
+            assert_eq!(open(&damaged), None, "{index}");
+            assert_eq!(open(&payload[..index]), None);
+        }
+    }
+}
