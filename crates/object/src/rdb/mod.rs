@@ -4,15 +4,74 @@
 //! type (1), value, RDB version (2, little-endian), CRC-64 of all before (8, little-endian)
 //! ```
 //!
-//! Written is what Redis 8 writes, so that it restores it; read is whatever any Redis since 2.6 has written. Payloads come from
+//! Written is what Redis 8 writes, so that it restores it; read is whatever any Redis since 2.4 has written. Payloads come from
 //! anybody: reading always checks what Redis checks under `sanitize-dump-payload yes`, allocates no more than a small multiple of
 //! the bytes it has seen (LZF may expand 88 times), and accepts no duplicates.
+
+#![allow(dead_code, reason = "sets, hashes and sorted sets follow")]
 
 mod footer;
 mod input;
 mod listpack;
+mod load;
 mod lzf;
 mod output;
+mod save;
+#[cfg(test)]
+mod tests;
 mod ziplist;
 
 pub use footer::VERSION;
+
+use crate::{Corrupt, Limits, List};
+use std::borrow::Cow;
+
+/// A value read from a payload.
+#[derive(Clone)]
+pub enum Value<'a> {
+    /// A string, borrowed from the payload where it stands there verbatim.
+    String(Cow<'a, [u8]>),
+    /// A list.
+    List(List),
+}
+
+/// A value to be written.
+#[derive(Clone, Copy)]
+pub enum ValueRef<'a> {
+    /// A string.
+    String(&'a [u8]),
+    /// A list.
+    List(&'a List),
+}
+
+/// Why a payload is not restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its version is newer than [`VERSION`], or its checksum is wrong.
+    Frame,
+    /// It does not hold one consistent value of a known type.
+    Value(Corrupt),
+}
+
+/// The payload of a value (DUMP).
+pub fn dump(value: ValueRef<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    save::value(&mut payload, value);
+    footer::seal(&mut payload);
+    payload
+}
+
+/// The value of a payload (RESTORE); `limits` decide its encoding.
+pub fn restore<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refused> {
+    let body = footer::open(payload).ok_or(Refused::Frame)?;
+    load::value(body, limits).map_err(Refused::Value)
+}
+
+/// Type bytes of RDB (`RDB_TYPE_*`).
+mod kind {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const LIST_QUICKLIST: u8 = 14;
+    pub(super) const LIST_QUICKLIST_2: u8 = 18;
+}
