@@ -2,10 +2,20 @@
 //!
 //! - [`Row`] and [`SECTIONS`]: a setting is one row; [`Values`] holds what all of them are set to.
 //! - [`Settings`]: the same as plain typed fields, for the data plane.
+//! - [`Arguments`], [`load`]: the command line and files of the start.
+//! - [`Live`], [`Follower`]: what a running node is set to; `CONFIG GET`, `SET`, `REWRITE`.
+//! - [`help`], [`markdown`]: the rows explained.
 
+mod arguments;
+mod change;
 mod check;
+mod describe;
+mod files;
 mod kind;
 mod line;
+mod live;
+mod load;
+mod rewrite;
 mod row;
 mod rows;
 mod settings;
@@ -13,7 +23,14 @@ mod special;
 mod table;
 mod values;
 
+pub use arguments::Arguments;
+pub use change::{Host, Rights, SetError};
+pub use describe::{help, markdown};
+pub use files::{Disk, replace_file};
 pub use kind::{Kind, Refusal, Value};
+pub use live::{Follower, Live, RewriteError};
+pub use load::{Files, LoadError, Loaded, load};
+pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::{Allowed, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings};

@@ -161,7 +161,10 @@ fn output_limit_lines(words: &[Vec<u8>], default: &Value) -> Vec<Line> {
         _ => None,
     };
     let defaults = default.chunks(4).map(Some).chain(std::iter::repeat(None));
-    words.chunks(4).zip(defaults).filter_map(line).collect()
+    let mut lines: Vec<_> = words.chunks(4).zip(defaults).filter_map(line).collect();
+    // Those that must be there take the places that the file has, so that writing it again changes nothing.
+    lines.sort_by_key(|line| !line.force);
+    lines
 }
 
 fn parse_oom_scores(words: &[&[u8]]) -> Result<Value, Refusal> {

@@ -1,0 +1,161 @@
+//! The configuration of a running node: one place that changes it, snapshots for those who read it.
+//!
+//! Workers read a [`Follower`]: between two changes that costs one load of a counter nobody writes.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::change::{self, Host, Rights, SetError};
+use super::files::replace_file;
+use super::load::Loaded;
+use super::rewrite::rewrite;
+use super::settings::Settings;
+use super::values::Values;
+
+/// The configuration of a node, shared by its workers.
+#[derive(Debug)]
+pub struct Live {
+    /// Held while a change is put into effect, so that changes come one after the other.
+    values: Mutex<Values>,
+    settings: RwLock<Arc<Settings>>,
+    /// Counts the changes. Written after `settings`: who sees a new number finds settings at least as new.
+    generation: AtomicU64,
+    file: Option<PathBuf>,
+}
+
+/// Why `CONFIG REWRITE` did not write.
+#[derive(Debug)]
+pub enum RewriteError {
+    /// No file was named at start.
+    NoFile,
+    /// What the system says.
+    Io(io::Error),
+}
+
+impl RewriteError {
+    /// The reply, code word included.
+    pub fn text(&self) -> String {
+        match self {
+            RewriteError::NoFile => "ERR The server is running without a config file".into(),
+            RewriteError::Io(error) => format!("ERR Rewriting config file: {error}"),
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Live::new(Values::default(), None)
+    }
+}
+
+impl Live {
+    /// Starts with these values. `file` is where [`Live::rewrite`] writes: an absolute path, since `dir` may change.
+    pub fn new(values: Values, file: Option<PathBuf>) -> Live {
+        let settings = RwLock::new(Arc::new(Settings::of(&values)));
+        Live { values: Mutex::new(values), settings, generation: AtomicU64::new(0), file }
+    }
+
+    /// Starts with what was read; the path of the file is made absolute by the caller.
+    pub fn of(loaded: Loaded) -> Live {
+        Live::new(loaded.values, loaded.file)
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts the changes since the start.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The configuration file, if one was named (`INFO server`, `config_file`).
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.file.as_ref()
+    }
+
+    /// `CONFIG GET`: names and values of what the patterns name, sorted.
+    pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.values().matching(patterns)
+    }
+
+    /// `CONFIG SET` with the arguments behind it: all of them, or none.
+    ///
+    /// # Errors
+    /// The reply for the client; nothing is changed then.
+    pub fn set(&self, args: &[&[u8]], rights: Rights, host: &mut dyn Host) -> Result<(), SetError> {
+        let mut values = self.values();
+        let mut plan = change::plan(&values, args, rights)?;
+        if plan.changed.is_empty() {
+            return Ok(());
+        }
+        let settings = change::carry_out(&values, &mut plan, host)?;
+        *values = plan.values;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// `CONFIG REWRITE`: brings the configuration file up to date. Reads and writes files: not for the data path.
+    ///
+    /// `users` as for the file's `user` lines, `all` to write defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`).
+    ///
+    /// # Errors
+    /// The file is then as it was.
+    pub fn rewrite(&self, users: Option<&[Vec<u8>]>, all: bool) -> Result<(), RewriteError> {
+        let file = self.file.as_ref().ok_or(RewriteError::NoFile)?;
+        let values = self.values();
+        let old = match std::fs::read(file) {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(RewriteError::Io(error)),
+        };
+        replace_file(file, &rewrite(&old, &values, users, all)).map_err(RewriteError::Io)
+    }
+
+    fn values(&self) -> MutexGuard<'_, Values> {
+        // Values are replaced as a whole, so a panic elsewhere cannot have left them half changed.
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One reader's snapshot of the settings, renewed when it asks.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    live: Arc<Live>,
+    seen: u64,
+    settings: Arc<Settings>,
+}
+
+impl Follower {
+    /// Follows a configuration.
+    pub fn new(live: Arc<Live>) -> Follower {
+        let seen = live.generation();
+        let settings = live.settings();
+        Follower { live, seen, settings }
+    }
+
+    /// Takes over what changed since; whether anything did.
+    pub fn refresh(&mut self) -> bool {
+        let generation = self.live.generation();
+        if generation == self.seen {
+            return false;
+        }
+        self.seen = generation;
+        self.settings = self.live.settings();
+        true
+    }
+
+    /// The settings as of the last [`Follower::refresh`].
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The configuration itself, to change it.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+}

@@ -1,0 +1,264 @@
+//! Reading configuration: files with `include`, standard input, and what the command line adds.
+//!
+//! The syntax and the texts of errors are Redis's; an error also names the file and what the setting takes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use resp::split_args;
+
+use super::describe::describe;
+use super::kind::Value;
+use super::line::trim;
+use super::row::Row;
+use super::special::Special;
+use super::table::{self, Id};
+use super::values::Values;
+use super::{Kind, arguments::Arguments};
+
+/// Files inside files inside files: a file that includes itself ends here.
+const INCLUDE_DEPTH_MAX: usize = 16;
+/// Most files read in all, against a file that includes itself twice.
+const FILES_MAX: usize = 1000;
+
+/// Names that Redis no longer knows but still takes with one value, and ignores.
+const DEPRECATED: [&str; 3] = ["list-max-ziplist-entries", "list-max-ziplist-value", "lua-replicate-commands"];
+
+/// Access to files, handed in.
+pub trait Files {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The files that a glob pattern names, sorted.
+    ///
+    /// # Errors
+    /// What the system says; a pattern that names nothing is no error.
+    fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
+}
+
+/// A configuration as it was read.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// All settings.
+    pub values: Values,
+    /// The file that was named, if one was: where `CONFIG REWRITE` writes.
+    pub file: Option<PathBuf>,
+    /// `rename-command`: old and new name; an empty new name removes the command.
+    pub renames: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `user` lines without their first word.
+    pub users: Vec<Vec<Vec<u8>>>,
+    /// What the user should know before the server runs.
+    pub warnings: Vec<String>,
+}
+
+/// Where a line came from.
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    Stdin,
+    CommandLine,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    source: Rc<Source>,
+    /// From 1.
+    line: usize,
+    text: Vec<u8>,
+}
+
+/// A configuration that cannot be used. Shown, it is the whole message to the user.
+#[derive(Debug)]
+pub struct LoadError {
+    place: Option<Place>,
+    message: String,
+    /// What the setting takes.
+    hint: Option<String>,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n*** FATAL CONFIG FILE ERROR (Holdfast {}) ***", env!("CARGO_PKG_VERSION"))?;
+        if let Some(place) = &self.place {
+            let line = place.line;
+            match &*place.source {
+                Source::File(path) => writeln!(f, "Reading the configuration file {}, at line {line}", path.display())?,
+                Source::Stdin => writeln!(f, "Reading the configuration from standard input, at line {line}")?,
+                Source::CommandLine => writeln!(f, "Reading the configuration from the command line")?,
+            }
+            writeln!(f, ">>> '{}'", String::from_utf8_lossy(&place.text))?;
+        }
+        write!(f, "{}", self.message)?;
+        self.hint.iter().try_for_each(|hint| write!(f, "\n{hint}"))
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads everything the arguments name: the file, standard input where asked for, then the options; what comes last
+/// holds.
+///
+/// # Errors
+/// The first line that cannot be used, or a setting that promises what this version does not do.
+pub fn load(
+    arguments: &Arguments,
+    files: &dyn Files,
+    stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
+) -> Result<Loaded, LoadError> {
+    let mut loader = Loader { files, loaded: Loaded::default(), origins: BTreeMap::new(), save_seen: false, read: 0 };
+    if let Some(path) = &arguments.file {
+        loader.loaded.file = Some(path.clone());
+        loader.named(path, 0)?;
+    }
+    if arguments.stdin {
+        let text = stdin().map_err(|error| whole(format!("can't read standard input: {error}")))?;
+        loader.text(&text, Source::Stdin, 0)?;
+    }
+    loader.text(&arguments.options, Source::CommandLine, 0)?;
+    loader.finish()
+}
+
+/// An error about no line in particular.
+fn whole(message: String) -> LoadError {
+    LoadError { place: None, message, hint: None }
+}
+
+struct Loader<'a> {
+    files: &'a dyn Files,
+    loaded: Loaded,
+    /// The line that last set a setting.
+    origins: BTreeMap<Id, Place>,
+    /// The first `save` replaces the defaults, further ones add to it.
+    save_seen: bool,
+    /// Files read.
+    read: usize,
+}
+
+impl Loader<'_> {
+    /// A file, or all that a pattern names.
+    fn named(&mut self, path: &Path, depth: usize) -> Result<(), LoadError> {
+        let text = path.as_os_str().as_encoded_bytes();
+        if !text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[')) {
+            return self.file(path, depth);
+        }
+        let found = self.files.matching(path).map_err(|error| cannot_open(path, &error))?;
+        found.iter().try_for_each(|path| self.file(path, depth))
+    }
+
+    fn file(&mut self, path: &Path, depth: usize) -> Result<(), LoadError> {
+        self.read += 1;
+        if depth > INCLUDE_DEPTH_MAX || self.read > FILES_MAX {
+            return Err(whole(format!("too many included files: does '{}' include itself?", path.display())));
+        }
+        let text = self.files.read(path).map_err(|error| cannot_open(path, &error))?;
+        self.text(&text, Source::File(path.to_owned()), depth)
+    }
+
+    fn text(&mut self, text: &[u8], source: Source, depth: usize) -> Result<(), LoadError> {
+        let source = Rc::new(source);
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = trim(line);
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let place = Place { source: Rc::clone(&source), line: index + 1, text: line.to_vec() };
+            self.line(place, depth)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, place: Place, depth: usize) -> Result<(), LoadError> {
+        let Ok(words) = split_args(&place.text) else {
+            return Err(at(place, "Unbalanced quotes in configuration line"));
+        };
+        let Some((name, words)) = words.split_first() else {
+            return Ok(());
+        };
+        let name = name.to_ascii_lowercase();
+        if let Some((id, row)) = table::find(&name) {
+            return self.setting(id, row, words, place);
+        }
+        match (name.as_slice(), words) {
+            (b"include", [path]) => self.named(Path::new(OsStr::from_bytes(path)), depth + 1),
+            (b"rename-command", [from, to]) => {
+                self.loaded.renames.push((from.clone(), to.clone()));
+                Ok(())
+            }
+            (b"user", [_, ..]) => {
+                self.loaded.users.push(words.to_vec());
+                Ok(())
+            }
+            (b"loadmodule", [_, ..]) => Err(at(place, "Modules can't be loaded: Holdfast has none")),
+            (b"sentinel", [_, ..]) => Err(at(place, "sentinel directive while not in sentinel mode")),
+            (_, [_]) if DEPRECATED.iter().any(|known| known.as_bytes() == name) => Ok(()),
+            (_, _) if name.contains(&b'.') => Err(at(place, "Module config specified, but Holdfast has no modules")),
+            _ => Err(at(place, "Bad directive or wrong number of arguments")),
+        }
+    }
+
+    fn setting(&mut self, id: Id, row: &Row, words: &[Vec<u8>], place: Place) -> Result<(), LoadError> {
+        let refused = |place, message: &str| {
+            let default = if row.default.is_empty() { "\"\"" } else { row.default };
+            let hint = format!("{} takes {}; default {default}. {}", row.name, describe(row.kind), row.help);
+            Err(LoadError { place: Some(place), message: message.to_owned(), hint: Some(hint) })
+        };
+        if !row.kind.takes_words() && words.len() != 1 {
+            return refused(place, "wrong number of arguments");
+        }
+        // One text may hold several words: `--shutdown-on-sigterm "nosave now"`.
+        let split = match words {
+            [text] if row.kind.takes_words() && !text.is_empty() => match split_args(text) {
+                Ok(words) => Some(words),
+                Err(_) => return refused(place, "Unbalanced quotes in configuration line"),
+            },
+            _ => None,
+        };
+        let words: Vec<&[u8]> = split.as_deref().unwrap_or(words).iter().map(Vec::as_slice).collect();
+        let mut value = match self.loaded.values.read(id, row, &words) {
+            Ok(value) => value,
+            Err(refusal) => return refused(place, &refusal),
+        };
+        if matches!(row.kind, Kind::Special(Special::Save)) {
+            if let (true, Value::Words(old), Value::Words(new)) = (self.save_seen, self.loaded.values.get(id), &value)
+                && !new.is_empty()
+            {
+                value = Value::Words([old.as_slice(), new].concat());
+            }
+            self.save_seen = true;
+        }
+        self.loaded.values.put(id, value);
+        self.origins.insert(id, place);
+        Ok(())
+    }
+
+    /// Checks that need everything to be read.
+    fn finish(mut self) -> Result<Loaded, LoadError> {
+        for (id, row) in table::rows() {
+            if let Some(reason) = Values::refusal(row, self.loaded.values.get(id)) {
+                let message = format!("'{}' can't be set to that: {reason}", row.name);
+                return Err(LoadError { place: self.origins.remove(&id), message, hint: None });
+            }
+        }
+        self.loaded.warnings = self.loaded.values.without_effect();
+        Ok(self.loaded)
+    }
+}
+
+fn at(place: Place, message: &str) -> LoadError {
+    LoadError { place: Some(place), message: message.to_owned(), hint: None }
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> LoadError {
+    whole(format!("Fatal error, can't open config file '{}': {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;
