@@ -1,6 +1,6 @@
 //! What a handler sees.
 
-use keyspace::{Db, Key};
+use keyspace::{Db, Key, Kind};
 use resp::{Args, Reply};
 
 use crate::Tunables;
@@ -24,6 +24,8 @@ pub enum Outcome {
 pub struct Block {
     /// Positions of the keys among the arguments.
     pub keys: Vec<usize>,
+    /// What must be found at one of them for the command to run again: BLPOP sleeps on when a key becomes a string.
+    pub kind: Kind,
     /// When to give up, in unix milliseconds; `None`: never.
     pub deadline: Option<u64>,
     /// What to answer then, and where blocking is not allowed (MULTI, scripts).

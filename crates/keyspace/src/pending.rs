@@ -15,4 +15,4 @@ macro_rules! pending {
         }
     )* };
 }
-pending!(List, Set, ZSet, Hash);
+pending!(Set, ZSet, Hash);
