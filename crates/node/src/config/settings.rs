@@ -1,5 +1,6 @@
 //! The settings as the data plane reads them: plain typed fields, no names, no text.
 
+use command::Tunables;
 use object::Limits;
 
 use super::kind::Value;
@@ -97,7 +98,7 @@ pub enum ClientMemory {
 }
 
 /// A snapshot of all settings that something reads. Names are Redis's with underscores; the rows say what each means.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "every field is the setting of its name; its row explains it")]
 pub struct Settings {
     pub bind: Vec<String>,
@@ -116,7 +117,7 @@ pub struct Settings {
     pub protected_mode: bool,
     pub max_new_connections_per_cycle: u32,
 
-    pub databases: u32,
+    pub databases: u16,
     pub dir: Vec<u8>,
     pub pidfile: Option<Vec<u8>>,
     /// Empty for standard output.
@@ -152,7 +153,9 @@ pub struct Settings {
     /// Minutes.
     pub lfu_decay_time: u32,
     pub active_expire_effort: u32,
-    pub limits: Limits,
+
+    /// What handlers depend on.
+    pub tunables: Tunables,
 
     pub appendonly: bool,
     /// Pairs of seconds and changes.
@@ -165,7 +168,7 @@ pub struct Settings {
     pub latency_monitor_threshold: u64,
     pub latency_tracking: bool,
     pub latency_tracking_info_percentiles: Vec<f64>,
-    /// Bits of Redis's `NOTIFY_*`: K 1, E 2, g 4, $ 8, l 16, s 32, h 64, z 128, x 256, e 512, t 1024, m 2048, d 8192, n 16384.
+    /// Of [`command::class`].
     pub notify_keyspace_events: u32,
 }
 
@@ -234,7 +237,12 @@ impl Settings {
             lfu_log_factor: read.number("lfu-log-factor"),
             lfu_decay_time: read.number("lfu-decay-time"),
             active_expire_effort: read.number("active-expire-effort"),
-            limits: read.limits(),
+            tunables: Tunables {
+                limits: read.limits(),
+                max_string: read.number("proto-max-bulk-len"),
+                databases: read.number("databases"),
+                lazy_user_del: read.bool("lazyfree-lazy-user-del"),
+            },
 
             appendonly: read.bool("appendonly"),
             save: read.save(),
@@ -389,7 +397,7 @@ mod tests {
     #[test]
     fn defaults() {
         let settings = Settings::default();
-        assert_eq!(settings.limits, Limits::default());
+        assert_eq!(settings.tunables.limits, Limits::default());
         assert_eq!((settings.port, settings.databases, settings.maxclients), (6379, 16, 10000));
         assert_eq!(settings.bind, ["*", "-::*"]);
         assert_eq!(settings.save, [(3600, 1), (300, 100), (60, 10000)]);

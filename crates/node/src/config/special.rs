@@ -1,5 +1,7 @@
 //! The settings with a syntax of their own: `save`, `client-output-buffer-limit`, `bind` and the like.
 
+use command::class;
+
 use super::kind::{Refusal, Value, parse_integer, parse_memory, show_memory};
 use super::line::quote;
 
@@ -212,28 +214,37 @@ fn show_percentile(percentile: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The letters of `notify-keyspace-events` and their bits, which are Redis's `NOTIFY_*`, in the order of showing.
+/// The letters of `notify-keyspace-events`, in the order of showing.
 const EVENTS: [(u8, u32); 14] = [
-    (b'g', 1 << 2),
-    (b'$', 1 << 3),
-    (b'l', 1 << 4),
-    (b's', 1 << 5),
-    (b'h', 1 << 6),
-    (b'z', 1 << 7),
-    (b'x', 1 << 8),
-    (b'e', 1 << 9),
-    (b't', 1 << 10),
-    (b'd', 1 << 13),
-    (b'n', 1 << 14),
-    (b'K', 1 << 0),
-    (b'E', 1 << 1),
-    (b'm', 1 << 11),
+    (b'g', class::GENERIC),
+    (b'$', class::STRING),
+    (b'l', class::LIST),
+    (b's', class::SET),
+    (b'h', class::HASH),
+    (b'z', class::ZSET),
+    (b'x', class::EXPIRED),
+    (b'e', class::EVICTED),
+    (b't', class::STREAM),
+    (b'd', class::MODULE),
+    (b'n', class::NEW),
+    (b'K', class::KEYSPACE),
+    (b'E', class::KEYEVENT),
+    (b'm', class::KEY_MISS),
 ];
 
 /// What `A` stands for: `g$lshzxetd`.
-const ALL_EVENTS: u32 = 0x27fc;
+const ALL_EVENTS: u32 = class::GENERIC
+    | class::STRING
+    | class::LIST
+    | class::SET
+    | class::HASH
+    | class::ZSET
+    | class::EXPIRED
+    | class::EVICTED
+    | class::STREAM
+    | class::MODULE;
 
-/// The classes (Redis's `NOTIFY_*` bits) that the letters name; `None` where one is unknown.
+/// The classes (bits of [`class`]) that the letters name; `None` where one is unknown.
 pub fn parse_events(letters: &[u8]) -> Option<u32> {
     letters.iter().try_fold(0, |classes, letter| match letter {
         b'A' => Some(classes | ALL_EVENTS),

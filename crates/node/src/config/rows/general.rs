@@ -13,7 +13,13 @@ const PINNING: &str = "threads are not pinned: start the process with taskset";
 pub(super) static SECTION: Section = Section {
     title: "General",
     rows: &[
-        row("databases", int(1), "16", "Number of databases; those beyond 0 take memory on first use.").immutable(),
+        row(
+            "databases",
+            super::between(1, u16::MAX as i128),
+            "16",
+            "Number of databases; those beyond 0 take memory on first use.",
+        )
+        .immutable(),
         row("dir", Kind::Special(Special::Dir), "./", "Directory to work in; relative paths start there.")
             .protected()
             .deny_loading(),
