@@ -76,3 +76,19 @@ fn exists(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.out.count(found as u64);
     Ok(Outcome::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn keys_are_deleted_and_counted() {
+        let mut bench = Bench::new();
+        bench.words("mset a 1 b 2");
+        assert_eq!(bench.words("exists a b c a"), ":3\r\n");
+        assert_eq!(bench.words("del a c"), ":1\r\n");
+        assert_eq!(bench.words("exists a b"), ":1\r\n");
+        assert_eq!(bench.notified(), ["set a", "set b", "del a"]);
+        assert_eq!(bench.words("del"), "-ERR wrong number of arguments for 'del' command\r\n");
+    }
+}

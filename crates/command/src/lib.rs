@@ -10,6 +10,9 @@ mod families;
 mod notify;
 mod rng;
 mod spec;
+#[cfg(test)]
+#[allow(dead_code, reason = "not every family needs all of it")]
+mod testing;
 mod tunables;
 mod walk;
 

@@ -1,0 +1,184 @@
+//! A bench for handlers: one database, one thread, no engine.
+//!
+//! It runs a command as the engine would (expired keys deleted first, every key latched), collects its effects, and can
+//! replay all of them into an empty database to compare.
+
+use keyspace::access::AccessClock;
+use keyspace::{Db, Held, Keyspace, Local, Need};
+use resp::{Batch, Protocol, Reply};
+
+use crate::effects::{self, op};
+use crate::families::{FAMILIES, Run};
+use crate::spec::KeyAt;
+use crate::{Ctx, Effects, Events, Outcome, Rng, Tunables};
+
+/// See the module's text.
+pub struct Bench {
+    keyspace: Keyspace,
+    local: Local,
+    clock: AccessClock,
+    /// Unix milliseconds that commands see.
+    pub now: u64,
+    /// RESP2 unless set.
+    pub protocol: Protocol,
+    /// The settings that commands see.
+    pub tunables: Tunables,
+    /// Everything effects and their count.
+    pub effects: Effects,
+    /// Every notification.
+    pub events: Events,
+    rng: Rng,
+    version: u64,
+}
+
+impl Bench {
+    /// An empty database with Redis's default settings, on 2001-09-09.
+    pub fn new() -> Self {
+        let keyspace = Keyspace::new(1, 16, 7);
+        let local = keyspace.local(0);
+        let mut clock = AccessClock::new(7);
+        clock.set(1_000_000_000_000, false, 10, 1);
+        Self {
+            keyspace,
+            local,
+            clock,
+            now: 1_000_000_000_000,
+            protocol: Protocol::Resp2,
+            tunables: Tunables { max_string: 512 << 20, databases: 16, ..Tunables::default() },
+            effects: Effects { recording: true, ..Effects::default() },
+            events: Events { wanted: u32::MAX, list: Vec::new() },
+            rng: Rng::new(7),
+            version: 0,
+        }
+    }
+
+    /// Runs a command given as words and returns its reply, undecoded.
+    pub fn words(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
+        String::from_utf8_lossy(&self.run(&words)).into_owned()
+    }
+
+    /// Runs a command and returns its reply, undecoded; what blocks replies nothing.
+    pub fn run(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        let name = args[0].to_ascii_lowercase();
+        let row = FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| row.spec.name.as_bytes() == name);
+        let row = row.unwrap_or_else(|| panic!("no command {}", String::from_utf8_lossy(&name)));
+        let mut batch = Batch::new();
+        assert!(batch.push_copy(args.iter().copied()));
+        let args = batch.args(0, &[]);
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, self.protocol);
+        if !row.spec.accepts(args.len()) {
+            reply.error(crate::Error::arity(row.spec.name).as_bytes());
+            return out;
+        }
+        let mut keys = Vec::new();
+        row.spec.keys_of(args, &mut keys);
+        self.version += 1;
+        let held = match row.run {
+            Run::Keyed(_) => self.hold_keys(args, &keys),
+            _ => self.hold(),
+        };
+        self.delete_expired(&held, args, &keys);
+        let mut ctx = Ctx {
+            args,
+            db: Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version),
+            out: reply,
+            fx: &mut self.effects,
+            events: &mut self.events,
+            now: self.now,
+            rng: &mut self.rng,
+            tunables: &self.tunables,
+            first: None,
+        };
+        let start = ctx.out.position();
+        let outcome = match row.run {
+            Run::Keyed(run) | Run::KeyedOrWhole(run, _) | Run::Whole(run) => run(&mut ctx),
+            Run::Walk(_) | Run::Container => panic!("the bench runs plain handlers only"),
+        };
+        match outcome {
+            Ok(Outcome::Done) => {}
+            Ok(Outcome::Block(_)) => ctx.out.rewind(start),
+            Err(error) => {
+                ctx.out.rewind(start);
+                ctx.out.error(error.as_bytes());
+            }
+        }
+        self.keyspace.release(held, |_| {});
+        out
+    }
+
+    /// Runs a query on the database.
+    pub fn inspect<R>(&mut self, f: impl FnOnce(&Db<'_>) -> R) -> R {
+        let held = self.hold();
+        let result = f(&Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version));
+        self.keyspace.release(held, |_| {});
+        result
+    }
+
+    /// Names of the notifications since the last call, with their keys.
+    pub fn notified(&mut self) -> Vec<String> {
+        self.events
+            .list
+            .drain(..)
+            .map(|event| format!("{} {}", event.name, String::from_utf8_lossy(&event.key)))
+            .collect()
+    }
+
+    /// Everything in the database in a form that can be compared: key, expiry, encoding-independent contents.
+    pub fn image(
+        &mut self,
+        contents: impl Fn(&keyspace::EntryRef<'_>) -> Vec<u8>,
+    ) -> Vec<(Vec<u8>, Option<u64>, Vec<u8>)> {
+        let mut image = Vec::new();
+        self.inspect(|db| {
+            for slot in 0..keyspace::SLOTS as u16 {
+                let mut at = Some(0);
+                while let Some(from) = at {
+                    at = db.walk(slot, from, |entry| {
+                        image.push((entry.key().to_vec(), entry.expiry(), contents(&entry)));
+                    });
+                }
+            }
+        });
+        image.sort();
+        image
+    }
+
+    /// Another bench, filled by replaying this one's effects.
+    pub fn replayed(&self) -> Bench {
+        let mut other = Bench::new();
+        let held = other.hold();
+        let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, 0, 1);
+        for effect in effects::decode(&self.effects.encoded) {
+            let mut effect = effect.expect("our own encoding");
+            db.switch(effect.db);
+            effects::replay(&mut effect, &mut db, &self.tunables.limits).expect("our own effect");
+        }
+        other.keyspace.release(held, |_| {});
+        other
+    }
+
+    fn hold(&self) -> Held {
+        self.keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there")
+    }
+
+    fn hold_keys(&self, args: resp::Args<'_>, keys: &[KeyAt]) -> Held {
+        let slot = |at: &KeyAt| keyspace::slot_of(args.get(at.index).expect("found by the row"));
+        let mut slots: smallvec::SmallVec<[u16; 4]> = keys.iter().map(slot).collect();
+        slots.sort();
+        slots.dedup();
+        self.keyspace.try_acquire(&Need::Slots(slots), |_| {}).expect("nobody else is there")
+    }
+
+    fn delete_expired(&mut self, held: &Held, args: resp::Args<'_>, keys: &[KeyAt]) {
+        let mut db = Db::new(&self.keyspace, held, &mut self.local, &self.clock, 0, self.version);
+        for at in keys {
+            let key = db.key(args.get(at.index).expect("found by the row"));
+            if db.peek(&key).and_then(|entry| entry.expiry()).is_some_and(|ms| ms <= self.now) {
+                db.remove(&key);
+                self.effects.push(op::DELETE, 0, &key, |_| {});
+            }
+        }
+    }
+}
