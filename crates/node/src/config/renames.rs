@@ -1,0 +1,83 @@
+//! `rename-command`: which command a client means by a name.
+
+use std::collections::BTreeMap;
+
+/// Commands under other names, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renames {
+    /// Names in lower case that do not mean what they say: the command meant, or `None` where there is none any more.
+    meaning: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Renames {
+    /// Takes the pairs of old and new name in order; `exists` says whether there is a command of a name.
+    ///
+    /// # Errors
+    /// What is wrong with a pair, in Redis's words.
+    pub fn new(pairs: &[(Vec<u8>, Vec<u8>)], exists: impl Fn(&[u8]) -> bool) -> Result<Renames, String> {
+        let mut renames = Renames::default();
+        for (from, to) in pairs {
+            let failed = |why: &str| {
+                let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
+                Err(format!("rename-command {from} \"{to}\": {why}"))
+            };
+            let (from, to) = (from.to_ascii_lowercase(), to.to_ascii_lowercase());
+            let Some(command) = renames.meant(&from).filter(|name| exists(name)).map(<[u8]>::to_vec) else {
+                return failed("No such command in rename-command");
+            };
+            renames.meaning.insert(from, None);
+            if to.is_empty() {
+                continue;
+            }
+            if renames.meant(&to).is_some_and(&exists) {
+                return failed("Target command name already exists");
+            }
+            renames.meaning.insert(to, Some(command));
+        }
+        Ok(renames)
+    }
+
+    /// Whether every name means what it says: then nothing need be looked up.
+    pub fn is_empty(&self) -> bool {
+        self.meaning.is_empty()
+    }
+
+    /// The command that a name (in lower case) stands for; `None` where it was taken away.
+    pub fn meant<'a>(&'a self, name: &'a [u8]) -> Option<&'a [u8]> {
+        match self.meaning.get(name) {
+            None => Some(name),
+            Some(command) => command.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn renames(pairs: &[(&str, &str)]) -> Result<Renames, String> {
+        let pairs: Vec<_> = pairs.iter().map(|(from, to)| (from.as_bytes().to_vec(), to.as_bytes().to_vec())).collect();
+        Renames::new(&pairs, |name| [b"get".as_slice(), b"set", b"keys"].contains(&name))
+    }
+
+    fn meant(renames: &Renames, name: &str) -> Option<String> {
+        renames.meant(name.as_bytes()).map(|name| String::from_utf8_lossy(name).into_owned())
+    }
+
+    #[test]
+    fn names_move_and_vanish() {
+        let found = renames(&[("GET", "fetch"), ("keys", ""), ("fetch", "take"), ("set", "GET")]).unwrap();
+        assert_eq!(meant(&found, "take"), Some("get".into()));
+        assert_eq!(meant(&found, "get"), Some("set".into()), "a free name can be given away");
+        assert_eq!([meant(&found, "fetch"), meant(&found, "keys"), meant(&found, "set")], [None, None, None]);
+        assert_eq!(meant(&found, "other"), Some("other".into()));
+        assert!(renames(&[]).unwrap().is_empty() && !found.is_empty());
+    }
+
+    #[test]
+    fn refusals() {
+        assert!(renames(&[("none", "x")]).unwrap_err().contains("No such command"));
+        assert!(renames(&[("get", ""), ("get", "x")]).unwrap_err().contains("No such command"));
+        assert!(renames(&[("get", "SET")]).unwrap_err().contains("already exists"));
+    }
+}
