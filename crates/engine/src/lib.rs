@@ -1,1 +1,18 @@
-//! Executes commands: latches, runs, emits, parks, blocks and wakes.
+//! Executes commands: takes latches, runs handlers, parks, blocks and wakes. Knows no sockets.
+//!
+//! One [`Engine`] per worker over one [`Shared`]. The life of a command: its latches are taken (`Engine::run`); keys whose time has
+//! come are deleted; the handler runs; whoever watched or waited for what changed is told or served under the same latches;
+//! the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the thread.
+
+mod attachment;
+mod blocked;
+mod call;
+mod engine;
+mod walker;
+mod watch;
+
+pub use blocked::{Blocked, Served};
+pub use call::{Busy, Call, Ran};
+pub use engine::{Engine, Shared};
+pub use walker::{Step, Walking};
+pub use watch::WatchedKey;

@@ -393,6 +393,16 @@ impl Keyspace {
         Some((word * 64) as u16 + bits.trailing_zeros() as u16)
     }
 
+    /// The highest version of any held slot.
+    #[inline]
+    pub fn last_version(&self, held: &Held) -> u64 {
+        let version = |slot| self.body(held, slot).last_version;
+        if held.all {
+            return (0..SLOTS as u16).map(version).max().unwrap_or(0);
+        }
+        held.slots.iter().map(|&slot| version(slot)).max().unwrap_or(0)
+    }
+
     /// Whether somebody wants to hear of changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {

@@ -164,6 +164,10 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    pub(crate) fn new(base: &'a [u8], ranges: &'a [Range]) -> Self {
+        Self { base, ranges }
+    }
+
     /// Number of arguments, the command's name included: at least 1.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "never empty: a request without arguments is skipped")]

@@ -1,0 +1,51 @@
+//! A command ready to run, and how running it ended.
+
+use std::sync::Arc;
+
+use command::{Row, Run};
+use keyspace::{Key, Need};
+use resp::{Args, Protocol};
+
+use crate::blocked::Blocked;
+use crate::walker::Walking;
+
+/// A command of the data plane on behalf of one session.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// What to run. The number of arguments has been checked against its arity.
+    pub row: &'static Row<Run>,
+    /// Its arguments.
+    pub args: Args<'a>,
+    /// The key at argument 1, if it was hashed already.
+    pub first: Option<Key<'a>>,
+    /// Selected logical database.
+    pub db: u16,
+    /// Protocol of the reply.
+    pub protocol: Protocol,
+    /// The worker's name for the session, for wake-ups.
+    pub token: u64,
+    /// Whether the command may wait; if not it answers its nil at once.
+    pub may_block: bool,
+}
+
+/// How running ended.
+#[must_use]
+pub enum Ran {
+    /// The reply (or error) has been written.
+    Done,
+    /// A latch is busy: nothing has happened. Park, or try again.
+    Busy(Busy),
+    /// The command waits in the queues of its keys.
+    Blocked(Arc<Blocked>),
+    /// The command walks over the keyspace: step it until it is done.
+    Walking(Box<Walking>),
+}
+
+/// What was needed, and which slot of it was busy.
+#[derive(Debug)]
+pub struct Busy {
+    /// All latches the command needs.
+    pub need: Need,
+    /// The one that was taken.
+    pub slot: u16,
+}

@@ -1,0 +1,483 @@
+//! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
+
+use std::sync::Arc;
+
+use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, effects::op, flags};
+use keyspace::access::AccessClock;
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Waiter};
+use resp::Reply;
+
+use crate::blocked::Served;
+use crate::call::{Busy, Call, Ran};
+use crate::walker::Walking;
+use crate::watch::WatchedKey;
+
+/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1).
+const VERSION_SHIFT: u32 = 20;
+/// Attempts at a busy latch before giving up, about a microsecond.
+const SPINS: u32 = 40;
+
+/// What all workers of a node share.
+pub struct Shared {
+    /// The data.
+    pub keyspace: Keyspace,
+}
+
+/// One worker's engine. Everything it needs from outside is handed in: time by [`Engine::set_now`], chance by the seed.
+pub struct Engine {
+    /// Shared with the other workers.
+    pub shared: Arc<Shared>,
+    pub(crate) index: u16,
+    pub(crate) local: Local,
+    pub(crate) clock: AccessClock,
+    pub(crate) rng: Rng,
+    /// What the running command changed. `dirty` counts on; `recording` may be switched on by whoever logs.
+    pub fx: Effects,
+    events: Events,
+    tunables: Arc<Tunables>,
+    /// Unix milliseconds of this turn.
+    pub(crate) now: u64,
+    last_version: u64,
+    /// Connections whose latch is free now: the worker sends these on.
+    pub wakes: Vec<Waiter>,
+    /// Replies of blocked commands that were served: the worker sends these on.
+    pub served: Vec<Served>,
+    /// Keyspace notifications to publish.
+    pub published: Vec<Event>,
+    /// Emptied tables to free in steps.
+    pub reclaims: Vec<Reclaim>,
+    /// Scratch for key positions.
+    positions: Vec<KeyAt>,
+}
+
+impl Engine {
+    /// The engine of worker `index`; `seed` feeds its chance.
+    pub fn new(shared: Arc<Shared>, index: u16, seed: u64) -> Self {
+        let local = shared.keyspace.local(usize::from(index));
+        Self {
+            shared,
+            index,
+            local,
+            clock: AccessClock::new(seed),
+            rng: Rng::new(seed),
+            fx: Effects::default(),
+            events: Events::default(),
+            tunables: Arc::default(),
+            now: 0,
+            last_version: 0,
+            wakes: Vec::new(),
+            served: Vec::new(),
+            published: Vec::new(),
+            reclaims: Vec::new(),
+            positions: Vec::new(),
+        }
+    }
+
+    /// Index of the worker.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Begins a turn of the worker's loop at unix time `now` in milliseconds: prefetched addresses stay readable until
+    /// [`Self::end_turn`].
+    pub fn begin_turn(&mut self, now: u64) {
+        self.now = now;
+        self.local.begin_turn();
+    }
+
+    /// Ends a turn.
+    pub fn end_turn(&mut self) {
+        self.local.end_turn();
+    }
+
+    /// Unix milliseconds of this turn.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Sets the access clock: see [`AccessClock::set`].
+    pub fn clock(&mut self) -> &mut AccessClock {
+        &mut self.clock
+    }
+
+    /// Takes a new snapshot of settings; `wanted` are the notification classes somebody may receive.
+    pub fn configure(&mut self, tunables: Arc<Tunables>, wanted: u32) {
+        self.tunables = tunables;
+        self.events.wanted = wanted;
+    }
+
+    /// The present snapshot of settings.
+    pub fn tunables(&self) -> &Arc<Tunables> {
+        &self.tunables
+    }
+
+    /// The worker's source of chance.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// The worker's own part of the keyspace.
+    pub fn local(&mut self) -> &mut Local {
+        &mut self.local
+    }
+
+    /// Logical database `db` through `held`, for changes at `version`.
+    pub(crate) fn db<'a>(&'a mut self, held: &'a Held, db: u16, version: u64) -> Db<'a> {
+        Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version)
+    }
+
+    // ---- latches
+
+    /// Takes one latch, trying for about a microsecond.
+    #[inline]
+    pub(crate) fn acquire_one(&self, slot: u16) -> Option<Held> {
+        if let Some(held) = self.shared.keyspace.try_one(slot) {
+            return Some(held);
+        }
+        (0..SPINS).find_map(|_| {
+            std::hint::spin_loop();
+            self.shared.keyspace.try_one(slot)
+        })
+    }
+
+    /// Takes all latches of `need`, trying for about a microsecond.
+    pub(crate) fn acquire(&mut self, need: Need) -> Result<Held, Busy> {
+        let mut spins = 0;
+        loop {
+            let wakes = &mut self.wakes;
+            match self.shared.keyspace.try_acquire(&need, |w| wakes.push(w)) {
+                Ok(held) => return Ok(held),
+                Err(slot) if spins == SPINS => return Err(Busy { need, slot }),
+                Err(_) => spins += 1,
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// As [`Self::acquire`] for the one acquirer that has reserved its latches after too many failures (rule K1).
+    pub(crate) fn acquire_for(&mut self, need: Need, reserved: bool) -> Result<Held, Busy> {
+        if !reserved {
+            return self.acquire(need);
+        }
+        let wakes = &mut self.wakes;
+        self.shared
+            .keyspace
+            .try_acquire_reserved(&need, |w| wakes.push(w))
+            .map_err(|slot| Busy { need, slot })
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, held: Held) {
+        let wakes = &mut self.wakes;
+        self.shared.keyspace.release(held, |w| wakes.push(w));
+    }
+
+    /// A version above everything seen so far in the held slots.
+    pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
+        let floor = self.last_version.max(self.shared.keyspace.last_version(held));
+        self.last_version = (self.now << VERSION_SHIFT).max(floor + 1);
+        self.last_version
+    }
+
+    // ---- one command
+
+    /// Runs a command of the data plane and writes its reply to `out`.
+    pub fn run(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Ran {
+        if let (Run::Keyed(_), Some(key)) = (call.row.run, call.first)
+            && call.row.spec.has_one_key()
+        {
+            let Some(held) = self.acquire_one(key.slot) else {
+                return Ran::Busy(Busy { need: self.need_of([key.slot].into_iter()), slot: key.slot });
+            };
+            if !self.shared.keyspace.interest(&held, key.slot) {
+                let outcome = self.run_handler(call, &held, out);
+                return self.conclude(call, outcome, held, out);
+            }
+            self.release(held);
+        }
+        let need = self.need_of_call(call);
+        self.run_with(call, need, false, out)
+    }
+
+    /// Runs a command of which the latches are known: the slow path, and the second try after a wait.
+    pub fn run_with(&mut self, call: &Call<'_>, mut need: Need, reserved: bool, out: &mut Vec<u8>) -> Ran {
+        if let Run::Walk(begin) = call.row.run {
+            return self.begin_walk(call, begin, out);
+        }
+        let held = loop {
+            let held = match self.acquire_for(need, reserved) {
+                Ok(held) => held,
+                Err(busy) => return Ran::Busy(busy),
+            };
+            match self.wider_need(std::slice::from_ref(call), &held) {
+                None => break held,
+                Some(wider) => {
+                    self.release(held);
+                    need = wider;
+                }
+            }
+        };
+        let outcome = self.run_handler(call, &held, out);
+        self.conclude(call, outcome, held, out)
+    }
+
+    /// What follows a handler: waiters are served, a wait is registered, the latches go back.
+    #[inline]
+    fn conclude(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
+        if !self.fx.touched.is_empty() {
+            self.publish(&held);
+        }
+        let ran = match outcome {
+            Outcome::Done => Ran::Done,
+            Outcome::Block(block) if call.may_block => Ran::Blocked(self.block(call, block, &held)),
+            Outcome::Block(block) => {
+                block.nil.write(&mut Reply::new(out, call.protocol));
+                Ran::Done
+            }
+        };
+        self.release(held);
+        ran
+    }
+
+    /// Tells watchers and waiters what changed since the last call.
+    pub(crate) fn publish(&mut self, held: &Held) {
+        let touched = std::mem::take(&mut self.fx.touched);
+        if touched.is_empty() {
+            return;
+        }
+        self.mark_watched(&touched, held);
+        self.serve(touched, held);
+    }
+
+    fn begin_walk(
+        &mut self,
+        call: &Call<'_>,
+        begin: fn(&mut Ctx<'_>) -> Result<Box<dyn command::Walk>, Error>,
+        out: &mut Vec<u8>,
+    ) -> Ran {
+        let nothing = Held::default();
+        match self.with_ctx(call, &nothing, 0, out, begin) {
+            Ok(walk) => Ran::Walking(Box::new(Walking::new(walk, call.db, call.protocol))),
+            Err(error) => {
+                Reply::new(out, call.protocol).error(error.as_bytes());
+                Ran::Done
+            }
+        }
+    }
+
+    /// Runs the handler under latches that cover its keys. An error is written in place of any reply.
+    #[inline]
+    pub(crate) fn run_handler(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
+        let handler = match call.row.run {
+            Run::Keyed(f) | Run::KeyedOrWhole(f, _) | Run::Whole(f) => f,
+            Run::Walk(begin) => return self.walk_held(call, begin, held, out),
+            Run::Container => {
+                Reply::new(out, call.protocol).error("ERR unknown subcommand");
+                return Outcome::Done;
+            }
+        };
+        let writes = call.row.spec.flags & flags::READONLY == 0;
+        let version = if writes { self.next_version(held) } else { 0 };
+        self.fx.interest = self.has_interest(held);
+        self.expire_before(call, held, version);
+        let start = out.len();
+        match self.with_ctx(call, held, version, out, handler) {
+            Ok(outcome) => {
+                if !self.events.list.is_empty() {
+                    self.published.append(&mut self.events.list);
+                }
+                outcome
+            }
+            Err(error) => {
+                out.truncate(start);
+                Reply::new(out, call.protocol).error(error.as_bytes());
+                Outcome::Done
+            }
+        }
+    }
+
+    #[inline]
+    fn with_ctx<R>(
+        &mut self,
+        call: &Call<'_>,
+        held: &Held,
+        version: u64,
+        out: &mut Vec<u8>,
+        f: impl FnOnce(&mut Ctx<'_>) -> R,
+    ) -> R {
+        f(&mut Ctx {
+            args: call.args,
+            db: Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, call.db, version),
+            out: Reply::new(out, call.protocol),
+            fx: &mut self.fx,
+            events: &mut self.events,
+            now: self.now,
+            rng: &mut self.rng,
+            tunables: &self.tunables,
+            first: call.first,
+        })
+    }
+
+    fn walk_held(
+        &mut self,
+        call: &Call<'_>,
+        begin: fn(&mut Ctx<'_>) -> Result<Box<dyn command::Walk>, Error>,
+        held: &Held,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        match self.with_ctx(call, held, 0, out, begin) {
+            Ok(walk) => {
+                let mut walking = Walking::new(walk, call.db, call.protocol);
+                self.finish_walk_held(&mut walking, held, out);
+            }
+            Err(error) => Reply::new(out, call.protocol).error(error.as_bytes()),
+        }
+        Outcome::Done
+    }
+
+    #[inline]
+    fn has_interest(&self, held: &Held) -> bool {
+        held.is_all() || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
+    }
+
+    /// Deletes those of the command's keys whose time has come, before it runs.
+    #[inline]
+    fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: u64) {
+        if let Some(key) = call.first
+            && call.row.spec.has_one_key()
+        {
+            if self.db(held, call.db, 0).may_expire(key.slot) {
+                self.expire_keys(held, call.db, version, std::iter::once(key));
+            }
+            return;
+        }
+        let may = held.is_all() || {
+            let db = self.db(held, call.db, 0);
+            held.slots().iter().any(|&slot| db.may_expire(slot))
+        };
+        if may {
+            let mut positions = std::mem::take(&mut self.positions);
+            positions.clear();
+            call.row.spec.keys_of(call.args, &mut positions);
+            let shared = self.shared.clone();
+            let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| shared.keyspace.hasher().key(k));
+            self.expire_keys(held, call.db, version, keys);
+            self.positions = positions;
+        }
+    }
+
+    /// Deletes those of `keys` whose time has come.
+    pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
+        for key in keys {
+            let version = if version == 0 { self.next_version(held) } else { version };
+            let now = self.now;
+            let mut view = self.db(held, db, version);
+            if !view.peek(&key).and_then(|e| e.expiry()).is_some_and(|at| at <= now) {
+                continue;
+            }
+            view.remove(&key);
+            keyspace::bump(&self.local.counters().expired, 1);
+            self.fx.push(op::DELETE, db, &key, |_| {});
+            self.events.push(class::EXPIRED, "expired", db, key.bytes);
+        }
+    }
+
+    // ---- which latches
+
+    /// The latches a command needs.
+    pub fn need_of_call(&mut self, call: &Call<'_>) -> Need {
+        match call.row.run {
+            Run::Whole(_) => return Need::All,
+            Run::KeyedOrWhole(_, whole) if whole(call.args) => return Need::All,
+            _ => {}
+        }
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let need =
+            self.need_of(positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of));
+        self.positions = positions;
+        need
+    }
+
+    /// A larger need if commands wait for keys that `calls` may change and need more than what is held.
+    fn wider_need(&mut self, calls: &[Call<'_>], held: &Held) -> Option<Need> {
+        if held.is_all() || !self.has_interest(held) {
+            return None;
+        }
+        let mut missing = Vec::new();
+        for call in calls.iter().filter(|call| call.row.spec.has(flags::WRITE)) {
+            let mut positions = Vec::new();
+            call.row.spec.keys_of(call.args, &mut positions);
+            let hasher = self.shared.keyspace.hasher();
+            let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| hasher.key(k));
+            missing.extend(self.slots_of_waiters(held, call.db, keys));
+        }
+        (!missing.is_empty()).then(|| self.need_of(held.slots().iter().copied().chain(missing)))
+    }
+
+    // ---- blocks
+
+    /// Runs a block of commands (EXEC): under one set of latches, at one time. `watched` is checked first; the replies are
+    /// appended to `out` one after another. `Ok(None)`: a watched key has changed, nothing was run.
+    /// `before` is called before each command with what runs, and may refuse it with an error.
+    pub fn run_block(
+        &mut self,
+        calls: &[Call<'_>],
+        watched: &[WatchedKey],
+        reserved: bool,
+        out: &mut Vec<u8>,
+        mut each: impl FnMut(&mut Engine, usize, &Held, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<()>, Busy> {
+        let mut all = false;
+        let mut slots: smallvec::SmallVec<[u16; 16]> = watched.iter().map(|w| w.slot).collect();
+        for call in calls {
+            match call.row.run {
+                Run::Walk(_) => all = true,
+                _ => match self.need_of_call(call) {
+                    Need::All => all = true,
+                    Need::Slots(more) => slots.extend(more),
+                },
+            }
+        }
+        let mut need = if all { Need::All } else { self.need_of(slots.into_iter()) };
+        let held = loop {
+            let held = self.acquire_for(need, reserved)?;
+            match self.wider_need(calls, &held) {
+                None => break held,
+                Some(wider) => {
+                    self.release(held);
+                    need = wider;
+                }
+            }
+        };
+        if !watched.is_empty() {
+            let version = self.next_version(&held);
+            self.fx.interest = true;
+            let shared = self.shared.clone();
+            for w in watched {
+                self.expire_keys(&held, w.db, version, std::iter::once(shared.keyspace.hasher().key(&w.key)));
+            }
+            let touched = std::mem::take(&mut self.fx.touched);
+            self.mark_watched(&touched, &held);
+            if !self.unchanged(watched, &held) {
+                self.release(held);
+                return Ok(None);
+            }
+        }
+        let mut touched = Vec::new();
+        for (i, call) in calls.iter().enumerate() {
+            if !each(self, i, &held, out) {
+                continue;
+            }
+            if let Outcome::Block(block) = self.run_handler(call, &held, out) {
+                block.nil.write(&mut Reply::new(out, call.protocol));
+            }
+            touched.append(&mut self.fx.touched);
+        }
+        self.mark_watched(&touched, &held);
+        self.serve(touched, &held);
+        self.release(held);
+        Ok(Some(()))
+    }
+}

@@ -1,0 +1,103 @@
+//! Drives walks over the keyspace (KEYS, SCAN, RANDOMKEY): one slot's latch at a time, in bounded steps.
+
+use command::{Position, Walk};
+use keyspace::{Held, SLOTS};
+use resp::{Protocol, Reply};
+
+use crate::engine::Engine;
+
+/// Buckets looked at before a walk lets other connections run.
+const BUCKETS_PER_STEP: u64 = 2_000;
+
+/// A walk under way.
+pub struct Walking {
+    walk: Box<dyn Walk>,
+    at: Position,
+    buckets: u64,
+    db: u16,
+    protocol: Protocol,
+}
+
+/// How a step of a walk ended.
+pub enum Step {
+    /// More to do: let others run, then step again.
+    More,
+    /// The slot's latch is busy.
+    Busy(u16),
+    /// The reply has been written.
+    Done,
+}
+
+impl Walking {
+    pub(crate) fn new(walk: Box<dyn Walk>, db: u16, protocol: Protocol) -> Self {
+        Self { at: walk.start(), walk, buckets: 0, db, protocol }
+    }
+}
+
+impl Engine {
+    /// Goes on with a walk for a bounded time.
+    pub fn step_walk(&mut self, walking: &mut Walking, out: &mut Vec<u8>) -> Step {
+        let limit = walking.buckets + BUCKETS_PER_STEP;
+        loop {
+            let Some(slot) = self.next_slot(walking) else { return self.finish_walk(walking, None, out) };
+            let Some(held) = self.acquire_one(slot) else { return Step::Busy(slot) };
+            let stopped = self.walk_slot(walking, &held, limit);
+            self.release(held);
+            if walking.walk.enough(walking.buckets) {
+                let next = if stopped { Some(walking.at) } else { self.next_slot(walking).map(|_| walking.at) };
+                return self.finish_walk(walking, next, out);
+            }
+            if walking.buckets >= limit {
+                return Step::More;
+            }
+        }
+    }
+
+    /// Runs a walk to its end with everything held (MULTI).
+    pub(crate) fn finish_walk_held(&mut self, walking: &mut Walking, held: &Held, out: &mut Vec<u8>) {
+        while self.next_slot(walking).is_some() && !walking.walk.enough(walking.buckets) {
+            self.walk_slot(walking, held, u64::MAX);
+        }
+        let next = self.next_slot(walking).map(|_| walking.at);
+        self.finish_walk(walking, next, out);
+    }
+
+    fn finish_walk(&mut self, walking: &mut Walking, next: Option<Position>, out: &mut Vec<u8>) -> Step {
+        walking.walk.finish(next, &mut Reply::new(out, walking.protocol));
+        Step::Done
+    }
+
+    /// The slot to look at next; moves the position to its beginning if it is a later one.
+    fn next_slot(&self, walking: &mut Walking) -> Option<u16> {
+        if usize::from(walking.at.slot) >= SLOTS {
+            return None;
+        }
+        let slot = self.shared.keyspace.next_occupied(walking.at.slot)?;
+        if slot != walking.at.slot {
+            walking.at = Position { slot, hash: 0 };
+        }
+        Some(slot)
+    }
+
+    /// Visits the slot's keys from the position on. True: it stopped inside the slot.
+    fn walk_slot(&mut self, walking: &mut Walking, held: &Held, limit: u64) -> bool {
+        let now = self.now;
+        let db = self.db(held, walking.db, 0);
+        while walking.buckets < limit && !walking.walk.enough(walking.buckets) {
+            walking.buckets += 1;
+            let next = db.walk(walking.at.slot, walking.at.hash, |entry| {
+                if entry.expiry().is_none_or(|at| at > now) {
+                    walking.walk.visit(entry);
+                }
+            });
+            match next {
+                Some(hash) => walking.at.hash = hash,
+                None => {
+                    walking.at = Position { slot: walking.at.slot + 1, hash: 0 };
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

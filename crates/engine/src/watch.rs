@@ -1,0 +1,114 @@
+//! WATCH: the versions of watched keys, absent ones included (rule K5).
+
+use command::Touched;
+use keyspace::{Held, Need};
+
+use crate::attachment::{Attachment, Watched};
+use crate::call::Busy;
+use crate::engine::Engine;
+
+/// A key that a session watches, with the version it had then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedKey {
+    /// Logical database.
+    pub db: u16,
+    /// Its slot.
+    pub slot: u16,
+    /// The key.
+    pub key: Box<[u8]>,
+    version: u64,
+}
+
+impl Engine {
+    /// Begins to watch keys of logical database `db`. Those in `already` are watched already.
+    pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>) -> Result<(), Busy> {
+        let need = self.need_of(keys.iter().map(|k| keyspace::slot_of(k)));
+        let held = self.acquire(need)?;
+        // What has expired before the watch began does not break it.
+        let hashed: Vec<_> = keys.iter().map(|k| self.shared.keyspace.hasher().key(k)).collect();
+        let version = self.next_version(&held);
+        self.expire_keys(&held, db, version, hashed.iter().copied());
+        self.publish(&held);
+        for key in hashed {
+            if already.iter().any(|w| w.db == db && *w.key == *key.bytes) {
+                continue;
+            }
+            let version = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
+                let watched = a.watched.entry((db, key.bytes.into())).or_insert(Watched { sessions: 0, version: 0 });
+                watched.sessions += 1;
+                watched.version
+            });
+            already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), version });
+        }
+        self.release(held);
+        Ok(())
+    }
+
+    /// Ends watching. Keys whose slot is busy are left in `keys`: try again later.
+    pub fn unwatch(&mut self, keys: &mut Vec<WatchedKey>) {
+        keys.retain(|key| {
+            let Some(held) = self.acquire_one(key.slot) else { return true };
+            self.unwatch_held(key, &held);
+            self.release(held);
+            false
+        });
+    }
+
+    pub(crate) fn unwatch_held(&mut self, key: &WatchedKey, held: &Held) {
+        Attachment::with(&self.shared.keyspace, held, key.slot, |a| {
+            let db_key = (key.db, key.key.clone());
+            if let Some(watched) = a.watched.get_mut(&db_key) {
+                watched.sessions -= 1;
+                if watched.sessions == 0 {
+                    a.watched.remove(&db_key);
+                }
+            }
+        });
+    }
+
+    /// Whether none of `keys` has changed since it was watched. Their slots are held.
+    pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
+        keys.iter().all(|key| {
+            Attachment::of(&self.shared.keyspace, held, key.slot)
+                .and_then(|a| a.watched.get(&(key.db, key.key.clone())))
+                .is_some_and(|w| w.version == key.version)
+        })
+    }
+
+    /// Gives watched keys that changed a new version.
+    pub(crate) fn mark_watched(&mut self, touched: &[Touched], held: &Held) {
+        for t in touched {
+            let Some(attachment) = Attachment::of(&self.shared.keyspace, held, t.slot) else { continue };
+            if let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone())) {
+                watched.version += 1;
+            }
+        }
+    }
+
+    /// Watched keys of the logical databases for which `in_db` holds, that are there: FLUSHALL and SWAPDB change them.
+    pub(crate) fn watched_present(&mut self, held: &Held, in_db: impl Fn(u16) -> Option<Vec<u16>>) -> Vec<Touched> {
+        let mut touched = Vec::new();
+        for slot in 0..keyspace::SLOTS as u16 {
+            let Some(attachment) = Attachment::of(&self.shared.keyspace, held, slot) else { continue };
+            let keys: Vec<_> =
+                attachment.watched.keys().chain(attachment.blocked.keys()).map(|(db, key)| (*db, key.clone())).collect();
+            for (db, key) in keys {
+                let Some(databases) = in_db(db) else { continue };
+                let hashed = self.shared.keyspace.hasher().key(&key);
+                let present = databases.iter().any(|&d| self.db(held, d, 0).peek(&hashed).is_some());
+                if present {
+                    touched.push(Touched { db, slot, key });
+                }
+            }
+        }
+        touched
+    }
+
+    /// The latches for `slots`, in any order.
+    pub fn need_of(&self, slots: impl Iterator<Item = u16>) -> Need {
+        let mut slots: smallvec::SmallVec<[u16; 4]> = slots.collect();
+        slots.sort_unstable();
+        slots.dedup();
+        Need::Slots(slots)
+    }
+}
