@@ -226,9 +226,10 @@ impl<L: Leaf> Inner<L> {
         let (result, grown);
         match &mut child.node {
             Node::Leaf(leaf) => {
+                // Before a copy is made: it may have less spare room than was counted.
+                totals.subtract(&**leaf);
                 let leaf = Arc::make_mut(leaf);
                 let bytes = leaf.bytes();
-                totals.subtract(leaf);
                 result = change(leaf, route);
                 totals.add(leaf);
                 grown = leaf.len() as i64 - child.len as i64;
@@ -305,8 +306,8 @@ impl<L: Leaf> Inner<L> {
             child.len -= to - from;
             match &mut child.node {
                 Node::Leaf(leaf) => {
+                    totals.subtract(&**leaf);
                     let leaf = Arc::make_mut(leaf);
-                    totals.subtract(leaf);
                     leaf.remove_range(within.start as usize..within.end as usize);
                     totals.add(leaf);
                     child.least = leaf.least();
@@ -332,8 +333,8 @@ impl<L: Leaf> Inner<L> {
     fn split_leaf(&mut self, i: usize, edge: (bool, bool), totals: &mut Totals) {
         let child = &mut self.children[i];
         let Node::Leaf(leaf) = &mut child.node else { return };
+        totals.subtract(&**leaf);
         let leaf = Arc::make_mut(leaf);
-        totals.subtract(leaf);
         let bytes = leaf.bytes();
         let keep = match edge {
             (false, true) => bytes - bytes / 8,
