@@ -15,4 +15,4 @@ macro_rules! pending {
         }
     )* };
 }
-pending!(Set, ZSet, Hash);
+pending!(ZSet);
