@@ -9,8 +9,8 @@ use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
 use crate::families::{FAMILIES, Run};
-use crate::spec::KeyAt;
-use crate::{Ctx, Effects, Events, Outcome, Rng, Tunables};
+use crate::spec::{KeyAt, Row};
+use crate::{Ctx, Effects, Events, Outcome, Position, Rng, Tunables, Walk};
 
 /// See the module's text.
 pub struct Bench {
@@ -19,6 +19,8 @@ pub struct Bench {
     clock: AccessClock,
     /// Unix milliseconds that commands see.
     pub now: u64,
+    /// The selected database.
+    pub db: u16,
     /// RESP2 unless set.
     pub protocol: Protocol,
     /// The settings that commands see.
@@ -43,6 +45,7 @@ impl Bench {
             local,
             clock,
             now: 1_000_000_000_000,
+            db: 0,
             protocol: Protocol::Resp2,
             tunables: Tunables { max_string: 512 << 20, databases: 16, ..Tunables::default() },
             effects: Effects { recording: true, ..Effects::default() },
@@ -60,9 +63,7 @@ impl Bench {
 
     /// Runs a command and returns its reply, undecoded; what blocks replies nothing.
     pub fn run(&mut self, args: &[&[u8]]) -> Vec<u8> {
-        let name = args[0].to_ascii_lowercase();
-        let row = FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| row.spec.name.as_bytes() == name);
-        let row = row.unwrap_or_else(|| panic!("no command {}", String::from_utf8_lossy(&name)));
+        let row = row_of(args);
         let mut batch = Batch::new();
         assert!(batch.push_copy(args.iter().copied()));
         let args = batch.args(0, &[]);
@@ -77,12 +78,13 @@ impl Bench {
         self.version += 1;
         let held = match row.run {
             Run::Keyed(_) => self.hold_keys(args, &keys),
+            Run::KeyedOrWhole(_, whole) if !whole(args) => self.hold_keys(args, &keys),
             _ => self.hold(),
         };
         self.delete_expired(&held, args, &keys);
         let mut ctx = Ctx {
             args,
-            db: Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version),
+            db: Db::new(&self.keyspace, &held, &mut self.local, &self.clock, self.db, self.version),
             out: reply,
             fx: &mut self.effects,
             events: &mut self.events,
@@ -94,7 +96,8 @@ impl Bench {
         let start = ctx.out.position();
         let outcome = match row.run {
             Run::Keyed(run) | Run::KeyedOrWhole(run, _) | Run::Whole(run) => run(&mut ctx),
-            Run::Walk(_) | Run::Container => panic!("the bench runs plain handlers only"),
+            Run::Walk(begin) => walk(&mut ctx, begin),
+            Run::Container => Err(crate::Error::new("ERR unknown subcommand")),
         };
         match outcome {
             Ok(Outcome::Done) => {}
@@ -111,7 +114,7 @@ impl Bench {
     /// Runs a query on the database.
     pub fn inspect<R>(&mut self, f: impl FnOnce(&Db<'_>) -> R) -> R {
         let held = self.hold();
-        let result = f(&Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version));
+        let result = f(&Db::new(&self.keyspace, &held, &mut self.local, &self.clock, self.db, self.version));
         self.keyspace.release(held, |_| {});
         result
     }
@@ -172,13 +175,45 @@ impl Bench {
     }
 
     fn delete_expired(&mut self, held: &Held, args: resp::Args<'_>, keys: &[KeyAt]) {
-        let mut db = Db::new(&self.keyspace, held, &mut self.local, &self.clock, 0, self.version);
+        let mut db = Db::new(&self.keyspace, held, &mut self.local, &self.clock, self.db, self.version);
         for at in keys {
             let key = db.key(args.get(at.index).expect("found by the row"));
             if db.peek(&key).and_then(|entry| entry.expiry()).is_some_and(|ms| ms <= self.now) {
                 db.remove(&key);
-                self.effects.push(op::DELETE, 0, &key, |_| {});
+                self.effects.push(op::DELETE, self.db, &key, |_| {});
             }
         }
     }
+}
+
+fn row_of(args: &[&[u8]]) -> &'static Row<Run> {
+    let named = |rows: &'static [Row<Run>], name: &[u8]| {
+        rows.iter().find(|row| row.spec.name.as_bytes().eq_ignore_ascii_case(name))
+    };
+    let row = FAMILIES.iter().find_map(|rows| named(rows, args[0]));
+    let row = row.unwrap_or_else(|| panic!("no command {}", String::from_utf8_lossy(args[0])));
+    args.get(1).and_then(|sub| named(row.subcommands, sub)).unwrap_or(row)
+}
+
+/// A walk to its end, as inside MULTI: everything is held.
+fn walk(
+    ctx: &mut Ctx<'_>,
+    begin: fn(&mut Ctx<'_>) -> Result<Box<dyn Walk>, crate::Error>,
+) -> Result<Outcome, crate::Error> {
+    let mut walk = begin(ctx)?;
+    let (mut at, mut buckets) = (walk.start(), 0);
+    while usize::from(at.slot) < keyspace::SLOTS && !walk.enough(buckets) {
+        buckets += 1;
+        let next = ctx.db.walk(at.slot, at.hash, |entry| {
+            if entry.expiry().is_none_or(|ms| ms > ctx.now) {
+                walk.visit(entry);
+            }
+        });
+        at = match next {
+            Some(hash) => Position { hash, ..at },
+            None => Position { slot: at.slot + 1, hash: 0 },
+        };
+    }
+    walk.finish((usize::from(at.slot) < keyspace::SLOTS).then_some(at), &mut ctx.out);
+    Ok(Outcome::Done)
 }
