@@ -28,11 +28,12 @@ pub struct Block {
     pub kind: Kind,
     /// When to give up, in unix milliseconds; `None`: never.
     pub deadline: Option<u64>,
-    /// What to answer then, and where blocking is not allowed (MULTI, scripts).
+    /// What to answer where blocking is not allowed (MULTI, scripts). A wait that ends at its deadline is answered with
+    /// [`Nil::Array`] by every command of Redis.
     pub nil: Nil,
 }
 
-/// The nil a blocking command answers when nothing came.
+/// The nil a blocking command answers when nothing is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nil {
     /// `*-1` in RESP2 (BLPOP).

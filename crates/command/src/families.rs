@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{generic, string};
+use crate::{generic, list, string};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub enum Run {
 }
 
 /// The rows of every family of the data plane.
-pub const FAMILIES: &[&[Row<Run>]] = &[string::ROWS, generic::ROWS];
+pub const FAMILIES: &[&[Row<Run>]] = &[string::ROWS, list::ROWS, generic::ROWS];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");
 
@@ -42,6 +42,7 @@ pub(crate) fn replay(
     match number & 0xf0 {
         0 => generic::replay(number, key, payload, db, limits),
         op::STRINGS => string::replay(number, key, payload, db, limits),
+        op::LISTS => list::replay(number, key, payload, db, limits),
         _ => Err(Corrupt("unknown effect")),
     }
 }

@@ -3,6 +3,7 @@
 //! A command is data plus a function (DESIGN, decision 3): one [`Row`]. Handlers are synchronous and see a [`Ctx`]; they know
 //! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
 
+mod arguments;
 mod ctx;
 pub mod effects;
 mod error;
@@ -17,6 +18,7 @@ mod tunables;
 mod walk;
 
 mod generic;
+mod list;
 mod string;
 
 pub use ctx::{Block, Ctx, Nil, Outcome};

@@ -162,6 +162,19 @@ impl Bench {
         other
     }
 
+    /// Applies effects, which may be damaged, up to the first that fails.
+    pub fn replay(&mut self, encoded: &[u8]) {
+        let held = self.hold();
+        let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, 1);
+        for effect in effects::decode(encoded) {
+            let Ok(mut effect) = effect else { break };
+            if effect.db != 0 || effects::replay(&mut effect, &mut db, &self.tunables.limits).is_err() {
+                break;
+            }
+        }
+        self.keyspace.release(held, |_| {});
+    }
+
     fn hold(&self) -> Held {
         self.keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there")
     }

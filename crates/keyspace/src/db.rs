@@ -281,9 +281,10 @@ impl<'a> Db<'a> {
             Some(entry) => entry,
             None => self.insert_new(key, Value::Collection(T::default().into()), None),
         };
+        let collection = entry.collection::<T>().ok_or(WrongType)?;
         self.touch(entry);
         entry.set_version(self.version);
-        entry.collection::<T>().ok_or(WrongType)
+        Ok(collection)
     }
 
     fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>) -> Entry {
