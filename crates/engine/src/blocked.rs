@@ -127,12 +127,7 @@ impl Engine {
     }
 
     /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for what these would change.
-    pub(crate) fn slots_of_waiters<'k>(
-        &self,
-        held: &Held,
-        db: u16,
-        keys: impl Iterator<Item = Key<'k>>,
-    ) -> Vec<u16> {
+    pub(crate) fn slots_of_waiters<'k>(&self, held: &Held, db: u16, keys: impl Iterator<Item = Key<'k>>) -> Vec<u16> {
         let mut missing = Vec::new();
         let mut seen: Vec<Arc<Blocked>> = Vec::new();
         for key in keys {
@@ -178,7 +173,9 @@ impl Engine {
             let mut skipped = 0;
             loop {
                 let Some(attachment) = Attachment::of(&self.shared.keyspace, held, key.slot) else { break };
-                let Some(blocked) = attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned() else { break };
+                let Some(blocked) = attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned() else {
+                    break;
+                };
                 if !self.serve_one(&blocked, held, &mut ready) {
                     skipped += 1;
                 }

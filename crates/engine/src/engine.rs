@@ -160,10 +160,7 @@ impl Engine {
             return self.acquire(need);
         }
         let wakes = &mut self.wakes;
-        self.shared
-            .keyspace
-            .try_acquire_reserved(&need, |w| wakes.push(w))
-            .map_err(|slot| Busy { need, slot })
+        self.shared.keyspace.try_acquire_reserved(&need, |w| wakes.push(w)).map_err(|slot| Busy { need, slot })
     }
 
     #[inline]
@@ -360,7 +357,8 @@ impl Engine {
             positions.clear();
             call.row.spec.keys_of(call.args, &mut positions);
             let shared = self.shared.clone();
-            let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| shared.keyspace.hasher().key(k));
+            let keys =
+                positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| shared.keyspace.hasher().key(k));
             self.expire_keys(held, call.db, version, keys);
             self.positions = positions;
         }
@@ -394,8 +392,7 @@ impl Engine {
         let mut positions = std::mem::take(&mut self.positions);
         positions.clear();
         call.row.spec.keys_of(call.args, &mut positions);
-        let need =
-            self.need_of(positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of));
+        let need = self.need_of(positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of));
         self.positions = positions;
         need
     }

@@ -90,8 +90,12 @@ impl Engine {
         let mut touched = Vec::new();
         for slot in 0..keyspace::SLOTS as u16 {
             let Some(attachment) = Attachment::of(&self.shared.keyspace, held, slot) else { continue };
-            let keys: Vec<_> =
-                attachment.watched.keys().chain(attachment.blocked.keys()).map(|(db, key)| (*db, key.clone())).collect();
+            let keys: Vec<_> = attachment
+                .watched
+                .keys()
+                .chain(attachment.blocked.keys())
+                .map(|(db, key)| (*db, key.clone()))
+                .collect();
             for (db, key) in keys {
                 let Some(databases) = in_db(db) else { continue };
                 let hashed = self.shared.keyspace.hasher().key(&key);

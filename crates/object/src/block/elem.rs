@@ -1,6 +1,7 @@
 //! One element of a block: its value and its bytes.
 
 use crate::Corrupt;
+use crate::number::{i64_text_len, parse_i64};
 
 /// Longest tag and length of an element, integers included.
 pub(super) const HEADER_MAX: usize = 9;
@@ -33,7 +34,7 @@ pub struct Needle<'a> {
 impl<'a> Needle<'a> {
     /// Prepares a string for comparison with elements.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Needle { bytes, int: parse_int(bytes) }
+        Needle { bytes, int: parse_i64(bytes) }
     }
 
     /// The string.
@@ -52,7 +53,7 @@ impl<'a> Elem<'a> {
     ///
     /// A block whose strings all went through here compares equal exactly where the strings do.
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
-        parse_int(bytes).map_or(Elem::Bytes(bytes), Elem::Int)
+        parse_i64(bytes).map_or(Elem::Bytes(bytes), Elem::Int)
     }
 
     /// The string, written into `digits` if the element is a number.
@@ -80,9 +81,7 @@ impl<'a> Elem<'a> {
     pub fn str_len(&self) -> usize {
         match *self {
             Elem::Bytes(bytes) => bytes.len(),
-            Elem::Int(int) => {
-                usize::from(int < 0) + int.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as usize + 1)
-            }
+            Elem::Int(int) => i64_text_len(int),
         }
     }
 
@@ -93,29 +92,6 @@ impl<'a> Elem<'a> {
             Elem::Int(int) => needle.int == Some(int),
         }
     }
-}
-
-/// The integer of which `bytes` is the canonical decimal form: no sign but `-`, no leading zeros, no `-0`.
-pub(crate) fn parse_int(bytes: &[u8]) -> Option<i64> {
-    let (negative, digits) = match bytes {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', rest @ ..] if rest.len() < 19 => {}
-        _ => return None,
-    }
-    let mut value = 0i64;
-    for digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        // Downwards, because the lowest number has no positive counterpart.
-        value = value.checked_mul(10)?.checked_sub(i64::from(digit))?;
-    }
-    if negative { Some(value) } else { value.checked_neg() }
 }
 
 /// Writes tag, length and number into `head`; returns how much of it is used, and the string that follows.

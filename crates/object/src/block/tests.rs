@@ -192,17 +192,6 @@ fn longer_forms() {
 }
 
 #[test]
-fn integers_are_canonical_only() {
-    for s in ["", "-", "-0", "00", "01", "+1", " 1", "1 ", "9223372036854775808", "-9223372036854775809", "1e3"] {
-        assert_eq!(elem::parse_int(s.as_bytes()), None, "{s:?}");
-    }
-    for int in [0, 1, -1, 9, 10, 127, 128, -128, -129, i64::MAX, i64::MIN] {
-        assert_eq!(elem::parse_int(int.to_string().as_bytes()), Some(int));
-        assert_eq!(Elem::Int(int).str_len(), int.to_string().len());
-    }
-}
-
-#[test]
 fn a_queue_neither_grows_nor_moves_much() {
     let mut block = Block::new();
     for i in 0..100 {
