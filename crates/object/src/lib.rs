@@ -14,9 +14,11 @@ pub mod number;
 pub mod rdb;
 pub mod set;
 pub mod tree;
+pub mod zset;
 
 pub use corrupt::Corrupt;
 pub use hash::Hash;
 pub use limits::Limits;
 pub use list::List;
 pub use set::Set;
+pub use zset::ZSet;
