@@ -16,7 +16,6 @@ mod keyspace;
 mod latch;
 mod local;
 mod lot;
-pub mod pending;
 mod segment;
 mod slot;
 mod table;

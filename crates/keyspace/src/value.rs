@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use crate::pending::ZSet;
-use object::{Hash, List, Set};
+use object::{Hash, List, Set, ZSet};
 
 /// A long string. Reference-counted so that a reply can send it without copying it under the latch.
 pub type Blob = Vec<u8>;
