@@ -27,7 +27,18 @@ pub enum Run {
 }
 
 /// The rows of every family of the data plane.
-pub const FAMILIES: &[&[Row<Run>]] = &[string::ROWS, list::ROWS, generic::ROWS];
+pub const FAMILIES: &[&[Row<Run>]] = &[
+    string::READ_ROWS,
+    string::WRITE_ROWS,
+    string::EDIT_ROWS,
+    string::COUNTER_ROWS,
+    string::COMPARE_ROWS,
+    string::LCS_ROWS,
+    string::BITMAP_ROWS,
+    string::BITFIELD_ROWS,
+    list::ROWS,
+    generic::ROWS,
+];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");
 

@@ -1,0 +1,118 @@
+//! Strings, and what is made of them: counters, bitmaps, bitfields.
+
+mod bitfield;
+mod bitmap;
+mod compare;
+mod counter;
+mod edit;
+mod lcs;
+mod options;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use keyspace::{Db, Expiry, Key, Str};
+use object::{Corrupt, Limits};
+use resp::Reply;
+
+use crate::ctx::{Ctx, Outcome};
+use crate::effects::{Reader, op};
+use crate::error::Error;
+use crate::families::Run;
+use crate::spec::{Row, Spec};
+
+pub(crate) use bitfield::ROWS as BITFIELD_ROWS;
+pub(crate) use bitmap::ROWS as BITMAP_ROWS;
+pub(crate) use compare::ROWS as COMPARE_ROWS;
+pub(crate) use counter::ROWS as COUNTER_ROWS;
+pub(crate) use edit::ROWS as EDIT_ROWS;
+pub(crate) use lcs::ROWS as LCS_ROWS;
+pub(crate) use read::ROWS as READ_ROWS;
+pub(crate) use write::ROWS as WRITE_ROWS;
+
+/// What the rows of this family have in common.
+const STRING: Spec = Spec { group: "string", ..Spec::NEW };
+const BITMAP: Spec = Spec { group: "bitmap", ..Spec::NEW };
+
+const fn row(spec: Spec, run: fn(&mut Ctx<'_>) -> Result<Outcome, Error>) -> Row<Run> {
+    Row { spec, run: Run::Keyed(run), subcommands: &[] }
+}
+
+/// Sets the string. Payload: flags (see [`flag`]), the expiry as varint if `AT`, the text.
+const SET: u8 = op::STRINGS;
+/// Sets the string to an integer and keeps the expiry. Payload: the integer.
+const SET_INT: u8 = op::STRINGS + 1;
+/// Overwrites bytes in place, the string zero-padded to that offset first, and keeps the expiry. Payload: offset as varint,
+/// the bytes, which may be none: then the string is only made that long.
+const OVERWRITE: u8 = op::STRINGS + 2;
+
+/// Flags of [`SET`]; without `AT` and `KEEP` the expiry is cleared.
+mod flag {
+    /// The text came from a change in place: `OBJECT ENCODING` is "raw".
+    pub(super) const RAW: u8 = 1;
+    pub(super) const AT: u8 = 2;
+    pub(super) const KEEP: u8 = 4;
+}
+
+/// Applies an effect of this family.
+pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _: &Limits) -> Result<(), Corrupt> {
+    match number {
+        SET => {
+            let flags = r.u8()?;
+            let expiry = match flags {
+                _ if flags & flag::AT != 0 => Expiry::At(r.varint()?),
+                _ if flags & flag::KEEP != 0 => Expiry::Keep,
+                _ => Expiry::Clear,
+            };
+            db.set_string(key, r.bytes()?, flags & flag::RAW != 0, expiry);
+        }
+        SET_INT => db.set_int(key, r.int()?, Expiry::Keep),
+        OVERWRITE => {
+            const BEYOND: Corrupt = Corrupt("offset in a string");
+            let offset = usize::try_from(r.varint()?).map_err(|_| BEYOND)?;
+            let bytes = r.bytes()?;
+            let end = offset.checked_add(bytes.len()).filter(|end| isize::try_from(*end).is_ok()).ok_or(BEYOND)?;
+            edit::in_place(db, key, end, |text| text[offset..end].copy_from_slice(bytes))
+                .map_err(|_| Corrupt("a string effect on another type"))?;
+        }
+        _ => return Err(Corrupt("unknown string effect")),
+    }
+    Ok(())
+}
+
+/// Writes a string value as a bulk reply.
+#[inline]
+pub(crate) fn write_str(out: &mut Reply<'_>, value: Str<'_>) {
+    match value {
+        Str::Bytes(b) => out.bulk(b),
+        Str::Int(n) => out.bulk_integer(n),
+        Str::Blob(b) => out.bulk(b.as_slice()),
+    }
+}
+
+/// Sets a string and notes it; the caller notifies.
+#[inline]
+fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry) {
+    ctx.db.set_string(key, text, raw, expiry);
+    ctx.effect(SET, key, |w| {
+        let raw = if raw { flag::RAW } else { 0 };
+        match expiry {
+            Expiry::Clear => w.u8(raw),
+            Expiry::Keep => w.u8(raw | flag::KEEP),
+            Expiry::At(ms) => {
+                w.u8(raw | flag::AT);
+                w.varint(ms);
+            }
+        }
+        w.bytes(text);
+    });
+}
+
+/// Whether a string of `len` bytes may grow by `more`, or Redis's error (`proto-max-bulk-len`).
+fn check_length(ctx: &Ctx<'_>, len: u64, more: u64) -> Result<(), Error> {
+    match len.checked_add(more) {
+        Some(total) if total <= ctx.tunables.max_string => Ok(()),
+        _ => Err(Error::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")),
+    }
+}
