@@ -82,6 +82,10 @@ impl<'a> EntryRef<'a> {
         Self { entry, _db: std::marker::PhantomData }
     }
 
+    pub(crate) fn entry(self) -> Entry {
+        self.entry
+    }
+
     /// Kind of the value.
     #[inline]
     pub fn kind(self) -> Kind {
@@ -289,6 +293,7 @@ impl<'a> Db<'a> {
 
     fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>) -> Entry {
         let access = self.clock.fresh();
+        let fields = if let Value::Collection(c) = &value { c.field_expiry() } else { None };
         let entry = match long_string(value).into_pointer() {
             Ok((kind, p)) => {
                 let part = Part::Pointer(kind, p);
@@ -299,6 +304,9 @@ impl<'a> Db<'a> {
             }
         };
         self.link(key, entry);
+        if fields.is_some() {
+            self.set_field_expiry(key, fields);
+        }
         entry
     }
 
@@ -405,7 +413,7 @@ impl<'a> Db<'a> {
         shift(&self.local.counters.expires[usize::from(self.physical)], delta);
     }
 
-    /// Sets any value, whatever was there.
+    /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
         let had = self.unlink(key).map(|old| {
             let had = old.expiry();
@@ -447,7 +455,7 @@ impl<'a> Db<'a> {
     /// Changes the expiry of a present key. False: the key is absent.
     pub fn set_expiry(&mut self, key: &Key<'_>, expiry: Option<u64>) -> bool {
         let body = self.ks.body(self.held, key.slot);
-        let Some((place, entry)) = body.table(self.physical).and_then(|t| t.find(key)) else { return false };
+        let Some((place, mut entry)) = body.table(self.physical).and_then(|t| t.find(key)) else { return false };
         let had = entry.expiry();
         match (had, expiry) {
             (None, None) => {}
@@ -455,9 +463,12 @@ impl<'a> Db<'a> {
             _ => {
                 let new = entry.with_expiry(&mut self.local.heap, expiry);
                 place.set_address(new.to_word());
-                new.set_version(self.version);
+                entry = new;
             }
         }
+        self.touch(entry);
+        entry.set_version(self.version);
+        body.last_version = body.last_version.max(self.version);
         self.account_expiry(key.slot, had, expiry, false, false);
         true
     }

@@ -11,6 +11,7 @@ mod entry;
 mod epoch;
 mod flush;
 pub mod heap;
+mod image;
 mod key;
 mod keyspace;
 mod latch;
@@ -19,6 +20,8 @@ mod lot;
 mod segment;
 mod slot;
 mod table;
+#[cfg(test)]
+mod testing;
 mod value;
 mod walk;
 

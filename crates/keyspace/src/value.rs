@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use object::{Hash, List, Set, ZSet};
+use object::{Corrupt, Hash, List, Set, ZSet};
 
 /// A long string. Reference-counted so that a reply can send it without copying it under the latch.
 pub type Blob = Vec<u8>;
@@ -43,6 +43,11 @@ impl Kind {
             6 => Kind::ZSet,
             _ => Kind::Hash,
         }
+    }
+
+    /// The kind with this number, if there is one.
+    pub(crate) fn from_byte(n: u8) -> Option<Kind> {
+        (n <= Kind::Hash as u8).then(|| Kind::from_nibble(n))
     }
 
     #[inline]
@@ -119,6 +124,14 @@ macro_rules! collections {
             }
         }
 
+        /// Appends the own encoding of the entry's collection.
+        pub(crate) fn encode_collection(entry: Entry, out: &mut Vec<u8>) {
+            match entry.kind() {
+                $(Kind::$name => if let Some(c) = entry.collection::<$name>() { c.encode(out) },)*
+                _ => {}
+            }
+        }
+
         impl AnyCollection {
             /// The kind of the collection.
             pub fn kind(&self) -> Kind {
@@ -143,6 +156,19 @@ macro_rules! collections {
                 match self { $(AnyCollection::$name(c) => c.encoding()),* }
             }
 
+            /// Appends the collection's own encoding (see the type in `object`).
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(AnyCollection::$name(c) => c.encode(out)),* }
+            }
+
+            /// Reads what [`Self::encode`] wrote for a collection of this kind.
+            pub fn decode(kind: Kind, bytes: &[u8]) -> Result<Self, Corrupt> {
+                match kind {
+                    $(Kind::$name => $name::decode(bytes).map(Into::into),)*
+                    _ => Err(Corrupt("not a collection")),
+                }
+            }
+
             fn into_raw(self) -> *mut u8 {
                 match self { $(AnyCollection::$name(c) => Box::into_raw(c).cast()),* }
             }
@@ -161,6 +187,16 @@ macro_rules! collections {
 }
 
 collections!(List, Set, ZSet, Hash);
+
+impl AnyCollection {
+    /// When the first of its fields expires, if it is a hash with such fields: the entry's expiry is another matter.
+    pub fn field_expiry(&self) -> Option<u64> {
+        match self {
+            AnyCollection::Hash(hash) => hash.next_expiry(),
+            _ => None,
+        }
+    }
+}
 
 /// A value, owned.
 #[derive(Clone)]

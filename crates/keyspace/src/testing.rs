@@ -1,0 +1,29 @@
+//! One worker that holds everything: for tests.
+
+use crate::access::AccessClock;
+use crate::{Db, Keyspace, Local, Need};
+
+pub(crate) struct Single<'a> {
+    pub(crate) ks: &'a Keyspace,
+    pub(crate) local: Local,
+    clock: AccessClock,
+    version: u64,
+}
+
+impl<'a> Single<'a> {
+    /// Worker 0 of `ks`.
+    pub(crate) fn new(ks: &'a Keyspace) -> Self {
+        Self { ks, local: ks.local(0), clock: AccessClock::new(1), version: 0 }
+    }
+
+    /// Calls `f` with logical database `db`, everything held, within one turn of the worker.
+    pub(crate) fn with<R>(&mut self, db: u16, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
+        self.local.begin_turn();
+        let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
+        self.version += 1;
+        let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, db, self.version));
+        self.ks.release(held, |_| {});
+        self.local.end_turn();
+        result
+    }
+}
