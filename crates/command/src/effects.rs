@@ -20,7 +20,7 @@ pub mod op {
     // Any type: keys.
     pub const DELETE: u8 = 1;
     pub const EXPIRE: u8 = 2;
-    /// Payload: expiry (varint, 0 none), RESTORE-like image of the value (kind byte, own encoding).
+    /// Payload: expiry (varint, 0 none), image of the value (see `keyspace`'s image).
     pub const IMAGE: u8 = 3;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
@@ -122,6 +122,11 @@ impl<'a> Reader<'a> {
     /// Whether everything has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All that has not been read.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
     }
 
     /// One byte.

@@ -37,7 +37,9 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::BITMAP_ROWS,
     string::BITFIELD_ROWS,
     list::ROWS,
-    generic::ROWS,
+    generic::KEY_ROWS,
+    generic::TRANSFER_ROWS,
+    generic::EXPIRE_ROWS,
 ];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");

@@ -1,0 +1,25 @@
+//! The effect "this key is now that": expiry and image of the value, whatever was there before.
+
+use keyspace::{Db, Expiry, Key, Value};
+use object::Corrupt;
+
+use crate::ctx::Ctx;
+use crate::effects::{Reader, op};
+
+/// See [`Ctx::image_effect`].
+pub(super) fn effect(ctx: &mut Ctx<'_>, key: &Key<'_>) {
+    let Some(entry) = ctx.db.peek(key) else { return };
+    ctx.fx.push(op::IMAGE, ctx.db.logical(), key, |w| {
+        w.varint(entry.expiry().unwrap_or(0));
+        entry.write_image(w.0);
+    });
+}
+
+pub(super) fn replay(key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>) -> Result<(), Corrupt> {
+    let expiry = match r.varint()? {
+        0 => Expiry::Clear,
+        ms => Expiry::At(ms),
+    };
+    db.set_value(key, Value::from_image(r.rest())?, expiry);
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Commands on keys of any type, and on whole databases.
+
+mod expire;
+mod image;
+mod keys;
+mod transfer;
+
+use keyspace::{Db, Key};
+use object::{Corrupt, Limits};
+
+use crate::ctx::Ctx;
+use crate::effects::{Reader, op};
+use crate::notify::class;
+
+pub use expire::ROWS as EXPIRE_ROWS;
+pub use keys::ROWS as KEY_ROWS;
+pub use transfer::ROWS as TRANSFER_ROWS;
+
+/// Applies an effect that any type can have.
+pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _: &Limits) -> Result<(), Corrupt> {
+    match number {
+        op::DELETE => {
+            db.remove(key);
+        }
+        op::EXPIRE => {
+            let ms = r.varint()?;
+            db.set_expiry(key, (ms != 0).then_some(ms));
+        }
+        op::IMAGE => image::replay(key, r, db)?,
+        _ => return Err(Corrupt("unknown effect")),
+    }
+    Ok(())
+}
+
+impl Ctx<'_> {
+    /// Notes that `key` of the selected database has become what it is now, as a whole: value and expiry. For commands whose
+    /// result has no shorter description (RENAME, COPY, RESTORE, SORT STORE). Nothing is written if the key is absent.
+    pub(crate) fn image_effect(&mut self, key: &Key<'_>) {
+        image::effect(self, key);
+    }
+
+    /// Deletes `key` if its time has come. Only for keys the engine has not looked at before the command: those of other
+    /// databases (COPY, MOVE).
+    pub(crate) fn expire_now(&mut self, key: &Key<'_>) {
+        let now = self.now;
+        if self.db.peek(key).and_then(|entry| entry.expiry()).is_some_and(|at| at <= now) {
+            self.db.remove(key);
+            keyspace::bump(&self.db.local().counters().expired, 1);
+            self.effect(op::DELETE, key, |_| {});
+            self.notify(class::EXPIRED, "expired", key);
+        }
+    }
+}
