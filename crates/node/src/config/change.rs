@@ -1,5 +1,7 @@
 //! `CONFIG SET`: several settings at once, all or none.
 
+use std::fmt;
+
 use super::kind::Value;
 use super::row::Row;
 use super::settings::Settings;
@@ -51,7 +53,7 @@ pub struct Rights {
 }
 
 /// What lies outside the values and must agree with them: sockets, the working directory, limits of the process.
-pub trait Host {
+pub trait Host: fmt::Debug {
     /// Makes a directory the working one, and returns its absolute path.
     ///
     /// # Errors

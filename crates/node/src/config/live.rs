@@ -18,11 +18,18 @@ use super::values::Values;
 #[derive(Debug)]
 pub struct Live {
     /// Held while a change is put into effect, so that changes come one after the other.
-    values: Mutex<Values>,
+    state: Mutex<State>,
     settings: RwLock<Arc<Settings>>,
     /// Counts the changes. Written after `settings`: who sees a new number finds settings at least as new.
     generation: AtomicU64,
     file: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct State {
+    values: Values,
+    /// Who puts changes into effect outside; none until the process is set up, and in tests.
+    host: Option<Box<dyn Host + Send>>,
 }
 
 /// Why `CONFIG REWRITE` did not write.
@@ -54,12 +61,18 @@ impl Live {
     /// Starts with these values. `file` is where [`Live::rewrite`] writes: an absolute path, since `dir` may change.
     pub fn new(values: Values, file: Option<PathBuf>) -> Live {
         let settings = RwLock::new(Arc::new(Settings::of(&values)));
-        Live { values: Mutex::new(values), settings, generation: AtomicU64::new(0), file }
+        let state = Mutex::new(State { values, host: None });
+        Live { state, settings, generation: AtomicU64::new(0), file }
     }
 
     /// Starts with what was read; the path of the file is made absolute by the caller.
     pub fn of(loaded: Loaded) -> Live {
         Live::new(loaded.values, loaded.file)
+    }
+
+    /// Names who puts changes into effect outside from now on.
+    pub fn set_host(&self, host: Box<dyn Host + Send>) {
+        self.state().host = Some(host);
     }
 
     /// The settings as they are now.
@@ -79,20 +92,24 @@ impl Live {
 
     /// `CONFIG GET`: names and values of what the patterns name, sorted.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.values().matching(patterns)
+        self.state().values.matching(patterns)
     }
 
     /// `CONFIG SET` with the arguments behind it: all of them, or none.
     ///
     /// # Errors
     /// The reply for the client; nothing is changed then.
-    pub fn set(&self, args: &[&[u8]], rights: Rights, host: &mut dyn Host) -> Result<(), SetError> {
-        let mut values = self.values();
-        let mut plan = change::plan(&values, args, rights)?;
+    pub fn set(&self, args: &[&[u8]], rights: Rights) -> Result<(), SetError> {
+        let mut state = self.state();
+        let State { values, host } = &mut *state;
+        let mut plan = change::plan(values, args, rights)?;
         if plan.changed.is_empty() {
             return Ok(());
         }
-        let settings = change::carry_out(&values, &mut plan, host)?;
+        let settings = match host {
+            Some(host) => change::carry_out(values, &mut plan, host.as_mut())?,
+            None => Settings::of(&plan.values),
+        };
         *values = plan.values;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.generation.fetch_add(1, Ordering::Release);
@@ -107,18 +124,18 @@ impl Live {
     /// The file is then as it was.
     pub fn rewrite(&self, users: Option<&[Vec<u8>]>, all: bool) -> Result<(), RewriteError> {
         let file = self.file.as_ref().ok_or(RewriteError::NoFile)?;
-        let values = self.values();
+        let state = self.state();
         let old = match std::fs::read(file) {
             Ok(old) => old,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(RewriteError::Io(error)),
         };
-        replace_file(file, &rewrite(&old, &values, users, all)).map_err(RewriteError::Io)
+        replace_file(file, &rewrite(&old, &state.values, users, all)).map_err(RewriteError::Io)
     }
 
-    fn values(&self) -> MutexGuard<'_, Values> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Values are replaced as a whole, so a panic elsewhere cannot have left them half changed.
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

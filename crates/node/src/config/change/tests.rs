@@ -1,28 +1,32 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::config::live::{Follower, Live};
 
 const FREE: Rights = Rights { protected: true, loading: false };
 
-/// A host whose port 7000 is taken, and which remembers what it was told.
-#[derive(Default)]
-struct Fake {
+/// What a [`Fake`] was told.
+#[derive(Debug, Default)]
+struct Told {
     applied: Vec<(&'static str, u16, u64)>,
     dir: Vec<u8>,
 }
+
+/// A host whose port 7000 is taken.
+#[derive(Clone, Debug, Default)]
+struct Fake(Arc<Mutex<Told>>);
 
 impl Host for Fake {
     fn enter_dir(&mut self, path: &[u8]) -> Result<Vec<u8>, String> {
         if path == b"gone" {
             return Err("No such file or directory".into());
         }
-        self.dir = path.to_vec();
+        self.0.lock().unwrap().dir = path.to_vec();
         Ok([b"/abs/", path].concat())
     }
 
     fn apply(&mut self, row: &'static Row, settings: &Settings) -> Result<(), String> {
-        self.applied.push((row.name, settings.port, settings.maxmemory));
+        self.0.lock().unwrap().applied.push((row.name, settings.port, settings.maxmemory));
         if row.name == "port" && settings.port == 7000 {
             return Err("Unable to listen on this port. Check server logs.".into());
         }
@@ -30,9 +34,15 @@ impl Host for Fake {
     }
 }
 
-fn set(live: &Live, host: &mut Fake, args: &[&str]) -> Result<(), String> {
+fn live() -> (Arc<Live>, Fake) {
+    let (live, fake) = (Arc::new(Live::default()), Fake::default());
+    live.set_host(Box::new(fake.clone()));
+    (live, fake)
+}
+
+fn set(live: &Live, args: &[&str]) -> Result<(), String> {
     let args: Vec<_> = args.iter().map(|arg| arg.as_bytes()).collect();
-    live.set(&args, FREE, host).map_err(|error| String::from_utf8(error.text()).unwrap())
+    live.set(&args, FREE).map_err(|error| String::from_utf8(error.text()).unwrap())
 }
 
 fn get(live: &Live, name: &str) -> String {
@@ -41,7 +51,7 @@ fn get(live: &Live, name: &str) -> String {
 
 #[test]
 fn refusals_and_their_texts() {
-    let live = Live::default();
+    let (live, _) = live();
     for (args, text) in [
         (&["nothing", "1"][..], "ERR Unknown option or number of arguments for CONFIG SET - 'nothing'"),
         (&["maxmemory"], "ERR syntax error"),
@@ -83,52 +93,50 @@ fn refusals_and_their_texts() {
         ),
         (&["dir", "gone"], "ERR CONFIG SET failed (possibly related to argument 'dir') - No such file or directory"),
     ] {
-        assert_eq!(set(&live, &mut Fake::default(), args), Err(text.to_owned()), "{args:?}");
+        assert_eq!(set(&live, args), Err(text.to_owned()), "{args:?}");
     }
     let protected = Rights { protected: false, loading: false };
-    let error = live.set(&[b"dir", b"x"], protected, &mut Fake::default()).unwrap_err();
+    let error = live.set(&[b"dir", b"x"], protected).unwrap_err();
     assert!(error.text().ends_with(b"can't set protected config"));
     let loading = Rights { protected: true, loading: true };
-    assert_eq!(live.set(&[b"dir", b"x"], loading, &mut Fake::default()), Err(SetError::Loading));
+    assert_eq!(live.set(&[b"dir", b"x"], loading), Err(SetError::Loading));
     assert_eq!(live.generation(), 0, "nothing was changed");
 }
 
 #[test]
 fn several_settings_at_once() {
-    let live = Arc::new(Live::default());
+    let (live, _) = live();
     let mut follower = Follower::new(Arc::clone(&live));
-    let mut host = Fake::default();
-    set(&live, &mut host, &["maxmemory", "10000001", "repl-backlog-size", "10000002", "save", "3000 5"]).unwrap();
+    set(&live, &["maxmemory", "10000001", "repl-backlog-size", "10000002", "save", "3000 5"]).unwrap();
     assert_eq!(get(&live, "save"), "3000 5");
     assert_eq!(get(&live, "repl-backlog-size"), "10000002");
     assert_eq!(follower.settings().maxmemory, 0, "a snapshot stays as it is");
     assert!(follower.refresh() && !follower.refresh());
     assert_eq!(follower.settings().maxmemory, 10000001);
-    set(&live, &mut host, &["maxmemory", "10000001", "SAVE", "3000 5"]).unwrap();
+    set(&live, &["maxmemory", "10000001", "SAVE", "3000 5"]).unwrap();
     assert!(!follower.refresh(), "nothing changed");
-    set(&live, &mut host, &["save", "", "hz", "100000", "notify-keyspace-events", "KEA"]).unwrap();
+    set(&live, &["save", "", "hz", "100000", "notify-keyspace-events", "KEA"]).unwrap();
     assert_eq!((get(&live, "save"), get(&live, "hz")), (String::new(), "500".to_owned()));
     assert_eq!(get(&live, "notify-keyspace-events"), "AKE");
 }
 
 #[test]
 fn what_fails_outside_is_taken_back() {
-    let live = Live::default();
-    let mut host = Fake::default();
-    let error = set(&live, &mut host, &["maxmemory", "5", "port", "7000", "hz", "20", "dir", "d"]).unwrap_err();
+    let (live, host) = live();
+    let error = set(&live, &["maxmemory", "5", "port", "7000", "hz", "20", "dir", "d"]).unwrap_err();
     assert_eq!(
         error,
         "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server \
          logs."
     );
     assert_eq!(
-        host.applied,
+        host.0.lock().unwrap().applied,
         [("maxmemory", 7000, 5), ("port", 7000, 5), ("port", 6379, 0), ("maxmemory", 6379, 0)],
         "applied up to the failure, then back in reverse"
     );
-    assert_eq!(host.dir, b"./");
+    assert_eq!(host.0.lock().unwrap().dir, b"./");
     assert_eq!((get(&live, "maxmemory"), get(&live, "port")), ("0".to_owned(), "6379".to_owned()));
-    set(&live, &mut host, &["dir", "d"]).unwrap();
+    set(&live, &["dir", "d"]).unwrap();
     assert_eq!(get(&live, "dir"), "/abs/d");
 }
 
@@ -142,7 +150,7 @@ fn what_get_shows_set_takes() {
         if row.immutable {
             continue;
         }
-        live.set(&[name, value], FREE, &mut Fake::default()).unwrap_or_else(|error| {
+        live.set(&[name, value], FREE).unwrap_or_else(|error| {
             panic!("{}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(&error.text()))
         });
     }
@@ -157,11 +165,11 @@ proptest::proptest! {
         let names: Vec<_> = table::names().map(|(name, ..)| name).collect();
         let name = names[index % names.len()].as_bytes();
         for text in [text.as_slice(), text2.as_bytes()] {
-            if live.set(&[name, text], FREE, &mut Fake::default()).is_ok() {
+            if live.set(&[name, text], FREE).is_ok() {
                 // What was taken is shown in a form that is taken again, and means the same.
                 let shown = live.get(&[name]).remove(0).1;
                 if name != b"dir" {
-                    live.set(&[name, &shown], FREE, &mut Fake::default()).unwrap();
+                    live.set(&[name, &shown], FREE).unwrap();
                     proptest::prop_assert_eq!(live.get(&[name]).remove(0).1, shown);
                 }
             }
