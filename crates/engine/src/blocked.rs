@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
 use command::{Block, Nil, Outcome, Row, Run, Touched};
-use keyspace::{Held, Key, Need, Waiter};
+use keyspace::{Held, Key, Kind, Need, Waiter};
 use resp::{Args, OwnedArgs, Protocol};
 
 use crate::attachment::Attachment;
@@ -38,6 +38,8 @@ pub struct Blocked {
     pub deadline: Option<u64>,
     /// What to answer then.
     pub nil: Nil,
+    /// What must be found at a key for the command to run again.
+    kind: Kind,
     /// Positions of the keys it waits for.
     keys: Vec<usize>,
     /// Slots of all its keys, ascending: what running it needs.
@@ -86,6 +88,7 @@ impl Engine {
             protocol: call.protocol,
             deadline: block.deadline,
             nil: block.nil,
+            kind: block.kind,
             keys: block.keys,
             slots: held.slots().to_vec(),
         });
@@ -170,13 +173,15 @@ impl Engine {
         let mut ready: VecDeque<Touched> = touched.into();
         while let Some(key) = ready.pop_front() {
             let db_key = (key.db, key.key);
+            let hashed = self.shared.keyspace.hasher().key(&db_key.1);
             let mut skipped = 0;
             loop {
                 let Some(attachment) = Attachment::of(&self.shared.keyspace, held, key.slot) else { break };
                 let Some(blocked) = attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned() else {
                     break;
                 };
-                if !self.serve_one(&blocked, held, &mut ready) {
+                let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
+                if found != Some(blocked.kind) || !self.serve_one(&blocked, held, &mut ready) {
                     skipped += 1;
                 }
             }

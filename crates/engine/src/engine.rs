@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, effects::op, flags};
+use command::{
+    Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Touched, Tunables, class, effects::op, flags,
+};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Waiter};
 use resp::Reply;
@@ -46,6 +48,10 @@ pub struct Engine {
     pub published: Vec<Event>,
     /// Emptied tables to free in steps.
     pub reclaims: Vec<Reclaim>,
+    /// Watches that ended while their slot was busy.
+    pub(crate) leftovers: Vec<WatchedKey>,
+    /// Who of this worker has reserved latches, and which.
+    reservation: Option<(u64, Need)>,
     /// Scratch for key positions.
     positions: Vec<KeyAt>,
 }
@@ -69,6 +75,8 @@ impl Engine {
             served: Vec::new(),
             published: Vec::new(),
             reclaims: Vec::new(),
+            leftovers: Vec::new(),
+            reservation: None,
             positions: Vec::new(),
         }
     }
@@ -154,13 +162,48 @@ impl Engine {
         }
     }
 
-    /// As [`Self::acquire`] for the one acquirer that has reserved its latches after too many failures (rule K1).
-    pub(crate) fn acquire_for(&mut self, need: Need, reserved: bool) -> Result<Held, Busy> {
-        if !reserved {
+    /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1).
+    fn acquire_for(&mut self, need: Need, token: u64) -> Result<Held, Busy> {
+        if !self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token) {
             return self.acquire(need);
         }
+        if self.reservation.as_ref().is_some_and(|(_, reserved)| *reserved != need) {
+            // Waiters have come or gone meanwhile, and with them the latches needed.
+            self.cancel_reservation(token);
+            self.reserve(&need, token);
+        }
         let wakes = &mut self.wakes;
-        self.shared.keyspace.try_acquire_reserved(&need, |w| wakes.push(w)).map_err(|slot| Busy { need, slot })
+        match self.shared.keyspace.try_acquire_reserved(&need, |w| wakes.push(w)) {
+            Ok(held) => {
+                self.reservation = None;
+                Ok(held)
+            }
+            Err(slot) => Err(Busy { need, slot }),
+        }
+    }
+
+    /// Keeps newcomers out of the latches that `token` has failed to get too often. One acquirer of a node can do so at a
+    /// time; the others go on trying.
+    pub fn reserve(&mut self, need: &Need, token: u64) {
+        if self.reservation.is_none() && self.shared.keyspace.reserve(need, Waiter { worker: self.index, token }) {
+            self.reservation = Some((token, need.clone()));
+        }
+    }
+
+    /// Gives a reservation up, if `token` has one.
+    pub fn cancel_reservation(&mut self, token: u64) {
+        if self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token)
+            && let Some((_, need)) = self.reservation.take()
+        {
+            let wakes = &mut self.wakes;
+            self.shared.keyspace.cancel_reservation(&need, |w| wakes.push(w));
+        }
+    }
+
+    /// Registers a connection to be woken when `slot` may be free. False: it is free now, try again.
+    pub fn park(&self, slot: u16, token: u64) -> bool {
+        let reserver = self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token);
+        self.shared.keyspace.park(slot, Waiter { worker: self.index, token }, reserver)
     }
 
     #[inline]
@@ -183,8 +226,11 @@ impl Engine {
         if let (Run::Keyed(_), Some(key)) = (call.row.run, call.first)
             && call.row.spec.has_one_key()
         {
+            if self.reservation.is_some() {
+                return self.run_with(call, Need::Slots([key.slot].as_slice().into()), out);
+            }
             let Some(held) = self.acquire_one(key.slot) else {
-                return Ran::Busy(Busy { need: self.need_of([key.slot].into_iter()), slot: key.slot });
+                return Ran::Busy(Busy { need: Need::Slots([key.slot].as_slice().into()), slot: key.slot });
             };
             if !self.shared.keyspace.interest(&held, key.slot) {
                 let outcome = self.run_handler(call, &held, out);
@@ -193,16 +239,16 @@ impl Engine {
             self.release(held);
         }
         let need = self.need_of_call(call);
-        self.run_with(call, need, false, out)
+        self.run_with(call, need, out)
     }
 
-    /// Runs a command of which the latches are known: the slow path, and the second try after a wait.
-    pub fn run_with(&mut self, call: &Call<'_>, mut need: Need, reserved: bool, out: &mut Vec<u8>) -> Ran {
+    /// Runs a command of which the latches are known: the slow path.
+    fn run_with(&mut self, call: &Call<'_>, mut need: Need, out: &mut Vec<u8>) -> Ran {
         if let Run::Walk(begin) = call.row.run {
             return self.begin_walk(call, begin, out);
         }
         let held = loop {
-            let held = match self.acquire_for(need, reserved) {
+            let held = match self.acquire_for(need, call.token) {
                 Ok(held) => held,
                 Err(busy) => return Ran::Busy(busy),
             };
@@ -415,31 +461,17 @@ impl Engine {
 
     // ---- blocks
 
-    /// Runs a block of commands (EXEC): under one set of latches, at one time. `watched` is checked first; the replies are
-    /// appended to `out` one after another. `Ok(None)`: a watched key has changed, nothing was run.
-    /// `before` is called before each command with what runs, and may refuse it with an error.
-    pub fn run_block(
+    /// Takes the latches of a block of commands (EXEC): all of it runs under them, at one time. `watched` is checked first;
+    /// `Ok(None)`: a watched key has changed. The databases in `calls` are those each will run in.
+    pub fn begin_block(
         &mut self,
         calls: &[Call<'_>],
         watched: &[WatchedKey],
-        reserved: bool,
-        out: &mut Vec<u8>,
-        mut each: impl FnMut(&mut Engine, usize, &Held, &mut Vec<u8>) -> bool,
-    ) -> Result<Option<()>, Busy> {
-        let mut all = false;
-        let mut slots: smallvec::SmallVec<[u16; 16]> = watched.iter().map(|w| w.slot).collect();
-        for call in calls {
-            match call.row.run {
-                Run::Walk(_) => all = true,
-                _ => match self.need_of_call(call) {
-                    Need::All => all = true,
-                    Need::Slots(more) => slots.extend(more),
-                },
-            }
-        }
-        let mut need = if all { Need::All } else { self.need_of(slots.into_iter()) };
+        token: u64,
+    ) -> Result<Option<BlockRun>, Busy> {
+        let mut need = self.need_of_block(calls, watched);
         let held = loop {
-            let held = self.acquire_for(need, reserved)?;
+            let held = self.acquire_for(need, token)?;
             match self.wider_need(calls, &held) {
                 None => break held,
                 Some(wider) => {
@@ -462,19 +494,39 @@ impl Engine {
                 return Ok(None);
             }
         }
-        let mut touched = Vec::new();
-        for (i, call) in calls.iter().enumerate() {
-            if !each(self, i, &held, out) {
-                continue;
-            }
-            if let Outcome::Block(block) = self.run_handler(call, &held, out) {
-                block.nil.write(&mut Reply::new(out, call.protocol));
-            }
-            touched.append(&mut self.fx.touched);
-        }
-        self.mark_watched(&touched, &held);
-        self.serve(touched, &held);
-        self.release(held);
-        Ok(Some(()))
+        Ok(Some(BlockRun { held, touched: Vec::new() }))
     }
+
+    fn need_of_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) -> Need {
+        let mut slots: smallvec::SmallVec<[u16; 16]> = watched.iter().map(|w| w.slot).collect();
+        for call in calls {
+            match (call.row.run, self.need_of_call(call)) {
+                (Run::Walk(_), _) | (_, Need::All) => return Need::All,
+                (_, Need::Slots(more)) => slots.extend(more),
+            }
+        }
+        self.need_of(slots.into_iter())
+    }
+
+    /// Runs one command of a block. One that would block answers its nil.
+    pub fn run_in_block(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
+        if let Outcome::Block(wait) = self.run_handler(call, &block.held, out) {
+            wait.nil.write(&mut Reply::new(out, call.protocol));
+        }
+        block.touched.append(&mut self.fx.touched);
+    }
+
+    /// Ends a block: watchers and waiters learn what it changed, the latches go back.
+    pub fn end_block(&mut self, block: BlockRun) {
+        self.mark_watched(&block.touched, &block.held);
+        self.serve(block.touched, &block.held);
+        self.release(block.held);
+    }
+}
+
+/// A block under way: its latches are held until [`Engine::end_block`].
+#[must_use]
+pub struct BlockRun {
+    held: Held,
+    touched: Vec<Touched>,
 }

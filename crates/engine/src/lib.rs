@@ -13,6 +13,6 @@ mod watch;
 
 pub use blocked::{Blocked, Served};
 pub use call::{Busy, Call, Ran};
-pub use engine::{Engine, Shared};
+pub use engine::{BlockRun, Engine, Shared};
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

@@ -44,14 +44,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends watching. Keys whose slot is busy are left in `keys`: try again later.
-    pub fn unwatch(&mut self, keys: &mut Vec<WatchedKey>) {
-        keys.retain(|key| {
-            let Some(held) = self.acquire_one(key.slot) else { return true };
-            self.unwatch_held(key, &held);
-            self.release(held);
-            false
-        });
+    /// Ends watching: now where the slot's latch is free, else with [`Self::unwatch_leftovers`].
+    pub fn unwatch_later(&mut self, mut keys: Vec<WatchedKey>) {
+        self.leftovers.append(&mut keys);
+        self.unwatch_leftovers();
+    }
+
+    /// Ends the watching that was left because of busy latches.
+    pub fn unwatch_leftovers(&mut self) {
+        for key in std::mem::take(&mut self.leftovers) {
+            match self.acquire_one(key.slot) {
+                Some(held) => {
+                    self.unwatch_held(&key, &held);
+                    self.release(held);
+                }
+                None => self.leftovers.push(key),
+            }
+        }
+    }
+
+    /// Whether something is left to be done in a later turn.
+    pub fn has_leftovers(&self) -> bool {
+        !self.leftovers.is_empty()
     }
 
     pub(crate) fn unwatch_held(&mut self, key: &WatchedKey, held: &Held) {

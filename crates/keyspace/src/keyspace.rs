@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::epoch::{Epochs, Retired};
 use crate::heap::Heap;
-use crate::key::{Key, KeyHasher};
+use crate::key::KeyHasher;
 use crate::latch::Latch;
 use crate::local::{Counters, Local};
 use crate::lot::{Lot, Waiter};
@@ -210,16 +210,16 @@ impl Keyspace {
 
     /// Brings the key's bucket here. A hint; call between `begin_turn` and `end_turn`.
     #[inline]
-    pub fn prefetch_bucket(&self, key: &Key<'_>) {
-        if let Some(bucket) = self.peek_main(key.slot).home_bucket(key.hash) {
+    pub fn prefetch_bucket(&self, slot: u16, hash: u64) {
+        if let Some(bucket) = self.peek_main(slot).home_bucket(hash) {
             prefetch_write(bucket.cast());
         }
     }
 
     /// Brings the key's entry here. A hint; call between `begin_turn` and `end_turn`, after `prefetch_bucket` has had time.
     #[inline]
-    pub fn prefetch_entry(&self, key: &Key<'_>) {
-        if let Some(entry) = self.peek_main(key.slot).probable_entry(key.hash) {
+    pub fn prefetch_entry(&self, slot: u16, hash: u64) {
+        if let Some(entry) = self.peek_main(slot).probable_entry(hash) {
             prefetch_write(entry);
             prefetch_write(entry.wrapping_add(64));
         }
@@ -295,9 +295,10 @@ impl Keyspace {
     }
 
     /// Registers a waiter for a busy slot. False: it is free now, try again (the waiter is not registered).
-    pub fn park(&self, slot: u16, waiter: Waiter) -> bool {
+    /// `reserver`: the waiter has reserved the slot ([`Self::reserve`]).
+    pub fn park(&self, slot: u16, waiter: Waiter, reserver: bool) -> bool {
         self.lot.register(slot, waiter);
-        if self.slots[usize::from(slot)].latch.announce() {
+        if self.slots[usize::from(slot)].latch.announce(reserver) {
             return true;
         }
         self.lot.unregister(slot, waiter);

@@ -52,10 +52,11 @@ impl Latch {
         before & WAITERS != 0
     }
 
-    /// Announces a waiter that is already registered in the lot. True if the latch is held and a wake-up will follow;
-    /// false if it can be had now.
-    pub fn announce(&self) -> bool {
-        self.0.fetch_or(WAITERS, AcqRel) & (LOCKED | RESERVED) != 0
+    /// Announces a waiter that is already registered in the lot. True if a wake-up will follow; false if the latch can be
+    /// had now: is not held and, unless `reserver` asks, not reserved.
+    pub fn announce(&self, reserver: bool) -> bool {
+        let busy = if reserver { LOCKED } else { LOCKED | RESERVED };
+        self.0.fetch_or(WAITERS, AcqRel) & busy != 0
     }
 
     /// Keeps everyone but the reserving acquirer out once the present holder leaves (rule K1).
@@ -66,10 +67,5 @@ impl Latch {
     /// Ends a reservation. True if waiters must be woken.
     pub fn unreserve(&self) -> bool {
         self.0.fetch_and(!(RESERVED | WAITERS), AcqRel) & WAITERS != 0
-    }
-
-    /// Whether somebody holds the latch. For assertions and statistics only: it may be wrong as soon as it is known.
-    pub fn is_locked(&self) -> bool {
-        self.0.load(Relaxed) & LOCKED != 0
     }
 }

@@ -1,3 +1,26 @@
 //! The sans-IO worker: sessions, MULTI and WATCH, CONFIG, INFO, CLIENT.
+//!
+//! A [`Worker`] is a state machine (DESIGN, decision 2). A driver accepts and reads for it, calls [`Worker::turn`], and sends
+//! what [`Worker::next_output`] names. What workers share is in [`Node`]; what they tell each other is a [`Message`].
 
+mod client;
+mod clock;
 pub mod config;
+mod conn;
+mod execute;
+mod message;
+mod node;
+mod session;
+mod stats;
+mod table;
+mod turn;
+mod wait;
+mod worker;
+
+pub use client::{Client, Peer};
+pub use clock::Clock;
+pub use message::{Mailbox, Message};
+pub use node::{Facts, Node};
+pub use stats::WorkerStats;
+pub use table::{Command, Handler, Table};
+pub use worker::{Output, Token, Worker};

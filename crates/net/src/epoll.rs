@@ -1,0 +1,176 @@
+//! The epoll driver: correct everywhere. One per worker.
+//!
+//! Edge-triggered: a socket is read until it has nothing more, which a short read shows; what a full buffer may have left
+//! is read in the next turn, after the others.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token as MioToken, Waker};
+use node::{Output, Token, Worker};
+
+use crate::inbox::Inbox;
+use crate::socket::{Incoming, Socket};
+
+const WAKE: MioToken = MioToken(usize::MAX);
+/// A worker looks around at least this often.
+const TICK_MS: u64 = 100;
+
+/// A worker and its sockets.
+pub struct Epoll {
+    poll: Poll,
+    worker: Worker,
+    inbox: Arc<Inbox>,
+    sockets: Vec<Option<(Token, Socket)>>,
+    /// Sockets that may have more to read.
+    unfinished: Vec<Token>,
+}
+
+impl Epoll {
+    /// A driver for `worker`. The second value wakes it from any thread.
+    pub fn new(worker: Worker, inbox: Arc<Inbox>) -> io::Result<(Epoll, Waker)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        Ok((Epoll { poll, worker, inbox, sockets: Vec::new(), unfinished: Vec::new() }, waker))
+    }
+
+    /// Runs until the node stops.
+    pub fn run(mut self) -> io::Result<()> {
+        let node = self.worker.node().clone();
+        let mut events = Events::with_capacity(1024);
+        let mut tokens: Vec<(Token, bool, bool)> = Vec::new();
+        while !node.stopping.load(Relaxed) {
+            match self.poll.poll(&mut events, Some(self.patience())) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            let now = node.clock.unix_ms();
+            tokens.clear();
+            for event in &events {
+                if event.token() == WAKE {
+                    self.worker.read_mail();
+                    self.take_incoming(now);
+                } else {
+                    tokens.push((
+                        event.token().0 as Token,
+                        event.is_readable() || event.is_error(),
+                        event.is_writable(),
+                    ));
+                }
+            }
+            let unfinished = std::mem::take(&mut self.unfinished);
+            for &(token, readable, writable) in &tokens {
+                if writable {
+                    self.flush(token);
+                }
+                if readable {
+                    self.read(token);
+                }
+            }
+            for token in unfinished {
+                self.read(token);
+            }
+            self.worker.turn(now);
+            while let Some(token) = self.worker.next_output() {
+                self.flush(token);
+            }
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        if self.worker.has_work() || !self.unfinished.is_empty() {
+            return Duration::ZERO;
+        }
+        let now = self.worker.node().clock.unix_ms();
+        let wait = self.worker.next_deadline().map_or(TICK_MS, |at| at.saturating_sub(now).min(TICK_MS));
+        Duration::from_millis(wait)
+    }
+
+    fn take_incoming(&mut self, now: u64) {
+        for Incoming { socket, peer } in self.inbox.take() {
+            match self.worker.accept(peer, now) {
+                Ok(token) => self.install(token, socket),
+                Err(refusal) => {
+                    let _ = socket.send(refusal);
+                }
+            }
+        }
+    }
+
+    fn install(&mut self, token: Token, socket: Socket) {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut SourceFd(&socket.fd()), MioToken(token as usize), interest).is_err() {
+            return self.worker.closed(token);
+        }
+        let index = token as u32 as usize;
+        if self.sockets.len() <= index {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some((token, socket));
+    }
+
+    fn remove(&mut self, token: Token) {
+        if let Some(place) = self.sockets.get_mut(token as u32 as usize)
+            && place.as_ref().is_some_and(|(t, _)| *t == token)
+        {
+            // Closing the descriptor takes it out of epoll, too.
+            *place = None;
+        }
+    }
+
+    fn read(&mut self, token: Token) {
+        let Some((_, socket)) =
+            self.sockets.get(token as u32 as usize).and_then(|s| s.as_ref()).filter(|(t, _)| *t == token)
+        else {
+            return;
+        };
+        let Some(buffer) = self.worker.space(token) else { return };
+        let spare = buffer.capacity() - buffer.len();
+        match socket.read_into(buffer) {
+            Ok(0) => {
+                self.worker.closed(token);
+                self.remove(token);
+            }
+            Ok(n) => {
+                self.worker.received(token, n);
+                // Always once more until the kernel says that there is nothing: an end of stream may follow unannounced.
+                if n == spare {
+                    self.unfinished.push(token);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.unfinished.push(token),
+            Err(_) => {
+                self.worker.closed(token);
+                self.remove(token);
+            }
+        }
+    }
+
+    fn flush(&mut self, token: Token) {
+        loop {
+            let result = match self.worker.output(token) {
+                Output::Idle => return,
+                Output::Close => return self.remove(token),
+                Output::Send(bytes) => match self.sockets.get(token as u32 as usize).and_then(|s| s.as_ref()) {
+                    Some((t, socket)) if *t == token => socket.send(bytes),
+                    _ => return,
+                },
+            };
+            match result {
+                Ok(n) => self.worker.sent(token, n),
+                // The edge that says there is room again flushes the rest.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.worker.closed(token);
+                    return self.remove(token);
+                }
+            }
+        }
+    }
+}

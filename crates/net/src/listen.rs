@@ -1,0 +1,141 @@
+//! Listeners and the acceptor: the one thread that accepts connections and deals them out to workers.
+
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use node::Peer;
+
+use crate::socket::{Incoming, Socket};
+
+/// One listening socket.
+pub enum Listener {
+    /// On an address and port.
+    Tcp(TcpListener),
+    /// On a path, which is removed when the listener goes.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens on `host` (an address, a name, or "*") and `port`.
+    pub fn tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> {
+        let hosts: Vec<&str> = if host == "*" { vec!["0.0.0.0"] } else { vec![host] };
+        let mut listeners = Vec::new();
+        for host in hosts {
+            for address in (host, port).to_socket_addrs()? {
+                listeners.push(Listener::Tcp(bind_tcp(&address, backlog)?));
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Listens on a unix socket. A socket file left behind by a server that is gone is replaced.
+    pub fn unix(path: &Path, mode: u32) -> io::Result<Listener> {
+        if path.metadata().is_ok_and(|m| m.file_type().is_socket()) {
+            std::fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        if mode != 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        }
+        listener.set_nonblocking(true)?;
+        Ok(Listener::Unix(listener, path.to_path_buf()))
+    }
+
+    /// The descriptor, to wait on.
+    pub fn fd(&self) -> i32 {
+        match self {
+            Listener::Tcp(l) => l.as_raw_fd(),
+            Listener::Unix(l, _) => l.as_raw_fd(),
+        }
+    }
+
+    /// Accepts one connection, or says that there is none.
+    pub fn accept(&self, keepalive: u32) -> io::Result<Incoming> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                let loopback = from.ip().to_canonical().is_loopback();
+                let socket = Socket::new(stream)?;
+                socket.tune_tcp(keepalive);
+                let peer = Peer { address: from.to_string(), local, unix: false, loopback, fd: socket.fd() };
+                Ok(Incoming { socket, peer })
+            }
+            Listener::Unix(listener, path) => {
+                let (stream, _) = listener.accept()?;
+                let address = format!("{}:0", path.display());
+                let socket = Socket::new(stream)?;
+                let peer =
+                    Peer { address: address.clone(), local: address, unix: true, loopback: true, fd: socket.fd() };
+                Ok(Incoming { socket, peer })
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Binds with SO_REUSEADDR and the configured backlog, which `TcpListener::bind` does not offer.
+fn bind_tcp(address: &std::net::SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: a plain system call; the result is checked and owned below.
+    let fd = unsafe { libc::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours.
+    let listener = unsafe { TcpListener::from_raw_fd(fd) };
+    let one = 1i32;
+    // SAFETY: an int option on our descriptor.
+    unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, (&raw const one).cast(), 4);
+        if !address.is_ipv4() {
+            libc::setsockopt(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, (&raw const one).cast(), 4);
+        }
+    }
+    let (storage, len) = raw_address(address);
+    // SAFETY: `storage` holds an address of `len` bytes.
+    let failed = unsafe { libc::bind(fd, (&raw const storage).cast(), len) != 0 || libc::listen(fd, backlog) != 0 };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(listener) }
+}
+
+fn raw_address(address: &std::net::SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros is a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let len = match address {
+        std::net::SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is large enough and aligned for every address.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>()
+        }
+        std::net::SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}

@@ -1,0 +1,77 @@
+//! Stream sockets, TCP and unix, as drivers use them.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use node::Peer;
+
+/// A connected, non-blocking stream socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Takes over a connected stream and makes it non-blocking.
+    pub fn new(stream: impl IntoRawFd) -> io::Result<Socket> {
+        // SAFETY: the stream owned the descriptor and has given it up.
+        let fd = unsafe { OwnedFd::from_raw_fd(stream.into_raw_fd()) };
+        // SAFETY: plain fcntl calls on a descriptor we own.
+        let ok = unsafe {
+            let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
+            flags >= 0 && libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
+        };
+        if ok { Ok(Socket { fd }) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Reads into the spare room of `buffer`: one system call. Returns the number of bytes, 0 at the end of the stream.
+    pub fn read_into(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let spare = buffer.spare_capacity_mut();
+        // SAFETY: the kernel writes at most `spare.len()` bytes to the spare room.
+        let n = unsafe { libc::recv(self.fd(), spare.as_mut_ptr().cast(), spare.len(), 0) };
+        let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: the kernel has initialised `n` bytes behind the length.
+        unsafe { buffer.set_len(buffer.len() + n) };
+        Ok(n)
+    }
+
+    /// Sends what it can of `bytes`: one system call.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the kernel reads at most `bytes.len()` bytes.
+        let n = unsafe { libc::send(self.fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn set_option(&self, level: i32, name: i32, value: i32) {
+        // SAFETY: the option is an int; a socket that does not know it answers an error, which changes nothing for us.
+        unsafe {
+            libc::setsockopt(self.fd(), level, name, (&raw const value).cast(), size_of::<i32>() as u32);
+        }
+    }
+
+    /// Sends small replies at once, and finds dead peers after about `keepalive` seconds (0: never).
+    pub fn tune_tcp(&self, keepalive: u32) {
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+        if keepalive > 0 {
+            let idle = i32::try_from(keepalive).unwrap_or(i32::MAX);
+            self.set_option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+            self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle);
+            self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (idle / 3).max(1));
+            self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3);
+        }
+    }
+}
+
+/// A socket on its way from the acceptor to a worker's driver.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The socket.
+    pub socket: Socket,
+    /// Where it comes from.
+    pub peer: Peer,
+}

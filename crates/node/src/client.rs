@@ -1,0 +1,107 @@
+//! What everybody may know of a client (CLIENT LIST): written by its worker, read by all.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where a connection comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// "address:port" of the client, or "path:0" of a unix socket.
+    pub address: String,
+    /// "address:port" it connected to.
+    pub local: String,
+    /// Over a unix socket.
+    pub unix: bool,
+    /// From this machine.
+    pub loopback: bool,
+    /// The socket's descriptor, for CLIENT LIST.
+    pub fd: i32,
+}
+
+/// One connected client.
+pub struct Client {
+    /// CLIENT ID.
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: Peer,
+    /// Unix milliseconds of its connection.
+    pub since: u64,
+    /// The worker that owns it.
+    pub worker: AtomicU16,
+    /// What that worker calls it.
+    pub token: AtomicU64,
+    /// Selected database.
+    pub db: AtomicU16,
+    /// Id + 1 of the last command; 0 before the first.
+    pub last_command: AtomicU32,
+    /// Unix milliseconds of the last command.
+    pub last_active: AtomicU64,
+    /// Commands queued by MULTI, -1 outside.
+    pub queued: AtomicI32,
+    /// Number of watched keys.
+    pub watching: AtomicU32,
+    /// Blocked in a command.
+    pub blocked: AtomicBool,
+    /// 2 or 3.
+    pub protocol: AtomicU16,
+    /// Bytes waiting in the query buffer.
+    pub query_len: AtomicU64,
+    /// Bytes of output waiting to be sent.
+    pub output_len: AtomicU64,
+    /// Bytes received in total.
+    pub bytes_in: AtomicU64,
+    /// Bytes sent in total.
+    pub bytes_out: AtomicU64,
+    /// Commands in total.
+    pub commands: AtomicU64,
+    /// CLIENT NO-EVICT, NO-TOUCH.
+    pub no_evict: AtomicBool,
+    /// See above.
+    pub no_touch: AtomicBool,
+    texts: Mutex<Texts>,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_version: Vec<u8>,
+    /// ACL user.
+    pub user: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(id: u64, peer: Peer, now: u64, worker: u16, token: u64) -> Self {
+        Self {
+            id,
+            peer,
+            since: now,
+            worker: AtomicU16::new(worker),
+            token: AtomicU64::new(token),
+            db: AtomicU16::new(0),
+            last_command: AtomicU32::new(0),
+            last_active: AtomicU64::new(now),
+            queued: AtomicI32::new(-1),
+            watching: AtomicU32::new(0),
+            blocked: AtomicBool::new(false),
+            protocol: AtomicU16::new(2),
+            query_len: AtomicU64::new(0),
+            output_len: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),
+        }
+    }
+
+    /// What the client says of itself.
+    pub fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,10 @@
+//! Time as it is handed to workers.
+
+/// The clocks of a node. Real ones live in the driver; the simulator has its own.
+pub trait Clock: Send + Sync {
+    /// Unix time in milliseconds.
+    fn unix_ms(&self) -> u64;
+
+    /// A time in nanoseconds that never goes back and has no meaning but its differences. Cheap: it is read around commands.
+    fn monotonic_ns(&self) -> u64;
+}

@@ -1,0 +1,222 @@
+//! From a parsed command to its handler: what is checked before, what is counted after.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::flags;
+use engine::{Call, Ran};
+use keyspace::Key;
+use resp::{Args, OwnedArgs};
+
+use crate::config::Settings;
+use crate::conn::{Conn, Wait};
+use crate::session::{self, Flow, Queued, Replies, SessionCtx};
+use crate::stats::add;
+use crate::table::{Command, Handler};
+use crate::turn::Item;
+use crate::worker::{Worker, write_error};
+
+/// Failures in a row to get a latch before newcomers are kept out (rule K1).
+const STARVING: u32 = 16;
+
+/// What becomes of the connection after a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// The next command.
+    Continue,
+    /// No further command now: it waits or closes.
+    Stop,
+    /// The same command again, later.
+    Retry,
+}
+
+impl Worker {
+    /// Executes one command of a connection, or queues it, or refuses it.
+    pub(crate) fn execute(&mut self, conn: &mut Conn, settings: &Arc<Settings>, args: Args<'_>, item: Item) -> Next {
+        let node = self.node.clone();
+        let before = conn.out.len();
+        let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
+            self.refuse(conn, &unknown_command(args));
+            return Next::Continue;
+        };
+        if command.is_container() && args.len() > 1 {
+            match node.table.find_subcommand(command, &args[1]) {
+                Some(sub) => command = sub,
+                None => {
+                    self.refuse(conn, session::unknown_subcommand(command, &args[1]).as_bytes());
+                    return Next::Continue;
+                }
+            }
+        }
+        if let Some(error) = self.check(conn, settings, command, args) {
+            add(&self.stats.commands[command.id].rejected, 1);
+            self.refuse(conn, &error);
+            return Next::Continue;
+        }
+        if conn.session.queues(command) {
+            if let Some(multi) = &mut conn.session.multi {
+                let args = OwnedArgs::new(args);
+                multi.bytes += args.memory();
+                multi.queue.push(Queued { command: command.id, args });
+                conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
+            }
+            resp::Reply::new(&mut conn.out, conn.session.protocol).queued();
+            self.apply_reply_mode(conn, before);
+            return Next::Continue;
+        }
+        let next = self.dispatch(conn, settings, command, args, item);
+        if next == Next::Retry {
+            return next;
+        }
+        conn.busy = 0;
+        let stats = &self.stats.commands[command.id];
+        add(&stats.calls, 1);
+        add(&self.stats.processed, 1);
+        let client = &conn.session.client;
+        client.last_command.store(command.id as u32 + 1, Relaxed);
+        client.last_active.store(self.engine.now(), Relaxed);
+        if conn.out.get(before) == Some(&b'-') {
+            add(&stats.failed, 1);
+            add(&self.stats.errors, 1);
+        }
+        if conn.session.replies != Replies::On {
+            self.apply_reply_mode(conn, before);
+        }
+        next
+    }
+
+    fn dispatch(
+        &mut self,
+        conn: &mut Conn,
+        settings: &Arc<Settings>,
+        command: &Command,
+        args: Args<'_>,
+        item: Item,
+    ) -> Next {
+        match command.handler {
+            Handler::Data(row) => {
+                let first = item.key.and_then(|(slot, hash)| Some(Key { bytes: args.get(1)?, hash, slot }));
+                let call = Call {
+                    row,
+                    args,
+                    first,
+                    db: conn.session.db,
+                    protocol: conn.session.protocol,
+                    token: conn.token,
+                    may_block: true,
+                };
+                match self.engine.run(&call, &mut conn.out) {
+                    Ran::Done => Next::Continue,
+                    Ran::Busy(busy) => self.wait_for_latch(conn, &busy),
+                    Ran::Blocked(blocked) => {
+                        self.wait_for_keys(conn, blocked);
+                        Next::Stop
+                    }
+                    Ran::Walking(walking) => {
+                        conn.wait = Wait::Walk(walking);
+                        self.walks.push(conn.token);
+                        Next::Stop
+                    }
+                }
+            }
+            Handler::Session(row) => {
+                let flow = session::run(
+                    &mut SessionCtx {
+                        node: &self.node,
+                        engine: &mut self.engine,
+                        session: &mut conn.session,
+                        settings,
+                        stats: &self.stats,
+                        command,
+                        args,
+                        out: &mut conn.out,
+                        token: conn.token,
+                        block: None,
+                    },
+                    row.run,
+                );
+                match flow {
+                    Flow::Done => Next::Continue,
+                    Flow::Close => {
+                        conn.closing = true;
+                        Next::Stop
+                    }
+                    Flow::Busy(busy) => self.wait_for_latch(conn, &busy),
+                }
+            }
+        }
+    }
+
+    fn wait_for_latch(&mut self, conn: &mut Conn, busy: &engine::Busy) -> Next {
+        conn.busy += 1;
+        if conn.busy >= STARVING {
+            self.engine.reserve(&busy.need, conn.token);
+        }
+        add(&self.stats.parked, 1);
+        if self.engine.park(busy.slot, conn.token) {
+            conn.wait = Wait::Latch;
+        } else {
+            self.again.push(conn.token);
+        }
+        Next::Retry
+    }
+
+    /// Why the command may not run, if so.
+    fn check(&self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
+        if !command.spec.accepts(args.len()) {
+            return Some(format!("ERR wrong number of arguments for '{}' command", command.name).into());
+        }
+        if !conn.session.authenticated && !command.spec.has(flags::NO_AUTH) {
+            return Some(b"NOAUTH Authentication required.".into());
+        }
+        if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
+            return Some(b"ERR Command not allowed inside a transaction".into());
+        }
+        let _ = settings;
+        None
+    }
+
+    /// Answers an error to a command that did not run; a block it belonged to is broken.
+    fn refuse(&mut self, conn: &mut Conn, text: &[u8]) {
+        let before = conn.out.len();
+        conn.session.abort_multi();
+        add(&self.stats.errors, 1);
+        write_error(&mut conn.out, conn.session.protocol, text);
+        if conn.session.replies != Replies::On {
+            self.apply_reply_mode(conn, before);
+        }
+    }
+
+    /// Takes the reply back if the client does not want it.
+    fn apply_reply_mode(&mut self, conn: &mut Conn, before: usize) {
+        match conn.session.replies {
+            Replies::On => {}
+            Replies::Off => conn.out.truncate(before),
+            Replies::SkipNext => {
+                conn.out.truncate(before);
+                conn.session.replies = Replies::Skip;
+            }
+            Replies::Skip => {
+                conn.out.truncate(before);
+                conn.session.replies = Replies::On;
+            }
+        }
+    }
+}
+
+/// Redis's error for a command that does not exist, with the beginning of its arguments.
+fn unknown_command(args: Args<'_>) -> Vec<u8> {
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(&args[0][..args[0].len().min(128)]);
+    text.extend_from_slice(b"', with args beginning with: ");
+    let start = text.len();
+    for arg in args.iter().skip(1) {
+        if text.len() - start >= 128 {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(&arg[..arg.len().min(128 - (text.len() - start).min(128))]);
+        text.extend_from_slice(b"' ");
+    }
+    text
+}

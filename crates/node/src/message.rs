@@ -1,0 +1,64 @@
+//! What workers tell each other, and the mailbox it goes through.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::session::Detached;
+
+/// A message to a worker.
+pub enum Message {
+    /// The latch this connection waits for may be free.
+    Unpark(u64),
+    /// The command this connection was blocked in has been served; this is its reply.
+    Served {
+        /// The connection.
+        token: u64,
+        /// The encoded reply.
+        reply: Vec<u8>,
+    },
+    /// Ends a connection (CLIENT KILL).
+    Kill {
+        /// The connection.
+        token: u64,
+    },
+    /// Ends the wait of a blocked connection (CLIENT UNBLOCK).
+    Unblock {
+        /// The connection.
+        token: u64,
+        /// With an error instead of the nil of a timeout.
+        with_error: bool,
+    },
+    /// A connection moves to this worker; the driver has moved its socket.
+    Adopt(Box<Detached>),
+    /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.
+    Look,
+}
+
+/// A worker's mailbox. Senders put messages in and wake the worker's driver.
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Mailbox {
+    /// A mailbox; `wake` makes the worker's driver come back from waiting.
+    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { messages: Mutex::default(), wake }
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: Message) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = messages.is_empty();
+        messages.push(message);
+        drop(messages);
+        // Whoever found mail that was not taken yet has a wake-up on its way.
+        if first {
+            (self.wake)();
+        }
+    }
+
+    /// Takes all messages.
+    pub fn take(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

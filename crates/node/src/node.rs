@@ -1,0 +1,140 @@
+//! What the workers of one node share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use keyspace::Keyspace;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::config::Live;
+use crate::message::{Mailbox, Message};
+use crate::stats::WorkerStats;
+use crate::table::Table;
+
+/// One `holdfast server` process.
+pub struct Node {
+    /// The data.
+    pub engine: Arc<engine::Shared>,
+    /// The configuration.
+    pub config: Arc<Live>,
+    /// The command table.
+    pub table: Table,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Counters by worker.
+    pub stats: Box<[Arc<WorkerStats>]>,
+    /// Facts of this process for INFO.
+    pub facts: Facts,
+    mailboxes: Box<[OnceLock<Mailbox>]>,
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_client: AtomicU64,
+    connected: AtomicU64,
+    /// Set once the node shuts down; drivers leave their loops.
+    pub stopping: AtomicBool,
+}
+
+/// Facts of this process for INFO: what the core cannot know by itself.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Random hexadecimal identity of this start (40 characters).
+    pub run_id: String,
+    /// Process id.
+    pub pid: u32,
+    /// Operating system, as `uname` says.
+    pub os: String,
+    /// Unix milliseconds of the start.
+    pub started_ms: u64,
+    /// Path of the binary.
+    pub executable: String,
+    /// "epoll" or "io_uring".
+    pub driver: String,
+    /// Bytes of heap in use, by the global allocator's count.
+    pub memory: Option<fn() -> u64>,
+    /// Resident bytes.
+    pub resident: Option<fn() -> u64>,
+    /// User and system CPU time of the process in microseconds.
+    pub cpu: Option<fn() -> (u64, u64)>,
+    /// Physical memory in bytes.
+    pub system_memory: u64,
+}
+
+impl Node {
+    /// A node of `workers` workers; `seed` keys the hashes.
+    pub fn new(config: Arc<Live>, clock: Arc<dyn Clock>, workers: usize, seed: u64, facts: Facts) -> Arc<Node> {
+        let databases = usize::from(config.settings().databases);
+        let table = Table::new();
+        let commands = table.all().len();
+        Arc::new(Node {
+            engine: Arc::new(engine::Shared { keyspace: Keyspace::new(workers, databases, seed) }),
+            config,
+            table,
+            clock,
+            stats: (0..workers).map(|_| Arc::new(WorkerStats::new(commands))).collect(),
+            facts,
+            mailboxes: (0..workers).map(|_| OnceLock::new()).collect(),
+            clients: Mutex::default(),
+            next_client: AtomicU64::new(1),
+            connected: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Gives worker `index` its mailbox. Once, before anybody sends to it.
+    pub fn open_mailbox(&self, index: usize, mailbox: Mailbox) {
+        assert!(self.mailboxes[index].set(mailbox).is_ok(), "one mailbox per worker");
+    }
+
+    /// Sends a message to a worker. Lost if the worker has no mailbox yet: nobody can know of its connections then.
+    pub fn send(&self, worker: usize, message: Message) {
+        if let Some(mailbox) = self.mailboxes.get(worker).and_then(OnceLock::get) {
+            mailbox.send(message);
+        }
+    }
+
+    pub(crate) fn mailbox(&self, worker: usize) -> Option<&Mailbox> {
+        self.mailboxes.get(worker).and_then(OnceLock::get)
+    }
+
+    /// The clients of all workers, by id.
+    pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of connections.
+    pub fn connected(&self) -> u64 {
+        self.connected.load(Relaxed)
+    }
+
+    /// A new client id, if fewer than `max` clients are connected.
+    pub(crate) fn admit(&self, max: u64) -> Option<u64> {
+        if self.connected.fetch_add(1, Relaxed) >= max {
+            self.connected.fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(self.next_client.fetch_add(1, Relaxed))
+    }
+
+    pub(crate) fn register(&self, client: Arc<Client>) {
+        self.clients().insert(client.id, client);
+    }
+
+    pub(crate) fn dismiss(&self, id: u64) {
+        self.clients().remove(&id);
+        self.connected.fetch_sub(1, Relaxed);
+    }
+
+    /// Asks all workers to stop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        for worker in 0..self.workers() {
+            self.send(worker, Message::Look);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Connection commands: PING, ECHO, SELECT, QUIT.
+
+use command::{Error, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun};
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    Row {
+        spec: Spec {
+            name: "ping",
+            arity: -1,
+            flags: FAST,
+            group: "connection",
+            summary: "Returns the server's liveliness response.",
+            syntax: "[message]",
+            ..Spec::NEW
+        },
+        run: ping,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "echo",
+            arity: 2,
+            flags: LOADING | STALE | FAST,
+            group: "connection",
+            summary: "Returns the given string.",
+            syntax: "message",
+            ..Spec::NEW
+        },
+        run: echo,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "select",
+            arity: 2,
+            flags: LOADING | STALE | FAST,
+            group: "connection",
+            summary: "Changes the selected database.",
+            syntax: "index",
+            ..Spec::NEW
+        },
+        run: select,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "quit",
+            arity: -1,
+            flags: ALLOW_BUSY | NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | IN_MULTI,
+            group: "connection",
+            summary: "Closes the connection.",
+            ..Spec::NEW
+        },
+        run: quit,
+        subcommands: &[],
+    },
+];
+
+fn ping(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    match ctx.args.len() {
+        1 => ctx.reply().pong(),
+        2 => {
+            let message = ctx.arg(1);
+            ctx.reply().bulk(message);
+        }
+        _ => return Err(Error::arity("ping")),
+    }
+    Ok(Flow::Done)
+}
+
+fn echo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let message = ctx.arg(1);
+    ctx.reply().bulk(message);
+    Ok(Flow::Done)
+}
+
+/// The database index in `text`, if there is one.
+pub(crate) fn database(text: &[u8], databases: u16) -> Result<u16, Error> {
+    let index = keyspace::canonical_int(text).ok_or(Error::new("ERR value is not an integer or out of range"))?;
+    u16::try_from(index).ok().filter(|&db| db < databases).ok_or(Error::new("ERR DB index is out of range"))
+}
+
+fn select(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let db = database(ctx.arg(1), ctx.settings.databases)?;
+    ctx.session.db = db;
+    ctx.session.client.db.store(db, std::sync::atomic::Ordering::Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn quit(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().ok();
+    Ok(Flow::Close)
+}

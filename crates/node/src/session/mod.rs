@@ -1,0 +1,196 @@
+//! A client's session, and the commands that work on it rather than on keys.
+
+mod connection;
+mod multi;
+
+use std::sync::Arc;
+
+use command::{Error, Row, flags};
+use engine::{BlockRun, Busy, Engine, WatchedKey};
+use resp::{Args, OwnedArgs, Protocol, Reply};
+
+use crate::client::Client;
+use crate::config::Settings;
+use crate::node::Node;
+use crate::stats::WorkerStats;
+use crate::table::{Command, Handler};
+
+/// Runs a session command.
+pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
+
+/// The rows of every family of session commands.
+pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[connection::ROWS, multi::ROWS];
+
+/// What a connection remembers between commands.
+pub struct Session {
+    /// What others may see of it.
+    pub client: Arc<Client>,
+    /// Selected logical database.
+    pub db: u16,
+    /// Protocol of its replies.
+    pub protocol: Protocol,
+    /// Whether it may run commands.
+    pub authenticated: bool,
+    /// Commands queued since MULTI.
+    pub multi: Option<Multi>,
+    /// Watched keys.
+    pub watched: Vec<WatchedKey>,
+    /// CLIENT REPLY.
+    pub replies: Replies,
+}
+
+/// The block between MULTI and EXEC.
+#[derive(Default)]
+pub struct Multi {
+    /// The commands.
+    pub queue: Vec<Queued>,
+    /// A command could not be queued: EXEC will refuse.
+    pub aborted: bool,
+    /// Bytes of arguments.
+    pub bytes: usize,
+}
+
+/// A queued command.
+pub struct Queued {
+    /// Its id in the table.
+    pub command: usize,
+    /// Its arguments.
+    pub args: OwnedArgs,
+}
+
+/// Which replies a client gets (CLIENT REPLY).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replies {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// None to the command that asks for it, then none to the next.
+    SkipNext,
+    /// None to this one.
+    Skip,
+}
+
+/// A session on its way to another worker.
+pub struct Detached {
+    /// The session.
+    pub session: Session,
+    /// Bytes received and not yet executed.
+    pub query: Vec<u8>,
+}
+
+/// How a session command ended, if not with an error.
+pub enum Flow {
+    /// The reply has been written.
+    Done,
+    /// Close the connection after the reply.
+    Close,
+    /// A latch is busy: nothing has happened, run again later.
+    Busy(Busy),
+}
+
+/// What a session command sees.
+pub struct SessionCtx<'a> {
+    /// The node.
+    pub node: &'a Arc<Node>,
+    /// The worker's engine.
+    pub engine: &'a mut Engine,
+    /// The session.
+    pub session: &'a mut Session,
+    /// The present settings.
+    pub settings: &'a Arc<Settings>,
+    /// The worker's counters.
+    pub stats: &'a Arc<WorkerStats>,
+    /// The command that runs.
+    pub command: &'a Command,
+    /// Its arguments.
+    pub args: Args<'a>,
+    /// Where the reply goes.
+    pub out: &'a mut Vec<u8>,
+    /// The worker's name for the connection.
+    pub token: u64,
+    /// Inside EXEC: the block that runs, with its latches.
+    pub block: Option<&'a mut BlockRun>,
+}
+
+impl<'a> SessionCtx<'a> {
+    /// The reply writer.
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(self.out, self.session.protocol)
+    }
+
+    /// Argument `i`.
+    ///
+    /// # Panics
+    /// If there are fewer: the row's arity says how many there are at least.
+    pub fn arg(&self, i: usize) -> &'a [u8] {
+        self.args.get(i).expect("within the arity of the row")
+    }
+
+    /// Whether argument `i` is this word, in any case.
+    pub fn is(&self, i: usize, word: &str) -> bool {
+        self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+impl Session {
+    /// The session of a new connection.
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+        Self {
+            client,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            multi: None,
+            watched: Vec::new(),
+            replies: Replies::On,
+        }
+    }
+
+    /// Whether this command joins the queue of MULTI instead of running.
+    pub fn queues(&self, command: &Command) -> bool {
+        self.multi.is_some() && command.spec.flags & flags::IN_MULTI == 0
+    }
+
+    /// Marks the block as broken: EXEC will refuse.
+    pub fn abort_multi(&mut self) {
+        if let Some(multi) = &mut self.multi {
+            multi.aborted = true;
+        }
+    }
+}
+
+/// Runs the handler of a session command; an error takes the place of whatever reply it had begun.
+pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
+    let start = ctx.out.len();
+    match run(ctx) {
+        Ok(flow) => flow,
+        Err(error) => {
+            ctx.out.truncate(start);
+            ctx.reply().error(error.as_bytes());
+            Flow::Done
+        }
+    }
+}
+
+/// A container called with a subcommand it does not have.
+pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+    Error::text(format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name.to_uppercase()))
+}
+
+impl Command {
+    /// Whether it has subcommands and nothing else.
+    pub fn is_container(&self) -> bool {
+        !self.subcommands.is_empty()
+    }
+
+    /// The row, if it is one of the data plane.
+    pub fn data_row(&self) -> Option<&'static Row<command::Run>> {
+        match self.handler {
+            Handler::Data(row) => Some(row),
+            Handler::Session(_) => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::{Error, KeySpec, Row, Spec, flags::*, key_flags};
+use engine::Call;
+
+use super::connection::database;
+use super::{Flow, Multi, SessionCtx, SessionRun, run};
+use crate::table::Handler;
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    Row {
+        spec: Spec {
+            name: "multi",
+            arity: 1,
+            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | IN_MULTI,
+            group: "transactions",
+            since: "1.2.0",
+            summary: "Starts a transaction.",
+            ..Spec::NEW
+        },
+        run: multi,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "exec",
+            arity: 1,
+            flags: NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG | IN_MULTI,
+            group: "transactions",
+            since: "1.2.0",
+            complexity: "Depends on commands in the transaction",
+            summary: "Executes all commands in a transaction.",
+            ..Spec::NEW
+        },
+        run: exec,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "discard",
+            arity: 1,
+            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | IN_MULTI,
+            group: "transactions",
+            since: "2.0.0",
+            complexity: "O(N), when N is the number of queued commands",
+            summary: "Discards a transaction.",
+            ..Spec::NEW
+        },
+        run: discard,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "watch",
+            arity: -2,
+            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | NO_MULTI | IN_MULTI,
+            keys: &[KeySpec::range(1, -1, 1, key_flags::RO)],
+            group: "transactions",
+            since: "2.2.0",
+            complexity: "O(1) for every key.",
+            summary: "Monitors changes to keys to determine the execution of a transaction.",
+            syntax: "key [key ...]",
+            ..Spec::NEW
+        },
+        run: watch,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "unwatch",
+            arity: 1,
+            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
+            group: "transactions",
+            since: "2.2.0",
+            summary: "Forgets about watched keys of a transaction.",
+            ..Spec::NEW
+        },
+        run: unwatch,
+        subcommands: &[],
+    },
+];
+
+fn multi(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.session.multi.is_some() {
+        return Err(Error::new("ERR MULTI calls can not be nested"));
+    }
+    ctx.session.multi = Some(Multi::default());
+    ctx.session.client.queued.store(0, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn discard(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.session.multi.take().is_none() {
+        return Err(Error::new("ERR DISCARD without MULTI"));
+    }
+    end(ctx);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// What DISCARD and EXEC leave behind: no block, nothing watched.
+fn end(ctx: &mut SessionCtx<'_>) {
+    ctx.session.multi = None;
+    ctx.session.client.queued.store(-1, Relaxed);
+    forget_watched(ctx);
+}
+
+fn forget_watched(ctx: &mut SessionCtx<'_>) {
+    if !ctx.session.watched.is_empty() {
+        ctx.engine.unwatch_later(std::mem::take(&mut ctx.session.watched));
+        ctx.session.client.watching.store(0, Relaxed);
+    }
+}
+
+fn watch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.session.multi.is_some() {
+        return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    let keys: Vec<&[u8]> = ctx.args.iter().skip(1).collect();
+    if let Err(busy) = ctx.engine.watch(ctx.session.db, &keys, &mut ctx.session.watched) {
+        return Ok(Flow::Busy(busy));
+    }
+    ctx.session.client.watching.store(ctx.session.watched.len() as u32, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn unwatch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    forget_watched(ctx);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let Some(multi) = ctx.session.multi.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
+    if multi.aborted {
+        end(ctx);
+        return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
+    }
+    // SELECT inside the block decides where later commands look, and so what the latches are taken for.
+    let mut db = ctx.session.db;
+    let mut calls: Vec<Call<'_>> = Vec::with_capacity(multi.queue.len());
+    for queued in &multi.queue {
+        let args = queued.args.args();
+        match ctx.node.table.get(queued.command).handler {
+            Handler::Data(row) => calls.push(Call {
+                row,
+                args,
+                first: None,
+                db,
+                protocol: ctx.session.protocol,
+                token: ctx.token,
+                may_block: false,
+            }),
+            Handler::Session(row) if row.spec.name == "select" => {
+                db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
+            }
+            Handler::Session(_) => {}
+        }
+    }
+    match ctx.engine.begin_block(&calls, &ctx.session.watched, ctx.token) {
+        Err(busy) => {
+            ctx.session.multi = Some(multi);
+            return Ok(Flow::Busy(busy));
+        }
+        Ok(None) => {
+            end(ctx);
+            ctx.reply().null_array();
+        }
+        Ok(Some(mut block)) => {
+            end(ctx);
+            ctx.reply().array(multi.queue.len());
+            let mut calls = calls.into_iter();
+            let mut flow = Flow::Done;
+            for queued in &multi.queue {
+                let command = ctx.node.table.get(queued.command);
+                let stats = &ctx.stats.commands[command.id];
+                crate::stats::add(&stats.calls, 1);
+                match command.handler {
+                    Handler::Data(_) => {
+                        if let Some(mut call) = calls.next() {
+                            call.db = ctx.session.db;
+                            call.protocol = ctx.session.protocol;
+                            ctx.engine.run_in_block(&mut block, &call, ctx.out);
+                        }
+                    }
+                    Handler::Session(row) => {
+                        let mut inner = SessionCtx {
+                            node: ctx.node,
+                            engine: ctx.engine,
+                            session: ctx.session,
+                            settings: ctx.settings,
+                            stats: ctx.stats,
+                            command,
+                            args: queued.args.args(),
+                            out: ctx.out,
+                            token: ctx.token,
+                            block: Some(&mut block),
+                        };
+                        if let Flow::Close = run(&mut inner, row.run) {
+                            flow = Flow::Close;
+                        }
+                    }
+                }
+            }
+            ctx.engine.end_block(block);
+            return Ok(flow);
+        }
+    }
+    Ok(Flow::Done)
+}

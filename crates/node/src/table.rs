@@ -1,0 +1,161 @@
+//! The command table: every row of the data plane and of sessions, by name.
+
+use command::{FAMILIES, Row, Run, Spec};
+
+use crate::session::{SESSION_FAMILIES, SessionRun};
+
+/// What runs a command.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// The engine.
+    Data(&'static Row<Run>),
+    /// The session.
+    Session(&'static Row<SessionRun>),
+}
+
+/// One command or subcommand.
+pub struct Command {
+    /// Its place in the table: also that of its statistics.
+    pub id: usize,
+    /// Lower-case name; a subcommand's is "container|name".
+    pub name: String,
+    /// What is declared about it.
+    pub spec: &'static Spec,
+    /// What runs it.
+    pub handler: Handler,
+    /// Its only key is argument 1.
+    pub has_one_key: bool,
+    /// Ids of its subcommands.
+    pub subcommands: Vec<usize>,
+}
+
+/// All commands.
+pub struct Table {
+    commands: Vec<Command>,
+    /// Open addressing by [`fold`]: id + 1, or 0.
+    index: Vec<u16>,
+}
+
+/// Longest name, in bytes: names are compared in a buffer of this size.
+const NAME_MAX: usize = 32;
+
+/// A hash of a name that does not depend on case.
+#[inline]
+fn fold(name: &[u8]) -> usize {
+    // The case bit is set in every byte; names are letters, digits, '-' and '_', so no two of them collide by this.
+    let mut h = name.len() as u64;
+    for chunk in name.chunks(8) {
+        let mut word = [0u8; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        h = (h ^ (u64::from_le_bytes(word) | 0x2020_2020_2020_2020))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23);
+    }
+    (h ^ (h >> 32)) as usize
+}
+
+impl Table {
+    /// The table of this binary.
+    pub fn new() -> Table {
+        let mut commands = Vec::new();
+        for row in FAMILIES.iter().copied().flatten() {
+            add(
+                &mut commands,
+                &row.spec,
+                Handler::Data(row),
+                &row.subcommands.iter().map(|r| (&r.spec, Handler::Data(r))).collect::<Vec<_>>(),
+            );
+        }
+        for row in SESSION_FAMILIES.iter().copied().flatten() {
+            add(
+                &mut commands,
+                &row.spec,
+                Handler::Session(row),
+                &row.subcommands.iter().map(|r| (&r.spec, Handler::Session(r))).collect::<Vec<_>>(),
+            );
+        }
+        let mut table = Table { index: vec![0; (commands.len() * 4).next_power_of_two()], commands };
+        for id in 0..table.commands.len() {
+            let name = table.commands[id].name.clone();
+            assert!(name.len() <= NAME_MAX && table.find(name.as_bytes()).is_none(), "two rows are called {name}");
+            let mut at = fold(name.as_bytes()) & (table.index.len() - 1);
+            while table.index[at] != 0 {
+                at = (at + 1) & (table.index.len() - 1);
+            }
+            table.index[at] = id as u16 + 1;
+        }
+        table
+    }
+
+    /// The command of this name, in any case; "container|name" finds a subcommand.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&Command> {
+        if name.len() > NAME_MAX {
+            return None;
+        }
+        let mask = self.index.len() - 1;
+        let mut at = fold(name) & mask;
+        loop {
+            let command = &self.commands[usize::from(self.index[at]).checked_sub(1)?];
+            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(command);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The subcommand of a container, in any case.
+    pub fn find_subcommand(&self, container: &Command, name: &[u8]) -> Option<&Command> {
+        let is = |id: &&usize| {
+            let full = &self.commands[**id].name;
+            full.as_bytes()[container.name.len() + 1..].eq_ignore_ascii_case(name)
+        };
+        container.subcommands.iter().find(is).map(|&id| &self.commands[id])
+    }
+
+    /// The command with this id.
+    pub fn get(&self, id: usize) -> &Command {
+        &self.commands[id]
+    }
+
+    /// All commands and subcommands, in order of id.
+    pub fn all(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// The commands that are no subcommands.
+    pub fn top_level(&self) -> impl Iterator<Item = &Command> {
+        self.commands.iter().filter(|c| !c.name.contains('|'))
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs: &[(&'static Spec, Handler)]) {
+    let id = commands.len();
+    commands.push(Command {
+        id,
+        name: spec.name.into(),
+        spec,
+        handler,
+        has_one_key: spec.has_one_key(),
+        subcommands: Vec::new(),
+    });
+    for (sub, handler) in subs {
+        let sub_id = commands.len();
+        let name = format!("{}|{}", spec.name, sub.name);
+        commands.push(Command {
+            id: sub_id,
+            name,
+            spec: sub,
+            handler: *handler,
+            has_one_key: sub.has_one_key(),
+            subcommands: Vec::new(),
+        });
+        commands[id].subcommands.push(sub_id);
+    }
+}

@@ -1,0 +1,195 @@
+//! One turn of a worker: what has arrived is parsed, prefetched, executed, in that order and in batches.
+
+use std::sync::Arc;
+
+use resp::{Batch, Limits, Progress, Reply};
+
+use crate::config::Settings;
+use crate::conn::Conn;
+use crate::execute::Next;
+use crate::stats::add;
+use crate::worker::{Token, Worker};
+
+/// Commands parsed and prefetched before they are executed.
+const WINDOW: usize = 64;
+/// Commands of one connection executed before others get their turn.
+const PER_CONNECTION: usize = 1024;
+
+/// Commands of one connection in a window.
+struct Group {
+    conn: Box<Conn>,
+    /// Range in the batch, and in the items.
+    from: usize,
+    to: usize,
+    progress: Progress,
+}
+
+/// What was found out about a command when it was parsed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Item {
+    /// Id + 1 in the table, 0 if there is no such command.
+    pub(crate) command: u32,
+    /// Slot and hash of argument 1 if it is the command's only key.
+    pub(crate) key: Option<(u16, u64)>,
+}
+
+impl Worker {
+    /// Executes what has arrived. `now`: unix milliseconds.
+    pub fn turn(&mut self, now: u64) {
+        self.engine.begin_turn(now);
+        if self.follower.refresh() {
+            self.reconfigure();
+        }
+        let settings = self.follower.settings().clone();
+        let lfu = Self::is_lfu(settings.maxmemory_policy);
+        self.engine.clock().set(now, lfu, settings.lfu_log_factor, settings.lfu_decay_time);
+        self.clean_up();
+        self.end_waits(now);
+        // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
+        let mut budget = self.ready.len();
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut items: Vec<Item> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        while budget > 0 {
+            batch.clear();
+            items.clear();
+            while budget > 0 && batch.len() < WINDOW {
+                budget -= 1;
+                let Some(token) = self.ready.pop_front() else { break };
+                groups.extend(self.parse(token, &settings, &mut batch, &mut items));
+            }
+            self.prefetch(&items);
+            for group in groups.drain(..) {
+                self.execute_group(group, &batch, &items, &settings);
+            }
+            self.send_on();
+        }
+        self.batch = batch;
+        self.step_walks();
+        self.send_on();
+        add(&self.stats.turns, 1);
+        self.engine.end_turn();
+    }
+
+    /// Parses what a connection has sent, and starts to bring the slots of its keys here.
+    fn parse(&mut self, token: Token, settings: &Settings, batch: &mut Batch, items: &mut Vec<Item>) -> Option<Group> {
+        self.conn(token)?.queued = false;
+        let mut conn = self.take_conn(token)?;
+        if !conn.is_free() {
+            self.put_conn(conn);
+            return None;
+        }
+        let limits = Limits {
+            proto_max_bulk_len: settings.proto_max_bulk_len as usize,
+            authenticated: conn.session.authenticated,
+        };
+        let from = batch.len();
+        // What follows AUTH must be read with the limits that AUTH has changed.
+        let most = if limits.authenticated { PER_CONNECTION } else { 1 };
+        let progress = conn.decoder.decode(&conn.query[conn.start..], &limits, most, batch);
+        let group = Group { from, to: batch.len(), progress, conn };
+        self.identify(&group, batch, items);
+        Some(group)
+    }
+
+    fn identify(&self, group: &Group, batch: &Batch, items: &mut Vec<Item>) {
+        let unread = &group.conn.query[group.conn.start..];
+        for i in group.from..group.to {
+            let args = batch.args(i, unread);
+            let mut item = Item::default();
+            if let Some(command) = self.node.table.find(&args[0]) {
+                item.command = command.id as u32 + 1;
+                if command.has_one_key
+                    && let Some(bytes) = args.get(1)
+                {
+                    let key = self.node.engine.keyspace.hasher().key(bytes);
+                    self.node.engine.keyspace.prefetch_slot(key.slot);
+                    item.key = Some((key.slot, key.hash));
+                }
+            }
+            items.push(item);
+        }
+    }
+
+    /// Brings buckets, then entries here. One command alone has nothing to overlap with.
+    fn prefetch(&self, items: &[Item]) {
+        if items.len() < 2 {
+            return;
+        }
+        let keyspace = &self.node.engine.keyspace;
+        for (slot, hash) in items.iter().filter_map(|i| i.key) {
+            keyspace.prefetch_bucket(slot, hash);
+        }
+        for (slot, hash) in items.iter().filter_map(|i| i.key) {
+            keyspace.prefetch_entry(slot, hash);
+        }
+    }
+
+    fn execute_group(&mut self, group: Group, batch: &Batch, items: &[Item], settings: &Arc<Settings>) {
+        let Group { mut conn, from, to, progress } = group;
+        // The arguments point into the query buffer: it is kept apart while the connection changes.
+        let query = std::mem::take(&mut conn.query);
+        self.ensure_out(&mut conn);
+        let mut consumed = 0;
+        let mut next = Next::Continue;
+        let mut i = from;
+        let unread = &query[conn.start..];
+        while i < to && matches!(next, Next::Continue) {
+            next = self.execute(&mut conn, settings, batch.args(i, unread), items[i]);
+            if !matches!(next, Next::Retry) {
+                consumed = batch.end(i);
+                i += 1;
+            }
+        }
+        conn.query = query;
+        if i == to && matches!(next, Next::Continue) {
+            consumed = progress.consumed;
+            if let Some(error) = &progress.error {
+                Reply::new(&mut conn.out, conn.session.protocol).protocol_error(error);
+                conn.closing = true;
+            }
+        } else {
+            conn.decoder.forget();
+        }
+        conn.start += consumed;
+        self.trim(&mut conn, &progress);
+        self.finish(conn, i > from, settings);
+    }
+
+    /// Gives an emptied query buffer back, makes room in one that waits for a large argument.
+    fn trim(&mut self, conn: &mut Conn, progress: &Progress) {
+        if conn.unread() == 0 {
+            conn.start = 0;
+            let buffer = std::mem::take(&mut conn.query);
+            self.spare(buffer);
+        } else if progress.missing > 0 && conn.is_free() {
+            conn.query.drain(..conn.start);
+            conn.start = 0;
+            conn.query.reserve(progress.reserve_hint(conn.query.len()));
+        }
+    }
+
+    /// Puts a connection back after its commands, and sees to what follows.
+    fn finish(&mut self, mut conn: Box<Conn>, progressed: bool, settings: &Settings) {
+        let now = self.engine.now();
+        if conn.unsent() > 0 {
+            self.check_output_limit(&mut conn, settings.output_limit_normal, now);
+        } else if !conn.closing {
+            let out = std::mem::take(&mut conn.out);
+            self.spare(out);
+        }
+        if conn.unsent() > 0 || conn.closing {
+            if !conn.dirty {
+                conn.dirty = true;
+                self.dirty.push(conn.token);
+            }
+        }
+        // More may be there than one turn's share, or than was parsed before AUTH.
+        let again = progressed && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
+        if again {
+            conn.queued = true;
+            self.ready.push_back(conn.token);
+        }
+        self.put_conn(conn);
+    }
+}
