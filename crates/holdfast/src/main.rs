@@ -1,6 +1,10 @@
 //! The `holdfast` binary.
 
 mod bench;
+mod server;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::process::ExitCode;
 
@@ -17,11 +21,22 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Options),
+    /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
+    #[command(disable_help_flag = true)]
+    Server {
+        /// A configuration file and settings, as redis-server takes them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::run(&options),
+        Command::Server { arguments } => {
+            let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();
+            return server::run(&arguments);
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
