@@ -1,10 +1,14 @@
 //! From the bytes of a value to the value.
 
-use super::input::Input;
+use super::input::{Input, text_score};
 use super::{Value, kind, listpack, ziplist};
 use crate::block::Elem;
+use crate::hash::{EXPIRY_MAX, Expiry};
 use crate::list::End;
-use crate::{Corrupt, Limits, List};
+use crate::zset::Added;
+use crate::{Corrupt, Hash, Limits, List, Set, ZSet};
+
+const EMPTY: Corrupt = Corrupt("empty collection");
 
 /// The value that `body`, a type byte and what follows it, holds from its first byte to its last.
 pub(super) fn value<'a>(body: &'a [u8], limits: &Limits) -> Result<Value<'a>, Corrupt> {
@@ -15,10 +19,24 @@ pub(super) fn value<'a>(body: &'a [u8], limits: &Limits) -> Result<Value<'a>, Co
         kind::LIST | kind::LIST_ZIPLIST | kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => {
             Value::List(list(kind, &mut input, limits)?)
         }
+        kind::SET | kind::SET_INTSET | kind::SET_LISTPACK => Value::Set(set(kind, &mut input, limits)?),
+        kind::ZSET | kind::ZSET_2 | kind::ZSET_ZIPLIST | kind::ZSET_LISTPACK => {
+            Value::ZSet(zset(kind, &mut input, limits)?)
+        }
+        kind::HASH | kind::HASH_ZIPMAP | kind::HASH_ZIPLIST | kind::HASH_LISTPACK => {
+            Value::Hash(hash(kind, &mut input, limits)?)
+        }
+        kind::HASH_METADATA | kind::HASH_METADATA_RC => Value::Hash(hash_metadata(kind, &mut input, limits)?),
+        kind::HASH_LISTPACK_EX | kind::HASH_LISTPACK_EX_RC => Value::Hash(hash_listpack_ex(kind, &mut input, limits)?),
         _ => return Err(Corrupt("unknown type")),
     };
     input.finish()?;
     Ok(value)
+}
+
+/// Calls `f` with the bytes of an element.
+fn text<R>(elem: Elem<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
+    f(elem.as_bytes(&mut itoa::Buffer::new()))
 }
 
 fn list(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<List, Corrupt> {
@@ -26,7 +44,7 @@ fn list(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<List, Corrup
     const PACKED: u64 = 2;
     let mut list = List::new();
     let mut push = |elem: Elem<'_>| {
-        list.push(End::Back, elem.as_bytes(&mut itoa::Buffer::new()), limits);
+        text(elem, |bytes| list.push(End::Back, bytes, limits));
         Ok(())
     };
     match kind {
@@ -54,8 +72,188 @@ fn list(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<List, Corrup
     }
     // Nodes may be empty, as Redis grants, but not all of them.
     if list.is_empty() {
-        return Err(Corrupt("empty collection"));
+        return Err(EMPTY);
     }
     list.reconsider(limits);
     Ok(list)
+}
+
+/// A set while it is read: its form follows from the first member and from how many are announced.
+struct SetReader<'l> {
+    set: Set,
+    announced: usize,
+    limits: &'l Limits,
+}
+
+impl SetReader<'_> {
+    fn add(&mut self, member: &[u8]) -> Result<(), Corrupt> {
+        if member.len() > crate::hashed::RECORD_BYTES_MAX {
+            return Err(Corrupt("member too long"));
+        }
+        if self.set.is_empty() {
+            self.set = Set::for_members(member, self.announced, self.limits);
+        }
+        if self.set.add(member, self.limits) { Ok(()) } else { Err(Corrupt("duplicate member of a set")) }
+    }
+}
+
+fn set(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Set, Corrupt> {
+    let mut reader = SetReader { set: Set::new(), announced: 0, limits };
+    match kind {
+        kind::SET => {
+            let count = input.count()?;
+            reader.announced = usize::try_from(count).unwrap_or(usize::MAX);
+            for _ in 0..count {
+                reader.add(&input.string()?)?;
+            }
+        }
+        kind::SET_INTSET => {
+            let bytes = input.string()?;
+            let values = ziplist::intset(&bytes)?;
+            reader.announced = values.len();
+            for value in values {
+                text(Elem::Int(value), |member| reader.add(member))?;
+            }
+        }
+        _ => {
+            for elem in listpack::entries(&input.string()?)? {
+                text(elem?, |member| reader.add(member))?;
+            }
+        }
+    }
+    if reader.set.is_empty() { Err(EMPTY) } else { Ok(reader.set) }
+}
+
+fn zset(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<ZSet, Corrupt> {
+    let mut zset = ZSet::new();
+    let mut add = |member: &[u8], score: f64| match zset.insert(score, member, limits) {
+        _ if member.len() > crate::hashed::RECORD_BYTES_MAX => Err(Corrupt("member too long")),
+        Ok(Added::New(_)) => Ok(()),
+        _ => Err(Corrupt("duplicate member of a sorted set")),
+    };
+    match kind {
+        kind::ZSET | kind::ZSET_2 => {
+            for _ in 0..input.count()? {
+                let member = input.string()?;
+                let score = if kind == kind::ZSET { input.text_double()? } else { input.binary_double()? };
+                add(&member, score)?;
+            }
+        }
+        _ => {
+            let bytes = input.string()?;
+            entries(kind == kind::ZSET_ZIPLIST, &bytes, &mut |[member, score]| {
+                let score = text(score, text_score)?;
+                text(member, |member| add(member, score))
+            })?;
+        }
+    }
+    if zset.is_empty() { Err(EMPTY) } else { Ok(zset) }
+}
+
+/// Calls `each` with the entries of a ziplist or listpack, `N` at a time; a remainder is an error.
+fn entries<const N: usize>(
+    old: bool,
+    bytes: &[u8],
+    each: &mut dyn FnMut([Elem<'_>; N]) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    fn group<'a, const N: usize>(
+        mut entries: impl Iterator<Item = Result<Elem<'a>, Corrupt>>,
+        each: &mut dyn FnMut([Elem<'_>; N]) -> Result<(), Corrupt>,
+    ) -> Result<(), Corrupt> {
+        while let Some(first) = entries.next() {
+            let mut group = [first?; N];
+            for place in &mut group[1..] {
+                *place = entries.next().ok_or(Corrupt("half a pair"))??;
+            }
+            each(group)?;
+        }
+        Ok(())
+    }
+    if old { group(ziplist::entries(bytes)?, each) } else { group(listpack::entries(bytes)?, each) }
+}
+
+/// A hash while it is read.
+struct HashReader<'l> {
+    hash: Hash,
+    limits: &'l Limits,
+}
+
+impl<'l> HashReader<'l> {
+    fn new(limits: &'l Limits) -> Self {
+        Self { hash: Hash::new(), limits }
+    }
+
+    /// `expiry` 0 is none.
+    fn set(&mut self, name: &[u8], value: &[u8], expiry: u64) -> Result<(), Corrupt> {
+        let expiry = match expiry {
+            0 => Expiry::Clear,
+            1..=EXPIRY_MAX => Expiry::At(expiry),
+            _ => return Err(Corrupt("time of expiry of a field")),
+        };
+        if name.len().saturating_add(value.len()) > Hash::FIELD_BYTES_MAX {
+            return Err(Corrupt("field too long"));
+        }
+        let new = self.hash.set(name, value, expiry, self.limits);
+        if new { Ok(()) } else { Err(Corrupt("duplicate field of a hash")) }
+    }
+
+    fn set_elems(&mut self, name: Elem<'_>, value: Elem<'_>, expiry: u64) -> Result<(), Corrupt> {
+        text(name, |name| text(value, |value| self.set(name, value, expiry)))
+    }
+
+    fn finish(self) -> Result<Hash, Corrupt> {
+        if self.hash.is_empty() { Err(EMPTY) } else { Ok(self.hash) }
+    }
+}
+
+fn hash(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    let mut reader = HashReader::new(limits);
+    match kind {
+        kind::HASH => {
+            for _ in 0..input.count()? {
+                let (name, value) = (input.string()?, input.string()?);
+                reader.set(&name, &value, 0)?;
+            }
+        }
+        kind::HASH_ZIPMAP => {
+            for pair in ziplist::zipmap(&input.string()?)?.chunks_exact(2) {
+                reader.set(pair[0], pair[1], 0)?;
+            }
+        }
+        _ => {
+            let bytes = input.string()?;
+            let set = &mut |[name, value]: [Elem<'_>; 2]| reader.set_elems(name, value, 0);
+            entries(kind == kind::HASH_ZIPLIST, &bytes, set)?;
+        }
+    }
+    reader.finish()
+}
+
+/// Fields with a time of expiry each, relative to the earliest of all, which stands first.
+fn hash_metadata(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    // Absolute in the release candidates: as if 1 stood first.
+    let earliest = if kind == kind::HASH_METADATA { input.milliseconds()? } else { 1 };
+    let mut reader = HashReader::new(limits);
+    for _ in 0..input.count()? {
+        let expiry = match input.length()? {
+            0 => 0,
+            after => earliest.saturating_add(after - 1),
+        };
+        let (name, value) = (input.string()?, input.string()?);
+        reader.set(&name, &value, expiry)?;
+    }
+    reader.finish()
+}
+
+/// Triples of name, value and time of expiry; before them the earliest, which they tell as well.
+fn hash_listpack_ex(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    if kind == kind::HASH_LISTPACK_EX {
+        input.milliseconds()?;
+    }
+    let mut reader = HashReader::new(limits);
+    entries(false, &input.string()?, &mut |[name, value, expiry]| match expiry {
+        Elem::Int(expiry @ 0..) => reader.set_elems(name, value, expiry as u64),
+        _ => Err(Corrupt("time of expiry of a field")),
+    })?;
+    reader.finish()
 }

@@ -8,8 +8,6 @@
 //! anybody: reading always checks what Redis checks under `sanitize-dump-payload yes`, allocates no more than a small multiple of
 //! the bytes it has seen (LZF may expand 88 times), and accepts no duplicates.
 
-#![allow(dead_code, reason = "sets, hashes and sorted sets follow")]
-
 mod footer;
 mod input;
 mod listpack;
@@ -23,7 +21,7 @@ mod ziplist;
 
 pub use footer::VERSION;
 
-use crate::{Corrupt, Limits, List};
+use crate::{Corrupt, Hash, Limits, List, Set, ZSet};
 use std::borrow::Cow;
 
 /// A value read from a payload.
@@ -33,6 +31,12 @@ pub enum Value<'a> {
     String(Cow<'a, [u8]>),
     /// A list.
     List(List),
+    /// A set.
+    Set(Set),
+    /// A sorted set.
+    ZSet(ZSet),
+    /// A hash. Fields whose time has passed are there.
+    Hash(Hash),
 }
 
 /// A value to be written.
@@ -42,6 +46,12 @@ pub enum ValueRef<'a> {
     String(&'a [u8]),
     /// A list.
     List(&'a List),
+    /// A set.
+    Set(&'a Set),
+    /// A sorted set.
+    ZSet(&'a ZSet),
+    /// A hash.
+    Hash(&'a Hash),
 }
 
 /// Why a payload is not restored.
@@ -71,7 +81,23 @@ pub fn restore<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refu
 mod kind {
     pub(super) const STRING: u8 = 0;
     pub(super) const LIST: u8 = 1;
+    pub(super) const SET: u8 = 2;
+    pub(super) const ZSET: u8 = 3;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const ZSET_2: u8 = 5;
+    pub(super) const HASH_ZIPMAP: u8 = 9;
     pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const SET_INTSET: u8 = 11;
+    pub(super) const ZSET_ZIPLIST: u8 = 12;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const LIST_QUICKLIST: u8 = 14;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const ZSET_LISTPACK: u8 = 17;
     pub(super) const LIST_QUICKLIST_2: u8 = 18;
+    pub(super) const SET_LISTPACK: u8 = 20;
+    /// Of the release candidates of Redis 7.4, as the next.
+    pub(super) const HASH_METADATA_RC: u8 = 22;
+    pub(super) const HASH_LISTPACK_EX_RC: u8 = 23;
+    pub(super) const HASH_METADATA: u8 = 24;
+    pub(super) const HASH_LISTPACK_EX: u8 = 25;
 }

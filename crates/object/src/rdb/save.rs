@@ -1,8 +1,9 @@
 //! From a value to its bytes.
 
-use super::{ValueRef, kind, listpack, output};
+use super::{ValueRef, kind, listpack, output, ziplist};
 use crate::block::Elem;
-use crate::list::List;
+use crate::hash::Field;
+use crate::{Hash, List, Set, ZSet, number};
 
 /// Size at which a listpack of a list is closed and the next begun; what is larger alone gets a node of its own.
 const NODE_BYTES: usize = 8 * 1024;
@@ -15,7 +16,14 @@ pub(super) fn value(out: &mut Vec<u8>, value: ValueRef<'_>) {
             output::string(out, bytes);
         }
         ValueRef::List(list) => self::list(out, list),
+        ValueRef::Set(set) => self::set(out, set),
+        ValueRef::ZSet(zset) => self::zset(out, zset),
+        ValueRef::Hash(hash) => self::hash(out, hash),
     }
+}
+
+fn elem(out: &mut Vec<u8>, elem: Elem<'_>) {
+    output::string(out, elem.as_bytes(&mut itoa::Buffer::new()));
 }
 
 /// A quicklist of listpacks. Its nodes are counted first, so they are written behind one another and then prefixed.
@@ -48,4 +56,99 @@ fn list(out: &mut Vec<u8>, list: &List) {
     out.push(kind::LIST_QUICKLIST_2);
     output::length(out, count);
     out.append(&mut nodes);
+}
+
+fn set(out: &mut Vec<u8>, set: &Set) {
+    match set.encoding() {
+        "intset" => {
+            let int = |elem| match elem {
+                Elem::Int(value) => Some(value),
+                Elem::Bytes(_) => None,
+            };
+            let values: Vec<i64> = set.iter().filter_map(int).collect();
+            out.push(kind::SET_INTSET);
+            output::string(out, &ziplist::build_intset(&values));
+        }
+        "listpack" => {
+            let mut pack = listpack::Builder::new();
+            set.iter().for_each(|member| pack.push_elem(member));
+            out.push(kind::SET_LISTPACK);
+            output::string(out, &pack.finish());
+        }
+        _ => {
+            out.push(kind::SET);
+            output::length(out, set.len());
+            set.iter().for_each(|member| elem(out, member));
+        }
+    }
+}
+
+fn zset(out: &mut Vec<u8>, zset: &ZSet) {
+    if zset.encoding() == "listpack" {
+        let mut pack = listpack::Builder::new();
+        let mut text = Vec::new();
+        for (member, score) in zset.iter(0..zset.len(), false) {
+            pack.push(member);
+            match number::exact_i64(score) {
+                Some(score) => pack.push_elem(Elem::Int(score)),
+                None => {
+                    text.clear();
+                    number::write_f64(&mut text, score);
+                    pack.push_elem(Elem::Bytes(&text));
+                }
+            }
+        }
+        out.push(kind::ZSET_LISTPACK);
+        output::string(out, &pack.finish());
+    } else {
+        out.push(kind::ZSET_2);
+        output::length(out, zset.len());
+        // From the greatest down, as Redis does because it then inserts faster.
+        for (member, score) in zset.iter(0..zset.len(), true) {
+            output::string(out, member);
+            out.extend_from_slice(&score.to_le_bytes());
+        }
+    }
+}
+
+fn hash(out: &mut Vec<u8>, hash: &Hash) {
+    let earliest = hash.next_expiry();
+    if hash.encoding() == "hashtable" {
+        out.push(if earliest.is_some() { kind::HASH_METADATA } else { kind::HASH });
+        if let Some(earliest) = earliest {
+            out.extend_from_slice(&earliest.to_le_bytes());
+        }
+        output::length(out, hash.len());
+        for field in hash.fields() {
+            if let Some(earliest) = earliest {
+                output::length(out, field.expiry.map_or(0, |expiry| expiry.saturating_sub(earliest) + 1));
+            }
+            elem(out, field.name);
+            elem(out, field.value);
+        }
+        return;
+    }
+    let mut pack = listpack::Builder::new();
+    let mut push = |field: Field<'_>| {
+        pack.push_elem(field.name);
+        pack.push_elem(field.value);
+        if earliest.is_some() {
+            pack.push_elem(Elem::Int(field.expiry.unwrap_or(0) as i64));
+        }
+    };
+    match earliest {
+        None => {
+            hash.fields().for_each(&mut push);
+            out.push(kind::HASH_LISTPACK);
+        }
+        Some(earliest) => {
+            // Redis relies on their order: the next to expire first, those that never do last.
+            let mut fields: Vec<Field<'_>> = hash.fields().collect();
+            fields.sort_by_key(|field| field.expiry.unwrap_or(u64::MAX));
+            fields.into_iter().for_each(&mut push);
+            out.push(kind::HASH_LISTPACK_EX);
+            out.extend_from_slice(&earliest.to_le_bytes());
+        }
+    }
+    output::string(out, &pack.finish());
 }
