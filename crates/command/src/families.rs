@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{generic, list, string};
+use crate::{generic, hash, list, string};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -37,6 +37,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::BITMAP_ROWS,
     string::BITFIELD_ROWS,
     list::ROWS,
+    hash::ROWS,
     generic::KEY_ROWS,
     generic::TRANSFER_ROWS,
     generic::EXPIRE_ROWS,
@@ -56,6 +57,7 @@ pub(crate) fn replay(
         0 => generic::replay(number, key, payload, db, limits),
         op::STRINGS => string::replay(number, key, payload, db, limits),
         op::LISTS => list::replay(number, key, payload, db, limits),
+        op::HASHES => hash::replay(number, key, payload, db, limits),
         _ => Err(Corrupt("unknown effect")),
     }
 }

@@ -6,10 +6,13 @@
 mod arguments;
 mod ctx;
 pub mod effects;
+mod elem;
 mod error;
 mod families;
 mod notify;
 mod rng;
+mod sample;
+mod scan_options;
 mod spec;
 #[cfg(test)]
 #[allow(dead_code, reason = "not every family needs all of it")]
@@ -18,6 +21,7 @@ mod tunables;
 mod walk;
 
 mod generic;
+pub mod hash;
 mod list;
 mod string;
 

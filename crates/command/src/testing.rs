@@ -119,6 +119,17 @@ impl Bench {
         result
     }
 
+    /// Does something to a key outside of any command, as the engine's sweeps do.
+    pub fn sweep<R>(&mut self, key: &str, f: impl FnOnce(&mut Db<'_>, &keyspace::Key<'_>, &mut Effects) -> R) -> R {
+        let held = self.hold();
+        self.version += 1;
+        let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version);
+        let key = db.key(key.as_bytes());
+        let result = f(&mut db, &key, &mut self.effects);
+        self.keyspace.release(held, |_| {});
+        result
+    }
+
     /// Names of the notifications since the last call, with their keys.
     pub fn notified(&mut self) -> Vec<String> {
         self.events

@@ -319,7 +319,7 @@ impl Engine {
                 return Outcome::Done;
             }
         };
-        let writes = call.row.spec.flags & flags::READONLY == 0;
+        let writes = call.row.spec.flags & flags::READONLY == 0 || self.may_drop_fields(call, held);
         let version = if writes { self.next_version(held) } else { 0 };
         self.fx.interest = self.has_interest(held);
         self.expire_before(call, held, version);
@@ -376,6 +376,16 @@ impl Engine {
             Err(error) => Reply::new(out, call.protocol).error(error.as_bytes()),
         }
         Outcome::Done
+    }
+
+    /// Whether a reader may come across expired fields of a hash: it deletes them, which is a write.
+    #[inline]
+    fn may_drop_fields(&mut self, call: &Call<'_>, held: &Held) -> bool {
+        if !call.row.spec.has(flags::EXPIRES_FIELDS) {
+            return false;
+        }
+        let db = self.db(held, call.db, 0);
+        held.is_all() || held.slots().iter().any(|&slot| db.may_expire(slot))
     }
 
     #[inline]

@@ -279,6 +279,24 @@ impl<'a> Db<'a> {
         Ok(Some(collection))
     }
 
+    /// The collection for a writer that may find nothing to do: `change` says whether it did anything, and only then the
+    /// version becomes this command's. `None` if the key is absent.
+    #[inline]
+    pub fn edit<T: Collection, R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut T) -> (bool, R),
+    ) -> Result<Option<R>, WrongType> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        let collection = entry.collection::<T>().ok_or(WrongType)?;
+        self.touch(entry);
+        let (changed, result) = change(collection);
+        if changed {
+            entry.set_version(self.version);
+        }
+        Ok(Some(result))
+    }
+
     /// The collection for a writer, made empty if absent: the caller adds to it, or calls [`Self::remove_if_empty`].
     pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
         let entry = match self.find(key) {

@@ -20,6 +20,8 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Keys deleted because their time had come.
     pub expired: AtomicU64,
+    /// Fields of hashes deleted because their time had come.
+    pub expired_fields: AtomicU64,
     /// Keys deleted to make room.
     pub evicted: AtomicU64,
 }

@@ -183,7 +183,7 @@ impl<'a> Args<'a> {
 
     /// All arguments in order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
         let base = self.base;
         self.ranges.iter().map(move |range| slice(base, *range))
     }

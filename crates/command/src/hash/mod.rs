@@ -1,0 +1,95 @@
+//! Hashes: HSET to HGETDEL, with the expiry of fields.
+//!
+//! Fields expire by themselves: a command does not see a field whose time has passed. It is deleted by whoever finds it
+//! (readers too), or by the sweep through [`reclaim`]. HLEN and HDEL count it until then, as in Redis.
+
+mod effect;
+mod expire;
+mod extended;
+mod number;
+mod random;
+mod read;
+mod reclaim;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use effect::replay;
+pub use reclaim::{Reclaimed, reclaim};
+pub use rows::ROWS;
+
+use keyspace::Key;
+use object::Hash;
+
+use crate::ctx::Ctx;
+use crate::effects::op;
+use crate::error::Error;
+use crate::notify::class;
+use effect::{REMOVE, write_all};
+
+/// What the keyspace has to know of a hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct State {
+    empty: bool,
+    next_expiry: Option<u64>,
+}
+
+impl State {
+    fn of(hash: &Hash) -> Self {
+        State { empty: hash.is_empty(), next_expiry: hash.next_expiry() }
+    }
+}
+
+/// Tells the keyspace how a hash was left: an empty one is deleted. To be called after the effect of what was done to the
+/// fields, if any are left, and after the notification.
+fn settle(ctx: &mut Ctx<'_>, key: &Key<'_>, before: State, after: State) {
+    if after.empty {
+        ctx.db.remove(key);
+        ctx.effect(op::DELETE, key, |_| {});
+        ctx.notify(class::GENERIC, "del", key);
+    } else if before.next_expiry != after.next_expiry {
+        ctx.db.set_field_expiry(key, after.next_expiry);
+    }
+}
+
+/// Deletes those of the named fields that have expired, because a command has come across them.
+#[cold]
+fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone) {
+    let now = ctx.now;
+    let Ok(Some(hash)) = ctx.db.get_mut::<Hash>(key) else { return };
+    let before = State::of(hash);
+    let mut dropped = 0;
+    for name in names.clone() {
+        if hash.find(name).is_some_and(|field| field.expired(now)) {
+            hash.remove(name);
+            dropped += 1;
+        }
+    }
+    let after = State::of(hash);
+    if dropped == 0 {
+        return;
+    }
+    keyspace::bump(&ctx.db.local().counters().expired_fields, dropped);
+    if !after.empty {
+        // Names that are not there any more do no harm in an effect; those that live must not be in it.
+        let hash = ctx.db.peek(key).and_then(|entry| entry.collection::<Hash>().ok());
+        let gone: Vec<&[u8]> = names.filter(|name| hash.is_none_or(|hash| hash.find(name).is_none())).collect();
+        ctx.effect(REMOVE, key, |w| write_all(w, gone));
+    }
+    ctx.notify(class::HASH, "hexpired", key);
+    settle(ctx, key, before, after);
+}
+
+/// The hash at `key`, only to look at.
+fn look<'c>(ctx: &'c Ctx<'_>, key: &Key<'_>) -> Result<Option<&'c Hash>, Error> {
+    Ok(ctx.db.peek(key).map(|entry| entry.collection::<Hash>()).transpose()?)
+}
+
+/// Refuses a field that no hash can hold (4 GB; `proto-max-bulk-len` is far below by default).
+fn check_length(name: &[u8], value: &[u8]) -> Result<(), Error> {
+    if name.len().saturating_add(value.len()) > Hash::FIELD_BYTES_MAX {
+        return Err(Error::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Deletion of expired fields: by the engine's sweep, and before commands that must not meet any.
+
+use keyspace::{Db, Key};
+use object::Hash;
+
+use super::effect::REMOVE;
+use crate::effects::{Effects, Writer, op};
+use crate::notify::{Events, class};
+
+/// What [`reclaim`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reclaimed {
+    /// Number of fields deleted.
+    pub fields: u64,
+    /// When the next field expires, in unix milliseconds; in the past if there were more than were asked for. None: no field
+    /// expires any more, or the key is gone.
+    pub next: Option<u64>,
+}
+
+/// Deletes up to `max` fields of the hash at `key` that have expired at `now`, and the key when it becomes empty.
+///
+/// The key's slot is held and `db` has the key's database selected; what is no hash is left alone. The time this takes is
+/// bounded by `max`. Changes are logged and notified as if a command had made them.
+pub fn reclaim(
+    db: &mut Db<'_>,
+    key: &Key<'_>,
+    now: u64,
+    max: usize,
+    fx: &mut Effects,
+    events: &mut Events,
+) -> Reclaimed {
+    let recording = fx.recording;
+    let mut names = Vec::new();
+    let done = db.edit::<Hash, _>(key, |hash| {
+        let fields = hash.reclaim(now, max, |name| {
+            if recording {
+                Writer(&mut names).bytes(name.as_bytes(&mut itoa::Buffer::new()));
+            }
+        });
+        (fields > 0, (fields as u64, hash.is_empty(), hash.next_expiry()))
+    });
+    let Ok(Some((fields, empty, next))) = done else { return Reclaimed::default() };
+    if fields == 0 {
+        return Reclaimed { fields, next };
+    }
+    keyspace::bump(&db.local().counters().expired_fields, fields);
+    let logical = db.logical();
+    events.push(class::HASH, "hexpired", logical, key.bytes);
+    if empty {
+        db.remove(key);
+        fx.push(op::DELETE, logical, key, |_| {});
+        events.push(class::GENERIC, "del", logical, key.bytes);
+    } else {
+        fx.push(REMOVE, logical, key, |w| w.0.extend_from_slice(&names));
+        db.set_field_expiry(key, next);
+    }
+    Reclaimed { fields, next }
+}

@@ -1,0 +1,5 @@
+//! Commands on hashes: exact replies, and random histories against a model and against their own effects.
+
+mod expiry;
+mod model;
+mod replies;

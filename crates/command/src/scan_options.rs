@@ -1,0 +1,55 @@
+//! The cursor and options that HSCAN, SSCAN and ZSCAN share.
+
+use object::block::Elem;
+use object::glob;
+
+use crate::ctx::Ctx;
+use crate::error::Error;
+
+/// `[MATCH pattern] [COUNT count] [NOVALUES]`.
+pub(crate) struct ScanOptions<'a> {
+    /// About how many elements to look at.
+    pub count: usize,
+    /// Leave values out (HSCAN).
+    pub no_values: bool,
+    /// None: everything matches.
+    pattern: Option<&'a [u8]>,
+}
+
+/// The cursor at argument `i`.
+pub(crate) fn cursor(ctx: &Ctx<'_>, i: usize) -> Result<u64, Error> {
+    object::number::parse_u64(ctx.arg(i)).ok_or(Error::new("ERR invalid cursor"))
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Reads the arguments from `first` on. `of_hash`: NOVALUES is allowed.
+    pub fn parse(ctx: &Ctx<'a>, first: usize, of_hash: bool) -> Result<Self, Error> {
+        let mut options = ScanOptions { count: 10, no_values: false, pattern: None };
+        let mut i = first;
+        while i < ctx.args.len() {
+            let has_value = i + 1 < ctx.args.len();
+            if has_value && ctx.is(i, "count") {
+                let count = ctx.int(i + 1)?;
+                options.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::SYNTAX)?;
+                i += 2;
+            } else if has_value && ctx.is(i, "match") {
+                options.pattern = Some(ctx.arg(i + 1)).filter(|pattern| *pattern != b"*");
+                i += 2;
+            } else if ctx.is(i, "novalues") {
+                if !of_hash {
+                    return Err(Error::new("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                options.no_values = true;
+                i += 1;
+            } else {
+                return Err(Error::SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether the pattern, if there is one, matches.
+    pub fn matches(&self, elem: Elem<'_>) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, elem.as_bytes(&mut itoa::Buffer::new())))
+    }
+}
