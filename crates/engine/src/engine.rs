@@ -19,6 +19,9 @@ const VERSION_SHIFT: u32 = 20;
 /// Attempts at a busy latch before giving up, about a microsecond.
 const SPINS: u32 = 40;
 
+/// Entries freed per turn after a flush: about half a millisecond.
+const RECLAIM_STEP: usize = 4096;
+
 /// What all workers of a node share.
 pub struct Shared {
     /// The data.
@@ -48,6 +51,10 @@ pub struct Engine {
     pub published: Vec<Event>,
     /// Emptied tables to free in steps.
     pub reclaims: Vec<Reclaim>,
+    /// Where the expiry sweep is.
+    pub(crate) sweep: crate::sweep::Sweep,
+    /// The best candidates for eviction so far, best last.
+    pub(crate) pool: Vec<crate::evict::Candidate>,
     /// Watches that ended while their slot was busy.
     pub(crate) leftovers: Vec<WatchedKey>,
     /// Who of this worker has reserved latches, and which.
@@ -75,6 +82,8 @@ impl Engine {
             served: Vec::new(),
             published: Vec::new(),
             reclaims: Vec::new(),
+            sweep: Default::default(),
+            pool: Vec::new(),
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
@@ -434,6 +443,21 @@ impl Engine {
             self.fx.push(op::DELETE, db, &key, |_| {});
             self.events.push(class::EXPIRED, "expired", db, key.bytes);
         }
+    }
+
+    /// Notes a keyspace notification.
+    pub(crate) fn event(&mut self, class: u32, name: &'static str, db: u16, key: &Key<'_>) {
+        self.events.push(class, name, db, key.bytes);
+    }
+
+    /// Frees some of what was flushed. True: more is left.
+    pub fn step_reclaims(&mut self) -> bool {
+        if let Some(reclaim) = self.reclaims.last_mut()
+            && reclaim.step(&mut self.local, RECLAIM_STEP)
+        {
+            self.reclaims.pop();
+        }
+        !self.reclaims.is_empty()
     }
 
     // ---- which latches

@@ -8,11 +8,15 @@ mod attachment;
 mod blocked;
 mod call;
 mod engine;
+mod evict;
+mod sweep;
 mod walker;
 mod watch;
 
 pub use blocked::{Blocked, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{BlockRun, Engine, Shared};
+pub use evict::{Order, Policy, Room};
+pub use sweep::Swept;
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

@@ -1,10 +1,11 @@
 //! The `holdfast` binary.
 
 mod bench;
+mod memory;
 mod server;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Counted = memory::Counted;
 
 use std::process::ExitCode;
 

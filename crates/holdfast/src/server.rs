@@ -83,6 +83,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn std::error::Error>> {
         started_ms: clock.unix_ms(),
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
         driver: "epoll".into(),
+        memory: Some(crate::memory::in_use),
+        resident: Some(crate::memory::resident),
         ..Facts::default()
     };
     let listeners = net::listeners(&settings)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
-use engine::{Call, Ran};
+use engine::{Call, Ran, Room};
 use keyspace::Key;
 use resp::{Args, OwnedArgs};
 
@@ -51,6 +51,10 @@ impl Worker {
         if let Some(error) = self.check(conn, settings, command, args) {
             add(&self.stats.commands[command.id].rejected, 1);
             self.refuse(conn, &error);
+            return Next::Continue;
+        }
+        if settings.maxmemory > 0 && command.spec.has(flags::DENYOOM) && self.make_room(settings) == Room::None {
+            self.refuse(conn, b"OOM command not allowed when used memory > 'maxmemory'.");
             return Next::Continue;
         }
         if conn.session.queues(command) {

@@ -8,6 +8,7 @@ mod clock;
 pub mod config;
 mod conn;
 mod execute;
+mod housekeeping;
 mod message;
 mod node;
 mod session;

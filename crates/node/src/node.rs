@@ -31,6 +31,8 @@ pub struct Node {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
     connected: AtomicU64,
+    /// The expiry sweep runs (DEBUG SET-ACTIVE-EXPIRE).
+    pub active_expire: AtomicBool,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
 }
@@ -77,8 +79,14 @@ impl Node {
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
             connected: AtomicU64::new(0),
+            active_expire: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
         })
+    }
+
+    /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator.
+    pub fn used_memory(&self) -> u64 {
+        self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live() as u64
     }
 
     /// Number of workers.

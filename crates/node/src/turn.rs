@@ -66,6 +66,7 @@ impl Worker {
         }
         self.batch = batch;
         self.step_walks();
+        self.housekeeping(now, &settings);
         self.send_on();
         add(&self.stats.turns, 1);
         self.engine.end_turn();

@@ -44,6 +44,10 @@ pub struct Worker {
     pub(crate) deadlines: BTreeSet<(u64, Token)>,
     /// Waits that ended and whose queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
+    /// When housekeeping is due next, unix milliseconds.
+    pub(crate) next_round: u64,
+    /// Flushed tables are being freed.
+    pub(crate) reclaiming: bool,
     /// Connections in a walk over the keyspace.
     pub(crate) walks: Vec<Token>,
     /// Connections to look at again at once.
@@ -79,6 +83,8 @@ impl Worker {
             dirty: Vec::new(),
             deadlines: BTreeSet::new(),
             leftovers: Vec::new(),
+            next_round: 0,
+            reclaiming: false,
             walks: Vec::new(),
             again: Vec::new(),
             batch: Batch::new(),
@@ -380,12 +386,13 @@ impl Worker {
         if !self.leftovers.is_empty() || self.engine.has_leftovers() {
             return Some(self.engine.now() + 1);
         }
-        self.deadlines.first().map(|(at, _)| *at)
+        let round = Some(self.next_round);
+        self.deadlines.first().map(|(at, _)| *at).min(round).or(round)
     }
 
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.walks.is_empty()
+        !self.ready.is_empty() || !self.walks.is_empty() || self.reclaiming
     }
 
     /// Whether the policy needs the LFU clock.

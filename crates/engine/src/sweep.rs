@@ -1,0 +1,138 @@
+//! The expiry sweep: keys nobody asks for any more are deleted in the background, in bounded steps.
+//!
+//! Each worker sweeps its share of the slots. A slot whose earliest expiry lies ahead costs one look at its root. A slot is
+//! walked in hash order and may be left and taken up again in the middle, so that ten million keys behind one tag never hold
+//! its latch for long.
+
+use keyspace::{Held, SLOTS};
+
+use crate::engine::Engine;
+
+/// Buckets walked under one latch before it is given back.
+const BUCKETS_PER_HOLD: usize = 64;
+/// Slots a worker looks at before it asks for the time again.
+const SLOTS_PER_LOOK: usize = 16;
+
+/// Where a worker's sweep is.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    slot: u16,
+    db: u16,
+    /// Hash within the slot's table from which on to go on; 0 at its beginning.
+    hash: u64,
+    /// Earliest expiry met since the beginning of the table.
+    earliest: Option<u64>,
+}
+
+/// How much of the sweep was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swept {
+    /// Every slot of this worker's share has been looked at.
+    All,
+    /// Time was up before.
+    Part,
+}
+
+impl Engine {
+    /// Sweeps on until every slot of the worker's share has been looked at or `in_time` says that time is up. Slots are shared
+    /// out among `workers` workers.
+    pub fn sweep(&mut self, workers: u16, mut in_time: impl FnMut() -> bool) -> Swept {
+        let mut looked = 0;
+        let mut left = SLOTS + 1;
+        while left > 0 {
+            let Some(slot) = self.shared.keyspace.next_occupied(self.sweep.slot) else {
+                left -= left.min(SLOTS - usize::from(self.sweep.slot));
+                if left <= 1 {
+                    return Swept::All;
+                }
+                self.sweep = Sweep::default();
+                continue;
+            };
+            if slot != self.sweep.slot {
+                left -= left.min(usize::from(slot - self.sweep.slot));
+                self.sweep = Sweep { slot, ..Sweep::default() };
+                continue;
+            }
+            // Neighbouring slots of one worker share cache lines of the bitmap and of nothing else.
+            if slot / 64 % workers == self.index && !self.sweep_slot() {
+                if !in_time() {
+                    return Swept::Part;
+                }
+                continue;
+            }
+            left -= 1;
+            self.sweep = Sweep { slot: (slot + 1) % SLOTS as u16, ..Sweep::default() };
+            looked += 1;
+            if looked % SLOTS_PER_LOOK == 0 && !in_time() {
+                return Swept::Part;
+            }
+        }
+        Swept::All
+    }
+
+    /// Does one hold's worth of the present slot. True: the slot is done (or busy: next time).
+    fn sweep_slot(&mut self) -> bool {
+        let slot = self.sweep.slot;
+        let Some(held) = self.acquire_one(slot) else { return true };
+        let done = self.sweep_held(slot, &held);
+        self.release(held);
+        done
+    }
+
+    fn sweep_held(&mut self, slot: u16, held: &Held) -> bool {
+        let databases = self.shared.keyspace.databases() as u16;
+        while self.sweep.db < databases {
+            let (db, now) = (self.sweep.db, self.now);
+            let due = |next: Option<u64>| next.is_some_and(|at| at <= now);
+            if self.sweep.hash == 0 && !due(self.db(held, db, 0).next_expiry(slot)) {
+                self.sweep.db += 1;
+                continue;
+            }
+            if self.sweep.hash == 0 {
+                // From here on, whoever sets an earlier expiry lowers it again.
+                self.db(held, db, 0).set_next_expiry(slot, u64::MAX);
+                self.sweep.earliest = None;
+            }
+            if !self.sweep_table(slot, db, held) {
+                return false;
+            }
+            let earliest = self.sweep.earliest.unwrap_or(u64::MAX);
+            let mut view = self.db(held, db, 0);
+            let meanwhile = view.next_expiry(slot).unwrap_or(u64::MAX);
+            view.set_next_expiry(slot, earliest.min(meanwhile));
+            self.sweep.hash = 0;
+            self.sweep.db += 1;
+        }
+        true
+    }
+
+    /// Walks some buckets of the table. True: it came to its end.
+    fn sweep_table(&mut self, slot: u16, db: u16, held: &Held) -> bool {
+        let now = self.now;
+        let mut due: Vec<Box<[u8]>> = Vec::new();
+        let mut earliest = self.sweep.earliest;
+        let mut at = Some(self.sweep.hash);
+        let view = self.db(held, db, 0);
+        for _ in 0..BUCKETS_PER_HOLD {
+            let Some(hash) = at else { break };
+            at = view.walk(slot, hash, |entry| match entry.expiry() {
+                Some(ms) if ms <= now => return due.push(entry.key().into()),
+                Some(ms) => earliest = Some(earliest.map_or(ms, |e| e.min(ms))),
+                None => {}
+            });
+        }
+        self.sweep.earliest = earliest;
+        self.fx.interest = self.shared.keyspace.interest(held, slot);
+        let shared = self.shared.clone();
+        let hasher = shared.keyspace.hasher();
+        self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
+        self.publish(held);
+        match at {
+            Some(hash) => {
+                self.sweep.hash = hash;
+                false
+            }
+            None => true,
+        }
+    }
+}
