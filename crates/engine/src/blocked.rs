@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
-use command::{Block, Nil, Outcome, Row, Run, Touched};
+use command::{Block, Outcome, Row, Run, Touched};
 use keyspace::{Held, Key, Kind, Need, Waiter};
 use resp::{Args, OwnedArgs, Protocol};
 
@@ -36,8 +36,6 @@ pub struct Blocked {
     pub protocol: Protocol,
     /// When to give up, in unix milliseconds.
     pub deadline: Option<u64>,
-    /// What to answer then.
-    pub nil: Nil,
     /// What must be found at a key for the command to run again.
     kind: Kind,
     /// Positions of the keys it waits for.
@@ -87,7 +85,6 @@ impl Engine {
             db: call.db,
             protocol: call.protocol,
             deadline: block.deadline,
-            nil: block.nil,
             kind: block.kind,
             keys: block.keys,
             slots: held.slots().to_vec(),

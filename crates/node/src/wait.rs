@@ -88,7 +88,8 @@ impl Worker {
             let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
             write_error(&mut conn.out, blocked.protocol, text);
         } else {
-            blocked.nil.write(&mut Reply::new(&mut conn.out, blocked.protocol));
+            // Redis answers so whatever the command would have answered inside MULTI.
+            Reply::new(&mut conn.out, blocked.protocol).null_array();
         }
         self.put_conn(conn);
         self.mark_dirty(token);
