@@ -12,6 +12,7 @@
 use keyspace::{Db, Key};
 use object::{Corrupt, Limits};
 
+use crate::barrier::Barrier;
 use crate::families;
 
 /// Numbers of effects, by family. They are part of the log's format: never reuse one.
@@ -22,6 +23,10 @@ pub mod op {
     pub const EXPIRE: u8 = 2;
     /// Payload: expiry (varint, 0 none), image of the value (see `keyspace`'s image).
     pub const IMAGE: u8 = 3;
+    /// A whole database, or all (payload: 1), was emptied; the key is empty. See [`crate::Barrier`].
+    pub const FLUSH: u8 = 4;
+    /// The database was exchanged with another (payload: varint); the key is empty.
+    pub const SWAP: u8 = 5;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
     pub const LISTS: u8 = 32;
@@ -54,6 +59,8 @@ pub struct Effects {
     pub encoded: Vec<u8>,
     /// Changed keys, in order, possibly repeated.
     pub touched: Vec<Touched>,
+    /// What is to be done to whole databases when the handler has returned: see [`crate::Barrier`].
+    pub barrier: Option<Barrier>,
 }
 
 impl Effects {
@@ -69,7 +76,7 @@ impl Effects {
         }
     }
 
-    fn encode(&mut self, op: u8, db: u16, key: &[u8], write: impl FnOnce(&mut Writer<'_>)) {
+    pub(crate) fn encode(&mut self, op: u8, db: u16, key: &[u8], write: impl FnOnce(&mut Writer<'_>)) {
         let mut payload = Vec::new();
         write(&mut Writer(&mut payload));
         self.encoded.push(op);
@@ -207,7 +214,8 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {
     Ok(Effect { op, db, key, payload: Reader(r.bytes()?) })
 }
 
-/// Applies one effect to the database it names, which `db` has been switched to and whose slot is held.
+/// Applies one effect of an entry to the database it names, which `db` has been switched to and whose slot is held.
+/// [`Effect::barrier`] tells those of whole databases apart.
 pub fn replay(effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     let key = db.key(effect.key);
     families::replay(effect.op, &key, &mut effect.payload, db, limits)

@@ -41,6 +41,10 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::KEY_ROWS,
     generic::TRANSFER_ROWS,
     generic::EXPIRE_ROWS,
+    generic::SCAN_ROWS,
+    generic::OBJECT_ROWS,
+    generic::DATABASE_ROWS,
+    generic::WAIT_ROWS,
 ];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");

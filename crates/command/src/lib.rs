@@ -4,11 +4,13 @@
 //! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
 
 mod arguments;
+mod barrier;
 mod ctx;
 pub mod effects;
 mod elem;
 mod error;
 mod families;
+mod help;
 mod notify;
 mod rng;
 mod sample;
@@ -25,10 +27,12 @@ pub mod hash;
 mod list;
 mod string;
 
+pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use effects::{Effects, Touched};
 pub use error::Error;
 pub use families::{FAMILIES, Run};
+pub use help::write_help;
 pub use notify::{Event, Events, class};
 pub use rng::Rng;
 pub use spec::{Begin, Find, KeyAt, KeySpec, Row, Spec, flags, key_flags};

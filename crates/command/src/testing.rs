@@ -4,7 +4,7 @@
 //! replay all of them into an empty database to compare.
 
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Keyspace, Local, Need};
+use keyspace::{Db, Held, Keyspace, Local, Need, SLOTS};
 use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
@@ -107,6 +107,11 @@ impl Bench {
                 ctx.out.error(error.as_bytes());
             }
         }
+        if let Some(barrier) = self.effects.barrier.take()
+            && let Some(mut reclaim) = barrier.carry_out(&self.keyspace, &held, &mut self.local)
+        {
+            while !reclaim.step(&mut self.local, 100) {}
+        }
         self.keyspace.release(held, |_| {});
         out
     }
@@ -146,7 +151,7 @@ impl Bench {
     ) -> Vec<(Vec<u8>, Option<u64>, Vec<u8>)> {
         let mut image = Vec::new();
         self.inspect(|db| {
-            for slot in 0..keyspace::SLOTS as u16 {
+            for slot in 0..SLOTS as u16 {
                 let mut at = Some(0);
                 while let Some(from) = at {
                     at = db.walk(slot, from, |entry| {
@@ -163,10 +168,15 @@ impl Bench {
     pub fn replayed(&self) -> Bench {
         let mut other = Bench::new();
         let held = other.hold();
-        let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, 0, 1);
         for effect in effects::decode(&self.effects.encoded) {
             let mut effect = effect.expect("our own encoding");
-            db.switch(effect.db);
+            if let Some(barrier) = effect.barrier().expect("our own encoding") {
+                if let Some(mut reclaim) = barrier.carry_out(&other.keyspace, &held, &mut other.local) {
+                    while !reclaim.step(&mut other.local, 100) {}
+                }
+                continue;
+            }
+            let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, effect.db, 1);
             effects::replay(&mut effect, &mut db, &self.tunables.limits).expect("our own effect");
         }
         other.keyspace.release(held, |_| {});
@@ -226,18 +236,33 @@ fn walk(
 ) -> Result<Outcome, crate::Error> {
     let mut walk = begin(ctx)?;
     let (mut at, mut buckets) = (walk.start(), 0);
-    while usize::from(at.slot) < keyspace::SLOTS && !walk.enough(buckets) {
+    let stopped = loop {
+        if at.slot >= walk.end() {
+            match walk.wrap() {
+                Some(again) => at = again,
+                None => break None,
+            }
+        }
+        if walk.enough(buckets) {
+            break Some(at);
+        }
         buckets += 1;
+        let mut expired = Vec::new();
         let next = ctx.db.walk(at.slot, at.hash, |entry| {
             if entry.expiry().is_none_or(|ms| ms > ctx.now) {
                 walk.visit(entry);
+            } else if walk.visit_expired(entry) {
+                expired.push(entry.key().to_vec());
             }
         });
+        for key in expired {
+            ctx.expire_now(&ctx.db.key(&key));
+        }
         at = match next {
             Some(hash) => Position { hash, ..at },
-            None => Position { slot: at.slot + 1, hash: 0 },
+            None => Position { slot: ctx.db.keyspace().next_occupied(at.slot + 1).unwrap_or(SLOTS as u16), hash: 0 },
         };
-    }
-    walk.finish((usize::from(at.slot) < keyspace::SLOTS).then_some(at), &mut ctx.out);
+    };
+    walk.finish(stopped, &mut ctx.out);
     Ok(Outcome::Done)
 }

@@ -3,7 +3,7 @@
 //! A walk takes one slot's latch at a time and stops after a bounded time, so that it disturbs nobody; inside MULTI, where
 //! everything is held, it runs to its end.
 
-use keyspace::EntryRef;
+use keyspace::{EntryRef, SLOTS};
 use resp::Reply;
 
 /// A point of the walk: slots in order, and within a slot the hash order of its table.
@@ -22,11 +22,27 @@ pub trait Walk: Send {
         Position::default()
     }
 
+    /// The slot before which to end.
+    fn end(&self) -> u16 {
+        SLOTS as u16
+    }
+
     /// Looks at a key that has not expired.
     fn visit(&mut self, entry: EntryRef<'_>);
 
+    /// Looks at a key whose time has come. True: it is deleted now, as a command that names it would.
+    fn visit_expired(&mut self, entry: EntryRef<'_>) -> bool {
+        let _ = entry;
+        false
+    }
+
     /// Whether to stop before the next bucket. `buckets` have been visited since the start.
     fn enough(&self, buckets: u64) -> bool;
+
+    /// Where to go on after the end; asked every time the end is reached, so it must be `None` sometime.
+    fn wrap(&mut self) -> Option<Position> {
+        None
+    }
 
     /// Writes the reply. `next`: where the walk stopped, `None` if it came to the end.
     fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>);

@@ -1,20 +1,28 @@
 //! Commands on keys of any type, and on whole databases.
 
+mod databases;
 mod expire;
 mod image;
 mod keys;
+mod object;
+mod scan;
 mod transfer;
+mod wait;
 
+use ::object::{Corrupt, Limits};
 use keyspace::{Db, Key};
-use object::{Corrupt, Limits};
 
 use crate::ctx::Ctx;
 use crate::effects::{Reader, op};
 use crate::notify::class;
 
+pub use databases::ROWS as DATABASE_ROWS;
 pub use expire::ROWS as EXPIRE_ROWS;
 pub use keys::ROWS as KEY_ROWS;
+pub use object::ROWS as OBJECT_ROWS;
+pub use scan::ROWS as SCAN_ROWS;
 pub use transfer::ROWS as TRANSFER_ROWS;
+pub use wait::ROWS as WAIT_ROWS;
 
 /// Applies an effect that any type can have.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _: &Limits) -> Result<(), Corrupt> {

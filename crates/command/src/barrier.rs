@@ -1,0 +1,69 @@
+//! Changes of whole databases: FLUSHDB, FLUSHALL, SWAPDB (rule L12).
+//!
+//! A handler only asks for one. Whoever runs handlers carries it out when the handler has returned, before anything else
+//! runs, with every latch held: only the engine knows who watches or waits for the keys that go.
+
+use keyspace::{Held, Keyspace, Local, Reclaim};
+use object::Corrupt;
+
+use crate::effects::{Effect, Effects, op};
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barrier {
+    /// Empties this logical database, or all.
+    Flush(Option<u16>),
+    /// Exchanges two logical databases.
+    Swap(u16, u16),
+}
+
+impl Barrier {
+    /// Changes the keyspace, all of which is held. What comes back must be stepped to its end.
+    pub fn carry_out(self, keyspace: &Keyspace, held: &Held, local: &mut Local) -> Option<Reclaim> {
+        match self {
+            Barrier::Flush(db) => Some(keyspace.flush(held, local, db)),
+            Barrier::Swap(a, b) => {
+                keyspace.swap_databases(held, a, b);
+                None
+            }
+        }
+    }
+
+    /// The logical databases in which keys of `db` may be before or after; `None` if the barrier does not concern `db`.
+    pub fn concerns(self, db: u16) -> Option<Vec<u16>> {
+        match self {
+            Barrier::Flush(only) => only.is_none_or(|n| n == db).then(|| vec![db]),
+            Barrier::Swap(a, b) => (a == db || b == db).then(|| vec![a, b]),
+        }
+    }
+}
+
+impl Effects {
+    /// Asks for a barrier. `changes`: how many keys it changes.
+    pub fn push_barrier(&mut self, barrier: Barrier, changes: u64) {
+        self.dirty += changes;
+        if self.recording {
+            match barrier {
+                Barrier::Flush(db) => {
+                    self.encode(op::FLUSH, db.unwrap_or(0), b"", |w| w.u8(u8::from(db.is_none())));
+                }
+                Barrier::Swap(a, b) => self.encode(op::SWAP, a, b"", |w| w.varint(b.into())),
+            }
+        }
+        self.barrier = Some(barrier);
+    }
+}
+
+impl Effect<'_> {
+    /// The barrier it stands for, if it is none of a single entry.
+    pub fn barrier(&mut self) -> Result<Option<Barrier>, Corrupt> {
+        match self.op {
+            op::FLUSH => Ok(Some(Barrier::Flush((self.payload.u8()? == 0).then_some(self.db)))),
+            op::SWAP => {
+                let other = u16::try_from(self.payload.varint()?).map_err(|_| Corrupt("database number"))?;
+                Ok(Some(Barrier::Swap(self.db, other)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
