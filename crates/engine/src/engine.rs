@@ -338,6 +338,9 @@ impl Engine {
                 if !self.events.list.is_empty() {
                     self.published.append(&mut self.events.list);
                 }
+                if let Some(barrier) = self.fx.barrier.take() {
+                    self.carry_out(barrier, held);
+                }
                 outcome
             }
             Err(error) => {
@@ -398,7 +401,7 @@ impl Engine {
     }
 
     #[inline]
-    fn has_interest(&self, held: &Held) -> bool {
+    pub(crate) fn has_interest(&self, held: &Held) -> bool {
         held.is_all() || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
     }
 
@@ -443,6 +446,7 @@ impl Engine {
             self.fx.push(op::DELETE, db, &key, |_| {});
             self.events.push(class::EXPIRED, "expired", db, key.bytes);
         }
+        self.published.append(&mut self.events.list);
     }
 
     /// Notes a keyspace notification.

@@ -5,6 +5,7 @@
 //! the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the thread.
 
 mod attachment;
+mod barrier;
 mod blocked;
 mod call;
 mod engine;

@@ -1,7 +1,7 @@
 //! Drives walks over the keyspace (KEYS, SCAN, RANDOMKEY): one slot's latch at a time, in bounded steps.
 
 use command::{Position, Walk};
-use keyspace::{Held, SLOTS};
+use keyspace::Held;
 use resp::{Protocol, Reply};
 
 use crate::engine::Engine;
@@ -41,7 +41,9 @@ impl Engine {
         loop {
             let Some(slot) = self.next_slot(walking) else { return self.finish_walk(walking, None, out) };
             let Some(held) = self.acquire_one(slot) else { return Step::Busy(slot) };
+            self.fx.interest = self.has_interest(&held);
             let stopped = self.walk_slot(walking, &held, limit);
+            self.publish(&held);
             self.release(held);
             if walking.walk.enough(walking.buckets) {
                 let next = if stopped { Some(walking.at) } else { self.next_slot(walking).map(|_| walking.at) };
@@ -69,27 +71,37 @@ impl Engine {
 
     /// The slot to look at next; moves the position to its beginning if it is a later one.
     fn next_slot(&self, walking: &mut Walking) -> Option<u16> {
-        if usize::from(walking.at.slot) >= SLOTS {
-            return None;
+        loop {
+            match self.shared.keyspace.next_occupied(walking.at.slot) {
+                Some(slot) if slot < walking.walk.end() => {
+                    if slot != walking.at.slot {
+                        walking.at = Position { slot, hash: 0 };
+                    }
+                    return Some(slot);
+                }
+                _ => walking.at = walking.walk.wrap()?,
+            }
         }
-        let slot = self.shared.keyspace.next_occupied(walking.at.slot)?;
-        if slot != walking.at.slot {
-            walking.at = Position { slot, hash: 0 };
-        }
-        Some(slot)
     }
 
     /// Visits the slot's keys from the position on. True: it stopped inside the slot.
     fn walk_slot(&mut self, walking: &mut Walking, held: &Held, limit: u64) -> bool {
         let now = self.now;
-        let db = self.db(held, walking.db, 0);
         while walking.buckets < limit && !walking.walk.enough(walking.buckets) {
             walking.buckets += 1;
-            let next = db.walk(walking.at.slot, walking.at.hash, |entry| {
+            let mut expired = Vec::new();
+            let next = self.db(held, walking.db, 0).walk(walking.at.slot, walking.at.hash, |entry| {
                 if entry.expiry().is_none_or(|at| at > now) {
                     walking.walk.visit(entry);
+                } else if walking.walk.visit_expired(entry) {
+                    expired.push(entry.key().to_vec());
                 }
             });
+            if !expired.is_empty() {
+                let shared = self.shared.clone();
+                let keys = expired.iter().map(|key| shared.keyspace.hasher().key(key));
+                self.expire_keys(held, walking.db, 0, keys);
+            }
             match next {
                 Some(hash) => walking.at.hash = hash,
                 None => {
