@@ -1,0 +1,121 @@
+//! Commands that wait for lists, with real clients.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::Server;
+
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+#[test]
+fn who_waits_longest_is_served_first() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut pusher = server.client();
+    let mut waiters: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for waiter in &mut waiters {
+        waiter.send("blpop l 0");
+        waiter.waits();
+    }
+    assert_eq!(pusher.call("rpush l a b c"), ":3");
+    for (waiter, elem) in waiters.iter_mut().zip(["a", "b", "c"]) {
+        assert_eq!(waiter.reply(), format!("*2 $1 l $1 {elem}"));
+    }
+    waiters[3].waits();
+    assert_eq!(pusher.call("llen l"), ":0");
+    assert_eq!(pusher.call("lpush l d e"), ":2");
+    assert_eq!(waiters[3].reply(), "*2 $1 l $1 e", "served after the whole command");
+}
+
+#[test]
+fn commands_behind_a_waiting_one_run_after_it() {
+    let server = Server::start(&[]);
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    waiter.send("brpop none l 0;llen l;ping");
+    waiter.waits();
+    pusher.call("rpush l a b");
+    assert_eq!(waiter.reply(), "*2 $1 l $1 b");
+    assert_eq!(waiter.reply(), ":1");
+    assert_eq!(waiter.reply(), "+PONG");
+}
+
+#[test]
+fn waits_end_in_time() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for command in
+        ["blpop l 0.05", "brpop k l 0.05", "blmpop 0.05 1 l left", "blmove l m left left 0.05", "brpoplpush l m 0.05"]
+    {
+        let start = Instant::now();
+        assert_eq!(client.call(command), "*-1", "{command}");
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(48) && took < Duration::from_secs(5), "{command}: {took:?}");
+    }
+}
+
+#[test]
+fn a_transaction_serves_waiters_when_it_ends() {
+    let server = Server::start(&[]);
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    waiter.send("blpop l 0");
+    waiter.waits();
+    pusher.send("multi;lpush l a;del l;set l x;exec");
+    (0..5).for_each(|_| drop(pusher.reply()));
+    waiter.waits();
+    pusher.send("del l;multi;lpush l a;lpush l b;exec");
+    (0..5).for_each(|_| drop(pusher.reply()));
+    assert_eq!(waiter.reply(), "*2 $1 l $1 b");
+    pusher.send("multi;blpop none 0;blmove none l left left 0;blpop l 0;exec");
+    (0..4).for_each(|_| drop(pusher.reply()));
+    assert_eq!(pusher.reply(), "*3 *-1 $-1 *2 $1 l $1 a", "inside a transaction nothing waits");
+}
+
+#[test]
+fn an_element_moves_along_a_chain_of_waiters() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut pusher, mut mover, mut shifter, mut popper) =
+        (server.client(), server.client(), server.client(), server.client());
+    popper.send("blpop c 0");
+    popper.waits();
+    shifter.send("blmove b c left right 0");
+    shifter.waits();
+    mover.send("brpoplpush a b 0");
+    mover.waits();
+    assert_eq!(pusher.call("rpush a x"), ":1");
+    assert_eq!(mover.reply(), "$1 x");
+    assert_eq!(shifter.reply(), "$1 x");
+    assert_eq!(popper.reply(), "*2 $1 c $1 x");
+    assert_eq!(pusher.call("exists a b c"), ":0");
+}
+
+#[test]
+fn a_key_of_another_type_wakes_nobody() {
+    let server = Server::start(&[]);
+    let (mut other, mut waiter, mut mover) = (server.client(), server.client(), server.client());
+    waiter.send("blpop k l 0");
+    waiter.waits();
+    assert_eq!(other.call("set k 1"), "+OK");
+    waiter.waits();
+    assert_eq!(other.call("rpush l a"), ":1");
+    assert_eq!(waiter.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
+    assert_eq!(other.call("llen l"), ":1");
+
+    mover.send("blmove s k left left 0");
+    mover.waits();
+    assert_eq!(other.call("rpush s a"), ":1");
+    assert_eq!(mover.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
+    assert_eq!(other.call("llen s"), ":1");
+}
+
+#[test]
+fn who_left_takes_nothing() {
+    let server = Server::start(&[]);
+    let mut pusher = server.client();
+    let mut gone = server.client();
+    gone.send("blpop l 0");
+    gone.waits();
+    drop(gone);
+    std::thread::sleep(A_MOMENT);
+    assert_eq!(pusher.call("rpush l a"), ":1");
+    assert_eq!(pusher.call("llen l"), ":1");
+}

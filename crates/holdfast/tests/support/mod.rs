@@ -1,0 +1,100 @@
+//! A server of our own and plain clients, for tests of what a user sees.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A server process; ends with the value.
+pub struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts a server on a free port with these settings (`--name value ...`) and waits until it answers.
+    pub fn start(settings: &[&str]) -> Server {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["server", "--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
+            .args(settings)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Server { process, port };
+        for _ in 0..500 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return server;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the server does not answer");
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, buffer: Vec::new() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A connection that sends words and sees encoded replies, lines separated by blanks: `*2 $1 l $1 a`.
+pub struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Sends a command and waits for its reply.
+    pub fn call(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply()
+    }
+
+    /// Sends a command, or several in one packet, separated by `;`.
+    pub fn send(&mut self, lines: &str) {
+        let mut bytes = Vec::new();
+        for line in lines.split(';') {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            write!(bytes, "*{}\r\n", words.len()).unwrap();
+            words.iter().for_each(|word| write!(bytes, "${}\r\n{word}\r\n", word.len()).unwrap());
+        }
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// Waits for a reply for at most ten seconds.
+    pub fn reply(&mut self) -> String {
+        self.reply_within(Duration::from_secs(10)).expect("a reply")
+    }
+
+    /// Waits for a reply; `None` if none comes.
+    pub fn reply_within(&mut self, time: Duration) -> Option<String> {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        loop {
+            if let Some((len, _)) = resp::skip_reply(&self.buffer).unwrap() {
+                let reply: Vec<u8> = self.buffer.drain(..len).collect();
+                let text = String::from_utf8_lossy(&reply).replace("\r\n", " ");
+                return Some(text.trim_end().to_string());
+            }
+            let mut more = [0; 4096];
+            match self.stream.read(&mut more) {
+                Ok(0) => panic!("the server closed the connection"),
+                Ok(n) => self.buffer.extend_from_slice(&more[..n]),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Asserts that no reply comes for a moment.
+    pub fn waits(&mut self) {
+        assert_eq!(self.reply_within(Duration::from_millis(100)), None);
+    }
+}
