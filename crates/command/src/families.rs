@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{generic, hash, list, string};
+use crate::{dump, generic, hash, list, string};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -38,6 +38,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::BITFIELD_ROWS,
     list::ROWS,
     hash::ROWS,
+    dump::ROWS,
     generic::KEY_ROWS,
     generic::TRANSFER_ROWS,
     generic::EXPIRE_ROWS,

@@ -6,6 +6,7 @@
 mod arguments;
 mod barrier;
 mod ctx;
+mod dump;
 pub mod effects;
 mod elem;
 mod error;

@@ -77,6 +77,11 @@ pub fn restore<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refu
     load::value(body, limits).map_err(Refused::Value)
 }
 
+/// Appends version and checksum to a type and a value, so that [`restore`] looks at what they hold: for tests of it.
+pub fn seal(body: &mut Vec<u8>) {
+    footer::seal(body);
+}
+
 /// Type bytes of RDB (`RDB_TYPE_*`).
 mod kind {
     pub(super) const STRING: u8 = 0;

@@ -1,0 +1,261 @@
+//! DUMP and RESTORE: a value as bytes that other servers understand too (see [`object::rdb`]).
+
+use keyspace::{EntryRef, Expiry, Kind, Value};
+use object::rdb::{self, Refused, ValueRef};
+use object::{Hash, List, Set, ZSet};
+
+use crate::ctx::{Ctx, Outcome};
+use crate::effects::op;
+use crate::error::Error;
+use crate::families::Run;
+use crate::notify::class;
+use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
+
+/// The rows of the family.
+pub const ROWS: &[Row<Run>] = &[
+    Row {
+        spec: Spec {
+            name: "dump",
+            arity: 2,
+            flags: READONLY,
+            keys: &[KeySpec::one(1, RO | ACCESS)],
+            categories: &["keyspace"],
+            since: "2.6.0",
+            complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects \
+                         composing the value and M their average size. For small string values the time complexity is \
+                         thus O(1)+O(1*M) where M is small, so simply O(1).",
+            summary: "Returns a serialized representation of the value stored at a key.",
+            tips: &["nondeterministic_output"],
+            syntax: "key",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(dump),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "restore",
+            arity: -4,
+            flags: WRITE | DENYOOM,
+            keys: &[KeySpec::one(1, OW | UPDATE)],
+            categories: &["keyspace", "dangerous"],
+            since: "2.6.0",
+            complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the \
+                         number of Redis objects composing the value and M their average size. For small string values \
+                         the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted \
+                         set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is \
+                         O(log(N)).",
+            summary: "Creates a key from the serialized representation of a value.",
+            syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(restore),
+        subcommands: &[],
+    },
+];
+
+fn dump(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let key = ctx.key(1);
+    match ctx.db.read(&key) {
+        Some(entry) => ctx.out.bulk(payload(entry)?),
+        None => ctx.out.null(),
+    }
+    Ok(Outcome::Done)
+}
+
+fn payload(entry: EntryRef<'_>) -> Result<Vec<u8>, Error> {
+    Ok(match entry.kind() {
+        Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => {
+            entry.string()?.with(|text| rdb::dump(ValueRef::String(text)))
+        }
+        Kind::List => rdb::dump(ValueRef::List(entry.collection::<List>()?)),
+        Kind::Set => rdb::dump(ValueRef::Set(entry.collection::<Set>()?)),
+        Kind::ZSet => rdb::dump(ValueRef::ZSet(entry.collection::<ZSet>()?)),
+        Kind::Hash => rdb::dump(ValueRef::Hash(entry.collection::<Hash>()?)),
+    })
+}
+
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    absolute: bool,
+    /// Seconds since the last use.
+    idle: Option<u64>,
+    frequency: Option<u8>,
+}
+
+impl Options {
+    fn parse(ctx: &Ctx<'_>) -> Result<Self, Error> {
+        let mut options = Options::default();
+        let mut i = 4;
+        while i < ctx.args.len() {
+            let argument = i + 1 < ctx.args.len();
+            if ctx.is(i, "replace") {
+                options.replace = true;
+            } else if ctx.is(i, "absttl") {
+                options.absolute = true;
+            } else if ctx.is(i, "idletime") && argument && options.frequency.is_none() {
+                i += 1;
+                let invalid = |_| Error::new("ERR Invalid IDLETIME value, must be >= 0");
+                options.idle = Some(u64::try_from(ctx.int(i)?).map_err(invalid)?);
+            } else if ctx.is(i, "freq") && argument && options.idle.is_none() {
+                i += 1;
+                let invalid = |_| Error::new("ERR Invalid FREQ value, must be >= 0 and <= 255");
+                options.frequency = Some(u8::try_from(ctx.int(i)?).map_err(invalid)?);
+            } else {
+                return Err(Error::SYNTAX);
+            }
+            i += 1;
+        }
+        Ok(options)
+    }
+}
+
+fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let options = Options::parse(ctx)?;
+    let key = ctx.key(1);
+    let present = ctx.db.peek(&key).is_some();
+    if present && !options.replace {
+        return Err(Error::new("BUSYKEY Target key name already exists."));
+    }
+    let ttl = u64::try_from(ctx.int(2)?).map_err(|_| Error::new("ERR Invalid TTL value, must be >= 0"))?;
+    let value = rdb::restore(ctx.arg(3), &ctx.tunables.limits).map_err(|refused| match refused {
+        Refused::Frame => Error::new("ERR DUMP payload version or checksum are wrong"),
+        Refused::Value(_) => Error::new("ERR Bad data format"),
+    })?;
+    let expiry = match ttl {
+        0 => Expiry::Clear,
+        _ if options.absolute => Expiry::At(ttl),
+        _ => Expiry::At(ctx.now.saturating_add(ttl)),
+    };
+    if matches!(expiry, Expiry::At(ms) if ms <= ctx.now) {
+        // Restored and expired at once: only what it replaces is gone.
+        if ctx.db.remove(&key) {
+            ctx.effect(op::DELETE, &key, |_| {});
+            ctx.notify(class::GENERIC, "del", &key);
+        }
+        ctx.out.ok();
+        return Ok(Outcome::Done);
+    }
+    match value {
+        rdb::Value::String(text) => ctx.db.set_string(&key, &text, false, expiry),
+        rdb::Value::List(list) => ctx.db.set_value(&key, Value::from(list), expiry),
+        rdb::Value::Set(set) => ctx.db.set_value(&key, Value::from(set), expiry),
+        rdb::Value::ZSet(zset) => ctx.db.set_value(&key, Value::from(zset), expiry),
+        rdb::Value::Hash(hash) => ctx.db.set_value(&key, Value::from(hash), expiry),
+    }
+    // Each means something under one kind of eviction policy only.
+    let clock = ctx.db.clock();
+    let access = match (clock.is_lfu(), options.idle, options.frequency) {
+        (false, Some(idle), _) => Some(clock.bits_for_idle(u32::try_from(idle).unwrap_or(u32::MAX).min(LONGEST_IDLE))),
+        (true, _, Some(frequency)) => Some(clock.bits_for_frequency(frequency)),
+        _ => None,
+    };
+    if let Some(access) = access {
+        ctx.db.set_access(&key, access);
+    }
+    ctx.image_effect(&key);
+    ctx.notify(class::GENERIC, "restore", &key);
+    ctx.out.ok();
+    Ok(Outcome::Done)
+}
+
+/// Half of the range of the access clock: what is longer ago would look as if it were to come.
+const LONGEST_IDLE: u32 = (1 << 23) - 1;
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+
+    const HELLO: &str = "000568656c6c6f0c00a804ebb69f1ebe43";
+
+    fn restore(bench: &mut Bench, key: &str, ttl: &str, payload: &[u8], options: &str) -> String {
+        let mut args: Vec<&[u8]> = vec![b"restore", key.as_bytes(), ttl.as_bytes(), payload];
+        args.extend(options.split_ascii_whitespace().map(str::as_bytes));
+        String::from_utf8_lossy(&bench.run(&args)).into_owned()
+    }
+
+    #[test]
+    fn what_redis_dumps_is_restored_and_dumped_again() {
+        let mut bench = Bench::new();
+        for (key, encoding, payload) in [
+            ("string", "embstr", HELLO),
+            ("int", "int", "00c1d4fe0c000db2b2e304944067"),
+            ("ints", "intset", "0b0e0200000003000000feff01002c010c00907c9ca20dbefe43"),
+            ("set", "listpack", "140f0f00000003008161020101816202ff0c00fc4a5ef47c72389a"),
+            ("hash", "listpack", "1013130000000400816602010181670282767603ff0c0008702bfa17b566b9"),
+            ("zset", "listpack", "111d1d0000000600816302842d696e6605816102010181620283322e3504ff0c00f2e4075b1b35ac74"),
+        ] {
+            let payload = hex(payload);
+            assert_eq!(restore(&mut bench, key, "0", &payload, ""), "+OK\r\n", "{key}");
+            let found = bench.inspect(|db| db.peek(&db.key(key.as_bytes())).unwrap().encoding());
+            assert_eq!(found, encoding);
+            let dumped = bench.run(&[b"dump", key.as_bytes()]);
+            let header = format!("${}\r\n", payload.len());
+            assert_eq!(dumped, [header.as_bytes(), &payload, b"\r\n"].concat(), "{key}");
+        }
+        assert_eq!(bench.words("dump none"), "$-1\r\n");
+        assert_eq!(bench.notified().len(), 6);
+        let image = |entry: &keyspace::EntryRef<'_>| {
+            let mut image = Vec::new();
+            entry.write_image(&mut image);
+            image
+        };
+        assert_eq!(bench.replayed().image(image), bench.image(image));
+    }
+
+    #[test]
+    fn times_and_options() {
+        let mut bench = Bench::new();
+        let payload = hex(HELLO);
+        let expiry = |bench: &mut Bench| bench.image(|_| Vec::new())[0].1;
+        assert_eq!(restore(&mut bench, "k", "5000", &payload, ""), "+OK\r\n");
+        assert_eq!(expiry(&mut bench), Some(bench.now + 5000));
+        let busy = "-BUSYKEY Target key name already exists.\r\n";
+        assert_eq!(restore(&mut bench, "k", "0", &payload, ""), busy);
+        assert_eq!(restore(&mut bench, "k", "1000000000007", &payload, "REPLACE ABSTTL"), "+OK\r\n");
+        assert_eq!(expiry(&mut bench), Some(bench.now + 7));
+        assert_eq!(restore(&mut bench, "k", "0", &payload, "replace idletime 1000"), "+OK\r\n");
+        assert_eq!(expiry(&mut bench), None);
+        let idle = bench.inspect(|db| db.clock().idle_seconds(db.peek(&db.key(b"k")).unwrap().access()));
+        assert_eq!(idle, 1000);
+        bench.notified();
+        assert_eq!(restore(&mut bench, "k", "1", &payload, "replace absttl"), "+OK\r\n");
+        assert_eq!(bench.words("get k"), "$-1\r\n");
+        assert_eq!(bench.notified(), ["del k"]);
+        assert_eq!(restore(&mut bench, "k", "1", &payload, "absttl"), "+OK\r\n");
+        assert!(bench.notified().is_empty());
+    }
+
+    #[test]
+    fn errors() {
+        let mut bench = Bench::new();
+        let payload = hex(HELLO);
+        for (ttl, options, error) in [
+            ("-1", "", "ERR Invalid TTL value, must be >= 0"),
+            ("x", "", "ERR value is not an integer or out of range"),
+            ("0", "foo", "ERR syntax error"),
+            ("0", "idletime", "ERR syntax error"),
+            ("0", "idletime 1 freq 1", "ERR syntax error"),
+            ("0", "idletime -1", "ERR Invalid IDLETIME value, must be >= 0"),
+            ("0", "freq 256", "ERR Invalid FREQ value, must be >= 0 and <= 255"),
+        ] {
+            assert_eq!(restore(&mut bench, "k", ttl, &payload, options), format!("-{error}\r\n"));
+        }
+        let wrong = "-ERR DUMP payload version or checksum are wrong\r\n";
+        assert_eq!(restore(&mut bench, "k", "0", &payload[..10], ""), wrong);
+        assert_eq!(restore(&mut bench, "k", "0", b"", ""), wrong);
+        // A correct frame around nothing of use.
+        let mut empty_list = object::rdb::dump(object::rdb::ValueRef::List(&object::List::new()));
+        assert_eq!(restore(&mut bench, "k", "0", &empty_list, ""), "-ERR Bad data format\r\n");
+        empty_list[0] ^= 1;
+        assert_eq!(restore(&mut bench, "k", "0", &empty_list, ""), wrong);
+        assert_eq!(bench.words("exists k"), ":0\r\n");
+        assert_eq!(bench.effects.dirty, 0);
+    }
+}
