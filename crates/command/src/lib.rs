@@ -27,6 +27,7 @@ mod generic;
 pub mod hash;
 mod list;
 mod string;
+mod zset;
 
 pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};

@@ -162,7 +162,7 @@ impl Large {
     /// Visits at least `count` elements from the cursor on, in the order of their hashes; the next cursor, 0 at the end.
     ///
     /// A cursor is the hash from which on members have not been visited. Members with one hash are visited together.
-    pub(super) fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
+    pub(super) fn scan<'a>(&'a self, cursor: u64, count: u64, mut visit: impl FnMut(&'a [u8], f64)) -> u64 {
         let Ok(from) = u32::try_from(cursor) else { return 0 };
         let rank = self.index.rank(Place { number: from, tie: Tie::First });
         let mut last = None;

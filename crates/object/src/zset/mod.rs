@@ -248,7 +248,7 @@ impl ZSet {
 
     /// Visits at least `count` members, if there are as many, from a cursor on; the next cursor, 0 at the end. A scan from 0
     /// to 0 visits every member that is there all the while at least once. A small set is visited whole.
-    pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
+    pub fn scan<'a>(&'a self, cursor: u64, count: u64, mut visit: impl FnMut(&'a [u8], f64)) -> u64 {
         match &self.0 {
             Form::Small(small) => {
                 small.iter(0..small.len(), false).for_each(|(member, score)| visit(member, score));

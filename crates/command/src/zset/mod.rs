@@ -1,0 +1,71 @@
+//! Sorted sets: ZADD to ZUNIONSTORE.
+
+mod add;
+mod bounds;
+mod combine;
+mod effect;
+mod pop;
+mod random;
+mod range;
+mod read;
+mod remove;
+mod rows;
+mod rows_of_several;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use effect::replay;
+pub use rows::ROWS;
+pub use rows_of_several::ROWS_OF_SEVERAL;
+
+use crate::ctx::Ctx;
+use crate::effects::op;
+use crate::error::Error;
+use crate::notify::class;
+use keyspace::{Expiry, Key};
+use object::ZSet;
+use object::number::parse_f64;
+use resp::Reply;
+
+/// Argument `i` as a score, an increment or a weight.
+fn float(ctx: &Ctx<'_>, i: usize) -> Result<f64, Error> {
+    parse_f64(ctx.arg(i)).ok_or(Error::NOT_FLOAT)
+}
+
+/// Writes members, with their scores if asked: pairs in RESP3, one flat array in RESP2.
+fn write_all<'a>(out: &mut Reply<'_>, members: impl ExactSizeIterator<Item = (&'a [u8], f64)>, scores: bool) {
+    let pairs = scores && out.is_resp3();
+    out.array(if scores && !pairs { members.len().saturating_mul(2) } else { members.len() });
+    for (member, score) in members {
+        if pairs {
+            out.array(2);
+        }
+        out.bulk(member);
+        if scores {
+            out.double(score);
+        }
+    }
+}
+
+/// Removes a sorted set that became empty.
+fn remove_key(ctx: &mut Ctx<'_>, key: &Key<'_>) {
+    ctx.db.remove(key);
+    ctx.effect(op::DELETE, key, |_| {});
+    ctx.notify(class::GENERIC, "del", key);
+}
+
+/// What ZRANGESTORE, ZUNIONSTORE and their like do with their result: put it in the place of whatever was at `key`, or delete
+/// that if there is no result; reply with the number of members.
+fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static str) {
+    ctx.out.count(set.len());
+    if set.is_empty() {
+        if ctx.db.peek(key).is_some() {
+            remove_key(ctx, key);
+        }
+        return;
+    }
+    ctx.effect(effect::STORE, key, |w| set.encode(w.0));
+    ctx.db.set_value(key, set.into(), Expiry::Clear);
+    ctx.notify(class::ZSET, event, key);
+}

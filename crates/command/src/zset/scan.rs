@@ -1,0 +1,34 @@
+//! ZSCAN.
+
+use crate::ctx::{Ctx, Outcome};
+use crate::error::Error;
+use crate::scan_options::{ScanOptions, cursor};
+use object::ZSet;
+use object::block::Elem;
+
+pub(super) fn zscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let cursor = cursor(ctx, 2)?;
+    let set = ctx.db.read_as::<ZSet>(&ctx.key(1))?;
+    ctx.out.array(2);
+    let Some(set) = set else {
+        // Redis does not look at the options of a scan of nothing.
+        ctx.out.bulk("0");
+        ctx.out.array(0);
+        return Ok(Outcome::Done);
+    };
+    let options = ScanOptions::parse(ctx, 3, false)?;
+    let mut shown = Vec::new();
+    let next = set.scan(cursor, options.count as u64, |member, score| {
+        if options.matches(Elem::Bytes(member)) {
+            shown.push((member, score));
+        }
+    });
+    ctx.out.bulk_integer(next as i64);
+    ctx.out.array(2 * shown.len());
+    for (member, score) in shown {
+        ctx.out.bulk(member);
+        // Bulk strings in RESP3 too, as Redis has it.
+        ctx.out.bulk_double(score);
+    }
+    Ok(Outcome::Done)
+}
