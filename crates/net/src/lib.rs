@@ -6,9 +6,11 @@
 mod epoll;
 mod inbox;
 mod listen;
+mod listening;
 mod server;
 mod socket;
 
 pub use listen::Listener;
-pub use server::{Server, listeners};
+pub use listening::{Listening, listeners};
+pub use server::Server;
 pub use socket::{Incoming, Socket};

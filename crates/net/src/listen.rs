@@ -1,7 +1,7 @@
 //! Listeners and the acceptor: the one thread that accepts connections and deals them out to workers.
 
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -20,20 +20,13 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens on `host` (an address, a name, or "*") and `port`.
-    pub fn tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> {
-        let hosts: Vec<&str> = if host == "*" { vec!["0.0.0.0"] } else { vec![host] };
-        let mut listeners = Vec::new();
-        for host in hosts {
-            for address in (host, port).to_socket_addrs()? {
-                listeners.push(Listener::Tcp(bind_tcp(&address, backlog)?));
-            }
-        }
-        Ok(listeners)
+    /// Listens on an address and port.
+    pub fn tcp(address: &SocketAddr, backlog: i32) -> io::Result<Listener> {
+        Ok(Listener::Tcp(bind_tcp(address, backlog)?))
     }
 
     /// Listens on a unix socket. A socket file left behind by a server that is gone is replaced.
-    pub fn unix(path: &Path, mode: u32) -> io::Result<Listener> {
+    pub fn unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Listener> {
         if path.metadata().is_ok_and(|m| m.file_type().is_socket()) {
             std::fs::remove_file(path)?;
         }
@@ -41,8 +34,18 @@ impl Listener {
         if mode != 0 {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         }
+        // SAFETY: a plain system call on a descriptor of ours: it only changes the backlog that `bind` chose.
+        unsafe { libc::listen(listener.as_raw_fd(), backlog) };
         listener.set_nonblocking(true)?;
         Ok(Listener::Unix(listener, path.to_path_buf()))
+    }
+
+    /// Where it listens; a unix socket has no address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
     }
 
     /// The descriptor, to wait on.
@@ -86,7 +89,7 @@ impl Drop for Listener {
 }
 
 /// Binds with SO_REUSEADDR and the configured backlog, which `TcpListener::bind` does not offer.
-fn bind_tcp(address: &std::net::SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+fn bind_tcp(address: &SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: a plain system call; the result is checked and owned below.
     let fd = unsafe { libc::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
@@ -109,11 +112,11 @@ fn bind_tcp(address: &std::net::SocketAddr, backlog: i32) -> io::Result<TcpListe
     if failed { Err(io::Error::last_os_error()) } else { Ok(listener) }
 }
 
-fn raw_address(address: &std::net::SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all zeros is a valid sockaddr_storage.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let len = match address {
-        std::net::SocketAddr::V4(v4) => {
+        SocketAddr::V4(v4) => {
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as u16,
                 sin_port: v4.port().to_be(),
@@ -124,7 +127,7 @@ fn raw_address(address: &std::net::SocketAddr) -> (libc::sockaddr_storage, libc:
             unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(raw) };
             size_of::<libc::sockaddr_in>()
         }
-        std::net::SocketAddr::V6(v6) => {
+        SocketAddr::V6(v6) => {
             let raw = libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as u16,
                 sin6_port: v6.port().to_be(),

@@ -1,50 +1,24 @@
 //! The threads of a node: one per worker with its driver, one that accepts.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Waker};
 use node::{Mailbox, Node, Worker};
 
 use crate::epoll::Epoll;
 use crate::inbox::Inbox;
 use crate::listen::Listener;
+use crate::listening::Listening;
 
 /// A node that serves.
 pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     node: Arc<Node>,
-}
-
-/// Opens the listeners that the settings name.
-pub fn listeners(settings: &node::config::Settings) -> io::Result<Vec<Listener>> {
-    let named = |what: String| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
-    let mut listeners = Vec::new();
-    if settings.port != 0 {
-        for bind in &settings.bind {
-            // A leading '-' marks an address that may be missing on this machine.
-            let (host, optional) = match bind.strip_prefix('-') {
-                Some(host) => (host, true),
-                None => (bind.as_str(), false),
-            };
-            match Listener::tcp(host, settings.port, settings.tcp_backlog) {
-                Ok(found) => listeners.extend(found),
-                Err(error) if optional && error.kind() != io::ErrorKind::AddrInUse => {}
-                Err(error) => return Err(named(format!("cannot listen on {host}:{}", settings.port))(error)),
-            }
-        }
-    }
-    if let Some(path) = &settings.unixsocket {
-        let path = String::from_utf8_lossy(path).into_owned();
-        let listener = Listener::unix(Path::new(&path), settings.unixsocketperm);
-        listeners.push(listener.map_err(named(format!("cannot listen on {path}")))?);
-    }
-    Ok(listeners)
+    listening: Listening,
 }
 
 impl Server {
@@ -63,9 +37,17 @@ impl Server {
             threads.push(builder.spawn(move || driver.run())?);
         }
         let acceptor = node.clone();
+        let poll = Poll::new()?;
+        let listening = Listening::new(listeners, poll.registry().try_clone()?)?;
+        let listeners = listening.clone();
         let builder = std::thread::Builder::new().name("acceptor".into());
-        threads.push(builder.spawn(move || accept(&acceptor, &listeners, &lanes))?);
-        Ok(Server { threads, node })
+        threads.push(builder.spawn(move || accept(&acceptor, poll, &listeners, &lanes))?);
+        Ok(Server { threads, node, listening })
+    }
+
+    /// Where it listens, to change that.
+    pub fn listening(&self) -> Listening {
+        self.listening.clone()
     }
 
     /// Waits until the node has stopped.
@@ -86,11 +68,7 @@ impl Server {
 type Lane = (Arc<Inbox>, Arc<Waker>);
 
 /// Accepts connections until the node stops, and gives each to the worker with the fewest.
-fn accept(node: &Node, listeners: &[Listener], lanes: &[Lane]) -> io::Result<()> {
-    let mut poll = Poll::new()?;
-    for (i, listener) in listeners.iter().enumerate() {
-        poll.registry().register(&mut SourceFd(&listener.fd()), Token(i), Interest::READABLE)?;
-    }
+fn accept(node: &Node, mut poll: Poll, listeners: &Listening, lanes: &[Lane]) -> io::Result<()> {
     let mut events = Events::with_capacity(64);
     while !node.stopping.load(Relaxed) {
         match poll.poll(&mut events, Some(Duration::from_millis(100))) {
@@ -99,7 +77,7 @@ fn accept(node: &Node, listeners: &[Listener], lanes: &[Lane]) -> io::Result<()>
         }
         let keepalive = node.config.settings().tcp_keepalive;
         // All of them, always: an edge that was met with too few descriptors does not come again.
-        for listener in listeners {
+        for listener in listeners.lock().iter() {
             loop {
                 match listener.accept(keepalive) {
                     Ok(incoming) => {

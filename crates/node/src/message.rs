@@ -29,6 +29,8 @@ pub enum Message {
     },
     /// A connection moves to this worker; the driver has moved its socket.
     Adopt(Box<Detached>),
+    /// Count from zero again (CONFIG RESETSTAT).
+    ResetStats,
     /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.
     Look,
 }

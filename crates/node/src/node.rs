@@ -66,7 +66,7 @@ impl Node {
     /// A node of `workers` workers; `seed` keys the hashes.
     pub fn new(config: Arc<Live>, clock: Arc<dyn Clock>, workers: usize, seed: u64, facts: Facts) -> Arc<Node> {
         let databases = usize::from(config.settings().databases);
-        let table = Table::new();
+        let table = Table::new().renamed(config.renames().clone());
         let commands = table.all().len();
         Arc::new(Node {
             engine: Arc::new(engine::Shared { keyspace: Keyspace::new(workers, databases, seed) }),

@@ -71,6 +71,29 @@ impl WorkerStats {
     }
 }
 
+impl WorkerStats {
+    /// Sets what CONFIG RESETSTAT resets to zero. Only its own worker may: others would undo it with what they add.
+    pub fn reset(&self) {
+        for command in &self.commands {
+            for counter in [&command.calls, &command.nanos, &command.rejected, &command.failed] {
+                counter.store(0, Relaxed);
+            }
+        }
+        let counters = [
+            &self.processed,
+            &self.connections,
+            &self.rejected,
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.errors,
+            &self.parked,
+        ];
+        for counter in counters {
+            counter.store(0, Relaxed);
+        }
+    }
+}
+
 /// Adds to a counter that only this worker writes.
 #[inline]
 pub fn add(counter: &AtomicU64, n: u64) {

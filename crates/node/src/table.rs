@@ -2,6 +2,7 @@
 
 use command::{FAMILIES, Row, Run, Spec};
 
+use crate::config::Renames;
 use crate::session::{SESSION_FAMILIES, SessionRun};
 
 /// What runs a command.
@@ -34,6 +35,8 @@ pub struct Table {
     commands: Vec<Command>,
     /// Open addressing by [`fold`]: id + 1, or 0.
     index: Vec<u16>,
+    /// `rename-command`: usually none.
+    renames: Renames,
 }
 
 /// Longest name, in bytes: names are compared in a buffer of this size.
@@ -74,7 +77,8 @@ impl Table {
                 &row.subcommands.iter().map(|r| (&r.spec, Handler::Session(r))).collect::<Vec<_>>(),
             );
         }
-        let mut table = Table { index: vec![0; (commands.len() * 4).next_power_of_two()], commands };
+        let index = vec![0; (commands.len() * 4).next_power_of_two()];
+        let mut table = Table { index, commands, renames: Renames::default() };
         for id in 0..table.commands.len() {
             let name = table.commands[id].name.clone();
             assert!(name.len() <= NAME_MAX && table.find(name.as_bytes()).is_none(), "two rows are called {name}");
@@ -87,9 +91,23 @@ impl Table {
         table
     }
 
+    /// The same table under the names that `rename-command` gives.
+    pub fn renamed(self, renames: Renames) -> Table {
+        Table { renames, ..self }
+    }
+
     /// The command of this name, in any case; "container|name" finds a subcommand.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Command> {
+        if self.renames.is_empty() {
+            return self.find_own(name);
+        }
+        self.find_own(self.renames.meant(&name.to_ascii_lowercase())?)
+    }
+
+    /// The command whose row has this name.
+    #[inline]
+    fn find_own(&self, name: &[u8]) -> Option<&Command> {
         if name.len() > NAME_MAX {
             return None;
         }
@@ -157,5 +175,21 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
             subcommands: Vec::new(),
         });
         commands[id].subcommands.push(sub_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renamed_commands_answer_to_their_new_names_only() {
+        let plain = Table::new();
+        let pairs = [(b"PING".to_vec(), b"Marco".to_vec()), (b"echo".to_vec(), Vec::new())];
+        let renames = Renames::new(&pairs, |name| plain.find(name).is_some()).unwrap();
+        let table = Table::new().renamed(renames);
+        assert_eq!(table.find(b"MARCO").map(|command| command.name.as_str()), Some("ping"));
+        assert!(table.find(b"ping").is_none() && table.find(b"ECHO").is_none());
+        assert!(table.find(b"SeLeCt").is_some());
     }
 }

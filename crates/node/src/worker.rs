@@ -119,12 +119,7 @@ impl Worker {
     /// Takes a new connection. `Err`: it is refused; send these bytes and close.
     pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
         let settings = self.follower.settings().clone();
-        if settings.protected_mode
-            && settings.requirepass.is_none()
-            && !peer.unix
-            && !peer.loopback
-            && settings.bind.is_empty()
-        {
+        if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
             return Err(PROTECTED);
         }
         let Some(id) = self.node.admit(u64::from(settings.maxclients)) else {
@@ -367,6 +362,7 @@ impl Worker {
                 }
                 self.resume(token);
             }
+            Message::ResetStats => self.stats.reset(),
             Message::Look => {}
         }
     }
@@ -408,5 +404,4 @@ pub(crate) fn write_error(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
 
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set \
 for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from \
-external computers, set a password (requirepass), name addresses to listen on (bind), or disable protected mode \
-(CONFIG SET protected-mode no) from a client on this machine.\r\n";
+external computers, set a password (requirepass) or disable protected mode (CONFIG SET protected-mode no) from a client on this machine.\r\n";

@@ -2,6 +2,7 @@
 //!
 //! Workers read a [`Follower`]: between two changes that costs one load of a counter nobody writes.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::change::{self, Host, Rights, SetError};
 use super::files::replace_file;
-use super::load::Loaded;
+use super::renames::Renames;
 use super::rewrite::rewrite;
 use super::settings::Settings;
 use super::values::Values;
@@ -23,6 +24,7 @@ pub struct Live {
     /// Counts the changes. Written after `settings`: who sees a new number finds settings at least as new.
     generation: AtomicU64,
     file: Option<PathBuf>,
+    renames: Renames,
 }
 
 #[derive(Debug)]
@@ -41,33 +43,29 @@ pub enum RewriteError {
     Io(io::Error),
 }
 
-impl RewriteError {
-    /// The reply, code word included.
-    pub fn text(&self) -> String {
+impl fmt::Display for RewriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RewriteError::NoFile => "ERR The server is running without a config file".into(),
-            RewriteError::Io(error) => format!("ERR Rewriting config file: {error}"),
+            RewriteError::NoFile => f.write_str("The server is running without a config file"),
+            RewriteError::Io(error) => write!(f, "Rewriting config file: {error}"),
         }
     }
 }
 
+impl std::error::Error for RewriteError {}
+
 impl Default for Live {
     fn default() -> Self {
-        Live::new(Values::default(), None)
+        Live::new(Values::default(), None, Renames::default())
     }
 }
 
 impl Live {
     /// Starts with these values. `file` is where [`Live::rewrite`] writes: an absolute path, since `dir` may change.
-    pub fn new(values: Values, file: Option<PathBuf>) -> Live {
+    pub fn new(values: Values, file: Option<PathBuf>, renames: Renames) -> Live {
         let settings = RwLock::new(Arc::new(Settings::of(&values)));
         let state = Mutex::new(State { values, host: None });
-        Live { state, settings, generation: AtomicU64::new(0), file }
-    }
-
-    /// Starts with what was read; the path of the file is made absolute by the caller.
-    pub fn of(loaded: Loaded) -> Live {
-        Live::new(loaded.values, loaded.file)
+        Live { state, settings, generation: AtomicU64::new(0), file, renames }
     }
 
     /// Names who puts changes into effect outside from now on.
@@ -88,6 +86,11 @@ impl Live {
     /// The configuration file, if one was named (`INFO server`, `config_file`).
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
+    }
+
+    /// `rename-command`: fixed at start.
+    pub fn renames(&self) -> &Renames {
+        &self.renames
     }
 
     /// `CONFIG GET`: names and values of what the patterns name, sorted.

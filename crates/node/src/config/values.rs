@@ -45,6 +45,17 @@ impl Values {
         }
     }
 
+    /// Sets a setting to what the process found out by itself, such as the absolute path of `dir`.
+    ///
+    /// # Errors
+    /// What is wrong, in Redis's words.
+    pub fn set(&mut self, name: &str, text: &[u8]) -> Result<(), Refusal> {
+        let (id, row) = table::find(name.as_bytes()).ok_or("no such setting")?;
+        let value = self.read(id, row, &words_of(row.kind, text))?;
+        self.put(id, value);
+        Ok(())
+    }
+
     /// The value as `CONFIG GET` shows it.
     pub fn show(&self, id: Id, row: &Row) -> Vec<u8> {
         row.kind.show(self.get(id))

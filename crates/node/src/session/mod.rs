@@ -1,5 +1,6 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
+mod config_command;
 mod connection;
 mod multi;
 
@@ -19,7 +20,7 @@ use crate::table::{Command, Handler};
 pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
 
 /// The rows of every family of session commands.
-pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[connection::ROWS, multi::ROWS];
+pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[config_command::ROWS, connection::ROWS, multi::ROWS];
 
 /// What a connection remembers between commands.
 pub struct Session {

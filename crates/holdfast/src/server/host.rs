@@ -1,0 +1,56 @@
+//! What `CONFIG SET` changes outside the node: the log, the working directory, listeners, limits of the process.
+
+use node::config::{Host, Row, Settings};
+
+use super::log::Log;
+use super::process;
+
+/// This process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its log.
+    pub log: Log,
+    /// Its listeners.
+    pub listening: net::Listening,
+}
+
+impl Host for Process {
+    fn enter_dir(&mut self, path: &[u8]) -> Result<Vec<u8>, String> {
+        process::enter_dir(path).map_err(|error| in_words(&error))
+    }
+
+    fn apply(&mut self, row: &'static Row, settings: &Settings) -> Result<(), String> {
+        match row.name {
+            "loglevel" => self.log.set_level(settings.loglevel),
+            "maxclients" => {
+                let possible = process::reserve_files(settings.maxclients);
+                if possible < settings.maxclients {
+                    return Err(format!(
+                        "The operating system is not able to handle the specified number of clients, try with {possible}"
+                    ));
+                }
+            }
+            "port" | "bind" => {
+                if let Err(error) = self.listening.change(settings) {
+                    tracing::warn!("{error}");
+                    let refusal = match row.name {
+                        "port" => "Unable to listen on this port. Check server logs.",
+                        _ => "Failed to bind to specified addresses.",
+                    };
+                    return Err(refusal.to_owned());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The system's words without Rust's "(os error 2)".
+fn in_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}

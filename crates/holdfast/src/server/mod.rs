@@ -1,0 +1,172 @@
+//! `holdfast server`: reads the configuration, starts the node, waits for its end.
+
+mod clock;
+mod host;
+mod log;
+mod process;
+
+use std::error::Error;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use net::Server;
+use node::config::{Arguments, Disk, IoDriver, Live, Loaded, Renames, Settings, Values, help, load};
+use node::{Clock, Facts, Node, Table};
+
+use self::clock::SystemClock;
+use self::host::Process;
+use self::log::Log;
+use self::process::{PidFile, Signals};
+
+/// Runs a server with what follows `holdfast server` on the command line.
+pub fn run(args: &[Vec<u8>]) -> ExitCode {
+    match args.first().map(Vec::as_slice) {
+        Some(b"--help" | b"-h") => {
+            print!("{}", help());
+            return ExitCode::SUCCESS;
+        }
+        Some(b"--version" | b"-v") => {
+            println!("Holdfast server v={}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
+    // Before any thread is started, so that all of them leave the signals to the one that waits.
+    let signals = Signals::hold();
+    let Loaded { mut values, file, renames, users, warnings } = configuration(args)?;
+    let renames = Renames::new(&renames, |name| Table::new().find(name).is_some())?;
+    if !users.is_empty() {
+        return Err("the configuration defines users, but users other than `default` are not built yet".into());
+    }
+    // Paths of the command line are meant from where it was typed, all others from `dir`.
+    let file = file.map(std::path::absolute).transpose()?;
+    enter_dir(&mut values)?;
+    let settings = Settings::of(&values);
+    let log = Log::start(&settings.logfile, settings.loglevel)
+        .map_err(|error| format!("can't open the log file {}: {error}", lossy(&settings.logfile)))?;
+    tracing::info!("Holdfast {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    match &file {
+        Some(file) => tracing::info!("Configuration loaded from {}", file.display()),
+        None => {
+            tracing::info!("No configuration file: `holdfast server FILE` names one, `--help` explains all settings")
+        }
+    }
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    limit_clients(&mut values, settings.maxclients)?;
+
+    let live = Arc::new(Live::new(values, file, renames));
+    let node = start_node(Arc::clone(&live))?;
+    let settings = live.settings();
+    let listeners = net::listeners(&settings).map_err(|error| {
+        // These words are what Redis's test suite looks for to try another port.
+        tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
+        error
+    })?;
+    let _pid_file = PidFile::write(settings.pidfile.as_deref());
+    banner(&settings, &node);
+    let server = Server::start(Arc::clone(&node), listeners, random_seed()?)?;
+    live.set_host(Box::new(Process { log, listening: server.listening() }));
+    tracing::info!("Server initialized");
+    tracing::info!("Ready to accept connections");
+    stop_on(signals, Arc::clone(&node))?;
+    server.join()?;
+    tracing::info!("Holdfast is now ready to exit, bye bye...");
+    Ok(())
+}
+
+fn configuration(args: &[Vec<u8>]) -> Result<Loaded, Box<dyn Error>> {
+    let mut stdin = || {
+        let mut text = Vec::new();
+        io::stdin().read_to_end(&mut text).map(|_| text)
+    };
+    Ok(load(&Arguments::parse(args), &Disk, &mut stdin)?)
+}
+
+/// Makes `dir` the working directory; from then on the setting holds its absolute path.
+fn enter_dir(values: &mut Values) -> Result<(), Box<dyn Error>> {
+    let dir = Settings::of(values).dir;
+    let entered = process::enter_dir(&dir).map_err(|error| format!("can't work in dir {}: {error}", lossy(&dir)))?;
+    values.set("dir", &entered)?;
+    Ok(())
+}
+
+/// Raises the limit of open files for `maxclients`, or lowers `maxclients` to what is possible.
+fn limit_clients(values: &mut Values, wanted: u32) -> Result<(), Box<dyn Error>> {
+    let possible = process::reserve_files(wanted);
+    if possible == 0 {
+        return Err("the limit of open files is too low to serve any client: raise `ulimit -n`".into());
+    }
+    if possible < wanted {
+        tracing::warn!("maxclients has been reduced from {wanted} to {possible}: raise `ulimit -n` for more");
+        values.set("maxclients", possible.to_string().as_bytes())?;
+    }
+    Ok(())
+}
+
+fn start_node(live: Arc<Live>) -> Result<Arc<Node>, Box<dyn Error>> {
+    let settings = live.settings();
+    if settings.io_driver == IoDriver::IoUring {
+        return Err("io-driver io_uring is not built yet: take `auto` or `epoll`".into());
+    }
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let workers = if settings.workers == 0 { cores } else { settings.workers };
+    let clock = Arc::new(SystemClock::new());
+    let facts = Facts {
+        run_id: format!("{:016x}{:016x}{:08x}", random_seed()?, random_seed()?, random_seed()? as u32),
+        pid: std::process::id(),
+        os: std::env::consts::OS.into(),
+        started_ms: clock.unix_ms(),
+        executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
+        driver: "epoll".into(),
+        memory: Some(crate::memory::in_use),
+        resident: Some(crate::memory::resident),
+        ..Facts::default()
+    };
+    Ok(Node::new(live, clock, workers, random_seed()?, facts))
+}
+
+/// What runs, and what becomes of the data.
+fn banner(settings: &Settings, node: &Node) {
+    let addresses: Vec<_> = settings.bind.iter().map(|host| format!("{host}:{}", settings.port)).collect();
+    let socket = settings.unixsocket.as_ref().map(|path| format!(", socket {}", lossy(path))).unwrap_or_default();
+    let addresses = if settings.port == 0 { "no TCP port".to_owned() } else { addresses.join(" ") };
+    tracing::info!("Listening on {addresses}{socket}; {} workers, driver {}", node.workers(), node.facts.driver);
+    tracing::info!("Durability: none. Data is in memory only and a restart starts empty: the log is not built yet");
+    if settings.maxmemory > 0 && settings.maxmemory < 1 << 20 {
+        tracing::warn!("maxmemory is {} bytes, less than 1 MB: is that what you want?", settings.maxmemory);
+    }
+}
+
+/// Stops the node when a signal asks for it.
+fn stop_on(signals: Signals, node: Arc<Node>) -> io::Result<()> {
+    let wait = move || {
+        let signal = signals.wait();
+        tracing::warn!("Received {signal}, shutting down");
+        node.stop();
+    };
+    // Nobody waits for this thread: the process ends with its main thread, whatever stopped the node.
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+/// Eight bytes from the system's source of randomness.
+fn random_seed() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    std::fs::File::open(Path::new("/dev/urandom"))?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}

@@ -1,0 +1,122 @@
+//! What the server asks of the process: its directory, its limit of open files, its pid file, its signals.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Descriptors beyond those of clients: listeners, files, event queues (as in Redis).
+const RESERVED_FILES: u64 = 32;
+
+/// Makes a directory the working one; its absolute path.
+///
+/// # Errors
+/// What the system says.
+pub fn enter_dir(path: &[u8]) -> io::Result<Vec<u8>> {
+    std::env::set_current_dir(OsStr::from_bytes(path))?;
+    Ok(std::env::current_dir()?.into_os_string().into_vec())
+}
+
+/// Raises the limit of open files as far as it goes for so many clients; the number of clients it then allows.
+pub fn reserve_files(clients: u32) -> u32 {
+    let wanted = u64::from(clients) + RESERVED_FILES;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a valid value of ours, which the call fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return clients;
+    }
+    let allowed = limit.rlim_cur;
+    if allowed < wanted {
+        // Root may raise the hard limit, others only reach for it.
+        for hard in [wanted.max(limit.rlim_max), limit.rlim_max] {
+            let new = libc::rlimit { rlim_cur: wanted.min(hard), rlim_max: hard };
+            // SAFETY: the pointer is to a valid value of ours, which is only read.
+            if new.rlim_cur > allowed && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const new) } == 0 {
+                tracing::info!("Increased maximum number of open files to {} (it was {allowed}).", new.rlim_cur);
+                limit.rlim_cur = new.rlim_cur;
+                break;
+            }
+        }
+    }
+    u32::try_from(limit.rlim_cur.saturating_sub(RESERVED_FILES)).unwrap_or(u32::MAX).min(clients)
+}
+
+/// A file that holds the process id while the server runs.
+#[derive(Debug)]
+pub struct PidFile<'a>(Option<&'a Path>);
+
+impl<'a> PidFile<'a> {
+    /// Writes it. A failure is logged only, as in Redis: the server can do without.
+    pub fn write(path: Option<&'a [u8]>) -> PidFile<'a> {
+        let path = path.map(|path| Path::new(OsStr::from_bytes(path)));
+        let written = path.map(|path| std::fs::write(path, format!("{}\n", std::process::id())));
+        match written {
+            Some(Err(error)) => {
+                tracing::warn!("Failed to write PID file: {error}");
+                PidFile(None)
+            }
+            _ => PidFile(path),
+        }
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The signals that end the server, held back so that [`Signals::wait`] receives them.
+#[derive(Debug)]
+pub struct Signals {
+    set: libc::sigset_t,
+}
+
+impl Signals {
+    /// Holds SIGINT and SIGTERM back in this thread and those it starts from now on: call it before any.
+    /// SIGHUP is ignored, as in Redis.
+    pub fn hold() -> Signals {
+        // SAFETY: `sigset_t` is a plain C structure, for which all zeroes are a value; the calls fill it and read it.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGINT);
+            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            Signals { set }
+        }
+    }
+
+    /// Waits for one of them; its name.
+    pub fn wait(&self) -> &'static str {
+        let mut signal = 0;
+        // SAFETY: both point to valid values of ours for as long as the call takes.
+        unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
+        if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_number_of_clients_always_fits() {
+        assert_eq!(reserve_files(1), 1);
+    }
+
+    #[test]
+    fn the_pid_file_goes_with_its_owner() {
+        let path = std::env::temp_dir().join(format!("holdfast-pid-{}", std::process::id()));
+        let name = path.as_os_str().as_bytes();
+        let file = PidFile::write(Some(name));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        drop(file);
+        assert!(!path.exists());
+        drop(PidFile::write(Some(b"/no/such/directory/pid")));
+        drop(PidFile::write(None));
+    }
+}
