@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{dump, generic, hash, list, string, zset};
+use crate::{dump, generic, hash, list, set, string, zset};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -38,6 +38,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::BITFIELD_ROWS,
     list::ROWS,
     hash::ROWS,
+    set::ROWS,
     zset::ROWS,
     zset::ROWS_OF_SEVERAL,
     dump::ROWS,
@@ -65,6 +66,7 @@ pub(crate) fn replay(
         op::STRINGS => string::replay(number, key, payload, db, limits),
         op::LISTS => list::replay(number, key, payload, db, limits),
         op::HASHES => hash::replay(number, key, payload, db, limits),
+        op::SETS => set::replay(number, key, payload, db, limits),
         op::ZSETS => zset::replay(number, key, payload, db, limits),
         _ => Err(Corrupt("unknown effect")),
     }

@@ -26,6 +26,7 @@ mod walk;
 mod generic;
 pub mod hash;
 mod list;
+mod set;
 mod string;
 mod zset;
 

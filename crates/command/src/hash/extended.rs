@@ -135,7 +135,7 @@ fn hsetex_options(ctx: &Ctx<'_>) -> Result<Options, Error> {
             if i32::try_from(count).is_err() {
                 return Err(Error::new("ERR invalid number of fields"));
             }
-            if given % 2 != 0 || count != given as u64 / 2 {
+            if !given.is_multiple_of(2) || count != given as u64 / 2 {
                 return Err(Error::arity("hsetex"));
             }
             return Ok(Options { condition, expiry: expiry.unwrap_or(Expiry::Clear), first: i + 2 });

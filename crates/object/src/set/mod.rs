@@ -10,6 +10,7 @@
 
 mod codec;
 mod ints;
+mod members;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::Limits;
 use crate::block::{Block, Elem, Needle};
 use crate::hashed::{Mark, Record, Table};
 use ints::Ints;
+pub use members::Members;
 
 /// A set. Every member has a rank from 0 to `len() - 1` by which it is found in O(log n); ranks change with every
 /// change of the set.
@@ -278,17 +280,9 @@ impl Set {
 
     /// Changes to the large form.
     fn spread(&mut self) {
-        if matches!(self.form, Form::Table(_)) {
-            return;
+        if !matches!(self.form, Form::Table(_)) {
+            self.form = Form::Table(self.iter().collect::<Members>().into_table());
         }
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        for member in self.iter() {
-            member.write_to(&mut bytes);
-            ends.push(bytes.len());
-        }
-        let mut start = 0;
-        let table = Table::build(ends.into_iter().map(|end| &bytes[std::mem::replace(&mut start, end)..end]));
-        self.form = Form::Table(table);
     }
 
     /// Changes to the large form because of this member.

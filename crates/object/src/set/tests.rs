@@ -94,6 +94,17 @@ proptest! {
     }
 
     #[test]
+    fn members_collected_make_the_set_that_adding_makes(members in prop::collection::btree_set(member(), 0..16)) {
+        let limits = limits();
+        let mut set = Set::new();
+        members.iter().for_each(|member| assert!(set.add(member, &limits)));
+        let collected: Members = members.iter().map(|member| Elem::from_bytes(member)).collect();
+        let collected = collected.into_set(&limits);
+        prop_assert_eq!(collected.encoding(), set.encoding());
+        agree(&collected, &members);
+    }
+
+    #[test]
     fn any_bytes_decode_or_fail(form in 0..4u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
         let bytes = [&[1, form][..], &rest].concat();
         if let Ok(set) = Set::decode(&bytes) {
