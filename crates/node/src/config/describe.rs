@@ -57,7 +57,8 @@ pub fn help() -> String {
         }
         write!(text, "\n{}\n", section.title).unwrap_or_default();
         for row in rows {
-            write!(text, "  --{}\n      {}\n", row.name, row.help).unwrap_or_default();
+            let own = if row.own { " (Holdfast's own)" } else { "" };
+            write!(text, "  --{}\n      {}{own}\n", row.name, row.help).unwrap_or_default();
             let (takes, default) = (describe(row.kind), shown_default(row));
             writeln!(text, "      Takes {takes}; default {default}.").unwrap_or_default();
             match row.acts {
@@ -98,6 +99,9 @@ pub fn markdown() -> String {
         for row in rows {
             let alias = row.alias.map(|alias| format!(" (also `{alias}`)")).unwrap_or_default();
             let mut what = row.help.to_owned();
+            if row.own {
+                what.push_str(" **Holdfast's own.**");
+            }
             if row.immutable {
                 what.push_str(" **Fixed.**");
             }

@@ -41,6 +41,8 @@ pub struct Row {
     pub help: &'static str,
     /// Whether it does that yet.
     pub acts: Acts,
+    /// Holdfast's own: Redis has no such setting.
+    pub own: bool,
     /// Fixed at start: `CONFIG SET` refuses it.
     pub immutable: bool,
     /// Holds a secret: its value is kept out of logs, `SLOWLOG` and `MONITOR`.
@@ -68,6 +70,7 @@ pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, h
         default,
         help,
         acts: Acts::Yes,
+        own: false,
         immutable: false,
         sensitive: false,
         hidden: false,
@@ -90,6 +93,10 @@ impl Row {
 
     pub(super) const fn refused(self, reason: &'static str) -> Row {
         Row { acts: Acts::Refused(reason), ..self }
+    }
+
+    pub(super) const fn own(self) -> Row {
+        Row { own: true, ..self }
     }
 
     pub(super) const fn immutable(self) -> Row {

@@ -119,16 +119,18 @@ pub(super) static SECTION: Section = Section {
             "transaction-isolation",
             Kind::Enum(&["strict-serializable", "serializable", "snapshot"]),
             "strict-serializable",
-            "What concurrent transactions may see of each other (Holdfast's own).",
+            "What concurrent transactions may see of each other.",
         )
+        .own()
         .immutable()
         .refused("interactive transactions are not built yet: everything is strictly serializable"),
         row(
             "cluster-redirect",
             Kind::Enum(&["forward", "moved"]),
             "forward",
-            "Forward commands for keys of other nodes, or answer -MOVED (Holdfast's own).",
+            "Forward commands for keys of other nodes, or answer -MOVED.",
         )
+        .own()
         .refused(NO_CLUSTER),
     ],
 };

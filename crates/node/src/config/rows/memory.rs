@@ -60,7 +60,9 @@ pub(super) static SECTION: Section = Section {
 pub(super) static DEFRAGMENTATION: Section = Section {
     title: "Defragmentation",
     rows: &[
-        row("activedefrag", Kind::Bool, "no", "Move values to fill holes in memory.").inert(DEFRAG),
+        row("activedefrag", Kind::Bool, "no", "Move values to fill holes in memory.").refused(
+            "active defragmentation cannot be enabled: entries come from an allocator of our own, which leaves few holes",
+        ),
         row(
             "active-defrag-ignore-bytes",
             Kind::Memory { min: 1, max: LONG_MAX },

@@ -14,19 +14,14 @@ pub(super) static SECTION: Section = Section {
             "Addresses to listen on; `*` for all, `-` before one that may be missing.",
         ),
         row("port", PORT, "6379", "TCP port to listen on; 0 for none."),
-        row(
-            "workers",
-            between(0, 1024),
-            "0",
-            "Most worker threads (a setting of Holdfast's own); 0 for one per processor core.",
-        )
-        .immutable(),
+        row("workers", between(0, 1024), "0", "Most worker threads; 0 for one per processor core.").own().immutable(),
         row(
             "io-driver",
             Kind::Enum(&["auto", "epoll", "io_uring"]),
             "auto",
-            "How workers talk to the kernel (Holdfast's own); `auto` takes io_uring where the kernel allows it.",
+            "How workers talk to the kernel; `auto` takes io_uring where the kernel allows it.",
         )
+        .own()
         .immutable(),
         row("tcp-backlog", int(0), "511", "Connections that the kernel keeps waiting to be accepted.").immutable(),
         row("tcp-keepalive", int(0), "300", "Seconds of silence before the kernel probes a connection; 0 for never."),

@@ -20,15 +20,12 @@ pub(super) static LOG: Section = Section {
             "When the log is flushed to disk: before the reply, every second, or when the system wants.",
         )
         .inert(NO_LOG),
-        row(
-            "log-dirs",
-            Kind::Special(Special::LogDirs),
-            "",
-            "Directories of the log, one stream each (Holdfast's own).",
-        )
-        .immutable()
-        .refused(APPENDONLY),
-        row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...` (Holdfast's own).")
+        row("log-dirs", Kind::Special(Special::LogDirs), "", "Directories of the log, one stream each.")
+            .own()
+            .immutable()
+            .refused(APPENDONLY),
+        row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
+            .own()
             .immutable()
             .refused("checkpoints are not built yet: this version keeps data in memory only"),
         row("appendfilename", Kind::Text, "appendonly.aof", "Name of the append-only file.")
