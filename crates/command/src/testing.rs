@@ -47,7 +47,7 @@ impl Bench {
             now: 1_000_000_000_000,
             db: 0,
             protocol: Protocol::Resp2,
-            tunables: Tunables { max_string: 512 << 20, databases: 16, ..Tunables::default() },
+            tunables: Tunables { max_string: 512 << 20, databases: 16, shares_integers: true, ..Tunables::default() },
             effects: Effects { recording: true, ..Effects::default() },
             events: Events { wanted: u32::MAX, list: Vec::new() },
             rng: Rng::new(7),

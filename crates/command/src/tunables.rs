@@ -13,4 +13,7 @@ pub struct Tunables {
     pub databases: u16,
     /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps always.
     pub lazy_user_del: bool,
+    /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` says so. It does not
+    /// where eviction looks at how a key was used, as that is kept in the shared object.
+    pub shares_integers: bool,
 }

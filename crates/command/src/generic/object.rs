@@ -1,6 +1,6 @@
 //! OBJECT: what is known about a key besides its value.
 
-use keyspace::EntryRef;
+use keyspace::{EntryRef, Str};
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -87,9 +87,13 @@ fn encoding(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 fn refcount(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    // Whoever shares a value copies it before changing it, so nobody can tell.
-    tell(ctx, |_, _, out| {
-        out.integer(1);
+    /// Integers below this are shared in Redis, with a count of references that stands for "many".
+    const SHARED: std::ops::Range<i64> = 0..10_000;
+    let shares = ctx.tunables.shares_integers;
+    tell(ctx, |entry, _, out| {
+        let shared = matches!(entry.string(), Ok(Str::Int(value)) if SHARED.contains(&value));
+        // Whoever shares any other value here copies it before changing it, so nobody can tell.
+        out.integer(if shares && shared { i64::from(i32::MAX) } else { 1 });
         Ok(())
     })
 }
@@ -153,6 +157,9 @@ mod tests {
         assert_eq!(bench.words("object encoding a"), "$3\r\nint\r\n");
         assert_eq!(bench.words("OBJECT ENCODING b"), "$6\r\nembstr\r\n");
         assert_eq!(bench.words("object encoding c"), "$-1\r\n");
+        assert_eq!(bench.words("object refcount a"), ":2147483647\r\n");
+        assert_eq!(bench.words("object refcount b"), ":1\r\n");
+        bench.tunables.shares_integers = false;
         assert_eq!(bench.words("object refcount a"), ":1\r\n");
         assert_eq!(bench.words("object idletime a"), ":0\r\n");
         assert!(bench.words("object freq a").starts_with("-ERR An LFU maxmemory policy is not selected"));

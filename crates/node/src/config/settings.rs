@@ -29,6 +29,13 @@ pub enum EvictionPolicy {
     NoEviction,
 }
 
+impl EvictionPolicy {
+    /// Whether it chooses by when or how often keys were used.
+    pub fn looks_at_accesses(self) -> bool {
+        matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::AllKeysLru | Self::AllKeysLfu)
+    }
+}
+
 /// When replies that wait to be sent end a connection (`client-output-buffer-limit`); 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
@@ -242,6 +249,7 @@ impl Settings {
                 max_string: read.number("proto-max-bulk-len"),
                 databases: read.number("databases"),
                 lazy_user_del: read.bool("lazyfree-lazy-user-del"),
+                shares_integers: read.number::<u64>("maxmemory") == 0 || !read.policy().looks_at_accesses(),
             },
 
             appendonly: read.bool("appendonly"),
