@@ -12,18 +12,20 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token as MioToken, Waker};
 use node::{Output, Token, Worker};
 
-use crate::inbox::Inbox;
+use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::socket::{Incoming, Socket};
 
 const WAKE: MioToken = MioToken(usize::MAX);
 /// A worker looks around at least this often.
 const TICK_MS: u64 = 100;
+/// Between two reports of the worker's load.
+const LOOK_MS: u64 = 25;
 
 /// A worker and its sockets.
 pub struct Epoll {
     poll: Poll,
     worker: Worker,
-    inbox: Arc<Inbox>,
+    lanes: Arc<[Lane]>,
     sockets: Vec<Option<(Token, Socket)>>,
     /// Sockets that may have more to read.
     unfinished: Vec<Token>,
@@ -31,10 +33,10 @@ pub struct Epoll {
 
 impl Epoll {
     /// A driver for `worker`. The second value wakes it from any thread.
-    pub fn new(worker: Worker, inbox: Arc<Inbox>) -> io::Result<(Epoll, Waker)> {
+    pub fn new(worker: Worker, lanes: Arc<[Lane]>) -> io::Result<(Epoll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        Ok((Epoll { poll, worker, inbox, sockets: Vec::new(), unfinished: Vec::new() }, waker))
+        Ok((Epoll { poll, worker, lanes, sockets: Vec::new(), unfinished: Vec::new() }, waker))
     }
 
     /// Runs until the node stops.
@@ -42,6 +44,7 @@ impl Epoll {
         let node = self.worker.node().clone();
         let mut events = Events::with_capacity(1024);
         let mut tokens: Vec<(Token, bool, bool)> = Vec::new();
+        let mut looked = 0;
         while !node.stopping.load(Relaxed) {
             match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -77,8 +80,21 @@ impl Epoll {
             while let Some(token) = self.worker.next_output() {
                 self.flush(token);
             }
+            if now >= looked + LOOK_MS {
+                looked = now;
+                self.look();
+            }
         }
         Ok(())
+    }
+
+    /// Reports the load and carries out orders of the governor.
+    fn look(&mut self) {
+        let lane = &self.lanes[self.worker.index()];
+        lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
+        if let Some(order) = lane.take_order() {
+            self.shed(order);
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -91,12 +107,37 @@ impl Epoll {
     }
 
     fn take_incoming(&mut self, now: u64) {
-        for Incoming { socket, peer } in self.inbox.take() {
+        for Incoming { socket, peer, moved } in self.lanes[self.worker.index()].take() {
+            if let Some(detached) = moved {
+                let token = self.worker.adopt(*detached);
+                self.install(token, socket);
+                continue;
+            }
             match self.worker.accept(peer, now) {
                 Ok(token) => self.install(token, socket),
                 Err(refusal) => {
                     let _ = socket.send(refusal);
                 }
+            }
+        }
+    }
+
+    /// Gives connections that are at rest to another worker.
+    fn shed(&mut self, order: Shed) {
+        let tokens: Vec<Token> = self.sockets.iter().flatten().map(|(token, _)| *token).collect();
+        let mut left = order.count;
+        for token in tokens {
+            if left == 0 {
+                break;
+            }
+            let Some(detached) = self.worker.detach(token) else { continue };
+            left -= 1;
+            let peer = detached.session.client.peer.clone();
+            let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::take);
+            if let Some((_, socket)) = place {
+                // What arrives from here on is reported to the new driver when it registers the socket.
+                let _ = self.poll.registry().deregister(&mut SourceFd(&socket.fd()));
+                self.lanes[order.to].put(Incoming { socket, peer, moved: Some(detached) });
             }
         }
     }

@@ -3,8 +3,10 @@
 //! The seam is narrow (DESIGN, decision 2): a driver accepts, reads into the room that the worker gives, calls
 //! [`node::Worker::turn`], sends what the worker names, and comes back when woken or when time is up.
 
+mod accept;
 mod epoll;
-mod inbox;
+mod governor;
+mod lane;
 mod listen;
 mod listening;
 mod server;

@@ -2,15 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use mio::{Events, Poll, Waker};
+use mio::Poll;
 use node::{Mailbox, Node, Worker};
 
+use crate::accept::Acceptor;
 use crate::epoll::Epoll;
-use crate::inbox::Inbox;
+use crate::lane::Lane;
 use crate::listen::Listener;
 use crate::listening::Listening;
 
@@ -24,24 +23,24 @@ pub struct Server {
 impl Server {
     /// Starts all workers and the acceptor. `seed` feeds the workers' chance.
     pub fn start(node: Arc<Node>, listeners: Vec<Listener>, seed: u64) -> io::Result<Server> {
+        let lanes: Arc<[Lane]> = (0..node.workers()).map(|_| Lane::default()).collect();
         let mut threads = Vec::new();
-        let mut lanes = Vec::new();
         for index in 0..node.workers() {
-            let inbox = Arc::new(Inbox::default());
             let worker = Worker::new(node.clone(), index, seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
-            let (driver, waker) = Epoll::new(worker, inbox.clone())?;
+            let (driver, waker) = Epoll::new(worker, lanes.clone())?;
             let waker = Arc::new(waker);
-            lanes.push((inbox, waker.clone()));
+            let other = waker.clone();
+            lanes[index].on_wake(Box::new(move || drop(other.wake())))?;
             node.open_mailbox(index, Mailbox::new(Box::new(move || drop(waker.wake()))));
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
             threads.push(builder.spawn(move || driver.run())?);
         }
-        let acceptor = node.clone();
+        let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;
         let listening = Listening::new(listeners, poll.registry().try_clone()?)?;
-        let listeners = listening.clone();
+        let acceptor = Acceptor::new(node.clone(), poll, listening.clone(), lanes, automatic);
         let builder = std::thread::Builder::new().name("acceptor".into());
-        threads.push(builder.spawn(move || accept(&acceptor, poll, &listeners, &lanes))?);
+        threads.push(builder.spawn(move || acceptor.run())?);
         Ok(Server { threads, node, listening })
     }
 
@@ -63,38 +62,4 @@ impl Server {
         }
         result
     }
-}
-
-type Lane = (Arc<Inbox>, Arc<Waker>);
-
-/// Accepts connections until the node stops, and gives each to the worker with the fewest.
-fn accept(node: &Node, mut poll: Poll, listeners: &Listening, lanes: &[Lane]) -> io::Result<()> {
-    let mut events = Events::with_capacity(64);
-    while !node.stopping.load(Relaxed) {
-        match poll.poll(&mut events, Some(Duration::from_millis(100))) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other?,
-        }
-        let keepalive = node.config.settings().tcp_keepalive;
-        // All of them, always: an edge that was met with too few descriptors does not come again.
-        for listener in listeners.lock().iter() {
-            loop {
-                match listener.accept(keepalive) {
-                    Ok(incoming) => {
-                        let least = |i: &usize| node.stats[*i].clients.load(Relaxed) + lanes[*i].0.len() as u64;
-                        let index = (0..lanes.len()).min_by_key(least).unwrap_or(0);
-                        lanes[index].0.put(incoming);
-                        lanes[index].1.wake()?;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }

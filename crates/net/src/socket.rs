@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use node::Peer;
+use node::{Detached, Peer};
 
 /// A connected, non-blocking stream socket.
 #[derive(Debug)]
@@ -68,10 +68,11 @@ impl Socket {
 }
 
 /// A socket on its way from the acceptor to a worker's driver.
-#[derive(Debug)]
 pub struct Incoming {
     /// The socket.
     pub socket: Socket,
     /// Where it comes from.
     pub peer: Peer,
+    /// The session, if another worker had the connection before.
+    pub moved: Option<Box<Detached>>,
 }

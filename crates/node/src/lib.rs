@@ -22,6 +22,7 @@ pub use client::{Client, Peer};
 pub use clock::Clock;
 pub use message::{Mailbox, Message};
 pub use node::{Facts, Node};
+pub use session::Detached;
 pub use stats::WorkerStats;
 pub use table::{Command, Handler, Table};
 pub use worker::{Output, Token, Worker};

@@ -2,8 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::session::Detached;
-
 /// A message to a worker.
 pub enum Message {
     /// The latch this connection waits for may be free.
@@ -27,8 +25,6 @@ pub enum Message {
         /// With an error instead of the nil of a timeout.
         with_error: bool,
     },
-    /// A connection moves to this worker; the driver has moved its socket.
-    Adopt(Box<Detached>),
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,
     /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Engine;
-use resp::{Batch, Decoder, Protocol, Reply};
+use resp::{Batch, Protocol, Reply};
 
 use crate::client::{Client, Peer};
 use crate::config::{EvictionPolicy, Follower, OutputLimit};
@@ -135,6 +135,36 @@ impl Worker {
         Ok(token)
     }
 
+    /// Hands out a connection for another worker, with what it has received. `None`: it waits for something, has output to
+    /// send, or is in the middle of a command; it stays.
+    pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
+        let conn = self.conn(token)?;
+        if !conn.is_free() || conn.unsent() > 0 || conn.unread() > 0 || conn.queued || conn.dirty {
+            return None;
+        }
+        let conn = self.take_conn(token)?;
+        self.engine.cancel_reservation(token);
+        self.release_token(token);
+        Some(Box::new(Detached { session: conn.session }))
+    }
+
+    /// Takes a connection that another worker has handed out.
+    pub fn adopt(&mut self, detached: Detached) -> Token {
+        let token = self.reserve_token();
+        let client = &detached.session.client;
+        client.worker.store(self.index as u16, Relaxed);
+        client.token.store(token, Relaxed);
+        self.install(token, detached.session);
+        token
+    }
+
+    fn release_token(&mut self, token: Token) {
+        let index = token as u32;
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push(index);
+        sub(&self.stats.clients, 1);
+    }
+
     fn reserve_token(&mut self) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.conns.push(None);
@@ -172,10 +202,7 @@ impl Worker {
     }
 
     fn dispose(&mut self, mut conn: Box<Conn>) {
-        let index = conn.token as u32;
-        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
-        self.free.push(index);
-        sub(&self.stats.clients, 1);
+        self.release_token(conn.token);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
@@ -352,16 +379,6 @@ impl Worker {
             Message::Served { token, reply } => self.served(token, &reply),
             Message::Kill { token } => self.closed_by_us(token),
             Message::Unblock { token, with_error } => self.unblock(token, with_error),
-            Message::Adopt(detached) => {
-                let Detached { session, query } = *detached;
-                let token = self.reserve_token();
-                self.install(token, session);
-                if let Some(conn) = self.conn(token) {
-                    conn.query = query;
-                    conn.decoder = Decoder::new();
-                }
-                self.resume(token);
-            }
             Message::ResetStats => self.stats.reset(),
             Message::Look => {}
         }

@@ -77,8 +77,6 @@ pub enum Replies {
 pub struct Detached {
     /// The session.
     pub session: Session,
-    /// Bytes received and not yet executed.
-    pub query: Vec<u8>,
 }
 
 /// How a session command ended, if not with an error.

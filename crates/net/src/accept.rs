@@ -1,0 +1,138 @@
+//! The acceptor's thread: accepts connections, deals them out, and keeps as many workers busy as the load needs.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use node::Node;
+
+use crate::governor::{Governor, Observed};
+use crate::lane::{Lane, Shed};
+use crate::listen::Listener;
+use crate::listening::Listening;
+
+/// Between two looks at the load.
+const ROUND: Duration = Duration::from_millis(100);
+
+pub(crate) struct Acceptor {
+    node: Arc<Node>,
+    poll: Poll,
+    listeners: Listening,
+    lanes: Arc<[Lane]>,
+    /// `None`: all workers are active always (`workers N`).
+    governor: Option<Governor>,
+    last: Figures,
+}
+
+/// Running totals, to take differences of.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    at_ns: u64,
+    cpu_ns: u64,
+    idle_ns: u64,
+    commands: u64,
+}
+
+impl Acceptor {
+    pub(crate) fn new(node: Arc<Node>, poll: Poll, listeners: Listening, lanes: Arc<[Lane]>, automatic: bool) -> Self {
+        let governor = automatic.then(|| Governor::new(lanes.len()));
+        Self { node, poll, listeners, lanes, governor, last: Figures::default() }
+    }
+
+    fn active(&self) -> usize {
+        self.governor.as_ref().map_or(self.lanes.len(), Governor::active)
+    }
+
+    /// Accepts until the node stops.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        while !self.node.stopping.load(Relaxed) {
+            match self.poll.poll(&mut events, Some(ROUND)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            let keepalive = self.node.config.settings().tcp_keepalive;
+            // All of them, always: an edge that was met with too few descriptors does not come again.
+            for listener in self.listeners.lock().iter() {
+                self.accept_all(listener, keepalive);
+            }
+            self.govern();
+        }
+        Ok(())
+    }
+
+    fn accept_all(&self, listener: &Listener, keepalive: u32) {
+        loop {
+            match listener.accept(keepalive) {
+                Ok(incoming) => {
+                    let load = |i: &usize| self.connections(*i);
+                    let least = (0..self.active()).min_by_key(load).unwrap_or(0);
+                    self.lanes[least].put(incoming);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return tracing::warn!(%error, "cannot accept a connection"),
+            }
+        }
+    }
+
+    fn connections(&self, lane: usize) -> usize {
+        self.node.stats[lane].clients.load(Relaxed) as usize + self.lanes[lane].waiting()
+    }
+
+    /// Adjusts the number of active workers, and the connections to it.
+    fn govern(&mut self) {
+        let figures = self.figures();
+        let elapsed = figures.at_ns.saturating_sub(self.last.at_ns);
+        if elapsed < ROUND.as_nanos() as u64 {
+            return;
+        }
+        let last = std::mem::replace(&mut self.last, figures);
+        if let Some(governor) = &mut self.governor
+            && last.at_ns > 0
+        {
+            let per = |now: u64, then: u64| now.saturating_sub(then) as f64 / elapsed as f64;
+            governor.round(Observed {
+                busy: per(figures.cpu_ns, last.cpu_ns),
+                idle: per(figures.idle_ns, last.idle_ns),
+                rate: per(figures.commands, last.commands) * 1e9,
+            });
+        }
+        self.balance();
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            at_ns: self.node.clock.monotonic_ns(),
+            cpu_ns: self.lanes.iter().map(|l| l.cpu_ns.load(Relaxed)).sum(),
+            idle_ns: machine_idle_ns(),
+            commands: self.node.stats.iter().map(|s| s.processed.load(Relaxed)).sum(),
+        }
+    }
+
+    /// Orders connections away from workers that are not active, and from those with clearly more than their share.
+    fn balance(&self) {
+        let active = self.active();
+        let counts: Vec<usize> = (0..self.lanes.len()).map(|i| self.connections(i)).collect();
+        let share = counts.iter().sum::<usize>().div_ceil(active);
+        for (i, &count) in counts.iter().enumerate() {
+            let least = (0..active).min_by_key(|&j| counts[j]).unwrap_or(0);
+            let surplus = if i >= active { count } else { count.saturating_sub(share) };
+            let room = share.saturating_sub(counts[least]);
+            let worth_it = i >= active || surplus > 1 + share / 8;
+            if surplus > 0 && worth_it && room > 0 && least != i {
+                self.lanes[i].order(Shed { to: least, count: surplus.min(room) });
+            }
+        }
+    }
+}
+
+/// Idle time of all processors together since boot in nanoseconds, or 0 where the system does not say.
+fn machine_idle_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut words = stat.lines().next().unwrap_or_default().split_ascii_whitespace().skip(4);
+    let ticks: u64 = words.by_ref().take(2).filter_map(|w| w.parse::<u64>().ok()).sum();
+    ticks * 10_000_000
+}
