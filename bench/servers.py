@@ -37,13 +37,15 @@ def add_arguments(parser):
     parser.add_argument("--redis-server", metavar="PATH", default="redis-server", help="Redis for the default servers")
     parser.add_argument("--server-cpu", metavar="CPUS", default="0", help="CPUs of the servers, such as 0 or 0,1")
     parser.add_argument("--client-cpu", metavar="CPUS", default="1", help="CPUs of the load generator")
+    parser.add_argument("--nice", type=int, default=0, metavar="N",
+                        help="priority of servers and load generator, -20 to 19; below 0 needs root")
     parser.add_argument("--output", metavar="FILE", help="also append the tables to this file")
 
 
 class Server:
     """One server process, pinned, in a temporary folder."""
 
-    def __init__(self, name, command, cpus):
+    def __init__(self, options, name, command):
         self.name = name
         self.folder = tempfile.mkdtemp(prefix="holdfast-bench-")
         with socket.socket() as probe:
@@ -55,10 +57,10 @@ class Server:
         try:
             self.process = subprocess.Popen(
                 self.command, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.folder,
-                preexec_fn=lambda: os.sched_setaffinity(0, cpus))
-        except OSError as error:
+                preexec_fn=pin(cpus(options.server_cpu), options.nice))
+        except (OSError, subprocess.SubprocessError) as error:
             shutil.rmtree(self.folder, ignore_errors=True)
-            fail(f"{name}: cannot start {self.command[0]}: {error.strerror}")
+            fail(f"{name}: cannot start {self.command[0]}: {error}")
 
     @property
     def pid(self):
@@ -112,6 +114,21 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def pin(cpus, nice):
+    """What a child does before it becomes a server or the load generator."""
+    def prepare():
+        os.sched_setaffinity(0, cpus)
+        if nice:
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
+            os.setsid()
+            # With autogroups the kernel shares a CPU among sessions first, and then by priority within one.
+            try:
+                Path("/proc/self/autogroup").write_text(str(nice))
+            except OSError:
+                pass
+    return prepare
+
+
 def cpus(text):
     try:
         chosen = {int(part) for part in text.split(",")}
@@ -141,16 +158,30 @@ def chosen_servers(options):
     return pairs
 
 
-def bench(options, server, arguments, limit_s):
-    """Runs `holdfast bench` against a server and returns its report."""
+def bench(options, server, arguments, limit_s, counting=False):
+    """Runs `holdfast bench` against a server and returns its report.
+
+    With --instructions the report gains the server's instructions and cycles per command, from perf stat."""
     command = [options.holdfast, "bench", "--port", str(server.port), "--server-pid", str(server.pid), "--json",
                "--quiet", *arguments]
-    chosen = cpus(options.client_cpu)
+    counters = None
+    if counting:
+        counters = tempfile.NamedTemporaryFile("r", prefix="perf-")
+        command = ["perf", "stat", "-x", ",", "-e", "instructions,cycles", "-p", str(server.pid), "-o", counters.name,
+                   "--", *command]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit_s,
-                            preexec_fn=lambda: os.sched_setaffinity(0, chosen))
+                            preexec_fn=pin(cpus(options.client_cpu), options.nice))
     if result.returncode != 0:
         fail(f"{server.name}: {shlex.join(command)}\n{result.stderr}")
-    return json.loads(result.stdout)
+    report = json.loads(result.stdout)
+    if counters:
+        for line in counters:
+            fields = line.split(",")
+            if len(fields) > 2 and fields[0].isdigit():
+                name = fields[2].split(":")[0]
+                report[f"{name}_per_command"] = int(fields[0]) / max(1, report["commands"])
+                report[f"{name}_per_batch"] = int(fields[0]) / max(1, report["batches"])
+    return report
 
 
 def spread(values, digits):
