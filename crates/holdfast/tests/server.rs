@@ -1,0 +1,208 @@
+//! `holdfast server` as its owner sees it: command line, configuration file, log, signals.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A directory of its own, removed with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("holdfast-server-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A configuration file with this text behind `dir`; its path.
+    fn config(&self, text: &str) -> String {
+        let path = self.0.join("holdfast.conf");
+        fs::write(&path, format!("dir {}\nbind 127.0.0.1\n{text}", self.0.display())).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn holdfast(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    command.arg("server").args(args);
+    command
+}
+
+/// Runs a server that is expected to end by itself.
+fn ends(args: &[&str]) -> Output {
+    holdfast(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A server that runs until it is told to end, or the value goes.
+struct Running {
+    process: Child,
+    /// What it logged until it was ready.
+    log: String,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Running {
+        let mut process = holdfast(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut log = String::new();
+        let mut lines = BufReader::new(process.stdout.take().unwrap());
+        while !log.contains("Ready to accept connections") {
+            assert_ne!(lines.read_line(&mut log).unwrap(), 0, "it ended: {log}");
+        }
+        // Keeps the pipe empty, so that the server never waits for a reader of its log.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Running { process, log }
+    }
+
+    /// Asks for the end; whether it was a good one.
+    fn terminate(mut self) -> bool {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        self.process.wait().unwrap().success()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends one inline command; its reply, lines joined by blanks.
+fn ask(port: u16, line: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "{line}\r\nquit\r\n").unwrap();
+    let lines: Vec<_> = BufReader::new(stream).lines().map_while(Result::ok).collect();
+    let (_, reply) = lines.split_last().expect("the reply to quit");
+    reply.join(" ")
+}
+
+fn get(port: u16, name: &str) -> String {
+    let reply = ask(port, &format!("config get {name}"));
+    reply.rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn says_what_is_wrong_with_the_command_line() {
+    for (args, wanted) in [
+        (&["--invalid"][..], "Bad directive or wrong number of arguments"),
+        (&["--port", "--bla", "--loglevel", "verbose"], "argument couldn't be parsed into an integer"),
+        (&["--appendonly", "yes"], "the log is not built yet"),
+        (&["--rename-command", "nothing", "x"], "No such command in rename-command"),
+        (&["--dir", "/no/such/directory"], "No such file or directory"),
+        (&["/no/such/file.conf"], "can't open config file"),
+    ] {
+        let output = ends(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(wanted), "{args:?}: {text}");
+    }
+    let help = ends(&["--help"]);
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(help.status.success() && text.contains("--maxmemory-policy"), "{text}");
+    assert!(ends(&["--version"]).stdout.starts_with(b"Holdfast server v="));
+}
+
+#[test]
+fn says_who_has_the_port() {
+    let scratch = Scratch::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = ends(&[&scratch.config(""), "--port", &port.to_string()]);
+    let log = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && log.contains(&format!("Failed listening on port {port}")), "{log}");
+}
+
+#[test]
+fn starts_tells_and_ends() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let pid_file = scratch.0.join("pid");
+    let config = scratch.config(&format!("port {port}\npidfile {}\nrdbcompression no\n", pid_file.display()));
+    let server = Running::start(&[&config, "--workers", "1"]);
+    let pid = server.process.id().to_string();
+    for line in [&format!("PID: {pid}"), "Durability: none", "1 workers", "'rdbcompression' has no effect"] {
+        assert!(server.log.contains(line), "{line} in {}", server.log);
+    }
+    assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), pid);
+    assert_eq!(ask(port, "ping"), "+PONG");
+    assert_eq!(get(port, "dir"), fs::canonicalize(&scratch.0).unwrap().display().to_string());
+    assert!(server.terminate(), "SIGTERM is a good end");
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn logs_to_a_file() {
+    let scratch = Scratch::new();
+    let port = free_port().to_string();
+    let mut process = holdfast(&[&scratch.config("logfile server.log\n"), "--port", &port]).spawn().unwrap();
+    let log = scratch.0.join("server.log");
+    let ready = || fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready to accept connections"));
+    for _ in 0..500 {
+        if ready() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(ready());
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn what_was_set_and_written_holds_after_a_restart() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let config = scratch.config(&format!("# my file\nport {port}\nmaxmemory 1gb\nrename-command echo shout\n"));
+    let server = Running::start(&[&config]);
+    assert_eq!(ask(port, "shout hello"), "$5 hello");
+    assert!(ask(port, "echo hello").starts_with("-ERR unknown command"));
+    assert_eq!(ask(port, "config set maxmemory 2gb save \"\" maxmemory-policy allkeys-lru"), "+OK");
+    assert!(ask(port, "config set maxmemory 3gb maxmemory-samples 0").starts_with("-ERR CONFIG SET failed"));
+    assert_eq!(ask(port, "config rewrite"), "+OK");
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains("# my file\n") && text.contains("maxmemory 2gb\n"), "{text}");
+    assert!(server.terminate());
+    let _server = Running::start(&[&config]);
+    assert_eq!(get(port, "maxmemory"), (2u64 << 30).to_string());
+    assert_eq!(get(port, "maxmemory-policy"), "allkeys-lru");
+    assert_eq!(ask(port, "config get save"), "*2 $4 save $0 ");
+    assert_eq!(ask(port, "shout hello"), "$5 hello");
+}
+
+#[test]
+fn moves_to_another_port_while_it_runs() {
+    let scratch = Scratch::new();
+    let (first, second) = (free_port(), free_port());
+    let _server = Running::start(&[&scratch.config(&format!("port {first}\n"))]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().port();
+    let error = ask(first, &format!("config set maxmemory 10000001 port {busy} client-query-buffer-limit 10m"));
+    assert!(
+        error.starts_with(
+            "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port"
+        ),
+        "{error}"
+    );
+    assert_eq!((get(first, "maxmemory"), get(first, "port")), ("0".to_owned(), first.to_string()));
+    assert_eq!(ask(first, &format!("config set port {second}")), "+OK");
+    assert_eq!(get(second, "port"), second.to_string());
+    assert!(TcpStream::connect(("127.0.0.1", first)).is_err());
+}
