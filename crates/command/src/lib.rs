@@ -6,6 +6,7 @@
 mod arguments;
 mod barrier;
 mod ctx;
+mod digest;
 mod dump;
 pub mod effects;
 mod elem;
@@ -32,6 +33,7 @@ mod zset;
 
 pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
+pub use digest::Digest;
 pub use effects::{Effects, Touched};
 pub use error::Error;
 pub use families::{FAMILIES, Run};

@@ -1,0 +1,215 @@
+//! A digest of what databases hold: equal for equal contents, whatever the order, the encoding or the history.
+//!
+//! DEBUG DIGEST shows it, and tests compare by it. A value's digest covers its type and its elements (positions in a list,
+//! scores, fields with their expiry); a key's adds its name and expiry; a database's is the sum over its keys. Good against
+//! accidents, not against somebody who looks for collisions.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::AddAssign;
+
+use keyspace::{Db, EntryRef, Kind, SLOTS};
+use object::block::Elem;
+use object::{Hash, List, Set, ZSet};
+
+/// 160 bits. The digest of nothing is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Digest([u64; 3]);
+
+impl AddAssign for Digest {
+    fn add_assign(&mut self, other: Digest) {
+        for (a, b) in self.0.iter_mut().zip(other.0) {
+            *a = a.wrapping_add(b);
+        }
+    }
+}
+
+impl std::fmt::Display for Digest {
+    /// 40 hexadecimal digits, as DEBUG DIGEST answers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [a, b, c] = self.0;
+        write!(f, "{a:016x}{b:016x}{:08x}", c >> 32)
+    }
+}
+
+impl Digest {
+    /// The digest of what `feed` writes, in order.
+    fn of(feed: impl Fn(&mut Parts<foldhash::quality::FoldHasher<'_>>)) -> Digest {
+        Digest([1, 2, 3].map(|seed| {
+            let state = foldhash::quality::FixedState::with_seed(seed);
+            let mut parts = Parts(state.build_hasher());
+            feed(&mut parts);
+            parts.0.finish()
+        }))
+    }
+
+    /// Of an entry's value, without its key: type and elements.
+    pub fn of_value(entry: EntryRef<'_>) -> Digest {
+        let mut digest = Digest::of(|p| p.bytes(entry.kind().type_name().as_bytes()));
+        let sum = match entry.kind() {
+            Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => entry.string().map(|s| s.with(of_bytes)),
+            Kind::List => entry.collection::<List>().map(of_list),
+            Kind::Set => entry.collection::<Set>().map(of_set),
+            Kind::ZSet => entry.collection::<ZSet>().map(of_zset),
+            Kind::Hash => entry.collection::<Hash>().map(of_hash),
+        };
+        digest += sum.unwrap_or_default();
+        digest
+    }
+
+    /// Of an entry: key, expiry and value.
+    pub fn of_entry(entry: EntryRef<'_>) -> Digest {
+        let value = Digest::of_value(entry);
+        Digest::of(|p| {
+            p.bytes(entry.key());
+            p.number(entry.expiry().unwrap_or(0));
+            value.0.into_iter().for_each(|part| p.number(part));
+        })
+    }
+
+    /// Of the selected database, all of which is held. Takes as long as there is data.
+    pub fn of_database(db: &Db<'_>) -> Digest {
+        let mut digest = Digest::default();
+        let mut slot = db.keyspace().next_occupied(0);
+        while let Some(at) = slot {
+            let mut from = Some(0);
+            while let Some(hash) = from {
+                from = db.walk(at, hash, |entry| digest += Digest::of_entry(entry));
+            }
+            slot = if usize::from(at) + 1 < SLOTS { db.keyspace().next_occupied(at + 1) } else { None };
+        }
+        digest
+    }
+
+    /// Of every database; all of them are held. A key in another database gives another digest.
+    pub fn of_everything(db: &mut Db<'_>) -> Digest {
+        let home = db.logical();
+        let mut digest = Digest::default();
+        for number in 0..db.keyspace().databases() as u16 {
+            db.switch(number);
+            let part = Digest::of_database(db);
+            if part != Digest::default() {
+                digest += Digest::of(|p| {
+                    p.number(number.into());
+                    part.0.into_iter().for_each(|word| p.number(word));
+                });
+            }
+        }
+        db.switch(home);
+        digest
+    }
+}
+
+/// Feeds a hasher so that different sequences of parts are different bytes.
+struct Parts<H: Hasher>(H);
+
+impl<H: Hasher> Parts<H> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.write_u64(bytes.len() as u64);
+        self.0.write(bytes);
+    }
+
+    fn number(&mut self, n: u64) {
+        self.0.write_u64(n);
+    }
+
+    fn elem(&mut self, elem: Elem<'_>) {
+        self.bytes(elem.as_bytes(&mut itoa::Buffer::new()));
+    }
+}
+
+fn of_bytes(bytes: &[u8]) -> Digest {
+    Digest::of(|p| p.bytes(bytes))
+}
+
+fn sum(parts: impl Iterator<Item = Digest>) -> Digest {
+    let mut total = Digest::default();
+    parts.for_each(|part| total += part);
+    total
+}
+
+fn of_list(list: &List) -> Digest {
+    sum(list.iter().enumerate().map(|(i, elem)| {
+        Digest::of(|p| {
+            p.number(i as u64);
+            p.elem(elem);
+        })
+    }))
+}
+
+fn of_set(set: &Set) -> Digest {
+    sum(set.iter().map(|elem| Digest::of(|p| p.elem(elem))))
+}
+
+fn of_zset(zset: &ZSet) -> Digest {
+    sum(zset.iter(0..zset.len(), false).map(|(member, score)| {
+        Digest::of(|p| {
+            p.bytes(member);
+            p.number(score.to_bits());
+        })
+    }))
+}
+
+fn of_hash(hash: &Hash) -> Digest {
+    sum(hash.fields().map(|field| {
+        Digest::of(|p| {
+            p.elem(field.name);
+            p.elem(field.value);
+            p.number(field.expiry.unwrap_or(0));
+        })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    fn digest(bench: &mut Bench) -> Digest {
+        bench.inspect(|db| Digest::of_database(db))
+    }
+
+    #[test]
+    fn nothing_is_zero() {
+        assert_eq!(digest(&mut Bench::new()).to_string(), "0".repeat(40));
+    }
+
+    #[test]
+    fn order_and_encoding_do_not_matter() {
+        let (mut a, mut b) = (Bench::new(), Bench::new());
+        for line in ["set x 10", "rpush l a 1 b", "hset h f 1 g 2"] {
+            a.words(line);
+        }
+        for line in ["hset h g 2", "rpush l z", "hset h f 1", "rpush l a 1 b", "lpop l", "set x 1", "append x 0"] {
+            b.words(line);
+        }
+        assert_eq!(digest(&mut a), digest(&mut b));
+    }
+
+    #[test]
+    fn everything_else_does() {
+        let mut seen = Vec::new();
+        for lines in [
+            &["set x 1"][..],
+            &["set y 1"],
+            &["set x 2"],
+            &["rpush x 1"],
+            &["rpush x 1 2"],
+            &["rpush x 2 1"],
+            &["hset x 1 2"],
+            &["hset x 2 1"],
+            &["set x 1", "pexpire x 100"],
+            &["set x 1", "pexpire x 101"],
+            &["set x 1", "set y 1"],
+        ] {
+            let mut bench = Bench::new();
+            for line in lines {
+                bench.words(line);
+            }
+            seen.push(digest(&mut bench).to_string());
+        }
+        let count = seen.len();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+    }
+}
