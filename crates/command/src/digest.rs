@@ -42,23 +42,29 @@ impl Digest {
         }))
     }
 
-    /// Of an entry's value, without its key: type and elements.
-    pub fn of_value(entry: EntryRef<'_>) -> Digest {
+    /// Of an entry's value, without its key: type and elements. Fields that have expired by `now` (unix milliseconds) are left
+    /// out; 0 leaves none out.
+    pub fn of_value(entry: EntryRef<'_>, now: u64) -> Digest {
         let mut digest = Digest::of(|p| p.bytes(entry.kind().type_name().as_bytes()));
         let sum = match entry.kind() {
             Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => entry.string().map(|s| s.with(of_bytes)),
             Kind::List => entry.collection::<List>().map(of_list),
             Kind::Set => entry.collection::<Set>().map(of_set),
             Kind::ZSet => entry.collection::<ZSet>().map(of_zset),
-            Kind::Hash => entry.collection::<Hash>().map(of_hash),
+            Kind::Hash => entry.collection::<Hash>().map(|hash| of_hash(hash, now)),
         };
         digest += sum.unwrap_or_default();
         digest
     }
 
-    /// Of an entry: key, expiry and value.
-    pub fn of_entry(entry: EntryRef<'_>) -> Digest {
-        let value = Digest::of_value(entry);
+    /// Of an entry: key, expiry and value. `now` as for [`Self::of_value`]; the digest of an entry of which nothing is left is 0.
+    pub fn of_entry(entry: EntryRef<'_>, now: u64) -> Digest {
+        let gone = entry.expiry().is_some_and(|at| at <= now)
+            || entry.collection::<Hash>().is_ok_and(|hash| hash.live_len(now) == 0);
+        if gone {
+            return Digest::default();
+        }
+        let value = Digest::of_value(entry, now);
         Digest::of(|p| {
             p.bytes(entry.key());
             p.number(entry.expiry().unwrap_or(0));
@@ -66,14 +72,14 @@ impl Digest {
         })
     }
 
-    /// Of the selected database, all of which is held. Takes as long as there is data.
-    pub fn of_database(db: &Db<'_>) -> Digest {
+    /// Of the selected database, all of which is held. `now` as for [`Self::of_entry`]. Takes as long as there is data.
+    pub fn of_database(db: &Db<'_>, now: u64) -> Digest {
         let mut digest = Digest::default();
         let mut slot = db.keyspace().next_occupied(0);
         while let Some(at) = slot {
             let mut from = Some(0);
             while let Some(hash) = from {
-                from = db.walk(at, hash, |entry| digest += Digest::of_entry(entry));
+                from = db.walk(at, hash, |entry| digest += Digest::of_entry(entry, now));
             }
             slot = if usize::from(at) + 1 < SLOTS { db.keyspace().next_occupied(at + 1) } else { None };
         }
@@ -81,12 +87,12 @@ impl Digest {
     }
 
     /// Of every database; all of them are held. A key in another database gives another digest.
-    pub fn of_everything(db: &mut Db<'_>) -> Digest {
+    pub fn of_everything(db: &mut Db<'_>, now: u64) -> Digest {
         let home = db.logical();
         let mut digest = Digest::default();
         for number in 0..db.keyspace().databases() as u16 {
             db.switch(number);
-            let part = Digest::of_database(db);
+            let part = Digest::of_database(db, now);
             if part != Digest::default() {
                 digest += Digest::of(|p| {
                     p.number(number.into());
@@ -149,8 +155,8 @@ fn of_zset(zset: &ZSet) -> Digest {
     }))
 }
 
-fn of_hash(hash: &Hash) -> Digest {
-    sum(hash.fields().map(|field| {
+fn of_hash(hash: &Hash, now: u64) -> Digest {
+    sum(hash.fields().filter(|field| !field.expired(now)).map(|field| {
         Digest::of(|p| {
             p.elem(field.name);
             p.elem(field.value);
@@ -165,7 +171,7 @@ mod tests {
     use crate::testing::Bench;
 
     fn digest(bench: &mut Bench) -> Digest {
-        bench.inspect(|db| Digest::of_database(db))
+        bench.inspect(|db| Digest::of_database(db, 0))
     }
 
     #[test]

@@ -3,14 +3,17 @@
 //! It runs a command as the engine would (expired keys deleted first, every key latched), collects its effects, and can
 //! replay all of them into an empty database to compare.
 
+mod history;
+mod replay;
+
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Keyspace, Local, Need, SLOTS};
+use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SLOTS};
 use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
 use crate::families::{FAMILIES, Run};
 use crate::spec::{KeyAt, Row};
-use crate::{Ctx, Effects, Events, Outcome, Position, Rng, Tunables, Walk};
+use crate::{Ctx, Digest, Effects, Events, Outcome, Position, Rng, Tunables, Walk};
 
 /// See the module's text.
 pub struct Bench {
@@ -144,6 +147,58 @@ impl Bench {
             .collect()
     }
 
+    /// Digest of all databases without what has expired.
+    pub fn digest_alive(&mut self) -> Digest {
+        let now = self.now;
+        self.inspect_occupied(|db| Digest::of_everything(db, now))
+    }
+
+    /// What all databases hold, expired or not: per key database, name, expiry, digest of the value.
+    pub fn contents(&mut self) -> Vec<(u16, String, Option<u64>, String)> {
+        let mut contents = Vec::new();
+        self.inspect_occupied(|db| {
+            for number in 0..db.keyspace().databases() as u16 {
+                db.switch(number);
+                each_entry(db, |entry| {
+                    let key = entry.key().escape_ascii().to_string();
+                    let digest = Digest::of_value(entry, 0).to_string();
+                    contents.push((number, key, entry.expiry(), format!("{} {digest}", entry.kind().type_name())));
+                });
+            }
+        });
+        contents.sort();
+        contents
+    }
+
+    /// Compares the counters of every database with what is there.
+    pub fn check_counts(&mut self) {
+        self.inspect_occupied(|db| {
+            for number in 0..db.keyspace().databases() as u16 {
+                db.switch(number);
+                let (mut keys, mut expiring) = (0, 0);
+                each_entry(db, |entry| {
+                    keys += 1;
+                    expiring += u64::from(entry.expiry().is_some());
+                });
+                assert_eq!(db.keyspace().len(number), keys, "keys of database {number}");
+                assert_eq!(db.keyspace().expires(number), expiring, "keys with an expiry of database {number}");
+            }
+        });
+    }
+
+    fn inspect_occupied<R>(&mut self, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
+        let mut slots = smallvec::SmallVec::new();
+        let mut at = self.keyspace.next_occupied(0);
+        while let Some(slot) = at {
+            slots.push(slot);
+            at = self.keyspace.next_occupied(slot + 1);
+        }
+        let held = self.keyspace.try_acquire(&Need::Slots(slots), |_| {}).expect("nobody else is there");
+        let result = f(&mut Db::new(&self.keyspace, &held, &mut self.local, &self.clock, self.db, self.version));
+        self.keyspace.release(held, |_| {});
+        result
+    }
+
     /// Everything in the database in a form that can be compared: key, expiry, encoding-independent contents.
     pub fn image(
         &mut self,
@@ -217,6 +272,17 @@ impl Bench {
                 self.effects.push(op::DELETE, self.db, &key, |_| {});
             }
         }
+    }
+}
+
+fn each_entry(db: &Db<'_>, mut f: impl FnMut(EntryRef<'_>)) {
+    let mut slot = db.keyspace().next_occupied(0);
+    while let Some(at) = slot {
+        let mut from = Some(0);
+        while let Some(hash) = from {
+            from = db.walk(at, hash, &mut f);
+        }
+        slot = db.keyspace().next_occupied(at + 1);
     }
 }
 

@@ -1,0 +1,226 @@
+//! Random histories of commands of every family.
+//!
+//! A line of the table is a command with placeholders in capitals; a test picks for each. A command that writes has a line
+//! (`every_writing_command_has_a_line`), so a family that grows extends the table.
+
+/// Lines by family. `@wait` lets milliseconds pass, `@db` selects a database.
+pub const LINES: &[&[&str]] = &[CLOCK, GENERIC, STRINGS, BITS, LISTS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_SETS];
+
+const CLOCK: &[&str] = &["@wait T", "@wait T", "@db D", "@db 0"];
+
+const GENERIC: &[&str] = &[
+    "del K K",
+    "unlink K",
+    "rename K K",
+    "renamenx K K",
+    "copy K K",
+    "copy K K replace db D",
+    "move K D",
+    "expire K 1",
+    "expire K N nx",
+    "pexpire K T gt",
+    "pexpire K T",
+    "expireat K Z",
+    "pexpireat K A",
+    "persist K",
+    "touch K",
+    "flushdb",
+    "flushall",
+    "swapdb D D",
+    "sort K store K",
+    "sort K by nosort get # store K",
+    "sort K alpha desc limit 1 2 store K",
+    "sort K by K->F get K->* store K",
+    "restore K 0 R",
+    "restore K A R replace absttl",
+    "restore K T R replace",
+];
+
+const STRINGS: &[&str] = &[
+    "set K V",
+    "set K V px T",
+    "set K V exat Z",
+    "set K V keepttl",
+    "set K V nx get",
+    "set K V xx",
+    "setnx K V",
+    "setex K 1 V",
+    "psetex K T V",
+    "getset K V",
+    "getdel K",
+    "getex K px T",
+    "getex K persist",
+    "mset K V K V",
+    "msetnx K V K V",
+    "msetex 2 K V K V px T",
+    "append K V",
+    "setrange K U V",
+    "incr K",
+    "decr K",
+    "incrby K N",
+    "decrby K N",
+    "incrbyfloat K S",
+    "delex K ifeq V",
+    "delex K",
+    "get K",
+];
+
+const BITS: &[&str] = &[
+    "setbit K U 1",
+    "setbit K U 0",
+    "bitop xor K K K",
+    "bitop not K K",
+    "bitfield K incrby u5 U N",
+    "bitfield K set i8 U N get u4 0 overflow fail incrby i3 U 3",
+    "bitcount K",
+    "pfadd K V V",
+    "pfmerge K K K",
+    "pfcount K K",
+];
+
+const LISTS: &[&str] = &[
+    "rpush K V V V",
+    "lpush K V V",
+    "rpush K V V V V V V",
+    "lpushx K V",
+    "rpushx K V V",
+    "lpop K",
+    "rpop K U",
+    "lset K N V",
+    "linsert K before V V",
+    "linsert K after V V",
+    "lrem K N V",
+    "ltrim K N N",
+    "lmove K K left right",
+    "lmove K K right left",
+    "rpoplpush K K",
+    "lmpop 2 K K left count U",
+    "blpop K K 0",
+    "brpop K 1",
+    "blmove K K right right 0",
+    "brpoplpush K K 0",
+    "blmpop 0 2 K K right count 2",
+    "lrange K 0 -1",
+];
+
+const SETS: &[&str] = &[
+    "sadd K V V V",
+    "sadd K N N",
+    "sadd K F F V F",
+    "srem K V V",
+    "srem K N F",
+    "spop K",
+    "spop K U",
+    "smove K K V",
+    "sunionstore K K K",
+    "sinterstore K K K",
+    "sdiffstore K K K",
+    "smembers K",
+];
+
+const HASHES: &[&str] = &[
+    "hset K F V",
+    "hset K F V F V F V",
+    "hmset K F V F V",
+    "hsetnx K F V",
+    "hdel K F F",
+    "hincrby K F N",
+    "hincrbyfloat K F S",
+    "hgetall K",
+];
+
+const FIELD_EXPIRY: &[&str] = &[
+    "hset K F V F V F V",
+    "hexpire K 1 fields 2 F F",
+    "hpexpire K T fields 1 F",
+    "hpexpire K T gt fields 1 F",
+    "hexpireat K Z fields 1 F",
+    "hpexpireat K A fields 2 F F",
+    "hpersist K fields 1 F",
+    "hgetdel K fields 2 F F",
+    "hgetex K px T fields 1 F",
+    "hgetex K persist fields 1 F",
+    "hsetex K fnx px T fields 1 F V",
+    "hsetex K keepttl fields 2 F V F V",
+    "hget K F",
+    "hlen K",
+    "hgetall K",
+];
+
+const ZSETS: &[&str] = &[
+    "zadd K S F",
+    "zadd K S F S F S V",
+    "zadd K nx S F",
+    "zadd K gt ch S F S F",
+    "zadd K incr S F",
+    "zincrby K S F",
+    "zrem K F F",
+    "zremrangebyrank K N N",
+    "zremrangebyscore K S S",
+    "zremrangebylex K [f1 (f4",
+    "zpopmin K",
+    "zpopmax K U",
+    "zmpop 2 K K min count 2",
+    "bzpopmin K K 0",
+    "bzpopmax K 0",
+    "bzmpop 0 1 K max",
+    "geoadd K 1.5 2.5 F",
+    "geosearchstore K K frommember F byradius 100 km",
+    "georadius K 1 2 100 km store K",
+    "georadiusbymember K F 100 km storedist K",
+    "zrange K 0 -1",
+];
+
+const ZSET_SETS: &[&str] = &[
+    "zadd K S F S F S F",
+    "zrangestore K K 0 2",
+    "zrangestore K K S S byscore",
+    "zunionstore K 2 K K weights S 2",
+    "zinterstore K 2 K K aggregate max",
+    "zdiffstore K 2 K K",
+];
+
+const KEYS: [&str; 6] = ["k0", "k1", "k2", "k3", "{k0}a", "{k0}b"];
+const SCORES: [&str; 9] = ["0", "1", "2.5", "-3", "1e300", "-inf", "+inf", "0.1", "x"];
+const VALUES: [&str; 12] = [
+    "a",
+    "b",
+    "10",
+    "-7",
+    "1.5",
+    "",
+    "9223372036854775807",
+    "f1",
+    "abcdefghijklmnopqrstuvwxyz",
+    "0123456789012345678901234567890123456789012345678901234567890123456789",
+    "hello world",
+    "\u{ff}\u{0}x",
+];
+
+/// The words of a line, placeholders replaced by what `picks` choose. `now`: the time; `payloads`: what DUMP answered.
+pub fn fill(line: &str, picks: &[u8], now: u64, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut picks = picks.iter().copied().map(usize::from).chain(std::iter::repeat(0));
+    let mut words = Vec::new();
+    for word in line.split(' ') {
+        let mut filled = Vec::new();
+        for c in word.bytes() {
+            let mut pick = || picks.next().unwrap_or_default();
+            match c {
+                b'K' => filled.extend_from_slice(KEYS[pick() % KEYS.len()].as_bytes()),
+                b'V' => filled.extend_from_slice(VALUES[pick() % VALUES.len()].as_bytes()),
+                b'S' => filled.extend_from_slice(SCORES[pick() % SCORES.len()].as_bytes()),
+                b'F' => filled.extend(format!("f{}", pick() % 7).bytes()),
+                b'N' => filled.extend((pick() as i64 % 12 - 4).to_string().bytes()),
+                b'U' => filled.extend((pick() % 40).to_string().bytes()),
+                b'T' => filled.extend((1 + pick() * 3).to_string().bytes()),
+                b'D' => filled.extend((pick() % 3).to_string().bytes()),
+                b'A' => filled.extend((now - 50 + pick() as u64 * 3).to_string().bytes()),
+                b'Z' => filled.extend((now / 1000 + pick() as u64 % 3).to_string().bytes()),
+                b'R' => filled.extend_from_slice(&payloads[pick() % payloads.len()]),
+                c => filled.push(c),
+            }
+        }
+        words.push(filled);
+    }
+    words
+}
