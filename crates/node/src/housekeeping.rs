@@ -8,8 +8,6 @@ use crate::config::{EvictionPolicy, Settings};
 use crate::conn::Wait;
 use crate::worker::Worker;
 
-/// Between two rounds when there is nothing to catch up with.
-const ROUND_MS: u64 = 100;
 /// Between two rounds when the last sweep ran out of time.
 const CATCH_UP_MS: u64 = 4;
 /// Time of a sweep per step of `active-expire-effort`, in nanoseconds: at effort 1 at most a quarter of the CPU.
@@ -22,7 +20,8 @@ impl Worker {
         if now < self.next_round {
             return;
         }
-        let mut wait = ROUND_MS;
+        // Between two rounds when there is nothing to catch up with.
+        let mut wait = 1000 / u64::from(settings.hz.max(1));
         if self.node.active_expire.load(Relaxed) {
             let clock = self.node.clock.clone();
             let until = clock.monotonic_ns() + SWEEP_NS * u64::from(settings.active_expire_effort.max(1));

@@ -6,6 +6,8 @@
 //! - [`Live`], [`Follower`]: what a running node is set to; `CONFIG GET`, `SET`, `REWRITE`.
 //! - [`help`], [`markdown`]: the rows explained.
 
+#[cfg(test)]
+mod acts_test;
 mod arguments;
 mod change;
 mod check;

@@ -22,12 +22,14 @@ pub(super) static SECTION: Section = Section {
             Kind::MemoryOrPercent { max: LONG_MAX },
             "0",
             "Memory of all connections together, beyond which the largest are closed; 0 for no limit.",
-        ),
+        )
+        .inert("the memory of connections is not limited as a whole yet"),
         row(
             "tracking-table-max-keys",
             super::long(0),
             "1000000",
             "Most keys remembered for client-side caching; 0 for no limit.",
-        ),
+        )
+        .inert("client-side caching is not built yet"),
     ],
 };

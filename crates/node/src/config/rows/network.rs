@@ -35,7 +35,8 @@ pub(super) static SECTION: Section = Section {
         )
         .immutable(),
         row("protected-mode", Kind::Bool, "yes", "Without a password, refuse clients that are not on this machine."),
-        row("max-new-connections-per-cycle", between(1, 1000), "10", "Connections a worker accepts in one turn."),
+        row("max-new-connections-per-cycle", between(1, 1000), "10", "Connections a worker accepts in one turn.")
+            .inert("all that wait are accepted"),
         row("bind-source-addr", Kind::OptionalText, "", "Address from which outgoing connections are made.")
             .inert("there are no outgoing connections yet"),
         row("socket-mark-id", between(0, u32::MAX as i128), "0", "Mark that the kernel puts on packets; 0 for none.")
