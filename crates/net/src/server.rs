@@ -17,12 +17,17 @@ use crate::listening::Listening;
 pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     node: Arc<Node>,
-    listening: Listening,
 }
 
 impl Server {
-    /// Starts all workers and the acceptor. `seed` feeds the workers' chance.
-    pub fn start(node: Arc<Node>, listeners: Vec<Listener>, seed: u64) -> io::Result<Server> {
+    /// Starts all workers and the acceptor. `seed` feeds the workers' chance. `open` is called before the first connection
+    /// is accepted, with what changes where the server listens.
+    pub fn start(
+        node: Arc<Node>,
+        listeners: Vec<Listener>,
+        seed: u64,
+        open: impl FnOnce(Listening),
+    ) -> io::Result<Server> {
         let lanes: Arc<[Lane]> = (0..node.workers()).map(|_| Lane::default()).collect();
         let mut threads = Vec::new();
         for index in 0..node.workers() {
@@ -38,15 +43,11 @@ impl Server {
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;
         let listening = Listening::new(listeners, poll.registry().try_clone()?)?;
-        let acceptor = Acceptor::new(node.clone(), poll, listening.clone(), lanes, automatic);
+        open(listening.clone());
+        let acceptor = Acceptor::new(node.clone(), poll, listening, lanes, automatic);
         let builder = std::thread::Builder::new().name("acceptor".into());
         threads.push(builder.spawn(move || acceptor.run())?);
-        Ok(Server { threads, node, listening })
-    }
-
-    /// Where it listens, to change that.
-    pub fn listening(&self) -> Listening {
-        self.listening.clone()
+        Ok(Server { threads, node })
     }
 
     /// Waits until the node has stopped.

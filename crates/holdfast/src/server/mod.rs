@@ -76,8 +76,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     })?;
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node);
-    let server = Server::start(Arc::clone(&node), listeners, random_seed()?)?;
-    live.set_host(Box::new(Process { log, listening: server.listening() }));
+    let open = |listening| live.set_host(Box::new(Process { log, listening }));
+    let server = Server::start(Arc::clone(&node), listeners, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     stop_on(signals, Arc::clone(&node))?;
