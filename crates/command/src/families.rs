@@ -49,6 +49,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::OBJECT_ROWS,
     generic::DATABASE_ROWS,
     generic::WAIT_ROWS,
+    generic::SORT_ROWS,
 ];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");

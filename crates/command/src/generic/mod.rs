@@ -6,6 +6,7 @@ mod image;
 mod keys;
 mod object;
 mod scan;
+mod sort;
 mod transfer;
 mod wait;
 
@@ -21,6 +22,7 @@ pub use expire::ROWS as EXPIRE_ROWS;
 pub use keys::ROWS as KEY_ROWS;
 pub use object::ROWS as OBJECT_ROWS;
 pub use scan::ROWS as SCAN_ROWS;
+pub use sort::ROWS as SORT_ROWS;
 pub use transfer::ROWS as TRANSFER_ROWS;
 pub use wait::ROWS as WAIT_ROWS;
 

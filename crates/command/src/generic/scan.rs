@@ -103,15 +103,18 @@ impl Filter {
             && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, entry.key()))
     }
 
-    /// The only slot in which names can match: that of the pattern's hash tag, or of the one name it describes.
     fn slot(&self) -> Option<u16> {
-        let pattern = self.pattern.as_ref()?;
-        let special = pattern.iter().position(|b| b"*?[\\".contains(b));
-        let Some(literal) = special.map(|at| &pattern[..at]) else { return Some(keyspace::slot_of(pattern)) };
-        let open = memchr::memchr(b'{', literal)?;
-        let close = memchr::memchr(b'}', &literal[open..])?;
-        (close > 1).then(|| keyspace::slot_of(literal))
+        self.pattern.as_ref().and_then(|pattern| slot_of_pattern(pattern))
     }
+}
+
+/// The only slot in which names can match: that of the pattern's hash tag, or of the one name it describes.
+pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
+    let special = pattern.iter().position(|b| b"*?[\\".contains(b));
+    let Some(literal) = special.map(|at| &pattern[..at]) else { return Some(keyspace::slot_of(pattern)) };
+    let open = memchr::memchr(b'{', literal)?;
+    let close = memchr::memchr(b'}', &literal[open..])?;
+    (close > 1).then(|| keyspace::slot_of(literal))
 }
 
 /// Names in the form of a reply.
@@ -136,7 +139,7 @@ impl Names {
 
 struct Keys {
     filter: Filter,
-    /// See [`Filter::slot`].
+    /// See [`slot_of_pattern`].
     slot: Option<u16>,
     names: Names,
 }
@@ -173,7 +176,7 @@ fn keys(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
 struct Scan {
     start: Position,
     filter: Filter,
-    /// See [`Filter::slot`].
+    /// See [`slot_of_pattern`].
     slot: Option<u16>,
     count: u64,
     seen: u64,

@@ -1,0 +1,143 @@
+//! The elements to sort, and their order.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use keyspace::{Db, EntryRef, Kind};
+use object::block::Elem;
+use object::{List, Set, ZSet};
+
+use super::options::Options;
+use super::pattern::Pattern;
+use crate::error::Error;
+
+/// Strings one after another: a million of them are two allocations.
+#[derive(Default)]
+pub(super) struct Elements {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Elements {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn get(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[start..self.ends[i]]
+    }
+
+    fn push(&mut self, elem: Elem<'_>) {
+        elem.write_to(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// All elements of a list, set or sorted set, or those that are to be answered if their order is kept. The latter come in
+    /// the order of the answer.
+    pub(super) fn of(entry: EntryRef<'_>, options: &Options<'_>) -> Result<Elements, Error> {
+        let mut elements = Elements::default();
+        match entry.kind() {
+            Kind::List => {
+                let list = entry.collection::<List>()?;
+                let range = options.part_kept(list.len());
+                let count = range.end - range.start;
+                if options.keep_order && options.descending {
+                    list.range_back(list.len() - range.start, count).for_each(|elem| elements.push(elem));
+                } else {
+                    list.range(range.start, count).for_each(|elem| elements.push(elem));
+                }
+            }
+            Kind::Set => entry.collection::<Set>()?.iter().for_each(|elem| elements.push(elem)),
+            Kind::ZSet => {
+                let zset = entry.collection::<ZSet>()?;
+                let range = options.part_kept(zset.len());
+                let backwards = options.keep_order && options.descending;
+                let ranks = if backwards { zset.len() - range.end..zset.len() - range.start } else { range };
+                zset.iter(ranks, backwards).for_each(|(member, _)| elements.push(Elem::Bytes(member)));
+            }
+            _ => return Err(Error::WRONG_TYPE),
+        }
+        Ok(elements)
+    }
+
+    /// Numbers of the elements in the order asked for, those that LIMIT leaves.
+    pub(super) fn order(&self, db: &Db<'_>, now: u64, options: &Options<'_>) -> Result<Vec<usize>, Error> {
+        let range = options.range(self.len());
+        if options.alpha {
+            let keys = options.by.as_ref().map(|by| self.texts(db, now, by));
+            return Ok(self.sorted(range, options.descending, |a, b| match &keys {
+                Some(keys) => keys[a].cmp(&keys[b]),
+                None => self.get(a).cmp(self.get(b)),
+            }));
+        }
+        let weights = self.weights(db, now, options.by.as_ref())?;
+        Ok(self.sorted(range, options.descending, |a, b| {
+            let by_weight = weights[a].partial_cmp(&weights[b]).unwrap_or(Ordering::Equal);
+            by_weight.then_with(|| self.get(a).cmp(self.get(b)))
+        }))
+    }
+
+    fn texts(&self, db: &Db<'_>, now: u64, by: &Pattern<'_>) -> Vec<Option<Vec<u8>>> {
+        let mut name = Vec::new();
+        let text = |i| by.find(db, now, self.get(i), &mut name).map(|found| found.with(<[u8]>::to_vec));
+        (0..self.len()).map(text).collect()
+    }
+
+    fn weights(&self, db: &Db<'_>, now: u64, by: Option<&Pattern<'_>>) -> Result<Vec<f64>, Error> {
+        let mut name = Vec::new();
+        let mut weight = |i| {
+            let text = self.get(i);
+            match by {
+                None => weight_of(text),
+                Some(by) => by.find(db, now, text, &mut name).map_or(Some(0.0), |found| found.with(weight_of)),
+            }
+        };
+        let weights: Option<Vec<f64>> = (0..self.len()).map(&mut weight).collect();
+        weights.ok_or(Error::new("ERR One or more scores can't be converted into double"))
+    }
+
+    /// The `range` of the elements' numbers in order: only what is in it is sorted.
+    fn sorted(&self, range: Range<usize>, descending: bool, compare: impl Fn(usize, usize) -> Ordering) -> Vec<usize> {
+        let compare = |a: &usize, b: &usize| {
+            let order = compare(*a, *b);
+            // Equal ones stay as they came: a total order, whatever the algorithm.
+            (if descending { order.reverse() } else { order }).then(a.cmp(b))
+        };
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        if range.is_empty() {
+            return Vec::new();
+        }
+        if range.end < order.len() {
+            order.select_nth_unstable_by(range.end, compare);
+            order.truncate(range.end);
+        }
+        if range.start > 0 {
+            order.select_nth_unstable_by(range.start, compare);
+            order.drain(..range.start);
+        }
+        order.sort_unstable_by(compare);
+        order
+    }
+}
+
+impl Options<'_> {
+    /// The part of an ordered collection to look at: all, unless its order is kept.
+    fn part_kept(&self, len: u64) -> Range<u64> {
+        if !self.keep_order {
+            return 0..len;
+        }
+        let range = self.range(usize::try_from(len).unwrap_or(usize::MAX));
+        range.start as u64..range.end as u64
+    }
+}
+
+/// A text as a weight. Nothing weighs nothing, as in Redis; what is too large for a double is none.
+fn weight_of(text: &[u8]) -> Option<f64> {
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let weight = object::number::parse_f64(text)?;
+    let named = || text.iter().any(|b| b.eq_ignore_ascii_case(&b'n'));
+    (weight.is_finite() || named()).then_some(weight)
+}

@@ -1,0 +1,139 @@
+//! SORT and SORT_RO.
+
+mod elements;
+mod options;
+mod pattern;
+
+#[cfg(test)]
+mod tests;
+
+use keyspace::Expiry;
+use object::List;
+use object::list::End;
+
+use crate::ctx::{Ctx, Outcome};
+use crate::effects::op;
+use crate::error::Error;
+use crate::families::Run;
+use crate::notify::class;
+use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
+use elements::Elements;
+use options::{Options, needs_all, store_key};
+
+/// The rows of this folder.
+pub const ROWS: &[Row<Run>] = &[
+    Row {
+        spec: Spec {
+            name: "sort",
+            arity: -2,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            keys: &[KeySpec::one(1, RO | ACCESS)],
+            find_keys: Some(store_key),
+            categories: &["set", "sortedset", "list", "dangerous"],
+            complexity: COMPLEXITY,
+            summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
+            syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
+                     [STORE destination]",
+            ..Spec::NEW
+        },
+        run: Run::KeyedOrWhole(sort, needs_all),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "sort_ro",
+            arity: -2,
+            flags: READONLY | MOVABLE_KEYS,
+            keys: &[KeySpec::one(1, RO | ACCESS)],
+            categories: &["set", "sortedset", "list", "dangerous"],
+            since: "7.0.0",
+            complexity: COMPLEXITY,
+            summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+            syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+            ..Spec::NEW
+        },
+        run: Run::KeyedOrWhole(sort_ro, needs_all),
+        subcommands: &[],
+    },
+];
+
+const COMPLEXITY: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of \
+                          returned elements. When the elements are not sorted, complexity is O(N).";
+
+fn sort(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    run(ctx, true)
+}
+
+fn sort_ro(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    run(ctx, false)
+}
+
+fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
+    let mut options = Options::parse(ctx, may_store)?;
+    let key = ctx.key(1);
+    let entry = ctx.db.read(&key);
+    if options.keep_order && options.store.is_some() && entry.is_some_and(|e| e.kind() == keyspace::Kind::Set) {
+        // A set has no order to keep: what is stored must not depend on how it lies in memory.
+        options.keep_order = false;
+        options.alpha = true;
+        options.by = None;
+    }
+    let elements = entry.map_or(Ok(Elements::default()), |entry| Elements::of(entry, &options))?;
+    let kept_part = options.keep_order && entry.is_some_and(|e| e.kind() != keyspace::Kind::Set);
+    let order = if kept_part {
+        (0..elements.len()).collect()
+    } else if options.keep_order {
+        options.range(elements.len()).collect()
+    } else {
+        elements.order(&ctx.db, ctx.now, &options)?
+    };
+    match options.store {
+        Some(at) => store(ctx, at, &elements, &order, &options),
+        None => answer(ctx, &elements, &order, &options),
+    }
+    Ok(Outcome::Done)
+}
+
+fn answer(ctx: &mut Ctx<'_>, elements: &Elements, order: &[usize], options: &Options<'_>) {
+    ctx.out.array(order.len() * options.get.len().max(1));
+    let mut name = Vec::new();
+    for element in order.iter().map(|&i| elements.get(i)) {
+        if options.get.is_empty() {
+            ctx.out.bulk(element);
+        }
+        for pattern in &options.get {
+            match pattern.find(&ctx.db, ctx.now, element, &mut name) {
+                Some(found) => found.with(|text| ctx.out.bulk(text)),
+                None => ctx.out.null(),
+            }
+        }
+    }
+}
+
+fn store(ctx: &mut Ctx<'_>, at: usize, elements: &Elements, order: &[usize], options: &Options<'_>) {
+    let key = ctx.key(at);
+    let limits = &ctx.tunables.limits;
+    let mut list = List::new();
+    let mut name = Vec::new();
+    for element in order.iter().map(|&i| elements.get(i)) {
+        if options.get.is_empty() {
+            list.push(End::Back, element, limits);
+        }
+        for pattern in &options.get {
+            match pattern.find(&ctx.db, ctx.now, element, &mut name) {
+                Some(found) => found.with(|text| list.push(End::Back, text, limits)),
+                None => list.push(End::Back, b"", limits),
+            }
+        }
+    }
+    let len = list.len();
+    if len > 0 {
+        ctx.db.set_value(&key, list.into(), Expiry::Clear);
+        ctx.image_effect(&key);
+        ctx.notify(class::LIST, "sortstore", &key);
+    } else if ctx.db.remove(&key) {
+        ctx.effect(op::DELETE, &key, |_| {});
+        ctx.notify(class::GENERIC, "del", &key);
+    }
+    ctx.out.count(len);
+}

@@ -1,0 +1,110 @@
+//! The options of SORT, and which keys they need.
+
+use resp::Args;
+
+use super::pattern::Pattern;
+use crate::ctx::Ctx;
+use crate::error::Error;
+use crate::spec::{KeyAt, key_flags};
+
+/// What SORT was asked for.
+#[derive(Default)]
+pub(super) struct Options<'a> {
+    pub(super) descending: bool,
+    /// Compare as strings, not as numbers.
+    pub(super) alpha: bool,
+    /// LIMIT: offset and count; a negative count is no limit.
+    pub(super) limit: Option<(i64, i64)>,
+    /// A BY without `*` was given: keep the order there is.
+    pub(super) keep_order: bool,
+    /// Weights come from here.
+    pub(super) by: Option<Pattern<'a>>,
+    /// What to answer for each element, in place of itself.
+    pub(super) get: Vec<Pattern<'a>>,
+    /// Position of the key to store to.
+    pub(super) store: Option<usize>,
+}
+
+/// One option with the position of its (first) argument.
+enum Word {
+    Ascending,
+    Descending,
+    Alpha,
+    Limit(usize),
+    Store(usize),
+    By(usize),
+    Get(usize),
+    Unknown,
+}
+
+/// Splits the arguments from 2 on into options.
+fn words(args: Args<'_>) -> impl Iterator<Item = Word> {
+    let mut i = 2;
+    std::iter::from_fn(move || {
+        let word = args.get(i)?.to_ascii_lowercase();
+        let left = args.len() - i - 1;
+        let at = i + 1;
+        let (word, arguments) = match word.as_slice() {
+            b"asc" => (Word::Ascending, 0),
+            b"desc" => (Word::Descending, 0),
+            b"alpha" => (Word::Alpha, 0),
+            b"limit" if left >= 2 => (Word::Limit(at), 2),
+            b"store" if left >= 1 => (Word::Store(at), 1),
+            b"by" if left >= 1 => (Word::By(at), 1),
+            b"get" if left >= 1 => (Word::Get(at), 1),
+            _ => (Word::Unknown, 0),
+        };
+        i = at + arguments;
+        Some(word)
+    })
+}
+
+impl<'a> Options<'a> {
+    /// Reads the options; `may_store`: STORE is one.
+    pub(super) fn parse(ctx: &Ctx<'a>, may_store: bool) -> Result<Self, Error> {
+        let mut options = Options::default();
+        for word in words(ctx.args) {
+            match word {
+                Word::Ascending => options.descending = false,
+                Word::Descending => options.descending = true,
+                Word::Alpha => options.alpha = true,
+                Word::Limit(at) => options.limit = Some((ctx.int(at)?, ctx.int(at + 1)?)),
+                Word::Store(at) if may_store => options.store = Some(at),
+                Word::By(at) => {
+                    let pattern = Pattern::new(ctx.arg(at));
+                    options.keep_order |= !pattern.varies();
+                    options.by = Some(pattern);
+                }
+                Word::Get(at) => options.get.push(Pattern::new(ctx.arg(at))),
+                Word::Store(_) | Word::Unknown => return Err(Error::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The part of `len` elements that LIMIT leaves.
+    pub(super) fn range(&self, len: usize) -> std::ops::Range<usize> {
+        let (offset, count) = self.limit.unwrap_or((0, -1));
+        let start = usize::try_from(offset.max(0)).unwrap_or(usize::MAX).min(len);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        start..start.saturating_add(count).min(len)
+    }
+}
+
+/// The key of STORE: the last one counts.
+pub(super) fn store_key(args: Args<'_>, out: &mut Vec<KeyAt>) {
+    let last = words(args).filter_map(|word| if let Word::Store(at) = word { Some(at) } else { None }).last();
+    out.extend(last.map(|index| KeyAt { index, flags: key_flags::OW | key_flags::UPDATE }));
+}
+
+/// Whether patterns lead to keys of slots other than the sorted key's, so that everything must be held.
+pub(super) fn needs_all(args: Args<'_>) -> bool {
+    let home = args.get(1).map(keyspace::slot_of);
+    words(args).any(|word| match word {
+        Word::By(at) | Word::Get(at) => {
+            let text = args.get(at).unwrap_or_default();
+            Pattern::new(text).varies() && super::super::scan::slot_of_pattern(text) != home
+        }
+        _ => false,
+    })
+}
