@@ -252,6 +252,7 @@ fn compute<'a>(inputs: &[Input<'a>], operation: Operation, options: &Options) ->
 
 fn to_set(members: Members<'_>, limits: &Limits) -> ZSet {
     let mut set = ZSet::new();
+    set.expect(members.len(), members.iter().map(|(_, member)| member.len()).max().unwrap_or(0), limits);
     for (score, member) in members {
         // Never NaN, see `number`.
         let _ = set.insert(score, &member, limits);

@@ -134,7 +134,12 @@ pub(super) fn zrangestore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let query = parse(ctx, 2, None, None)?;
     let mut result = ZSet::new();
     if let Some(set) = ctx.db.read_as::<ZSet>(&ctx.key(2))? {
-        for (member, score) in set.iter(query.ranks(set), false) {
+        let ranks = query.ranks(set);
+        if let Bounds::Ranks(..) = query.bounds {
+            // Only then Redis knows beforehand how many come.
+            result.expect((ranks.end - ranks.start) as usize, 0, &ctx.tunables.limits);
+        }
+        for (member, score) in set.iter(ranks, false) {
             // Scores in a set are numbers.
             let _ = result.insert(score, member, &ctx.tunables.limits);
         }

@@ -1,7 +1,7 @@
 //! The small form: one block of alternating members and scores, in order, searched from end to end.
 //!
-//! A score that is an integer is stored as one, which takes one to eight bytes; any other is its eight bytes. Members are always
-//! stored as strings, so that they can be lent out.
+//! A score that is an integer is stored as one, which takes one to eight bytes (and makes -0 a 0, as Redis's listpacks do);
+//! any other is its eight bytes. Members are always stored as strings, so that they can be lent out.
 
 use std::ops::Range;
 
@@ -16,8 +16,7 @@ pub(super) struct Small(Block);
 
 /// A score as an element, borrowing `raw` if it is not an integer.
 fn score_elem(score: f64, raw: &mut [u8; 8]) -> Elem<'_> {
-    // -0 is an integer to nobody who looks at its sign.
-    match exact_i64(score).filter(|&i| i != 0 || score.is_sign_positive()) {
+    match exact_i64(score) {
         Some(i) => Elem::Int(i),
         None => {
             *raw = score.to_le_bytes();
