@@ -24,6 +24,8 @@ pub struct Spec {
     pub keys: &'static [KeySpec],
     /// Finds keys that no key specification describes (SORT's STORE): argument positions.
     pub find_keys: Option<fn(Args<'_>, &mut Vec<KeyAt>)>,
+    /// How the keys of specifications with `VARIABLE_FLAGS` are used by these arguments (SET with or without GET).
+    pub vary_flags: Option<fn(Args<'_>) -> u16>,
     /// Group of the documentation ("string", "generic", ...).
     pub group: &'static str,
     /// ACL categories beyond those that group and flags imply.
@@ -48,6 +50,7 @@ impl Spec {
         flags: 0,
         keys: &[],
         find_keys: None,
+        vary_flags: None,
         group: "generic",
         categories: &[],
         since: "1.0.0",
@@ -226,9 +229,14 @@ impl Spec {
     /// Appends the positions of the keys in `args`. False: the arguments contradict themselves (a key count that is no
     /// number or exceeds them); the handler will answer what is wrong.
     pub fn keys_of(&self, args: Args<'_>, out: &mut Vec<KeyAt>) -> bool {
+        let start = out.len();
         let mut sound = true;
         for spec in self.keys {
             sound &= spec.find_in(args, out);
+        }
+        if let Some(vary) = self.vary_flags {
+            let variable = out[start..].iter_mut().filter(|at| at.flags & key_flags::VARIABLE_FLAGS != 0);
+            variable.for_each(|at| at.flags = vary(args));
         }
         if let Some(find) = self.find_keys {
             find(args, out);

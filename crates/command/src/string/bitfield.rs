@@ -1,6 +1,7 @@
 //! BITFIELD and BITFIELD_RO: integers of any width anywhere in a string.
 
 use object::bits::{Field, Overflow};
+use resp::Args;
 use smallvec::SmallVec;
 
 use super::bitmap::bit_offset;
@@ -19,6 +20,7 @@ pub(crate) const ROWS: &[Row<Run>] = &[
             arity: -2,
             flags: WRITE | DENYOOM,
             keys: &[KeySpec::one(1, RW | UPDATE | ACCESS | VARIABLE_FLAGS)],
+            vary_flags: Some(|args| if only_gets(args) { RO | ACCESS } else { RW | ACCESS | UPDATE }),
             since: "3.2.0",
             complexity: "O(1) for each subcommand specified",
             summary: "Performs arbitrary bitfield integer operations on strings.",
@@ -126,6 +128,22 @@ fn parse(ctx: &Ctx<'_>) -> Result<Operations, Error> {
         i += step;
     }
     Ok(operations)
+}
+
+/// Whether all subcommands are GET, as far as their names tell; in doubt not.
+fn only_gets(args: Args<'_>) -> bool {
+    let mut words = args.iter().skip(2);
+    while let Some(word) = words.next() {
+        let arguments = match word.to_ascii_lowercase().as_slice() {
+            b"get" => 2,
+            b"overflow" => 1,
+            _ => return false,
+        };
+        if words.by_ref().take(arguments).count() < arguments {
+            return false;
+        }
+    }
+    true
 }
 
 fn bitfield(ctx: &mut Ctx<'_>, read_only: bool) -> Result<Outcome, Error> {

@@ -32,6 +32,7 @@ pub(crate) const ROWS: &[Row<Run>] = &[
             arity: -2,
             flags: WRITE | FAST,
             keys: &[KeySpec::one(1, RW | DELETE | VARIABLE_FLAGS)],
+            vary_flags: Some(|args| if args.len() > 2 { RW | DELETE } else { RM | DELETE }),
             since: "8.4.0",
             complexity: "O(1) for IFEQ/IFNE, O(N) for IFDEQ/IFDNE where N is the length of the string value.",
             summary: "Conditionally removes the specified key based on value or digest comparison.",
@@ -60,6 +61,11 @@ pub(super) enum Condition<'a> {
 }
 
 impl Condition<'_> {
+    /// Whether the condition is about the value, not only about whether there is one.
+    pub(super) fn compares(self) -> bool {
+        !matches!(self, Condition::Absent | Condition::Present)
+    }
+
     /// Whether the condition holds. Comparing is an error where the key has another type or the digest cannot be one.
     pub(super) fn holds(self, entry: Option<EntryRef<'_>>) -> Result<bool, Error> {
         match self {

@@ -20,6 +20,14 @@ pub(crate) const ROWS: &[Row<Run>] = &[
             arity: -3,
             flags: WRITE | DENYOOM,
             keys: &[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE_FLAGS)],
+            vary_flags: Some(|args| {
+                let options = Options::parse_set(args).unwrap_or_default();
+                match (options.get, options.condition) {
+                    (true, _) => RW | ACCESS | UPDATE,
+                    (false, Some(condition)) if condition.compares() => RW | UPDATE,
+                    _ => OW | UPDATE,
+                }
+            }),
             summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
             syntax: "key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest] [GET] \
                      [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
@@ -271,7 +279,27 @@ fn msetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::spec::{KeyAt, key_flags::*};
     use crate::testing::Bench;
+
+    #[test]
+    fn what_set_does_with_its_key_depends_on_its_options() {
+        let row = super::ROWS.iter().find(|row| row.spec.name == "set").unwrap();
+        for (options, flags) in [
+            ("", OW | UPDATE),
+            ("ex 5 nx", OW | UPDATE),
+            ("ifeq x", RW | UPDATE),
+            ("ex get get", RW | ACCESS | UPDATE),
+            ("ifeq get", RW | UPDATE),
+        ] {
+            let line = format!("set k v {options}");
+            let mut batch = resp::Batch::new();
+            assert!(batch.push_copy(line.split_ascii_whitespace().map(str::as_bytes)));
+            let mut keys = Vec::new();
+            assert!(row.spec.keys_of(batch.args(0, &[]), &mut keys));
+            assert_eq!(keys, [KeyAt { index: 1, flags }], "{options}");
+        }
+    }
 
     fn expiries(bench: &mut Bench) -> Vec<Option<u64>> {
         bench.image(|_| Vec::new()).into_iter().map(|(_, expiry, _)| expiry.map(|ms| ms - 1_000_000_000_000)).collect()
