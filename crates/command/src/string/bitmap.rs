@@ -296,6 +296,9 @@ mod tests {
         assert_eq!(bench.words("strlen k"), ":536870912\r\n");
         assert_eq!(bench.words("getbit k 4294967295"), ":1\r\n");
         assert!(bench.effects.encoded.len() < 20);
+        bench.words("set short abc");
+        assert_eq!(bench.words("setbit short 4294967295 1"), ":0\r\n");
+        assert_eq!(bench.words("getrange short 0 3"), "$4\r\nabc\0\r\n");
     }
 
     #[test]

@@ -85,11 +85,17 @@ fn in_blob<R>(
     total: usize,
     change: impl FnOnce(&mut [u8]) -> R,
 ) -> Result<R, WrongType> {
+    // A new string comes zeroed from the system, page by page as they are touched: a bit far out costs no time.
     if present && let Some(blob) = db.blob_mut(key)? {
-        blob.resize(total, 0);
+        let len = blob.len();
+        if total / 2 > len && total > blob.capacity() {
+            let before = std::mem::replace(blob, vec![0; total]);
+            blob[..len].copy_from_slice(&before);
+        } else {
+            blob.resize(total, 0);
+        }
         return Ok(change(blob));
     }
-    // Zeroed by the system, page by page as they are touched: a bit far out costs no time.
     let mut bytes = vec![0; total];
     let result = change(&mut bytes);
     db.set_value(key, Value::Blob(Arc::new(bytes)), Expiry::Clear);
