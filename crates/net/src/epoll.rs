@@ -43,7 +43,7 @@ impl Epoll {
     pub fn run(mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
         let mut events = Events::with_capacity(1024);
-        let mut tokens: Vec<(Token, bool, bool)> = Vec::new();
+        let mut tokens: Vec<(Token, bool, bool, bool)> = Vec::new();
         let mut looked = 0;
         while !node.stopping.load(Relaxed) {
             match self.poll.poll(&mut events, Some(self.patience())) {
@@ -61,16 +61,21 @@ impl Epoll {
                         event.token().0 as Token,
                         event.is_readable() || event.is_error(),
                         event.is_writable(),
+                        event.is_read_closed(),
                     ));
                 }
             }
             let unfinished = std::mem::take(&mut self.unfinished);
-            for &(token, readable, writable) in &tokens {
+            for &(token, readable, writable, ended) in &tokens {
                 if writable {
                     self.flush(token);
                 }
                 if readable {
                     self.read(token);
+                }
+                if ended {
+                    // The end of the stream is read after what came before it has been executed and answered.
+                    self.unfinished.push(token);
                 }
             }
             for token in unfinished {

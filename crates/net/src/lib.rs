@@ -11,8 +11,9 @@ mod listen;
 mod listening;
 mod server;
 mod socket;
+mod uring;
 
 pub use listen::Listener;
 pub use listening::{Listening, listeners};
-pub use server::Server;
+pub use server::{Driver, Server};
 pub use socket::{Incoming, Socket};

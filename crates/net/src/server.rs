@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::Poll;
+use node::config::IoDriver;
 use node::{Mailbox, Node, Worker};
 
 use crate::accept::Acceptor;
@@ -12,6 +13,39 @@ use crate::epoll::Epoll;
 use crate::lane::Lane;
 use crate::listen::Listener;
 use crate::listening::Listening;
+use crate::uring::{self, Uring};
+
+/// How workers talk to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Driver {
+    /// epoll.
+    Epoll,
+    /// io_uring.
+    Uring,
+}
+
+impl Driver {
+    /// Its name in `io-driver`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Driver::Epoll => "epoll",
+            Driver::Uring => "io_uring",
+        }
+    }
+
+    /// The driver for the setting: io_uring where the kernel allows it, unless one is named.
+    pub fn choose(setting: IoDriver) -> io::Result<Driver> {
+        match (setting, uring::available()) {
+            (IoDriver::Epoll, _) | (IoDriver::Auto, Err(_)) => Ok(Driver::Epoll),
+            (_, Ok(())) => Ok(Driver::Uring),
+            (IoDriver::IoUring, Err(error)) => {
+                Err(io::Error::new(error.kind(), format!("io-driver io_uring: this kernel does not allow it: {error}")))
+            }
+        }
+    }
+}
+
+type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A node that serves.
 pub struct Server {
@@ -25,6 +59,7 @@ impl Server {
     pub fn start(
         node: Arc<Node>,
         listeners: Vec<Listener>,
+        driver: Driver,
         seed: u64,
         open: impl FnOnce(Listening),
     ) -> io::Result<Server> {
@@ -32,13 +67,23 @@ impl Server {
         let mut threads = Vec::new();
         for index in 0..node.workers() {
             let worker = Worker::new(node.clone(), index, seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
-            let (driver, waker) = Epoll::new(worker, lanes.clone())?;
-            let waker = Arc::new(waker);
-            let other = waker.clone();
-            lanes[index].on_wake(Box::new(move || drop(other.wake())))?;
-            node.open_mailbox(index, Mailbox::new(Box::new(move || drop(waker.wake()))));
+            let lane = lanes.clone();
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
-            threads.push(builder.spawn(move || driver.run())?);
+            let (wake, thread): (Wake, _) = match driver {
+                Driver::Epoll => {
+                    let (driver, waker) = Epoll::new(worker, lane)?;
+                    (Arc::new(move || drop(waker.wake())), builder.spawn(move || driver.run())?)
+                }
+                Driver::Uring => {
+                    let waker = Arc::new(uring::Waker::new()?);
+                    let own = waker.clone();
+                    (Arc::new(move || waker.wake()), builder.spawn(move || Uring::new(worker, lane, own)?.run())?)
+                }
+            };
+            let other = wake.clone();
+            lanes[index].on_wake(Box::new(move || other()))?;
+            node.open_mailbox(index, Mailbox::new(Box::new(move || wake())));
+            threads.push(thread);
         }
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;

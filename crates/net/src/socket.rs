@@ -47,6 +47,12 @@ impl Socket {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Ends the stream in both directions; the descriptor stays open.
+    pub fn shutdown(&self) {
+        // SAFETY: a plain system call on our descriptor; that it is closed already is no harm.
+        unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };
+    }
+
     fn set_option(&self, level: i32, name: i32, value: i32) {
         // SAFETY: the option is an int; a socket that does not know it answers an error, which changes nothing for us.
         unsafe {

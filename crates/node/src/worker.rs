@@ -279,6 +279,14 @@ impl Worker {
         }
     }
 
+    /// Bytes have arrived: for drivers that own the buffers they receive into.
+    pub fn input(&mut self, token: Token, bytes: &[u8]) {
+        if let Some(query) = self.space(token) {
+            query.extend_from_slice(bytes);
+            self.received(token, bytes.len());
+        }
+    }
+
     // ---- output
 
     pub(crate) fn mark_dirty(&mut self, token: Token) {
@@ -333,6 +341,30 @@ impl Worker {
             conn.out.drain(..conn.sent);
             conn.sent = 0;
         }
+    }
+
+    /// Takes a connection's output away, for drivers whose sends own their buffer. What was sent of it is told to
+    /// [`Worker::count_sent`], the buffer comes back through [`Worker::recycle`].
+    pub fn take_output(&mut self, token: Token) -> Option<Vec<u8>> {
+        let conn = self.conn(token)?;
+        if conn.sent > 0 {
+            conn.out.drain(..conn.sent);
+            conn.sent = 0;
+        }
+        Some(std::mem::take(&mut conn.out))
+    }
+
+    /// `n` bytes of output that was taken have been sent.
+    pub fn count_sent(&mut self, token: Token, n: usize) {
+        add(&self.stats.bytes_out, n as u64);
+        if let Some(conn) = self.conn(token) {
+            add(&conn.session.client.bytes_out, n as u64);
+        }
+    }
+
+    /// Takes an output buffer back.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.spare(buffer);
     }
 
     /// An output buffer from the spares for a connection that has none.

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use net::Server;
-use node::config::{Arguments, Disk, IoDriver, Live, Loaded, Renames, Settings, Values, help, load};
+use net::{Driver, Server};
+use node::config::{Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
 use self::clock::SystemClock;
@@ -67,8 +67,9 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     limit_clients(&mut values, settings.maxclients)?;
 
     let live = Arc::new(Live::new(values, file, renames));
-    let node = start_node(Arc::clone(&live))?;
     let settings = live.settings();
+    let driver = Driver::choose(settings.io_driver)?;
+    let node = start_node(Arc::clone(&live), driver)?;
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.
         tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
@@ -77,7 +78,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node);
     let open = |listening| live.set_host(Box::new(Process { log, listening }));
-    let server = Server::start(Arc::clone(&node), listeners, random_seed()?, open)?;
+    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     stop_on(signals, Arc::clone(&node))?;
@@ -115,11 +116,8 @@ fn limit_clients(values: &mut Values, wanted: u32) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-fn start_node(live: Arc<Live>) -> Result<Arc<Node>, Box<dyn Error>> {
+fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Error>> {
     let settings = live.settings();
-    if settings.io_driver == IoDriver::IoUring {
-        return Err("io-driver io_uring is not built yet: take `auto` or `epoll`".into());
-    }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if settings.workers == 0 { cores } else { settings.workers };
     let clock = Arc::new(SystemClock::new());
@@ -129,7 +127,7 @@ fn start_node(live: Arc<Live>) -> Result<Arc<Node>, Box<dyn Error>> {
         os: std::env::consts::OS.into(),
         started_ms: clock.unix_ms(),
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
-        driver: "epoll".into(),
+        driver: driver.name().into(),
         memory: Some(crate::memory::in_use),
         resident: Some(crate::memory::resident),
         ..Facts::default()

@@ -1,0 +1,434 @@
+//! The io_uring driver: one system call per turn. One per worker, made and used on the worker's own thread.
+//!
+//! Receives are multishot, into a ring of provided buffers; sends own their buffer until they complete, which may be after the
+//! connection is gone. Completions name a place and a generation, so that a late one finds nobody rather than somebody else.
+
+mod buffers;
+mod wake;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use node::{Output, Token, Worker};
+
+use crate::lane::{Lane, Shed, thread_cpu_ns};
+use crate::socket::{Incoming, Socket};
+use buffers::{Buffers, GROUP};
+pub use wake::Waker;
+
+const TICK_MS: u64 = 100;
+const LOOK_MS: u64 = 25;
+/// Entries of the submission queue: more are submitted in several calls.
+const ENTRIES: u32 = 1024;
+
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1;
+const WAKE: u64 = 2;
+const CANCEL: u64 = 3;
+
+/// A connection's socket and what the kernel is doing with it.
+struct Conn {
+    token: Token,
+    socket: Socket,
+    generation: u32,
+    /// A multishot receive is under way.
+    receiving: bool,
+    /// The buffer being sent, and how much of it has been.
+    sending: Option<(Vec<u8>, usize)>,
+    /// The worker has forgotten the connection; it goes as soon as the kernel has let go of it.
+    doomed: bool,
+    /// The stream has ended: what was received is executed and answered, then it goes.
+    ended: bool,
+    /// The lane it is to move to once its receive has ended.
+    moving: Option<usize>,
+}
+
+/// A worker, its sockets, its ring.
+pub struct Uring {
+    ring: IoUring,
+    buffers: Buffers,
+    worker: Worker,
+    lanes: Arc<[Lane]>,
+    waker: Arc<Waker>,
+    /// Where the eventfd's counter is read to.
+    wake_value: Box<u64>,
+    conns: Vec<Option<Conn>>,
+    free: Vec<u32>,
+    generation: u32,
+    /// Place of a worker's connection, by the index in its token.
+    places: Vec<u32>,
+    /// Places whose receive must be armed again.
+    rearm: Vec<u32>,
+    /// Places whose stream has ended in this turn.
+    ended: Vec<u32>,
+    woken: bool,
+}
+
+fn new_ring() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_coop_taskrun()
+        .setup_defer_taskrun()
+        .setup_cqsize(ENTRIES * 8)
+        .build(ENTRIES)
+}
+
+/// Whether this kernel allows what the driver needs.
+pub fn available() -> io::Result<()> {
+    let ring = new_ring()?;
+    Buffers::register(&ring.submitter()).map(drop)
+}
+
+fn user_data(kind: u64, place: u32, generation: u32) -> u64 {
+    kind << 62 | u64::from(generation & 0x3fff_ffff) << 32 | u64::from(place)
+}
+
+impl Uring {
+    /// A driver for `worker`, on the calling thread.
+    pub fn new(worker: Worker, lanes: Arc<[Lane]>, waker: Arc<Waker>) -> io::Result<Uring> {
+        let ring = new_ring()?;
+        let buffers = Buffers::register(&ring.submitter())?;
+        let mut driver = Uring {
+            ring,
+            buffers,
+            worker,
+            lanes,
+            waker,
+            wake_value: Box::new(0),
+            conns: Vec::new(),
+            free: Vec::new(),
+            generation: 0,
+            places: Vec::new(),
+            rearm: Vec::new(),
+            ended: Vec::new(),
+            woken: false,
+        };
+        driver.arm_wake()?;
+        Ok(driver)
+    }
+
+    /// Runs until the node stops.
+    pub fn run(mut self) -> io::Result<()> {
+        let result = self.serve();
+        // The kernel may still be writing to and reading from these: they go with the process.
+        std::mem::forget(std::mem::take(&mut self.conns));
+        std::mem::forget(std::mem::take(&mut self.wake_value));
+        result
+    }
+
+    fn serve(&mut self) -> io::Result<()> {
+        let node = self.worker.node().clone();
+        let mut looked = 0;
+        let mut completions: Vec<(u64, i32, u32)> = Vec::new();
+        while !node.stopping.load(Relaxed) {
+            self.wait()?;
+            let now = node.clock.unix_ms();
+            completions.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
+            for (data, result, flags) in completions.drain(..) {
+                self.complete(data, result, flags)?;
+            }
+            if std::mem::take(&mut self.woken) {
+                self.arm_wake()?;
+                self.worker.read_mail();
+                self.take_incoming(now)?;
+            }
+            self.buffers.publish();
+            for place in std::mem::take(&mut self.rearm) {
+                self.arm_receive(place)?;
+            }
+            self.worker.turn(now);
+            while let Some(token) = self.worker.next_output() {
+                if let Some(place) = self.place(token) {
+                    self.flush(place)?;
+                }
+            }
+            for place in std::mem::take(&mut self.ended) {
+                self.end(place)?;
+            }
+            if now >= looked + LOOK_MS {
+                looked = now;
+                self.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits what there is and waits for completions.
+    fn wait(&mut self) -> io::Result<()> {
+        let patience = self.patience_ms();
+        let time = Timespec::new().sec(patience / 1000).nsec((patience % 1000) as u32 * 1_000_000);
+        let args = SubmitArgs::new().timespec(&time);
+        match self.ring.submitter().submit_with_args(usize::from(patience > 0), &args) {
+            Ok(_) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn patience_ms(&self) -> u64 {
+        if self.worker.has_work() {
+            return 0;
+        }
+        let now = self.worker.node().clock.unix_ms();
+        self.worker.next_deadline().map_or(TICK_MS, |at| at.saturating_sub(now).min(TICK_MS))
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: what the entry points to lives until its completion: buffers in `Conn::sending`, `wake_value`, and
+            // the provided buffers.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            self.ring.submit()?;
+        }
+    }
+
+    fn arm_wake(&mut self) -> io::Result<()> {
+        let entry = opcode::Read::new(Fd(self.waker.fd()), (&raw mut *self.wake_value).cast(), 8).build();
+        self.push(&entry.user_data(user_data(WAKE, 0, 0)))
+    }
+
+    fn arm_receive(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        if conn.receiving || conn.doomed || conn.ended || conn.moving.is_some() {
+            return Ok(());
+        }
+        conn.receiving = true;
+        let data = user_data(RECEIVE, place, conn.generation);
+        let entry = opcode::RecvMulti::new(Fd(conn.socket.fd()), GROUP).build().user_data(data);
+        self.push(&entry)
+    }
+
+    // ---- completions
+
+    fn complete(&mut self, data: u64, result: i32, flags: u32) -> io::Result<()> {
+        let (kind, place, generation) = (data >> 62, data as u32, (data >> 32) as u32 & 0x3fff_ffff);
+        if kind == WAKE {
+            self.woken = true;
+            return Ok(());
+        }
+        if kind == CANCEL {
+            return Ok(());
+        }
+        let alive = self.conns.get(place as usize).and_then(Option::as_ref);
+        let token = alive.filter(|c| c.generation & 0x3fff_ffff == generation).map(|c| c.token);
+        if kind == SEND {
+            return token.map_or(Ok(()), |token| self.sent(place, token, result));
+        }
+        self.received(place, token, result, flags)
+    }
+
+    fn received(&mut self, place: u32, token: Option<Token>, result: i32, flags: u32) -> io::Result<()> {
+        if let Some(id) = cqueue::buffer_select(flags) {
+            if let (Some(token), Ok(len @ 1..)) = (token, usize::try_from(result)) {
+                self.worker.input(token, self.buffers.bytes(id, len));
+            }
+            self.buffers.give_back(id);
+        }
+        let Some(token) = token else { return Ok(()) };
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        if cqueue::more(flags) {
+            return Ok(());
+        }
+        conn.receiving = false;
+        let ended = result == 0
+            || (result < 0 && result != -libc::ENOBUFS && result != -libc::ECANCELED && result != -libc::EINTR);
+        if conn.doomed {
+            return self.dispose(place);
+        }
+        if ended {
+            // What came before the end is executed and answered first.
+            conn.ended = true;
+            self.ended.push(place);
+            return Ok(());
+        }
+        if let Some(to) = conn.moving.take() {
+            return self.hand_over(place, token, to);
+        }
+        self.rearm.push(place);
+        Ok(())
+    }
+
+    fn sent(&mut self, place: u32, token: Token, result: i32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        let Some((buffer, mut done)) = conn.sending.take() else { return Ok(()) };
+        match usize::try_from(result) {
+            Ok(n) => {
+                done += n;
+                self.worker.count_sent(token, n);
+                if done < buffer.len() && !conn.doomed {
+                    conn.sending = Some((buffer, done));
+                    return self.send(place);
+                }
+            }
+            Err(_) if result == -libc::EINTR || result == -libc::EAGAIN => {
+                conn.sending = Some((buffer, done));
+                return self.send(place);
+            }
+            Err(_) if !conn.doomed => {
+                self.worker.closed(token);
+                conn.doomed = true;
+            }
+            Err(_) => {}
+        }
+        let doomed = conn.doomed;
+        self.worker.recycle(buffer);
+        if doomed {
+            return self.dispose(place);
+        }
+        self.flush(place)?;
+        self.end(place)
+    }
+
+    /// Closes a connection whose stream has ended, once nothing is being sent.
+    fn end(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        if !conn.ended || conn.doomed || conn.sending.is_some() {
+            return Ok(());
+        }
+        conn.doomed = true;
+        self.worker.closed(conn.token);
+        self.dispose(place)
+    }
+
+    // ---- sending and closing
+
+    /// Sends what a connection has to send, unless a send is under way: its completion comes back here.
+    fn flush(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_mut().filter(|c| c.sending.is_none() && !c.doomed) else {
+            return Ok(());
+        };
+        match self.worker.output(conn.token) {
+            Output::Idle => Ok(()),
+            Output::Close => {
+                conn.doomed = true;
+                self.dispose(place)
+            }
+            Output::Send(_) => {
+                conn.sending = self.worker.take_output(conn.token).map(|buffer| (buffer, 0));
+                self.send(place)
+            }
+        }
+    }
+
+    fn send(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_ref() else { return Ok(()) };
+        let Some((buffer, done)) = &conn.sending else { return Ok(()) };
+        let rest = &buffer[*done..];
+        let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
+        let entry = opcode::Send::new(Fd(conn.socket.fd()), rest.as_ptr(), len)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .user_data(user_data(SEND, place, conn.generation));
+        self.push(&entry)
+    }
+
+    /// Lets a doomed connection go, as far as the kernel has let go of it.
+    fn dispose(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_ref() else { return Ok(()) };
+        if conn.receiving || conn.sending.is_some() {
+            // Ends the receive, and a send that waits for room.
+            conn.socket.shutdown();
+            return Ok(());
+        }
+        self.conns[place as usize] = None;
+        self.free.push(place);
+        Ok(())
+    }
+
+    // ---- connections
+
+    fn place(&self, token: Token) -> Option<u32> {
+        let place = *self.places.get(token as u32 as usize)?;
+        self.conns.get(place as usize)?.as_ref().filter(|c| c.token == token).map(|_| place)
+    }
+
+    fn install(&mut self, token: Token, socket: Socket) -> io::Result<()> {
+        self.generation = self.generation.wrapping_add(1);
+        let conn = Conn {
+            token,
+            socket,
+            generation: self.generation,
+            receiving: false,
+            sending: None,
+            doomed: false,
+            ended: false,
+            moving: None,
+        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.conns.push(None);
+            self.conns.len() as u32 - 1
+        });
+        self.conns[place as usize] = Some(conn);
+        let index = token as u32 as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, u32::MAX);
+        }
+        self.places[index] = place;
+        self.arm_receive(place)
+    }
+
+    fn take_incoming(&mut self, now: u64) -> io::Result<()> {
+        for Incoming { socket, peer, moved } in self.lanes[self.worker.index()].take() {
+            if let Some(detached) = moved {
+                let token = self.worker.adopt(*detached);
+                self.install(token, socket)?;
+                continue;
+            }
+            match self.worker.accept(peer, now) {
+                Ok(token) => self.install(token, socket)?,
+                Err(refusal) => drop(socket.send(refusal)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the load and carries out orders of the governor.
+    fn look(&mut self) -> io::Result<()> {
+        let lane = &self.lanes[self.worker.index()];
+        lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
+        match lane.take_order() {
+            Some(order) => self.shed(order),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to give connections to another worker: their receives are cancelled, the rest follows the completion.
+    fn shed(&mut self, order: Shed) -> io::Result<()> {
+        let mut left = order.count;
+        for place in 0..self.conns.len() as u32 {
+            let Some(conn) = self.conns[place as usize].as_mut() else { continue };
+            if left == 0 || !conn.receiving || conn.doomed || conn.sending.is_some() || conn.moving.is_some() {
+                continue;
+            }
+            left -= 1;
+            conn.moving = Some(order.to);
+            let target = user_data(RECEIVE, place, conn.generation);
+            let entry = opcode::AsyncCancel::new(target).build().user_data(user_data(CANCEL, place, 0));
+            self.push(&entry)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a connection whose receive has ended to another worker, if it is at rest; else it stays.
+    fn hand_over(&mut self, place: u32, token: Token, to: usize) -> io::Result<()> {
+        let busy = self.conns[place as usize].as_ref().is_none_or(|c| c.sending.is_some());
+        let detached = if busy { None } else { self.worker.detach(token) };
+        let Some(detached) = detached else {
+            self.rearm.push(place);
+            return Ok(());
+        };
+        if let Some(conn) = self.conns[place as usize].take() {
+            self.free.push(place);
+            let peer = detached.session.client.peer.clone();
+            self.lanes[to].put(Incoming { socket: conn.socket, peer, moved: Some(detached) });
+        }
+        Ok(())
+    }
+}
