@@ -402,7 +402,11 @@ impl<'a> Db<'a> {
         };
         let had_fields = old.has_field_expiry();
         self.touch(old);
+        let size = old.size();
         let entry = if old.overwrite(part, expiry) {
+            if old.size() != size {
+                self.local.heap.resized(size, old.size());
+            }
             old.set_version(self.version);
             old
         } else {

@@ -22,6 +22,8 @@ mod slot;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod value;
 mod walk;
 

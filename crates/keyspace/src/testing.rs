@@ -1,7 +1,7 @@
 //! One worker that holds everything: for tests.
 
 use crate::access::AccessClock;
-use crate::{Db, Keyspace, Local, Need};
+use crate::{Db, Held, Keyspace, Local, Need};
 
 pub(crate) struct Single<'a> {
     pub(crate) ks: &'a Keyspace,
@@ -22,6 +22,16 @@ impl<'a> Single<'a> {
         let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
         self.version += 1;
         let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, db, self.version));
+        self.ks.release(held, |_| {});
+        self.local.end_turn();
+        result
+    }
+
+    /// Calls `f` with everything held, within one turn of the worker.
+    pub(crate) fn with_all<R>(&mut self, f: impl FnOnce(&Keyspace, &Held, &mut Local) -> R) -> R {
+        self.local.begin_turn();
+        let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
+        let result = f(self.ks, &held, &mut self.local);
         self.ks.release(held, |_| {});
         self.local.end_turn();
         result
