@@ -13,6 +13,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::tree;
+use crate::tree::near::partition_near;
 
 use super::Mark;
 
@@ -88,32 +89,8 @@ impl<R: Record> Leaf<R> {
     pub fn lower_bound(&self, mark: Mark) -> usize {
         let (tags, target) = (&self.tags[..], u64::from(mark.0) << 32);
         let (Some(&first), Some(&last)) = (tags.first(), tags.last()) else { return 0 };
-        if target <= first {
-            return 0;
-        }
-        if target > last {
-            return tags.len();
-        }
-        // first < target <= last. The guess needs no precision: it is corrected in steps of doubling length.
-        let (above, span) = ((target - first) >> 32, (last - first) >> 32);
-        let guess = above as usize * (tags.len() - 1) / span.max(1) as usize;
-        let mut low = guess.min(tags.len() - 1);
-        let mut high = low;
-        let mut step = 1;
-        if tags[low] < target {
-            while tags[high] < target {
-                low = high;
-                high = (high + step).min(tags.len() - 1);
-                step *= 2;
-            }
-        } else {
-            while tags[low] >= target {
-                high = low;
-                low = low.saturating_sub(step);
-                step *= 2;
-            }
-        }
-        low + tags[low..=high].partition_point(|tag| *tag < target)
+        let guess = mark.among(mark_of(first), mark_of(last), tags.len());
+        partition_near(tags.len(), guess, |at| tags[at] < target)
     }
 
     /// Where the record of `key` is, or else where it would have to be inserted.

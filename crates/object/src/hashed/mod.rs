@@ -28,4 +28,18 @@ impl Mark {
     pub fn of(key: &[u8]) -> Mark {
         Mark((seed::hash(key) >> 32) as u32)
     }
+
+    /// Estimates where this mark lies among `n` marks from `first` to `last`, which are uniform.
+    #[inline]
+    pub fn among(self, first: Mark, last: Mark, n: usize) -> usize {
+        let (above, span) = (self.0.saturating_sub(first.0), last.0.saturating_sub(first.0).max(1));
+        // In floating point: a division of integers takes longer, and the result needs no precision.
+        ((above as f32 / span as f32) * n.saturating_sub(1) as f32) as usize
+    }
+
+    /// [`among`](Self::among) as the tree asks for it.
+    #[inline]
+    fn guess(self) -> impl Fn(&Mark, &Mark, usize) -> usize {
+        move |first, last, n| self.among(*first, *last, n)
+    }
 }

@@ -85,18 +85,19 @@ impl<R: Record> Table<R> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let mark = R::mark(key);
-        let (base, leaf) = self.tree.find(|sep| *sep <= mark)?;
+        let (leaf, first) = self.tree.seek(|sep| *sep <= mark, mark.guess())?;
         match leaf.find(mark, key) {
             Ok(at) => Some(leaf.record(at)),
-            Err(_) if base > 0 && leaf.lower_bound(mark) == 0 => self.nth(self.rank_before(base, mark, key)?),
+            Err(_) if !first && leaf.lower_bound(mark) == 0 => self.nth(self.rank_before(mark, key)?),
             Err(_) => None,
         }
     }
 
-    /// The rank of a key in the leaves that end before `base`. Records of equal marks may have come to lie in several
-    /// leaves, and separators lead to the last of them.
+    /// The rank of a key in the leaves before the one that its mark leads to. Records of equal marks may have come to lie
+    /// in several leaves, and separators lead to the last of them.
     #[cold]
-    fn rank_before(&self, mut base: u64, mark: Mark, key: &[u8]) -> Option<u64> {
+    fn rank_before(&self, mark: Mark, key: &[u8]) -> Option<u64> {
+        let (mut base, _) = self.tree.find(|sep| *sep <= mark)?;
         while base > 0 {
             let (leaf, last) = self.tree.get(base - 1)?;
             base = base - 1 - last as u64;
@@ -114,18 +115,18 @@ impl<R: Record> Table<R> {
     pub fn change<T>(&mut self, key: &[u8], change: impl FnOnce(Place<'_, R>) -> T) -> T {
         let mark = R::mark(key);
         let reached = |sep: &Mark| *sep <= mark;
-        let tried = self.tree.modify_at(reached, |leaf, base| {
+        let tried = self.tree.modify_near(reached, mark.guess(), |leaf, first| {
             let at = leaf.find(mark, key);
-            if at.is_err() && base > 0 && leaf.lower_bound(mark) == 0 {
-                return Err((base, change));
+            if at.is_err() && !first && leaf.lower_bound(mark) == 0 {
+                return Err(change);
             }
             Ok(change(Place { leaf, at, mark }))
         });
         match tried {
             Ok(done) => done,
-            Err((base, change)) => match self.rank_before(base, mark, key) {
+            Err(change) => match self.rank_before(mark, key) {
                 Some(rank) => self.tree.modify(rank, |leaf, at| change(Place { leaf, at: Ok(at), mark })),
-                None => self.tree.modify_at(reached, |leaf, _| {
+                None => self.tree.modify_near(reached, mark.guess(), |leaf, _| {
                     let at = leaf.find(mark, key);
                     change(Place { leaf, at, mark })
                 }),

@@ -8,12 +8,13 @@
 //! an element is, only the leaf knows.
 
 mod iter;
+pub(crate) mod near;
 mod node;
 #[cfg(test)]
 mod tests;
 
 pub use iter::Leaves;
-use node::{ByLeast, ByRank, BySep, Child, Inner, Node, Totals, group};
+use node::{ByLeast, ByRank, BySep, BySepNear, Child, Inner, Node, Totals, group};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -172,6 +173,20 @@ impl<L: Leaf> Tree<L> {
         Some((route.base, leaf))
     }
 
+    /// The leaf that [`Tree::find`] finds, and whether it is the first; faster, as nothing is counted, and where
+    /// separators are numbers that are spread evenly: `guess(first, last, n)` estimates where the target lies among `n`
+    /// separators from `first` to `last`. A bad guess costs time only.
+    #[inline]
+    pub fn seek(
+        &self,
+        reached: impl Fn(&L::Sep) -> bool,
+        guess: impl Fn(&L::Sep, &L::Sep, usize) -> usize,
+    ) -> Option<(&L, bool)> {
+        let mut route = BySepNear { reached, guess, first: true };
+        let leaf = self.root.descend(self.len, &mut route)?;
+        Some((leaf, route.first))
+    }
+
     /// The least [`Leaf::least`] of all leaves; `u64::MAX` if it is not kept or there are no leaves.
     pub fn least(&self) -> u64 {
         self.root.least()
@@ -214,6 +229,16 @@ impl<L: Leaf> Tree<L> {
     /// What it inserts must not precede elements of earlier leaves nor follow elements of later ones.
     pub fn modify_at<R>(&mut self, reached: impl Fn(&L::Sep) -> bool, change: impl FnOnce(&mut L, u64) -> R) -> R {
         self.modify_by(BySep { reached, base: 0 }, |leaf, route| change(leaf, route.base))
+    }
+
+    /// Changes the leaf that [`Tree::seek`] would return, as [`Tree::modify_at`] does.
+    pub fn modify_near<R>(
+        &mut self,
+        reached: impl Fn(&L::Sep) -> bool,
+        guess: impl Fn(&L::Sep, &L::Sep, usize) -> usize,
+        change: impl FnOnce(&mut L, bool) -> R,
+    ) -> R {
+        self.modify_by(BySepNear { reached, guess, first: true }, |leaf, route| change(leaf, route.first))
     }
 
     fn modify_by<R, T: node::Route<L>>(&mut self, mut route: T, change: impl FnOnce(&mut L, &T) -> R) -> R {

@@ -5,6 +5,7 @@
 //! separator of a node's *first* child is never used for routing (whatever is below goes left), and may be stale
 //! until that child gets a left neighbour: merging and pushing at the front repair it then.
 
+use super::near::partition_near;
 use super::{LEAF_BYTES_MAX, LEAF_BYTES_MERGED, LEAF_BYTES_MIN, Leaf};
 use std::ops::Range;
 use std::sync::Arc;
@@ -102,6 +103,34 @@ impl<L: Leaf, F: Fn(&L::Sep) -> bool> Route<L> for BySep<F> {
     fn pick(&mut self, children: &[Child<L>], _len: u64) -> usize {
         let i = children[1..].partition_point(|child| (self.reached)(&child.sep));
         self.base += children[..i].iter().map(|child| child.len).sum::<u64>();
+        i
+    }
+}
+
+/// As [`BySep`], without ranks, and beginning the search at a guess: the place among `n` children whose first and last
+/// separators are given. `first` ends as whether the leaf is the first of all.
+pub(super) struct BySepNear<F, G> {
+    pub reached: F,
+    pub guess: G,
+    pub first: bool,
+}
+
+impl<L, F, G> Route<L> for BySepNear<F, G>
+where
+    L: Leaf,
+    F: Fn(&L::Sep) -> bool,
+    G: Fn(&L::Sep, &L::Sep, usize) -> usize,
+{
+    #[inline]
+    fn pick(&mut self, children: &[Child<L>], _len: u64) -> usize {
+        let i = match children {
+            [_, rest @ ..] if !rest.is_empty() => {
+                let guess = (self.guess)(&rest[0].sep, &rest[rest.len() - 1].sep, rest.len());
+                partition_near(rest.len(), guess, |i| (self.reached)(&rest[i].sep))
+            }
+            _ => 0,
+        };
+        self.first &= i == 0;
         i
     }
 }
