@@ -38,7 +38,7 @@ pub struct Engine {
     pub(crate) rng: Rng,
     /// What the running command changed. `dirty` counts on; `recording` may be switched on by whoever logs.
     pub fx: Effects,
-    events: Events,
+    pub(crate) events: Events,
     tunables: Arc<Tunables>,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,

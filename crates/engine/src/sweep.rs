@@ -4,12 +4,15 @@
 //! walked in hash order and may be left and taken up again in the middle, so that ten million keys behind one tag never hold
 //! its latch for long.
 
-use keyspace::{Held, SLOTS};
+use command::hash;
+use keyspace::{Db, Held, Key, SLOTS};
 
 use crate::engine::Engine;
 
 /// Buckets walked under one latch before it is given back.
 const BUCKETS_PER_HOLD: usize = 64;
+/// Fields deleted of one hash before others get their turn.
+const FIELDS_PER_HASH: usize = 256;
 /// Slots a worker looks at before it asks for the time again.
 const SLOTS_PER_LOOK: usize = 16;
 
@@ -110,15 +113,21 @@ impl Engine {
     fn sweep_table(&mut self, slot: u16, db: u16, held: &Held) -> bool {
         let now = self.now;
         let mut due: Vec<Box<[u8]>> = Vec::new();
+        let mut hashes: Vec<Box<[u8]>> = Vec::new();
         let mut earliest = self.sweep.earliest;
         let mut at = Some(self.sweep.hash);
         let view = self.db(held, db, 0);
         for _ in 0..BUCKETS_PER_HOLD {
             let Some(hash) = at else { break };
-            at = view.walk(slot, hash, |entry| match entry.expiry() {
-                Some(ms) if ms <= now => return due.push(entry.key().into()),
-                Some(ms) => earliest = Some(earliest.map_or(ms, |e| e.min(ms))),
-                None => {}
+            at = view.walk(slot, hash, |entry| {
+                match entry.expiry() {
+                    Some(ms) if ms <= now => return due.push(entry.key().into()),
+                    Some(ms) => earliest = Some(earliest.map_or(ms, |e| e.min(ms))),
+                    None => {}
+                }
+                if entry.has_field_expiry() {
+                    hashes.push(entry.key().into());
+                }
             });
         }
         self.sweep.earliest = earliest;
@@ -126,6 +135,11 @@ impl Engine {
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
+        for key in &hashes {
+            if let Some(next) = self.expire_fields(held, db, &hasher.key(key)) {
+                self.sweep.earliest = Some(self.sweep.earliest.map_or(next, |e| e.min(next)));
+            }
+        }
         self.publish(held);
         match at {
             Some(hash) => {
@@ -134,5 +148,12 @@ impl Engine {
             }
             None => true,
         }
+    }
+
+    /// Deletes expired fields of a hash, some at a time. The time of the next; in the past if there are more.
+    fn expire_fields(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Option<u64> {
+        let version = self.next_version(held);
+        let mut view = Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version);
+        hash::reclaim(&mut view, key, self.now, FIELDS_PER_HASH, &mut self.fx, &mut self.events).next
     }
 }

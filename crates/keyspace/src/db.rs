@@ -102,6 +102,11 @@ impl<'a> EntryRef<'a> {
         self.entry.expiry()
     }
 
+    /// Whether the key is a hash with fields that expire.
+    pub fn has_field_expiry(self) -> bool {
+        self.entry.has_field_expiry()
+    }
+
     /// Version of the last write.
     pub fn version(self) -> u64 {
         self.entry.version()

@@ -13,6 +13,7 @@ mod server;
 mod socket;
 mod uring;
 
+pub use lane::thread_cpu_ns;
 pub use listen::Listener;
 pub use listening::{Listening, listeners};
 pub use server::{Driver, Server};

@@ -7,4 +7,7 @@ pub trait Clock: Send + Sync {
 
     /// A time in nanoseconds that never goes back and has no meaning but its differences. Cheap: it is read around commands.
     fn monotonic_ns(&self) -> u64;
+
+    /// CPU time of the calling thread in nanoseconds. A system call: asked only while turns are measured.
+    fn thread_cpu_ns(&self) -> u64;
 }

@@ -33,6 +33,8 @@ pub struct Node {
     connected: AtomicU64,
     /// The expiry sweep runs (DEBUG SET-ACTIVE-EXPIRE).
     pub active_expire: AtomicBool,
+    /// The CPU time of every turn is measured (DEBUG TURNS): the longest is in [`WorkerStats::longest_turn`].
+    pub measuring: AtomicBool,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
 }
@@ -80,6 +82,7 @@ impl Node {
             next_client: AtomicU64::new(1),
             connected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            measuring: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }

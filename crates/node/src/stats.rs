@@ -40,6 +40,8 @@ pub struct WorkerStats {
     pub parked: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
+    /// CPU nanoseconds of the longest turn since measuring began; anybody may reset it.
+    pub longest_turn: AtomicU64,
     /// Turns of the loop that did something.
     pub turns: AtomicU64,
     /// Bytes of query buffers, as of the last turn.
@@ -64,6 +66,7 @@ impl WorkerStats {
             errors: zero(),
             parked: zero(),
             dirty: zero(),
+            longest_turn: zero(),
             turns: zero(),
             query_memory: zero(),
             output_memory: zero(),

@@ -1,6 +1,7 @@
 //! One turn of a worker: what has arrived is parsed, prefetched, executed, in that order and in batches.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use resp::{Batch, Limits, Progress, Reply};
 
@@ -36,6 +37,17 @@ pub(crate) struct Item {
 impl Worker {
     /// Executes what has arrived. `now`: unix milliseconds.
     pub fn turn(&mut self, now: u64) {
+        if !self.node.measuring.load(Relaxed) {
+            return self.take_turn(now);
+        }
+        let clock = self.node.clock.clone();
+        let before = clock.thread_cpu_ns();
+        self.take_turn(now);
+        let took = clock.thread_cpu_ns().saturating_sub(before);
+        self.stats.longest_turn.fetch_max(took, Relaxed);
+    }
+
+    fn take_turn(&mut self, now: u64) {
         self.engine.begin_turn(now);
         if self.follower.refresh() {
             self.reconfigure();

@@ -30,6 +30,8 @@ impl Worker {
         for served in std::mem::take(&mut self.engine.served) {
             self.tell(served.waiter.worker, Message::Served { token: served.waiter.token, reply: served.reply });
         }
+        // Nobody can subscribe yet.
+        self.engine.published.clear();
         for token in std::mem::take(&mut self.again) {
             self.resume(token);
         }

@@ -28,6 +28,10 @@ impl Clock for SystemClock {
     fn monotonic_ns(&self) -> u64 {
         self.since_start().as_nanos() as u64
     }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        net::thread_cpu_ns()
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
