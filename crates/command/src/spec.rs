@@ -98,6 +98,8 @@ pub mod flags {
     pub const NO_ASYNC_LOADING: u32 = 1 << 19;
     /// Ours: never in MULTI's queue but executed at once (EXEC, DISCARD, WATCH ...).
     pub const IN_MULTI: u32 = 1 << 20;
+    /// Ours: needs `enable-debug-command`.
+    pub const PROTECTED: u32 = 1 << 21;
     /// Ours: a reader of hashes that deletes the expired fields it comes across, so that it may write.
     pub const EXPIRES_FIELDS: u32 = 1 << 21;
 

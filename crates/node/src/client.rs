@@ -46,8 +46,14 @@ pub struct Client {
     pub protocol: AtomicU16,
     /// Bytes waiting in the query buffer.
     pub query_len: AtomicU64,
+    /// Room behind them.
+    pub query_free: AtomicU64,
     /// Bytes of output waiting to be sent.
     pub output_len: AtomicU64,
+    /// Size of the buffer they are in.
+    pub output_buffer: AtomicU64,
+    /// Bytes of the commands queued by MULTI.
+    pub queued_bytes: AtomicU64,
     /// Bytes received in total.
     pub bytes_in: AtomicU64,
     /// Bytes sent in total.
@@ -90,7 +96,10 @@ impl Client {
             blocked: AtomicBool::new(false),
             protocol: AtomicU16::new(2),
             query_len: AtomicU64::new(0),
+            query_free: AtomicU64::new(0),
             output_len: AtomicU64::new(0),
+            output_buffer: AtomicU64::new(0),
+            queued_bytes: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             commands: AtomicU64::new(0),

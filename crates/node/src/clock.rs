@@ -5,6 +5,11 @@ pub trait Clock: Send + Sync {
     /// Unix time in milliseconds.
     fn unix_ms(&self) -> u64;
 
+    /// Unix time in microseconds, where the clock is as fine.
+    fn unix_us(&self) -> u64 {
+        self.unix_ms() * 1000
+    }
+
     /// A time in nanoseconds that never goes back and has no meaning but its differences. Cheap: it is read around commands.
     fn monotonic_ns(&self) -> u64;
 

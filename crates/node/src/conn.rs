@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Blocked, Walking};
-use resp::Decoder;
+use resp::{Decoder, OwnedArgs};
 
 use crate::session::Session;
 
@@ -15,6 +15,10 @@ pub(crate) enum Wait {
     Latch,
     /// Keys: its present command has been taken over by the engine.
     Keys(Arc<Blocked>),
+    /// The end of CLIENT PAUSE: its present command is still in the query buffer and will be run again.
+    Pause,
+    /// The end of DEBUG SLEEP, with its arguments; then it is answered.
+    Sleep(OwnedArgs),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
 }
@@ -37,6 +41,8 @@ pub(crate) struct Conn {
     pub(crate) dirty: bool,
     /// Close once the output is sent; nothing more is executed.
     pub(crate) closing: bool,
+    /// Nanoseconds that the command that waits took until it began to wait.
+    pub(crate) spent: u64,
     /// Failures in a row to get a latch.
     pub(crate) busy: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
@@ -57,6 +63,7 @@ impl Conn {
             queued: false,
             dirty: false,
             closing: false,
+            spent: 0,
             busy: 0,
             over_soft_since: None,
         }
@@ -70,6 +77,11 @@ impl Conn {
     /// Bytes still to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Whether its last command has been answered rather than waits for something.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.wait, Wait::No)
     }
 
     /// Whether commands can run now.

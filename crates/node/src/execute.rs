@@ -10,6 +10,7 @@ use resp::{Args, OwnedArgs};
 
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
+use crate::pause::Pause;
 use crate::session::{self, Flow, Queued, Replies, SessionCtx};
 use crate::stats::add;
 use crate::table::{Command, Handler};
@@ -54,13 +55,18 @@ impl Worker {
             return Next::Continue;
         }
         if settings.maxmemory > 0 && command.spec.has(flags::DENYOOM) && self.make_room(settings) == Room::None {
+            add(&self.stats.commands[command.id].rejected, 1);
             self.refuse(conn, b"OOM command not allowed when used memory > 'maxmemory'.");
             return Next::Continue;
+        }
+        if self.paused.is_some() && self.is_held_back(conn, command) {
+            return self.wait_for_pause(conn);
         }
         if conn.session.queues(command) {
             if let Some(multi) = &mut conn.session.multi {
                 let args = OwnedArgs::new(args);
                 multi.bytes += args.memory();
+                conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
                 multi.queue.push(Queued { command: command.id, args });
                 conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
             }
@@ -68,25 +74,38 @@ impl Worker {
             self.apply_reply_mode(conn, before);
             return Next::Continue;
         }
+        let exact = self.meter.is_exact(command, args);
+        let from = if exact { self.begin_exact() } else { 0 };
         let next = self.dispatch(conn, settings, command, args, item);
         if next == Next::Retry {
             return next;
         }
         conn.busy = 0;
-        let stats = &self.stats.commands[command.id];
-        add(&stats.calls, 1);
-        add(&self.stats.processed, 1);
+        if !exact {
+            self.meter.ran(command.id);
+        } else if conn.has_ended() {
+            self.meter.finish(command, args, &conn.session.client, self.engine.now(), from);
+        } else {
+            // It is counted when it has ended.
+            conn.spent = self.meter.settle().saturating_sub(from);
+        }
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
         if conn.out.get(before) == Some(&b'-') {
-            add(&stats.failed, 1);
-            add(&self.stats.errors, 1);
+            add(&self.stats.commands[command.id].failed, 1);
+            self.stats.count_error(&conn.out[before + 1..]);
         }
         if conn.session.replies != Replies::On {
             self.apply_reply_mode(conn, before);
         }
         next
+    }
+
+    /// Reads the clock before a command that is timed by itself; it may look at the counters, too.
+    fn begin_exact(&mut self) -> u64 {
+        self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
+        self.meter.settle()
     }
 
     fn dispatch(
@@ -131,6 +150,7 @@ impl Worker {
                         session: &mut conn.session,
                         settings,
                         stats: &self.stats,
+                        meter: &mut self.meter,
                         command,
                         args,
                         out: &mut conn.out,
@@ -139,14 +159,35 @@ impl Worker {
                     },
                     row.run,
                 );
+                self.paused = self.node.pauses.current(self.engine.now());
                 match flow {
                     Flow::Done => Next::Continue,
+                    Flow::Sleep(ms) => {
+                        self.sleep(conn, args, ms);
+                        Next::Stop
+                    }
                     Flow::Close => {
                         conn.closing = true;
                         Next::Stop
                     }
                     Flow::Busy(busy) => self.wait_for_latch(conn, &busy),
                 }
+            }
+        }
+    }
+
+    /// Whether CLIENT PAUSE holds this command back.
+    fn is_held_back(&self, conn: &Conn, command: &Command) -> bool {
+        let writes = |command: &Command| command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0;
+        match self.paused {
+            None => false,
+            Some((Pause::All, _)) => true,
+            Some((Pause::Write, _)) => {
+                let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
+                let in_block = |multi: &session::Multi| {
+                    multi.queue.iter().any(|queued| writes(self.node.table.get(queued.command)))
+                };
+                writes(command) || block.is_some_and(in_block)
             }
         }
     }
@@ -176,7 +217,9 @@ impl Worker {
         if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
             return Some(b"ERR Command not allowed inside a transaction".into());
         }
-        let _ = settings;
+        if command.spec.has(flags::PROTECTED) && !session::debug_is_open(settings, &conn.session.client.peer) {
+            return Some(session::DEBUG_FORBIDDEN.into());
+        }
         None
     }
 
@@ -184,7 +227,7 @@ impl Worker {
     fn refuse(&mut self, conn: &mut Conn, text: &[u8]) {
         let before = conn.out.len();
         conn.session.abort_multi();
-        add(&self.stats.errors, 1);
+        self.stats.count_error(text);
         write_error(&mut conn.out, conn.session.protocol, text);
         if conn.session.replies != Replies::On {
             self.apply_reply_mode(conn, before);

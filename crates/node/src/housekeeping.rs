@@ -6,6 +6,7 @@ use engine::{Order, Policy, Room, Swept};
 
 use crate::config::{EvictionPolicy, Settings};
 use crate::conn::Wait;
+use crate::stats::add;
 use crate::worker::Worker;
 
 /// Between two rounds when the last sweep ran out of time.
@@ -20,6 +21,7 @@ impl Worker {
         if now < self.next_round {
             return;
         }
+        let begun = self.node.clock.monotonic_ns();
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
         if self.node.active_expire.load(Relaxed) {
@@ -35,7 +37,13 @@ impl Worker {
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
         }
+        if self.index == 0 {
+            self.node.sample(now);
+        }
         self.next_round = now + wait;
+        let nanos = self.node.clock.monotonic_ns().saturating_sub(begun);
+        add(&self.stats.housekeeping_nanos, nanos);
+        add(&self.stats.turn_nanos, nanos);
     }
 
     /// Evicts keys if memory is above the limit.

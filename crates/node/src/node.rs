@@ -10,8 +10,14 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
 use crate::message::{Mailbox, Message};
+use crate::pause::Pauses;
+use crate::sampler::{Sample, Sampler};
+use crate::slowlog::SlowLog;
 use crate::stats::WorkerStats;
 use crate::table::Table;
+
+/// The version of Redis whose commands and behaviour are offered.
+pub const REDIS_VERSION: &str = "8.0.0";
 
 /// One `holdfast server` process.
 pub struct Node {
@@ -35,6 +41,16 @@ pub struct Node {
     pub active_expire: AtomicBool,
     /// The CPU time of every turn is measured (DEBUG TURNS): the longest is in [`WorkerStats::longest_turn`].
     pub measuring: AtomicBool,
+    /// SLOWLOG.
+    pub slow_log: Arc<SlowLog>,
+    /// Rates of the last moments.
+    pub sampler: Sampler,
+    /// Highest `used_memory` seen.
+    peak_memory: AtomicU64,
+    /// `used_memory` before the first key.
+    startup_memory: AtomicU64,
+    /// CLIENT PAUSE, DEBUG SLEEP.
+    pub pauses: Pauses,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
 }
@@ -83,6 +99,11 @@ impl Node {
             connected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             measuring: AtomicBool::new(false),
+            slow_log: Arc::default(),
+            sampler: Sampler::default(),
+            peak_memory: AtomicU64::new(0),
+            startup_memory: AtomicU64::new(0),
+            pauses: Pauses::default(),
             stopping: AtomicBool::new(false),
         })
     }
@@ -90,6 +111,34 @@ impl Node {
     /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator.
     pub fn used_memory(&self) -> u64 {
         self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live() as u64
+    }
+
+    /// Highest `used_memory` seen.
+    pub fn peak_memory(&self) -> u64 {
+        let used = self.used_memory();
+        self.peak_memory.fetch_max(used, Relaxed).max(used)
+    }
+
+    /// `used_memory` when the first worker looked.
+    pub fn startup_memory(&self) -> u64 {
+        self.startup_memory.load(Relaxed)
+    }
+
+    /// Notes what INFO shows as rates and peaks. Called now and then by one worker.
+    pub(crate) fn sample(&self, now: u64) {
+        let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
+            self.stats.iter().map(|stats| counter(stats).load(Relaxed)).fold(0, u64::wrapping_add)
+        };
+        self.sampler.push(Sample {
+            at: now,
+            commands: sum(|s| &s.processed),
+            bytes_in: sum(|s| &s.bytes_in),
+            bytes_out: sum(|s| &s.bytes_out),
+            turns: sum(|s| &s.turns),
+            turn_nanos: sum(|s| &s.turn_nanos),
+        });
+        let used = self.peak_memory();
+        let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
     }
 
     /// Number of workers.
@@ -136,14 +185,21 @@ impl Node {
         self.clients().insert(client.id, client);
     }
 
+    /// Forgets a client; once, whoever comes first of its worker and of who kills it.
     pub(crate) fn dismiss(&self, id: u64) {
-        self.clients().remove(&id);
-        self.connected.fetch_sub(1, Relaxed);
+        if self.clients().remove(&id).is_some() {
+            self.connected.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Asks all workers to stop.
     pub fn stop(&self) {
         self.stopping.store(true, Relaxed);
+        self.look_all();
+    }
+
+    /// Makes all workers look at what has changed for all.
+    pub fn look_all(&self) {
         for worker in 0..self.workers() {
             self.send(worker, Message::Look);
         }

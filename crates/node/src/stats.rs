@@ -1,6 +1,15 @@
 //! What workers count. Each worker writes its own counters; INFO sums them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::histogram::{Distribution, Histogram};
+
+/// Codes of errors that are counted apart, as many as Redis does.
+const CODES_MAX: usize = 128;
+/// Longest code in bytes.
+const CODE_MAX: usize = 64;
 
 /// Counters of one command in one worker.
 #[derive(Default)]
@@ -13,6 +22,22 @@ pub struct CommandStats {
     pub rejected: AtomicU64,
     /// Times it ended with an error.
     pub failed: AtomicU64,
+    /// How long it took each time; made when it first runs.
+    histogram: OnceLock<Histogram>,
+}
+
+impl CommandStats {
+    /// How long it took each time.
+    pub(crate) fn histogram(&self) -> &Histogram {
+        self.histogram.get_or_init(Histogram::default)
+    }
+
+    /// Adds how long it took each time to a sum.
+    pub(crate) fn add_latencies(&self, sum: &mut Distribution) {
+        if let Some(histogram) = self.histogram.get() {
+            histogram.add_to(sum);
+        }
+    }
 }
 
 /// Counters of one worker.
@@ -36,6 +61,10 @@ pub struct WorkerStats {
     pub bytes_out: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
+    /// By the code they begin with.
+    codes: Mutex<BTreeMap<Box<[u8]>, u64>>,
+    /// Logins that failed.
+    pub denied: AtomicU64,
     /// Connections parked for a latch, in total.
     pub parked: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
@@ -44,6 +73,28 @@ pub struct WorkerStats {
     pub longest_turn: AtomicU64,
     /// Turns of the loop that did something.
     pub turns: AtomicU64,
+    /// Blocked connections that will give up some time.
+    pub waiting_with_deadline: AtomicU64,
+    /// Keys that blocked connections wait for.
+    pub blocking_keys: AtomicU64,
+    /// Reads from sockets.
+    pub reads: AtomicU64,
+    /// Writes to sockets.
+    pub writes: AtomicU64,
+    /// Connections closed because of `client-query-buffer-limit`.
+    pub query_overruns: AtomicU64,
+    /// Connections closed because of `client-output-buffer-limit`.
+    pub output_overruns: AtomicU64,
+    /// Nanoseconds in commands.
+    pub command_nanos: AtomicU64,
+    /// Nanoseconds in turns that executed commands, and in housekeeping.
+    pub turn_nanos: AtomicU64,
+    /// Nanoseconds in housekeeping.
+    pub housekeeping_nanos: AtomicU64,
+    /// Nanoseconds of the longest run of commands between two looks at sockets.
+    pub longest_window: AtomicU64,
+    /// Most commands in a turn.
+    pub most_commands: AtomicU64,
     /// Bytes of query buffers, as of the last turn.
     pub query_memory: AtomicU64,
     /// Bytes of waiting output, as of the last turn.
@@ -64,10 +115,23 @@ impl WorkerStats {
             bytes_in: zero(),
             bytes_out: zero(),
             errors: zero(),
+            codes: Mutex::default(),
+            denied: zero(),
             parked: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),
+            waiting_with_deadline: zero(),
+            blocking_keys: zero(),
+            reads: zero(),
+            writes: zero(),
+            query_overruns: zero(),
+            output_overruns: zero(),
+            command_nanos: zero(),
+            turn_nanos: zero(),
+            housekeeping_nanos: zero(),
+            longest_window: zero(),
+            most_commands: zero(),
             query_memory: zero(),
             output_memory: zero(),
         }
@@ -81,6 +145,9 @@ impl WorkerStats {
             for counter in [&command.calls, &command.nanos, &command.rejected, &command.failed] {
                 counter.store(0, Relaxed);
             }
+            if let Some(histogram) = command.histogram.get() {
+                histogram.clear();
+            }
         }
         let counters = [
             &self.processed,
@@ -89,11 +156,42 @@ impl WorkerStats {
             &self.bytes_in,
             &self.bytes_out,
             &self.errors,
+            &self.denied,
             &self.parked,
+            &self.turns,
+            &self.reads,
+            &self.writes,
+            &self.query_overruns,
+            &self.output_overruns,
+            &self.command_nanos,
+            &self.turn_nanos,
+            &self.housekeeping_nanos,
+            &self.longest_window,
+            &self.most_commands,
         ];
         for counter in counters {
             counter.store(0, Relaxed);
         }
+        self.codes().clear();
+    }
+
+    /// Counts an error reply; `text` begins with its code.
+    #[cold]
+    pub fn count_error(&self, text: &[u8]) {
+        add(&self.errors, 1);
+        let end = text.iter().take(CODE_MAX).position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(0);
+        let code = if end == 0 { b"ERR" } else { &text[..end] };
+        let mut codes = self.codes();
+        if let Some(count) = codes.get_mut(code) {
+            *count += 1;
+        } else if codes.len() < CODES_MAX {
+            codes.insert(code.into(), 1);
+        }
+    }
+
+    /// Counts of error replies by their code.
+    pub fn codes(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, u64>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command table: every row of the data plane and of sessions, by name.
 
-use command::{FAMILIES, Row, Run, Spec};
+use command::{FAMILIES, Row, Run, Spec, flags};
 
 use crate::config::Renames;
 use crate::session::{SESSION_FAMILIES, SessionRun};
@@ -26,11 +26,13 @@ pub struct Command {
     pub handler: Handler,
     /// Its only key is argument 1.
     pub has_one_key: bool,
+    /// It never takes long with few arguments: it need not be timed by itself.
+    pub is_short: bool,
     /// Ids of its subcommands.
     pub subcommands: Vec<usize>,
 }
 
-/// All commands.
+/// All commands. A container may have subcommands of both planes (DEBUG OBJECT looks at a key, DEBUG SLEEP does not).
 pub struct Table {
     commands: Vec<Command>,
     /// Open addressing by [`fold`]: id + 1, or 0.
@@ -107,7 +109,7 @@ impl Table {
 
     /// The command whose row has this name.
     #[inline]
-    fn find_own(&self, name: &[u8]) -> Option<&Command> {
+    pub(crate) fn find_own(&self, name: &[u8]) -> Option<&Command> {
         if name.len() > NAME_MAX {
             return None;
         }
@@ -153,16 +155,25 @@ impl Default for Table {
     }
 }
 
+/// Redis's word for it is FAST; SET lacks that because it may free a large value, which is cheap here.
+fn is_short(spec: &Spec) -> bool {
+    (spec.has(flags::FAST) || spec.name == "set") && !spec.has(flags::BLOCKING)
+}
+
 fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs: &[(&'static Spec, Handler)]) {
-    let id = commands.len();
-    commands.push(Command {
-        id,
-        name: spec.name.into(),
-        spec,
-        handler,
-        has_one_key: spec.has_one_key(),
-        subcommands: Vec::new(),
-    });
+    let known = commands.iter().position(|c| c.name == spec.name && !c.subcommands.is_empty() && !subs.is_empty());
+    let id = known.unwrap_or(commands.len());
+    if known.is_none() {
+        commands.push(Command {
+            id,
+            name: spec.name.into(),
+            spec,
+            handler,
+            has_one_key: spec.has_one_key(),
+            is_short: is_short(spec),
+            subcommands: Vec::new(),
+        });
+    }
     for (sub, handler) in subs {
         let sub_id = commands.len();
         let name = format!("{}|{}", spec.name, sub.name);
@@ -172,6 +183,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
             spec: sub,
             handler: *handler,
             has_one_key: sub.has_one_key(),
+            is_short: is_short(sub),
             subcommands: Vec::new(),
         });
         commands[id].subcommands.push(sub_id);

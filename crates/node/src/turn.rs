@@ -55,8 +55,14 @@ impl Worker {
         let settings = self.follower.settings().clone();
         let lfu = Self::is_lfu(settings.maxmemory_policy);
         self.engine.clock().set(now, lfu, settings.lfu_log_factor, settings.lfu_decay_time);
+        if self.node.pauses.frozen_until() > now {
+            return self.engine.end_turn();
+        }
         self.clean_up();
         self.end_waits(now);
+        if self.paused.is_some() || self.node.pauses.current(now).is_some() {
+            self.look_at_pause(now);
+        }
         // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
         let mut budget = self.ready.len();
         let mut batch = std::mem::take(&mut self.batch);
@@ -71,15 +77,19 @@ impl Worker {
                 groups.extend(self.parse(token, &settings, &mut batch, &mut items));
             }
             self.prefetch(&items);
+            self.meter.start();
+            let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
             for group in groups.drain(..) {
                 self.execute_group(group, &batch, &items, &settings);
             }
             self.send_on();
+            self.meter.end_turn(from, before);
         }
         self.batch = batch;
         self.step_walks();
         self.housekeeping(now, &settings);
         self.send_on();
+        self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
         self.engine.end_turn();
     }
@@ -142,6 +152,9 @@ impl Worker {
         let Group { mut conn, from, to, progress } = group;
         // The arguments point into the query buffer: it is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
+        let client = &conn.session.client;
+        client.query_len.store((query.len() - conn.start) as u64, Relaxed);
+        client.query_free.store((query.capacity() - query.len()) as u64, Relaxed);
         self.ensure_out(&mut conn);
         let mut consumed = 0;
         let mut next = Next::Continue;
@@ -185,6 +198,11 @@ impl Worker {
     /// Puts a connection back after its commands, and sees to what follows.
     fn finish(&mut self, mut conn: Box<Conn>, progressed: bool, settings: &Settings) {
         let now = self.engine.now();
+        let client = &conn.session.client;
+        client.query_len.store(conn.unread() as u64, Relaxed);
+        client.query_free.store((conn.query.capacity() - conn.query.len()) as u64, Relaxed);
+        client.output_len.store(conn.unsent() as u64, Relaxed);
+        client.output_buffer.store(conn.out.capacity() as u64, Relaxed);
         if conn.unsent() > 0 {
             self.check_output_limit(&mut conn, settings.output_limit_normal, now);
         } else if !conn.closing {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Blocked, Step};
-use resp::Reply;
+use resp::{Args, OwnedArgs, Reply};
 
 use crate::conn::{Conn, Wait};
+use crate::execute::Next;
 use crate::message::Message;
+use crate::pause::Pause;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
 
@@ -15,9 +17,11 @@ impl Worker {
     /// The command of this connection has become a wait for keys.
     pub(crate) fn wait_for_keys(&mut self, conn: &mut Conn, blocked: Arc<Blocked>) {
         add(&self.stats.blocked, 1);
+        add(&self.stats.blocking_keys, blocked.waited_keys().count() as u64);
         conn.session.client.blocked.store(true, Relaxed);
         if let Some(at) = blocked.deadline {
             self.deadlines.insert((at, conn.token));
+            add(&self.stats.waiting_with_deadline, 1);
         }
         conn.wait = Wait::Keys(blocked);
     }
@@ -58,17 +62,37 @@ impl Worker {
     pub(crate) fn served(&mut self, token: Token, reply: &[u8]) {
         let Some(mut conn) = self.take_conn(token) else { return };
         if let Wait::Keys(blocked) = std::mem::replace(&mut conn.wait, Wait::No) {
-            sub(&self.stats.blocked, 1);
-            conn.session.client.blocked.store(false, Relaxed);
-            if let Some(at) = blocked.deadline {
-                self.deadlines.remove(&(at, token));
-            }
+            self.count_out(&conn, &blocked);
+            self.count_ended(&conn, blocked.args.args(), reply);
             self.ensure_out(&mut conn);
             conn.out.extend_from_slice(reply);
         }
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
+    }
+
+    /// One connection less waits for keys.
+    pub(crate) fn count_out(&mut self, conn: &Conn, blocked: &Blocked) {
+        sub(&self.stats.blocked, 1);
+        sub(&self.stats.blocking_keys, blocked.waited_keys().count() as u64);
+        conn.session.client.blocked.store(false, Relaxed);
+        if let Some(at) = blocked.deadline {
+            self.deadlines.remove(&(at, conn.token));
+            sub(&self.stats.waiting_with_deadline, 1);
+        }
+    }
+
+    /// Counts a command that had to wait, now that it has this reply.
+    fn count_ended(&mut self, conn: &Conn, args: Args<'_>, reply: &[u8]) {
+        let client = &conn.session.client;
+        let Some(id) = (client.last_command.load(Relaxed) as usize).checked_sub(1) else { return };
+        let node = self.node.clone();
+        if let Some((b'-', text)) = reply.split_first() {
+            add(&self.stats.commands[id].failed, 1);
+            self.stats.count_error(text);
+        }
+        self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);
     }
 
     /// Ends a wait for keys from the client's side: CLIENT UNBLOCK.
@@ -86,6 +110,7 @@ impl Worker {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.end_wait(&mut conn);
         self.ensure_out(&mut conn);
+        let before = conn.out.len();
         if with_error {
             let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
             write_error(&mut conn.out, blocked.protocol, text);
@@ -93,6 +118,57 @@ impl Worker {
             // Redis answers so whatever the command would have answered inside MULTI.
             Reply::new(&mut conn.out, blocked.protocol).null_array();
         }
+        self.count_ended(&conn, blocked.args.args(), &conn.out[before..]);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        self.resume(token);
+    }
+
+    /// The connection waits for the end of CLIENT PAUSE with its command unread.
+    pub(crate) fn wait_for_pause(&mut self, conn: &mut Conn) -> Next {
+        add(&self.stats.blocked, 1);
+        conn.session.client.blocked.store(true, Relaxed);
+        conn.wait = Wait::Pause;
+        self.held_back.push(conn.token);
+        Next::Retry
+    }
+
+    /// Looks whether a pause is on, and lets those go on that waited for the end of one.
+    pub(crate) fn look_at_pause(&mut self, now: u64) {
+        self.paused = self.node.pauses.current(now);
+        if self.paused.is_some_and(|(kind, _)| kind == Pause::All) {
+            return;
+        }
+        // A weaker pause may hold some of them back again.
+        for token in std::mem::take(&mut self.held_back) {
+            let Some(conn) = self.conn(token) else { continue };
+            if let Wait::Pause = conn.wait {
+                conn.wait = Wait::No;
+                conn.session.client.blocked.store(false, Relaxed);
+                sub(&self.stats.blocked, 1);
+                self.resume(token);
+            }
+        }
+    }
+
+    /// DEBUG SLEEP: nothing is executed for a while, by any worker.
+    pub(crate) fn sleep(&mut self, conn: &mut Conn, args: Args<'_>, ms: u64) {
+        // From the clock, not from the turn's time: it must not be shorter than asked for.
+        let until = self.node.clock.unix_ms() + ms;
+        self.node.pauses.freeze(until);
+        conn.wait = Wait::Sleep(OwnedArgs::new(args));
+        self.slept_from = self.node.clock.monotonic_ns();
+        self.deadlines.insert((until, conn.token));
+    }
+
+    fn wake_up(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        if let Wait::Sleep(args) = std::mem::replace(&mut conn.wait, Wait::No) {
+            conn.spent += self.node.clock.monotonic_ns().saturating_sub(self.slept_from);
+            self.count_ended(&conn, args.args(), b"");
+        }
+        self.ensure_out(&mut conn);
+        Reply::new(&mut conn.out, conn.session.protocol).ok();
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
@@ -106,8 +182,14 @@ impl Worker {
             }
             self.deadlines.pop_first();
             let Some(conn) = self.conn(token) else { continue };
-            let Wait::Keys(blocked) = &conn.wait else { continue };
-            let blocked = blocked.clone();
+            let blocked = match &conn.wait {
+                Wait::Keys(blocked) => blocked.clone(),
+                Wait::Sleep(_) => {
+                    self.wake_up(token);
+                    continue;
+                }
+                _ => continue,
+            };
             if blocked.cancel() {
                 self.give_up(token, &blocked, false);
             } else {

@@ -14,7 +14,9 @@ use crate::client::{Client, Peer};
 use crate::config::{EvictionPolicy, Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
 use crate::message::Message;
+use crate::meter::Meter;
 use crate::node::Node;
+use crate::pause::Pause;
 use crate::session::{Detached, Session};
 use crate::stats::{WorkerStats, add, sub};
 
@@ -48,6 +50,14 @@ pub struct Worker {
     pub(crate) next_round: u64,
     /// Flushed tables are being freed.
     pub(crate) reclaiming: bool,
+    /// The stopwatch.
+    pub(crate) meter: Meter,
+    /// When DEBUG SLEEP began, monotonic nanoseconds.
+    pub(crate) slept_from: u64,
+    /// CLIENT PAUSE as this turn sees it: what is held back, and until when in unix milliseconds.
+    pub(crate) paused: Option<(Pause, u64)>,
+    /// Connections that wait for its end.
+    pub(crate) held_back: Vec<Token>,
     /// Connections in a walk over the keyspace.
     pub(crate) walks: Vec<Token>,
     /// Connections to look at again at once.
@@ -72,6 +82,8 @@ impl Worker {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
+            meter: Meter::new(node.clock.clone(), node.stats[index].clone(), node.slow_log.clone()),
+            slept_from: 0,
             stats: node.stats[index].clone(),
             node,
             index,
@@ -85,6 +97,8 @@ impl Worker {
             leftovers: Vec::new(),
             next_round: 0,
             reclaiming: false,
+            paused: None,
+            held_back: Vec::new(),
             walks: Vec::new(),
             again: Vec::new(),
             batch: Batch::new(),
@@ -111,6 +125,7 @@ impl Worker {
 
     pub(crate) fn reconfigure(&mut self) {
         let settings = self.follower.settings().clone();
+        self.meter.configure(&settings);
         self.engine.configure(Arc::new(settings.tunables.clone()), settings.notify_keyspace_events);
     }
 
@@ -213,12 +228,12 @@ impl Worker {
 
     /// Ends whatever the connection waits for, from its own side.
     pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
-        if let Wait::Keys(blocked) = std::mem::replace(&mut conn.wait, Wait::No) {
+        let wait = std::mem::replace(&mut conn.wait, Wait::No);
+        if let Wait::Pause = wait {
             sub(&self.stats.blocked, 1);
-            conn.session.client.blocked.store(false, Relaxed);
-            if let Some(at) = blocked.deadline {
-                self.deadlines.remove(&(at, conn.token));
-            }
+        }
+        if let Wait::Keys(blocked) = wait {
+            self.count_out(conn, &blocked);
             // If it is being served right now, the reply will find nobody: as if the client had left a moment later.
             blocked.cancel();
             self.leftovers.push(blocked);
@@ -256,11 +271,13 @@ impl Worker {
     /// `n` bytes have arrived in the vector that [`Worker::space`] gave.
     pub fn received(&mut self, token: Token, n: usize) {
         add(&self.stats.bytes_in, n as u64);
+        add(&self.stats.reads, 1);
         let limit = self.follower.settings().client_query_buffer_limit;
         let Some(conn) = self.conn(token) else { return };
         add(&conn.session.client.bytes_in, n as u64);
         if conn.unread() as u64 > limit {
             tracing::warn!(client = conn.session.client.id, "closing client that reached max query buffer length");
+            add(&self.stats.query_overruns, 1);
             return self.closed_by_us(token);
         }
         if conn.is_free() && !conn.queued {
@@ -330,9 +347,11 @@ impl Worker {
     /// `n` bytes of a connection's output have been sent.
     pub fn sent(&mut self, token: Token, n: usize) {
         add(&self.stats.bytes_out, n as u64);
+        add(&self.stats.writes, 1);
         let Some(conn) = self.conn(token) else { return };
         add(&conn.session.client.bytes_out, n as u64);
         conn.sent += n;
+        conn.session.client.output_len.store(conn.unsent() as u64, Relaxed);
         if conn.unsent() == 0 {
             conn.sent = 0;
             let buffer = std::mem::take(&mut conn.out);
@@ -357,8 +376,10 @@ impl Worker {
     /// `n` bytes of output that was taken have been sent.
     pub fn count_sent(&mut self, token: Token, n: usize) {
         add(&self.stats.bytes_out, n as u64);
+        add(&self.stats.writes, 1);
         if let Some(conn) = self.conn(token) {
             add(&conn.session.client.bytes_out, n as u64);
+            conn.session.client.output_len.store(conn.unsent() as u64, Relaxed);
         }
     }
 
@@ -389,6 +410,7 @@ impl Worker {
         }
         if (limit.hard > 0 && len > limit.hard) || too_long {
             tracing::warn!(client = conn.session.client.id, bytes = len, "closing client: output buffer limit");
+            add(&self.stats.output_overruns, 1);
             conn.out.clear();
             conn.sent = 0;
             conn.closing = true;
@@ -431,13 +453,19 @@ impl Worker {
         if !self.leftovers.is_empty() || self.engine.has_leftovers() {
             return Some(self.engine.now() + 1);
         }
-        let round = Some(self.next_round);
-        self.deadlines.first().map(|(at, _)| *at).min(round).or(round)
+        let frozen = self.node.pauses.frozen_until();
+        if frozen > self.engine.now() {
+            return Some(frozen);
+        }
+        let waits = self.deadlines.first().map(|(at, _)| *at);
+        let pause = self.paused.filter(|_| !self.held_back.is_empty()).map(|(_, until)| until);
+        waits.into_iter().chain(pause).chain([self.next_round]).min()
     }
 
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.walks.is_empty() || self.reclaiming
+        let work = !self.ready.is_empty() || !self.walks.is_empty() || self.reclaiming;
+        work && self.node.pauses.frozen_until() <= self.engine.now()
     }
 
     /// Whether the policy needs the LFU clock.

@@ -25,6 +25,10 @@ impl Clock for SystemClock {
         unix().as_millis() as u64
     }
 
+    fn unix_us(&self) -> u64 {
+        unix().as_micros() as u64
+    }
+
     fn monotonic_ns(&self) -> u64 {
         self.since_start().as_nanos() as u64
     }

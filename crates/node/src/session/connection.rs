@@ -85,8 +85,7 @@ pub(crate) fn database(text: &[u8], databases: u16) -> Result<u16, Error> {
 
 fn select(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let db = database(ctx.arg(1), ctx.settings.databases)?;
-    ctx.session.db = db;
-    ctx.session.client.db.store(db, std::sync::atomic::Ordering::Relaxed);
+    ctx.session.set_db(db);
     ctx.reply().ok();
     Ok(Flow::Done)
 }

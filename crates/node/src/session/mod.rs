@@ -1,17 +1,28 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
+mod auth;
+mod client;
+mod commands;
 mod config_command;
 mod connection;
+mod debug;
+mod info;
 mod multi;
+mod server;
+mod slowlog;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
 use engine::{BlockRun, Busy, Engine, WatchedKey};
 use resp::{Args, OwnedArgs, Protocol, Reply};
 
+pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
+
 use crate::client::Client;
 use crate::config::Settings;
+use crate::meter::Meter;
 use crate::node::Node;
 use crate::stats::WorkerStats;
 use crate::table::{Command, Handler};
@@ -20,7 +31,18 @@ use crate::table::{Command, Handler};
 pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
 
 /// The rows of every family of session commands.
-pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[config_command::ROWS, connection::ROWS, multi::ROWS];
+pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
+    auth::ROWS,
+    client::ROWS,
+    commands::ROWS,
+    config_command::ROWS,
+    connection::ROWS,
+    debug::ROWS,
+    info::ROWS,
+    multi::ROWS,
+    server::ROWS,
+    slowlog::ROWS,
+];
 
 /// What a connection remembers between commands.
 pub struct Session {
@@ -85,6 +107,8 @@ pub enum Flow {
     Done,
     /// Close the connection after the reply.
     Close,
+    /// Nothing is executed, by anybody, for this many milliseconds; then the reply is OK.
+    Sleep(u64),
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
 }
@@ -101,6 +125,8 @@ pub struct SessionCtx<'a> {
     pub settings: &'a Arc<Settings>,
     /// The worker's counters.
     pub stats: &'a Arc<WorkerStats>,
+    /// The worker's stopwatch.
+    pub meter: &'a mut Meter,
     /// The command that runs.
     pub command: &'a Command,
     /// Its arguments.
@@ -127,6 +153,11 @@ impl<'a> SessionCtx<'a> {
         self.args.get(i).expect("within the arity of the row")
     }
 
+    /// Argument `i` as an integer, or Redis's error.
+    pub fn int(&self, i: usize) -> Result<i64, Error> {
+        keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
+    }
+
     /// Whether argument `i` is this word, in any case.
     pub fn is(&self, i: usize, word: &str) -> bool {
         self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
@@ -145,6 +176,18 @@ impl Session {
             watched: Vec::new(),
             replies: Replies::On,
         }
+    }
+
+    /// Chooses the protocol of replies.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.client.protocol.store(protocol.number() as u16, Relaxed);
+    }
+
+    /// Selects a database.
+    pub fn set_db(&mut self, db: u16) {
+        self.db = db;
+        self.client.db.store(db, Relaxed);
     }
 
     /// Whether this command joins the queue of MULTI instead of running.
@@ -177,6 +220,28 @@ pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
 pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
     Error::text(format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name.to_uppercase()))
+}
+
+/// What runs a container called without a subcommand: its arity has refused that already.
+pub(crate) fn container(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    Err(Error::arity(&ctx.command.name))
+}
+
+/// HELP of a container: its subcommands as their rows describe them.
+pub(crate) fn help(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let node = ctx.node.clone();
+    let name = ctx.command.name.split('|').next().unwrap_or_default();
+    let mut lines = vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", name.to_uppercase())];
+    let subcommands = node.table.find_own(name.as_bytes()).map_or(&[][..], |container| &container.subcommands);
+    for command in subcommands.iter().map(|&id| node.table.get(id)) {
+        let spec = command.spec;
+        lines.push(format!("{} {}", spec.name.to_uppercase(), spec.syntax).trim_end().into());
+        lines.push(format!("    {}", spec.summary));
+    }
+    let mut reply = ctx.reply();
+    reply.array(lines.len());
+    lines.iter().for_each(|line| reply.simple(line));
+    Ok(Flow::Done)
 }
 
 impl Command {

@@ -7,6 +7,7 @@ use engine::Call;
 
 use super::connection::database;
 use super::{Flow, Multi, SessionCtx, SessionRun, run};
+use crate::stats::add;
 use crate::table::Handler;
 
 /// The rows of the family.
@@ -102,10 +103,16 @@ fn discard(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+/// Drops the block and the watched keys, if any (RESET).
+pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
+    end(ctx);
+}
+
 /// What DISCARD and EXEC leave behind: no block, nothing watched.
 fn end(ctx: &mut SessionCtx<'_>) {
     ctx.session.multi = None;
     ctx.session.client.queued.store(-1, Relaxed);
+    ctx.session.client.queued_bytes.store(0, Relaxed);
     forget_watched(ctx);
 }
 
@@ -178,8 +185,10 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             let mut flow = Flow::Done;
             for queued in &multi.queue {
                 let command = ctx.node.table.get(queued.command);
-                let stats = &ctx.stats.commands[command.id];
-                crate::stats::add(&stats.calls, 1);
+                let args = queued.args.args();
+                let exact = ctx.meter.is_exact(command, args);
+                let from = if exact { ctx.meter.settle() } else { 0 };
+                let before = ctx.out.len();
                 match command.handler {
                     Handler::Data(_) => {
                         if let Some(mut call) = calls.next() {
@@ -195,16 +204,32 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                             session: ctx.session,
                             settings: ctx.settings,
                             stats: ctx.stats,
+                            meter: ctx.meter,
                             command,
-                            args: queued.args.args(),
+                            args,
                             out: ctx.out,
                             token: ctx.token,
                             block: Some(&mut block),
                         };
-                        if let Flow::Close = run(&mut inner, row.run) {
-                            flow = Flow::Close;
+                        match run(&mut inner, row.run) {
+                            Flow::Done | Flow::Busy(_) => {}
+                            Flow::Close => flow = Flow::Close,
+                            // The block is one moment: its sleep follows it.
+                            Flow::Sleep(ms) => {
+                                ctx.reply().ok();
+                                ctx.node.pauses.freeze(ctx.engine.now() + ms);
+                            }
                         }
                     }
+                }
+                if let Some(b'-') = ctx.out.get(before) {
+                    add(&ctx.stats.commands[command.id].failed, 1);
+                    ctx.stats.count_error(&ctx.out[before + 1..]);
+                }
+                if exact {
+                    ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);
+                } else {
+                    ctx.meter.ran(command.id);
                 }
             }
             ctx.engine.end_block(block);

@@ -1,0 +1,140 @@
+//! How long commands take, at the cost of a clock reading per window rather than per command.
+//!
+//! Commands that are always short are only counted; when the window has been executed, or before a command that is timed by
+//! itself, the time since the last reading is divided among them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::flags;
+use resp::Args;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::slowlog::SlowLog;
+use crate::stats::{WorkerStats, add};
+use crate::table::Command;
+
+/// With more arguments than this a command is timed by itself, however short it usually is.
+const FEW_ARGUMENTS: usize = 8;
+/// With a slow log that wants commands below this, in microseconds, each is timed by itself.
+const FINE: i64 = 1000;
+
+/// A worker's stopwatch.
+pub struct Meter {
+    clock: Arc<dyn Clock>,
+    stats: Arc<WorkerStats>,
+    slow_log: Arc<SlowLog>,
+    /// Nanoseconds of the last reading.
+    since: u64,
+    /// Commands counted since: id and how often, in order.
+    pending: Vec<(u32, u32)>,
+    /// Keeps histograms (`latency-tracking`).
+    tracking: bool,
+    /// See [`FINE`].
+    fine: bool,
+    /// Microseconds from which on a command is logged.
+    threshold: Option<u64>,
+    slow_log_len: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(clock: Arc<dyn Clock>, stats: Arc<WorkerStats>, slow_log: Arc<SlowLog>) -> Self {
+        Meter {
+            clock,
+            stats,
+            slow_log,
+            since: 0,
+            pending: Vec::new(),
+            tracking: true,
+            fine: false,
+            threshold: None,
+            slow_log_len: 0,
+        }
+    }
+
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let slower_than = settings.slowlog_log_slower_than;
+        self.tracking = settings.latency_tracking;
+        self.fine = (0..FINE).contains(&slower_than);
+        self.threshold = u64::try_from(slower_than).ok().filter(|_| settings.slowlog_max_len > 0);
+        self.slow_log_len = settings.slowlog_max_len;
+    }
+
+    /// Whether a command is timed by itself.
+    #[inline]
+    pub fn is_exact(&self, command: &Command, args: Args<'_>) -> bool {
+        !command.is_short || self.fine || args.len() > FEW_ARGUMENTS
+    }
+
+    /// A command that is not timed by itself has run.
+    #[inline]
+    pub fn ran(&mut self, id: usize) {
+        match self.pending.last_mut() {
+            Some((last, n)) if *last == id as u32 => *n += 1,
+            _ => self.pending.push((id as u32, 1)),
+        }
+    }
+
+    /// Begins to measure; what passed until now belongs to no command.
+    pub fn start(&mut self) {
+        self.since = self.clock.monotonic_ns();
+    }
+
+    /// Reads the clock and divides the time since the last reading among the commands that were counted. The reading.
+    pub fn settle(&mut self) -> u64 {
+        let now = self.clock.monotonic_ns();
+        let elapsed = now.saturating_sub(self.since);
+        self.since = now;
+        let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
+        if let Some(each) = elapsed.checked_div(total) {
+            let mut pending = std::mem::take(&mut self.pending);
+            for (id, n) in pending.drain(..) {
+                self.account(id as usize, u64::from(n), each);
+            }
+            self.pending = pending;
+        }
+        now
+    }
+
+    /// Counts a command that was begun at reading `from`.
+    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: u64) {
+        let nanos = self.settle().saturating_sub(from);
+        self.exact(command, args, client, now_ms, nanos);
+    }
+
+    /// Counts a command that took `nanos`.
+    pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
+        self.account(command.id, 1, nanos);
+        if self.threshold.is_some_and(|least| nanos / 1000 >= least) && !command.spec.has(flags::SKIP_SLOWLOG) {
+            self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.slow_log_len);
+        }
+    }
+
+    fn account(&mut self, id: usize, n: u64, each: u64) {
+        let stats = &self.stats.commands[id];
+        add(&stats.calls, n);
+        add(&stats.nanos, n * each);
+        add(&self.stats.processed, n);
+        add(&self.stats.command_nanos, n * each);
+        if self.tracking {
+            stats.histogram().record(each, n);
+        }
+    }
+
+    /// Ends a turn that was begun with [`Meter::start`] at reading `from` and ran `commands` commands before it.
+    pub(crate) fn end_turn(&mut self, from: u64, processed_before: u64) {
+        let nanos = self.settle().saturating_sub(from);
+        let stats = &self.stats;
+        add(&stats.turn_nanos, nanos);
+        stats.longest_window.store(stats.longest_window.load(Relaxed).max(nanos), Relaxed);
+        let commands = stats.processed.load(Relaxed).wrapping_sub(processed_before);
+        stats.most_commands.store(stats.most_commands.load(Relaxed).max(commands), Relaxed);
+    }
+
+    /// The last reading.
+    pub fn last_reading(&self) -> u64 {
+        self.since
+    }
+}

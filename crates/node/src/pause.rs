@@ -1,0 +1,86 @@
+//! When commands are held back: CLIENT PAUSE, and DEBUG SLEEP, which stands for a server that is busy.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Which commands CLIENT PAUSE holds back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pause {
+    /// Those that may write.
+    Write,
+    /// All.
+    All,
+}
+
+/// The pauses of a node. Workers look once per turn.
+#[derive(Default)]
+pub struct Pauses {
+    /// Twice the unix milliseconds at which CLIENT PAUSE ends, plus 1 if all commands wait.
+    paused: AtomicU64,
+    /// Unix milliseconds until which nothing is executed at all.
+    frozen: AtomicU64,
+}
+
+impl Pauses {
+    /// Holds commands back until `until` (unix milliseconds, below 2^62). A pause under way is never weakened.
+    pub fn pause(&self, kind: Pause, until: u64) {
+        let old = self.paused.load(Relaxed);
+        self.paused.store(old.max(until << 1) | u64::from(kind == Pause::All) | old & 1, Relaxed);
+    }
+
+    /// Ends the pause.
+    pub fn unpause(&self) {
+        self.paused.store(0, Relaxed);
+    }
+
+    /// What is held back at `now`, and until when.
+    pub fn current(&self, now: u64) -> Option<(Pause, u64)> {
+        let paused = self.paused.load(Relaxed);
+        if paused == 0 {
+            return None;
+        }
+        if paused >> 1 <= now {
+            // Whoever has paused anew meanwhile is not lost.
+            let _ = self.paused.compare_exchange(paused, 0, Relaxed, Relaxed);
+            return None;
+        }
+        Some((if paused & 1 == 1 { Pause::All } else { Pause::Write }, paused >> 1))
+    }
+
+    /// Stops all execution until `until` (unix milliseconds).
+    pub fn freeze(&self, until: u64) {
+        self.frozen.fetch_max(until, Relaxed);
+    }
+
+    /// Until when nothing is executed; 0 or a past time if nothing stands in the way.
+    pub fn frozen_until(&self) -> u64 {
+        self.frozen.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_end_by_themselves_and_do_not_weaken() {
+        let pauses = Pauses::default();
+        assert_eq!(pauses.current(5), None);
+        pauses.pause(Pause::Write, 20);
+        assert_eq!(pauses.current(5), Some((Pause::Write, 20)));
+        pauses.pause(Pause::All, 10);
+        assert_eq!(pauses.current(5), Some((Pause::All, 20)));
+        assert_eq!(pauses.current(20), None);
+        pauses.pause(Pause::Write, 30);
+        assert_eq!(pauses.current(20), Some((Pause::Write, 30)));
+        pauses.unpause();
+        assert_eq!(pauses.current(20), None);
+    }
+
+    #[test]
+    fn a_freeze_only_grows() {
+        let pauses = Pauses::default();
+        pauses.freeze(10);
+        pauses.freeze(7);
+        assert_eq!(pauses.frozen_until(), 10);
+    }
+}

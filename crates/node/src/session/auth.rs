@@ -1,0 +1,172 @@
+//! Who a client is: AUTH, HELLO, RESET.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::{Error, Row, Spec, flags::*};
+use resp::Protocol;
+
+use super::client::{check_name, set_name};
+use super::{Flow, Replies, SessionCtx, SessionRun};
+use crate::node::REDIS_VERSION;
+use crate::stats::add;
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    Row {
+        spec: Spec {
+            name: "auth",
+            arity: -2,
+            flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+            group: "connection",
+            complexity: "O(N) where N is the number of passwords defined for the user",
+            summary: "Authenticates the connection.",
+            syntax: "[username] password",
+            ..Spec::NEW
+        },
+        run: auth,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "hello",
+            arity: -1,
+            flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
+            group: "connection",
+            since: "6.0.0",
+            summary: "Handshakes with the server.",
+            syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+            ..Spec::NEW
+        },
+        run: hello,
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "reset",
+            arity: 1,
+            flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY | IN_MULTI,
+            group: "connection",
+            since: "6.2.0",
+            summary: "Resets the connection.",
+            ..Spec::NEW
+        },
+        run: reset,
+        subcommands: &[],
+    },
+];
+
+const WRONG_PASSWORD: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");
+
+/// Lets the client in if user and password are right. There is one user, "default"; `requirepass` is its password.
+fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    let right = match &ctx.settings.requirepass {
+        None => true,
+        Some(wanted) => same(wanted, password),
+    };
+    if user != b"default" || !right {
+        add(&ctx.stats.denied, 1);
+        return Err(WRONG_PASSWORD);
+    }
+    ctx.session.authenticated = true;
+    ctx.session.client.texts().user = b"default".to_vec();
+    Ok(())
+}
+
+/// Compares without telling by its time where the first difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
+}
+
+fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    match ctx.args.len() {
+        2 => {
+            if ctx.settings.requirepass.is_none() {
+                return Err(Error::new(
+                    "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                     your configuration is correct?",
+                ));
+            }
+            log_in(ctx, b"default", ctx.arg(1))?;
+        }
+        3 => log_in(ctx, ctx.arg(1), ctx.arg(2))?,
+        _ => return Err(Error::SYNTAX),
+    }
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let protocol = match ctx.args.get(1).map(keyspace::canonical_int) {
+        None => None,
+        Some(Some(2)) => Some(Protocol::Resp2),
+        Some(Some(3)) => Some(Protocol::Resp3),
+        Some(Some(_)) => return Err(Error::new("NOPROTO unsupported protocol version")),
+        Some(None) => return Err(Error::new("ERR Protocol version is not an integer or out of range")),
+    };
+    let mut login = None;
+    let mut name = None;
+    let mut i = 2;
+    while i < ctx.args.len() {
+        if ctx.is(i, "AUTH") && i + 2 < ctx.args.len() {
+            login = Some((ctx.arg(i + 1), ctx.arg(i + 2)));
+            i += 3;
+        } else if ctx.is(i, "SETNAME") && i + 1 < ctx.args.len() {
+            name = Some(check_name(ctx.arg(i + 1))?);
+            i += 2;
+        } else {
+            let option = String::from_utf8_lossy(ctx.arg(i)).into_owned();
+            return Err(Error::text(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    if let Some((user, password)) = login {
+        log_in(ctx, user, password)?;
+    }
+    if !ctx.session.authenticated {
+        return Err(Error::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        set_name(&ctx.session.client, name);
+    }
+    if let Some(protocol) = protocol {
+        ctx.session.set_protocol(protocol);
+    }
+    let (number, id) = (ctx.session.protocol.number(), ctx.session.client.id);
+    let mut reply = ctx.reply();
+    reply.map(7);
+    reply.bulk("server");
+    reply.bulk("redis");
+    reply.bulk("version");
+    reply.bulk(REDIS_VERSION);
+    reply.bulk("proto");
+    reply.integer(number);
+    reply.bulk("id");
+    reply.count(id);
+    reply.bulk("mode");
+    reply.bulk("standalone");
+    reply.bulk("role");
+    reply.bulk("master");
+    reply.bulk("modules");
+    reply.array(0);
+    Ok(Flow::Done)
+}
+
+/// Makes the connection what it was when it was new, but for its identity and its library's name.
+fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    super::multi::forget_block(ctx);
+    let session = &mut *ctx.session;
+    session.set_protocol(Protocol::Resp2);
+    session.set_db(0);
+    session.authenticated = ctx.settings.requirepass.is_none();
+    session.replies = Replies::On;
+    session.client.no_evict.store(false, Relaxed);
+    session.client.no_touch.store(false, Relaxed);
+    let mut texts = session.client.texts();
+    texts.name.clear();
+    texts.user = b"default".to_vec();
+    drop(texts);
+    ctx.reply().simple("RESET");
+    Ok(Flow::Done)
+}

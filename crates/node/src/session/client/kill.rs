@@ -1,0 +1,106 @@
+//! CLIENT KILL in its old form (an address) and its new one (filters).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::Error;
+
+use super::{Flow, Kind, SessionCtx, kind};
+use crate::client::Client;
+use crate::message::Message;
+
+/// Which connections to end: those that pass every filter.
+struct Filter<'a> {
+    address: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    kind: Option<Kind>,
+    id: Option<u64>,
+    user: Option<&'a [u8]>,
+    /// Seconds a connection must have lasted at least.
+    age: u64,
+    skip_me: bool,
+}
+
+impl Filter<'_> {
+    fn admits(&self, client: &Client, now: u64) -> bool {
+        self.address.is_none_or(|a| client.peer.address.as_bytes() == a)
+            && self.local.is_none_or(|a| client.peer.local.as_bytes() == a)
+            && self.kind.is_none_or(|kind| kind == Kind::Normal)
+            && self.id.is_none_or(|id| client.id == id)
+            && self.user.is_none_or(|user| client.texts().user == user)
+            && now.saturating_sub(client.since) / 1000 >= self.age
+    }
+}
+
+pub fn kill(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let old_form = ctx.args.len() == 3;
+    let filter = if old_form { by_address(ctx.arg(2)) } else { filter(ctx)? };
+    let now = ctx.engine.now();
+    let me = ctx.session.client.id;
+    let chosen: Vec<Arc<Client>> = ctx
+        .node
+        .clients()
+        .values()
+        .filter(|client| !(filter.skip_me && client.id == me) && filter.admits(client, now))
+        .cloned()
+        .collect();
+    let mut close_me = false;
+    for client in &chosen {
+        if client.id == me {
+            close_me = true;
+            continue;
+        }
+        // Gone for everybody at once; its worker closes it as soon as it hears of it.
+        ctx.node.dismiss(client.id);
+        ctx.node.send(usize::from(client.worker.load(Relaxed)), Message::Kill { token: client.token.load(Relaxed) });
+    }
+    match (old_form, chosen.len()) {
+        (true, 0) => return Err(Error::new("ERR No such client")),
+        (true, _) => ctx.reply().ok(),
+        (false, killed) => ctx.reply().count(killed as u64),
+    }
+    Ok(if close_me { Flow::Close } else { Flow::Done })
+}
+
+/// The old form may end the connection that asks.
+fn by_address(address: &[u8]) -> Filter<'_> {
+    Filter { address: Some(address), local: None, kind: None, id: None, user: None, age: 0, skip_me: false }
+}
+
+fn filter<'a>(ctx: &SessionCtx<'a>) -> Result<Filter<'a>, Error> {
+    let mut filter = Filter { address: None, ..by_address(b"") };
+    filter.skip_me = true;
+    for i in (2..ctx.args.len()).step_by(2) {
+        let Some(value) = ctx.args.get(i + 1) else { return Err(Error::SYNTAX) };
+        let is = |word: &str| value.eq_ignore_ascii_case(word.as_bytes());
+        if ctx.is(i, "ID") {
+            let id = keyspace::canonical_int(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+            filter.id = Some(id.ok_or(Error::new("ERR client-id should be greater than 0"))?);
+        } else if ctx.is(i, "MAXAGE") {
+            let age =
+                keyspace::canonical_int(value).ok_or(Error::new("ERR maxage is not an integer or out of range"))?;
+            let age = u64::try_from(age).ok().filter(|&age| age > 0);
+            filter.age = age.ok_or(Error::new("ERR maxage should be greater than 0"))?;
+        } else if ctx.is(i, "TYPE") {
+            filter.kind = Some(kind(value)?);
+        } else if ctx.is(i, "ADDR") {
+            filter.address = Some(value);
+        } else if ctx.is(i, "LADDR") {
+            filter.local = Some(value);
+        } else if ctx.is(i, "USER") {
+            if value != b"default" {
+                return Err(Error::text(format!("ERR No such user '{}'", String::from_utf8_lossy(value))));
+            }
+            filter.user = Some(value);
+        } else if ctx.is(i, "SKIPME") {
+            filter.skip_me = match (is("yes"), is("no")) {
+                (true, _) => true,
+                (_, true) => false,
+                _ => return Err(Error::SYNTAX),
+            };
+        } else {
+            return Err(Error::SYNTAX);
+        }
+    }
+    Ok(filter)
+}

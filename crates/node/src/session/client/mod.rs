@@ -1,0 +1,193 @@
+//! CLIENT: what connections are called, what they are, how they are ended.
+
+mod kill;
+mod line;
+mod pause;
+mod rows;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::Error;
+
+use super::{Flow, Replies, SessionCtx};
+use crate::client::Client;
+use crate::message::Message;
+
+pub use rows::ROWS;
+
+/// A client's name as it will be stored, if it may be one.
+pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Error> {
+    if is_printable(name) {
+        return Ok(name);
+    }
+    Err(Error::new("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+/// CLIENT LIST separates its fields by blanks: nothing shown there may hold one.
+fn is_printable(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+pub(crate) fn set_name(client: &Client, name: &[u8]) {
+    client.texts().name = name.to_vec();
+}
+
+fn id(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let id = ctx.session.client.id;
+    ctx.reply().count(id);
+    Ok(Flow::Done)
+}
+
+fn getname(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let name = ctx.session.client.texts().name.clone();
+    ctx.reply().bulk_or_null((!name.is_empty()).then_some(name));
+    Ok(Flow::Done)
+}
+
+fn setname(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let name = check_name(ctx.arg(2))?;
+    set_name(&ctx.session.client, name);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn setinfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (option, value) = (ctx.arg(2), ctx.arg(3));
+    let shown = String::from_utf8_lossy(option).into_owned();
+    let is_name = option.eq_ignore_ascii_case(b"lib-name");
+    if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
+        return Err(Error::text(format!("ERR Unrecognized option '{shown}'")));
+    }
+    if !is_printable(value) {
+        return Err(Error::text(format!("ERR {shown} cannot contain spaces, newlines or special characters.")));
+    }
+    let mut texts = ctx.session.client.texts();
+    let field = if is_name { &mut texts.lib_name } else { &mut texts.lib_version };
+    *field = value.to_vec();
+    drop(texts);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// What kind of connection a word means (TYPE of LIST and KILL).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    /// Replication and pub/sub connections: there are none yet.
+    Other,
+}
+
+fn kind(word: &[u8]) -> Result<Kind, Error> {
+    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if is("normal") {
+        return Ok(Kind::Normal);
+    }
+    if ["slave", "replica", "pubsub", "master"].into_iter().any(is) {
+        return Ok(Kind::Other);
+    }
+    Err(Error::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word))))
+}
+
+fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mut text = line::own_line(ctx);
+    text.push(b'\n');
+    ctx.reply().verbatim(*b"txt", text);
+    Ok(Flow::Done)
+}
+
+fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mut text = Vec::new();
+    if ctx.args.len() == 4 && ctx.is(2, "TYPE") {
+        if kind(ctx.arg(3))? == Kind::Normal {
+            line::all_lines(ctx, &mut text);
+        }
+    } else if ctx.args.len() > 3 && ctx.is(2, "ID") {
+        for id in ctx.args.iter().skip(3) {
+            let id = keyspace::canonical_int(id).ok_or(Error::new("ERR Invalid client ID"))?;
+            line::line_of(ctx, id, &mut text);
+        }
+    } else if ctx.args.len() == 2 {
+        line::all_lines(ctx, &mut text);
+    } else {
+        return Err(Error::SYNTAX);
+    }
+    ctx.reply().verbatim(*b"txt", text);
+    Ok(Flow::Done)
+}
+
+/// ON or OFF at argument 2.
+fn on_or_off(ctx: &SessionCtx<'_>) -> Result<bool, Error> {
+    match (ctx.is(2, "ON"), ctx.is(2, "OFF")) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::SYNTAX),
+    }
+}
+
+fn reply(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.is(2, "ON") {
+        ctx.session.replies = Replies::On;
+        ctx.reply().ok();
+    } else if ctx.is(2, "OFF") {
+        ctx.session.replies = Replies::Off;
+    } else if ctx.is(2, "SKIP") {
+        if ctx.session.replies != Replies::Off {
+            ctx.session.replies = Replies::SkipNext;
+        }
+    } else {
+        return Err(Error::SYNTAX);
+    }
+    Ok(Flow::Done)
+}
+
+fn no_evict(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = on_or_off(ctx)?;
+    ctx.session.client.no_evict.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn no_touch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = on_or_off(ctx)?;
+    ctx.session.client.no_touch.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn unblock(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let with_error = match ctx.args.get(3) {
+        None => false,
+        Some(_) if ctx.args.len() > 4 => return Err(Error::SYNTAX),
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => false,
+        Some(word) if word.eq_ignore_ascii_case(b"error") => true,
+        Some(_) => return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = ctx.int(2)?;
+    let target = u64::try_from(id).ok().and_then(|id| ctx.node.clients().get(&id).cloned());
+    let blocked = target.as_ref().is_some_and(|client| client.blocked.swap(false, Relaxed));
+    if let Some(client) = target.filter(|_| blocked) {
+        let message = Message::Unblock { token: client.token.load(Relaxed), with_error };
+        ctx.node.send(usize::from(client.worker.load(Relaxed)), message);
+    }
+    ctx.reply().integer(i64::from(blocked));
+    Ok(Flow::Done)
+}
+
+fn getredir(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    // -1: this connection does not track.
+    ctx.reply().integer(-1);
+    Ok(Flow::Done)
+}
+
+fn trackinginfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mut reply = ctx.reply();
+    reply.map(3);
+    reply.bulk("flags");
+    reply.set(1);
+    reply.bulk("off");
+    reply.bulk("redirect");
+    reply.integer(-1);
+    reply.bulk("prefixes");
+    reply.array(0);
+    Ok(Flow::Done)
+}

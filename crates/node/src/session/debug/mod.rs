@@ -1,0 +1,144 @@
+//! DEBUG: what tests of servers and clients rely on. Guarded by `enable-debug-command`. Subcommands that look at keys are
+//! rows of the data plane (crate `command`).
+
+mod rows;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::Error;
+
+use super::{Flow, SessionCtx};
+use crate::client::Peer;
+use crate::config::Settings;
+
+pub use rows::ROWS;
+
+/// What a client hears to whom DEBUG is not open.
+pub(crate) const FORBIDDEN: &[u8] = b"ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+\"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then \
+restart the server.";
+
+/// Whether a client may use DEBUG.
+pub(crate) fn is_open(settings: &Settings, peer: &Peer) -> bool {
+    settings.enable_debug_command.admits(peer.unix || peer.loopback)
+}
+
+/// The number at argument `i` as C's `atoi` reads it: 0 for what is none.
+fn flag(ctx: &SessionCtx<'_>, i: usize) -> bool {
+    keyspace::canonical_int(ctx.arg(i)).unwrap_or(0) != 0
+}
+
+/// The longest sleep: a day, in milliseconds.
+const SLEEP_MAX_MS: f64 = 86_400_000.0;
+
+fn sleep(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let seconds = std::str::from_utf8(ctx.arg(2)).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    // Times below a millisecond round up: whoever asks for a sleep gets at least that.
+    let ms = (seconds * 1000.0).ceil().clamp(0.0, SLEEP_MAX_MS);
+    Ok(Flow::Sleep(ms as u64))
+}
+
+fn set_active_expire(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = flag(ctx, 2);
+    ctx.node.active_expire.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn error(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    Err(Error::text(ctx.arg(2)))
+}
+
+fn log(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    tracing::warn!("DEBUG LOG: {}", String::from_utf8_lossy(ctx.arg(2)));
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// For knobs of parts that Holdfast does not have: tests turn them before they look at something else.
+fn nothing(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn no_persistence(_: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    Err(Error::new("ERR this version of Holdfast keeps data in memory only: there is nothing to load from"))
+}
+
+fn config_rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let written = ctx.node.config.rewrite(None, true);
+    written.map_err(|error| Error::text(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// One reply of each kind, for tests of clients.
+fn protocol(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let kind = ctx.arg(2).to_ascii_lowercase();
+    let mut reply = ctx.reply();
+    match kind.as_slice() {
+        b"string" => reply.bulk("Hello World"),
+        b"integer" => reply.integer(12345),
+        // The digits Redis answers.
+        b"double" => reply.double_text("3.141"),
+        b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"set" => {
+            reply.set(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"map" => {
+            reply.map(3);
+            for n in 0..3 {
+                reply.integer(n);
+                reply.boolean(n == 1);
+            }
+        }
+        b"attrib" => {
+            if reply.attribute(1) {
+                reply.bulk("key-popularity");
+                reply.array(2);
+                reply.bulk("key:123");
+                reply.integer(90);
+            }
+            reply.bulk("Some real reply following the attribute");
+        }
+        b"push" => {
+            if !reply.is_resp3() {
+                return Err(Error::new("ERR RESP2 is not supported by this command"));
+            }
+            reply.push(2);
+            reply.bulk("server-cpu-usage");
+            reply.integer(42);
+            reply.bulk("Some real reply following the push reply");
+        }
+        b"verbatim" => reply.verbatim(*b"txt", "This is a verbatim\nstring"),
+        b"true" => reply.boolean(true),
+        b"false" => reply.boolean(false),
+        _ => {
+            return Err(Error::new(
+                "ERR Wrong protocol type name. Please use one of the following: \
+                 string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(Flow::Done)
+}
+
+/// Keys and expiring keys of a database. What Redis says of its two hash tables we say of ours.
+fn htstats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let db = ctx.int(2)?;
+    let db = u16::try_from(db).ok().filter(|&db| db < ctx.settings.databases);
+    let db = db.ok_or(Error::new("ERR Out of range database"))?;
+    let keyspace = &ctx.node.engine.keyspace;
+    let mut text = String::new();
+    for (name, count) in [("Dictionary", keyspace.len(db)), ("Expires", keyspace.expires(db))] {
+        text.push_str(&format!("[{name} HT]\nHash table 0 stats (main hash table):\n number of elements: {count}\n"));
+    }
+    ctx.reply().verbatim(*b"txt", text);
+    Ok(Flow::Done)
+}

@@ -1,0 +1,54 @@
+//! The rows of DEBUG.
+
+use command::{Row, Spec, flags::*};
+
+use super::super::{SessionRun, container, help};
+
+const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED;
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    syntax: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let spec = Spec { name, arity, flags: FLAGS, group: "server", summary, syntax, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
+const NO_EFFECT: &str = "Accepted for tests written for Redis; without effect here.";
+const NO_DATA_FILES: &str = "Not supported: there are no data files to load.";
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[Row {
+    spec: Spec {
+        name: "debug",
+        arity: -2,
+        flags: FLAGS,
+        group: "server",
+        complexity: "Depends on subcommand.",
+        summary: "A container for debugging commands.",
+        ..Spec::NEW
+    },
+    run: container,
+    subcommands: &[
+        sub("change-repl-id", 2, "", "Changes the replication id: without replicas nobody sees it.", super::nothing),
+        sub("config-rewrite-force-all", 2, "", "As CONFIG REWRITE, but writes every setting.", super::config_rewrite),
+        sub("dict-resizing", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("error", 3, "message", "Answers this error.", super::error),
+        sub("help", 2, "", "Returns helpful text about the different subcommands.", help),
+        sub("htstats", -3, "db [FULL]", "Answers how many keys a database has.", super::htstats),
+        sub("loadaof", -2, "", NO_DATA_FILES, super::no_persistence),
+        sub("log", 3, "message", "Writes a line to the log.", super::log),
+        sub("pause-cron", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("protocol", 3, "type", "Answers a reply of the given type.", super::protocol),
+        sub("quicklist-packed-threshold", 3, "size", NO_EFFECT, super::nothing),
+        sub("reload", -2, "[MERGE] [NOFLUSH] [NOSAVE]", NO_DATA_FILES, super::no_persistence),
+        sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
+        sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire that nobody looks at.", super::set_active_expire),
+        sub("set-disable-deny-scripts", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
+        sub("stringmatch-len", -3, "[arg ...]", NO_EFFECT, super::nothing),
+    ],
+}];

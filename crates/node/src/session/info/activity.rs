@@ -1,0 +1,121 @@
+//! INFO: stats, replication, cpu, keyspace, and the sections of parts that do not exist.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Report, Text};
+
+pub fn stats(r: &Report<'_>, t: &mut Text) {
+    let rates = r.node.sampler.rates(r.node.workers() as u64);
+    t.title("Stats");
+    t.line("total_connections_received", r.sum(|s| &s.connections));
+    t.line("total_commands_processed", r.sum(|s| &s.processed));
+    t.line("instantaneous_ops_per_sec", rates.commands);
+    t.line("total_net_input_bytes", r.sum(|s| &s.bytes_in));
+    t.line("total_net_output_bytes", r.sum(|s| &s.bytes_out));
+    t.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    t.line("instantaneous_input_kbps", format_args!("{:.2}", rates.bytes_in as f64 / 1024.0));
+    t.line("instantaneous_output_kbps", format_args!("{:.2}", rates.bytes_out as f64 / 1024.0));
+    t.line("instantaneous_input_repl_kbps", "0.00");
+    t.line("instantaneous_output_repl_kbps", "0.00");
+    t.line("rejected_connections", r.sum(|s| &s.rejected));
+    t.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    t.line("expired_subkeys", 0);
+    t.line("expired_keys", r.keys_sum(|c| &c.expired));
+    t.line("expired_stale_perc", "0.00");
+    t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
+    t.line("evicted_keys", r.keys_sum(|c| &c.evicted));
+    t.zeros(&["evicted_clients", "evicted_scripts", "total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    t.line("keyspace_hits", r.keys_sum(|c| &c.hits));
+    t.line("keyspace_misses", r.keys_sum(|c| &c.misses));
+    t.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks"]);
+    t.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses"]);
+    t.zeros(&["active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time"]);
+    t.zeros(&["current_active_defrag_time", "tracking_total_keys", "tracking_total_items"]);
+    t.zeros(&["tracking_total_prefixes", "unexpected_error_replies"]);
+    t.line("total_error_replies", r.sum(|s| &s.errors));
+    t.line("dump_payload_sanitizations", 0);
+    t.line("total_reads_processed", r.sum(|s| &s.reads));
+    t.line("total_writes_processed", r.sum(|s| &s.writes));
+    t.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
+    t.line("client_query_buffer_limit_disconnections", r.sum(|s| &s.query_overruns));
+    t.line("client_output_buffer_limit_disconnections", r.sum(|s| &s.output_overruns));
+    t.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    t.line("eventloop_cycles", r.sum(|s| &s.turns));
+    t.line("eventloop_duration_sum", r.sum(|s| &s.turn_nanos) / 1000);
+    t.line("eventloop_duration_cmd_sum", r.sum(|s| &s.command_nanos) / 1000);
+    t.line("instantaneous_eventloop_cycles_per_sec", rates.turns);
+    t.line("instantaneous_eventloop_duration_usec", rates.turn_micros);
+    t.line("acl_access_denied_auth", r.sum(|s| &s.denied));
+    t.zeros(&["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"]);
+}
+
+pub fn replication(r: &Report<'_>, t: &mut Text) {
+    t.title("Replication");
+    t.line("role", "master");
+    t.line("connected_slaves", 0);
+    t.line("master_failover_state", "no-failover");
+    t.line("master_replid", &r.node.facts.run_id);
+    t.line("master_replid2", "0".repeat(40));
+    t.line("master_repl_offset", 0);
+    t.line("second_repl_offset", -1);
+    t.line("repl_backlog_active", 0);
+    t.line("repl_backlog_size", 1 << 20);
+    t.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+pub fn cpu(r: &Report<'_>, t: &mut Text) {
+    let (user, system) = r.node.facts.cpu.map_or((0, 0), |cpu| cpu());
+    let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    t.title("CPU");
+    t.line("used_cpu_sys", seconds(system));
+    t.line("used_cpu_user", seconds(user));
+    t.line("used_cpu_sys_children", seconds(0));
+    t.line("used_cpu_user_children", seconds(0));
+}
+
+pub fn modules(_: &Report<'_>, t: &mut Text) {
+    t.title("Modules");
+}
+
+pub fn cluster(_: &Report<'_>, t: &mut Text) {
+    t.title("Cluster");
+    t.line("cluster_enabled", 0);
+}
+
+pub fn keyspace(r: &Report<'_>, t: &mut Text) {
+    let keyspace = &r.node.engine.keyspace;
+    t.title("Keyspace");
+    for db in 0..keyspace.databases() as u16 {
+        let (keys, expires) = (keyspace.len(db), keyspace.expires(db));
+        if keys > 0 {
+            t.line(format_args!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry=0"));
+        }
+    }
+}
+
+/// What each worker does: ours.
+pub fn workers(r: &Report<'_>, t: &mut Text) {
+    t.title("Workers");
+    for (i, s) in r.node.stats.iter().enumerate() {
+        t.line(
+            format_args!("worker{i}"),
+            format_args!(
+                "clients={},commands={},turns={},busy_usec={},parked={}",
+                s.clients.load(Relaxed),
+                s.processed.load(Relaxed),
+                s.turns.load(Relaxed),
+                s.turn_nanos.load(Relaxed) / 1000,
+                s.parked.load(Relaxed),
+            ),
+        );
+    }
+}
+
+pub fn debug(r: &Report<'_>, t: &mut Text) {
+    t.title("Debug");
+    t.line("eventloop_duration_aof_sum", 0);
+    t.line("eventloop_duration_cron_sum", r.sum(|s| &s.housekeeping_nanos) / 1000);
+    let max = |counter: fn(&crate::WorkerStats) -> u64| r.node.stats.iter().map(|s| counter(s)).max().unwrap_or(0);
+    t.line("eventloop_duration_max", max(|s| s.longest_window.load(Relaxed)) / 1000);
+    t.line("eventloop_cmd_per_cycle_max", max(|s| s.most_commands.load(Relaxed)));
+}

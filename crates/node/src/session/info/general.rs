@@ -1,0 +1,167 @@
+//! INFO: server, clients, memory, persistence.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Report, Text, human, ratio};
+use crate::config::EvictionPolicy;
+use crate::node::REDIS_VERSION;
+
+pub fn server(r: &Report<'_>, t: &mut Text) {
+    let facts = &r.node.facts;
+    let uptime = r.now.saturating_sub(facts.started_ms) / 1000;
+    t.title("Server");
+    t.line("redis_version", REDIS_VERSION);
+    t.line("redis_git_sha1", "00000000");
+    t.line("redis_git_dirty", 0);
+    t.line("redis_build_id", 0);
+    t.line("redis_mode", "standalone");
+    t.line("server_name", "holdfast");
+    t.line("holdfast_version", env!("CARGO_PKG_VERSION"));
+    t.line("os", &facts.os);
+    t.line("arch_bits", usize::BITS);
+    t.line("monotonic_clock", "POSIX clock_gettime");
+    t.line("multiplexing_api", &facts.driver);
+    t.line("atomicvar_api", "rust");
+    t.line("process_id", facts.pid);
+    t.line("process_supervised", "no");
+    t.line("run_id", &facts.run_id);
+    t.line("tcp_port", r.settings.port);
+    t.line("server_time_usec", r.node.clock.unix_us());
+    t.line("uptime_in_seconds", uptime);
+    t.line("uptime_in_days", uptime / 86_400);
+    t.line("hz", r.settings.hz);
+    t.line("configured_hz", r.settings.hz);
+    t.line("lru_clock", (r.now / 1000) & 0x00ff_ffff);
+    t.line("executable", &facts.executable);
+    t.line("config_file", r.node.config.file().map(|file| file.display().to_string()).unwrap_or_default());
+    t.line("io_threads_active", u8::from(r.node.workers() > 1));
+    t.line("workers", r.node.workers());
+    let mut listeners: Vec<(&str, String)> = Vec::new();
+    if r.settings.port != 0 {
+        let binds: Vec<String> = r.settings.bind.iter().map(|bind| format!("bind={bind}")).collect();
+        listeners.push(("tcp", format!("{},port={}", binds.join(","), r.settings.port)));
+    }
+    if let Some(path) = &r.settings.unixsocket {
+        listeners.push(("unix", format!("bind={}", String::from_utf8_lossy(path))));
+    }
+    for (i, (name, text)) in listeners.iter().enumerate() {
+        t.line(format_args!("listener{i}"), format_args!("name={name},{text}"));
+    }
+}
+
+pub fn clients(r: &Report<'_>, t: &mut Text) {
+    let (mut watching, mut watched, mut longest_in, mut longest_out, mut count) = (0, 0, 0, 0, 0);
+    for client in r.node.clients().values() {
+        let keys = u64::from(client.watching.load(Relaxed));
+        watching += u64::from(keys > 0);
+        watched += keys;
+        longest_in = longest_in.max(client.query_len.load(Relaxed) + client.query_free.load(Relaxed));
+        longest_out = longest_out.max(client.output_len.load(Relaxed));
+        count += 1;
+    }
+    t.title("Clients");
+    t.line("connected_clients", count);
+    t.line("cluster_connections", 0);
+    t.line("maxclients", r.settings.maxclients);
+    t.line("client_recent_max_input_buffer", longest_in);
+    t.line("client_recent_max_output_buffer", longest_out);
+    t.line("blocked_clients", r.sum(|s| &s.blocked));
+    t.line("tracking_clients", 0);
+    t.line("pubsub_clients", 0);
+    t.line("watching_clients", watching);
+    t.line("clients_in_timeout_table", r.sum(|s| &s.waiting_with_deadline));
+    t.line("total_watched_keys", watched);
+    t.line("total_blocking_keys", r.sum(|s| &s.blocking_keys));
+    t.line("total_blocking_keys_on_nokey", 0);
+}
+
+pub fn memory(r: &Report<'_>, t: &mut Text) {
+    let used = r.node.used_memory();
+    let resident = r.node.facts.resident.map_or(used, |resident| resident());
+    let peak = r.node.peak_memory();
+    let heap = r.node.engine.keyspace.heap().stats();
+    let startup = r.node.startup_memory();
+    let dataset = heap.requested as u64;
+    let overhead = used.saturating_sub(dataset);
+    let clients: u64 = r.sum(|s| &s.query_memory) + r.sum(|s| &s.output_memory);
+    let system = r.node.facts.system_memory;
+    let (held, live) = (heap.held as u64, heap.live as u64);
+    t.title("Memory");
+    t.line("used_memory", used);
+    t.line("used_memory_human", human(used));
+    t.line("used_memory_rss", resident);
+    t.line("used_memory_rss_human", human(resident));
+    t.line("used_memory_peak", peak);
+    t.line("used_memory_peak_human", human(peak));
+    t.line("used_memory_peak_perc", format_args!("{:.2}%", ratio(used, peak) * 100.0));
+    t.line("used_memory_overhead", overhead);
+    t.line("used_memory_startup", startup);
+    t.line("used_memory_dataset", dataset);
+    let grown = used.saturating_sub(startup);
+    t.line("used_memory_dataset_perc", format_args!("{:.2}%", ratio(dataset, grown.max(dataset)) * 100.0));
+    t.line("allocator_allocated", used);
+    t.line("allocator_active", used + held.saturating_sub(live));
+    t.line("allocator_resident", resident);
+    t.line("allocator_muzzy", 0);
+    t.line("total_system_memory", system);
+    t.line("total_system_memory_human", human(system));
+    t.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
+    t.line("used_memory_lua_human", human(0));
+    t.zeros(&["used_memory_scripts_eval", "number_of_cached_scripts", "number_of_functions", "number_of_libraries"]);
+    t.zeros(&["used_memory_vm_functions", "used_memory_vm_total"]);
+    t.line("used_memory_vm_total_human", human(0));
+    t.zeros(&["used_memory_functions", "used_memory_scripts"]);
+    t.line("used_memory_scripts_human", human(0));
+    t.line("maxmemory", r.settings.maxmemory);
+    t.line("maxmemory_human", human(r.settings.maxmemory));
+    t.line("maxmemory_policy", policy(r.settings.maxmemory_policy));
+    t.line("allocator_frag_ratio", format_args!("{:.2}", ratio(held.max(live), live).max(1.0)));
+    t.line("allocator_frag_bytes", held.saturating_sub(live));
+    t.line("allocator_rss_ratio", format_args!("{:.2}", ratio(resident, used)));
+    t.line("allocator_rss_bytes", resident as i64 - used as i64);
+    t.line("rss_overhead_ratio", "1.00");
+    t.line("rss_overhead_bytes", 0);
+    t.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)));
+    t.line("mem_fragmentation_bytes", resident as i64 - used as i64);
+    t.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers"]);
+    t.line("mem_clients_slaves", 0);
+    t.line("mem_clients_normal", clients);
+    t.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    t.line("mem_allocator", "mimalloc");
+    t.zeros(&["mem_overhead_db_hashtable_rehashing", "active_defrag_running"]);
+    t.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"]);
+}
+
+fn policy(policy: EvictionPolicy) -> &'static str {
+    match policy {
+        EvictionPolicy::VolatileLru => "volatile-lru",
+        EvictionPolicy::VolatileLfu => "volatile-lfu",
+        EvictionPolicy::VolatileRandom => "volatile-random",
+        EvictionPolicy::VolatileTtl => "volatile-ttl",
+        EvictionPolicy::AllKeysLru => "allkeys-lru",
+        EvictionPolicy::AllKeysLfu => "allkeys-lfu",
+        EvictionPolicy::AllKeysRandom => "allkeys-random",
+        EvictionPolicy::NoEviction => "noeviction",
+    }
+}
+
+pub fn persistence(r: &Report<'_>, t: &mut Text) {
+    t.title("Persistence");
+    t.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
+    t.line("current_fork_perc", "0.00");
+    t.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
+    t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty));
+    t.line("rdb_bgsave_in_progress", 0);
+    t.line("rdb_last_save_time", r.node.facts.started_ms / 1000);
+    t.line("rdb_last_bgsave_status", "ok");
+    t.line("rdb_last_bgsave_time_sec", -1);
+    t.line("rdb_current_bgsave_time_sec", -1);
+    t.zeros(&["rdb_saves", "rdb_last_cow_size", "rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
+    t.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
+    t.line("aof_last_rewrite_time_sec", -1);
+    t.line("aof_current_rewrite_time_sec", -1);
+    t.line("aof_last_bgrewrite_status", "ok");
+    t.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
+    t.line("aof_last_write_status", "ok");
+    t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+}

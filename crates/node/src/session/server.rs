@@ -1,0 +1,141 @@
+//! Small commands on the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, and those for persistence and replication,
+//! of which there is none yet.
+
+use command::{Error, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun};
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let spec = Spec { name, arity, flags, group: "server", since, summary, syntax, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
+const fn categories(mut row: Row<SessionRun>, categories: &'static [&'static str]) -> Row<SessionRun> {
+    row.spec.categories = categories;
+    row
+}
+
+const fn random_output(mut row: Row<SessionRun>) -> Row<SessionRun> {
+    row.spec.tips = &["nondeterministic_output"];
+    row
+}
+
+const REPLICA_OF: &str = "Configures a server as replica of another, or promotes it to a master.";
+const SAVING: u32 = NO_ASYNC_LOADING | ADMIN | NOSCRIPT;
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    random_output(row("time", 1, LOADING | STALE | FAST, "2.6.0", "", "Returns the server time.", time)),
+    categories(
+        row("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "", "Returns the replication role.", role),
+        &["admin", "dangerous"],
+    ),
+    random_output(categories(
+        row(
+            "lastsave",
+            1,
+            LOADING | STALE | FAST,
+            "1.0.0",
+            "",
+            "Returns the Unix timestamp of the last successful save to disk.",
+            lastsave,
+        ),
+        &["admin", "dangerous"],
+    )),
+    row("save", 1, SAVING | NO_MULTI, "1.0.0", "", "Synchronously saves the database(s) to disk.", no_persistence),
+    row("bgsave", -1, SAVING, "1.0.0", "[SCHEDULE]", "Asynchronously saves the database(s) to disk.", no_persistence),
+    row(
+        "bgrewriteaof",
+        1,
+        SAVING,
+        "1.0.0",
+        "",
+        "Asynchronously rewrites the append-only file to disk.",
+        no_persistence,
+    ),
+    row(
+        "shutdown",
+        -1,
+        ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
+        "1.0.0",
+        "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+        "Synchronously saves the database(s) to disk and shuts down the server.",
+        shutdown,
+    ),
+    row("replicaof", 3, SAVING | STALE, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
+    row("slaveof", 3, SAVING | STALE, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
+];
+
+fn time(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let micros = ctx.node.clock.unix_us();
+    let mut reply = ctx.reply();
+    reply.array(2);
+    reply.bulk((micros / 1_000_000).to_string());
+    reply.bulk((micros % 1_000_000).to_string());
+    Ok(Flow::Done)
+}
+
+fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mut reply = ctx.reply();
+    reply.array(3);
+    reply.bulk("master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(Flow::Done)
+}
+
+/// Nothing has been saved since the start, so that is the time of the last save, as in Redis.
+fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let seconds = ctx.node.facts.started_ms / 1000;
+    ctx.reply().count(seconds);
+    Ok(Flow::Done)
+}
+
+fn no_persistence(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let name = ctx.command.name.to_uppercase();
+    Err(Error::text(format!("ERR {name} is not supported: this version of Holdfast keeps data in memory only")))
+}
+
+fn replicaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.is(1, "NO") && ctx.is(2, "ONE") {
+        ctx.reply().ok();
+        return Ok(Flow::Done);
+    }
+    Err(Error::new("ERR replication is not supported by this version of Holdfast"))
+}
+
+fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (mut save, mut nosave, mut abort, mut other) = (false, false, false, false);
+    for i in 1..ctx.args.len() {
+        match ctx.arg(i) {
+            word if word.eq_ignore_ascii_case(b"nosave") => nosave = true,
+            word if word.eq_ignore_ascii_case(b"save") => save = true,
+            word if word.eq_ignore_ascii_case(b"abort") => abort = true,
+            word if word.eq_ignore_ascii_case(b"now") || word.eq_ignore_ascii_case(b"force") => other = true,
+            _ => return Err(Error::SYNTAX),
+        }
+    }
+    if (save && nosave) || (abort && (save || nosave || other)) {
+        return Err(Error::SYNTAX);
+    }
+    if abort {
+        // Shutting down takes no time in which it could be taken back.
+        return Err(Error::new("ERR No shutdown in progress."));
+    }
+    if save {
+        return Err(Error::new(
+            "ERR SHUTDOWN SAVE is not supported: this version of Holdfast keeps data in memory only",
+        ));
+    }
+    tracing::info!(client = ctx.session.client.id, "user requested shutdown");
+    ctx.node.stop();
+    Ok(Flow::Close)
+}

@@ -1,0 +1,103 @@
+//! The slow log: commands that took long, newest first.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use resp::Args;
+
+use crate::client::Client;
+
+/// Arguments kept of a command, the last of which says how many more there were.
+const ARGUMENTS_MAX: usize = 32;
+/// Bytes kept of an argument.
+const ARGUMENT_MAX: usize = 128;
+
+/// A command that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCommand {
+    /// Counts all entries since the start.
+    pub id: u64,
+    /// Unix seconds.
+    pub time: u64,
+    /// Microseconds it took.
+    pub micros: u64,
+    /// Its arguments, shortened.
+    pub args: Vec<Vec<u8>>,
+    /// Who sent it: address and name.
+    pub client: (String, Vec<u8>),
+}
+
+/// The slow log of a node.
+#[derive(Default)]
+pub struct SlowLog {
+    entries: Mutex<VecDeque<SlowCommand>>,
+    next: AtomicU64,
+}
+
+impl SlowLog {
+    /// Adds a command; the log keeps at most `max` entries. `time` in unix seconds.
+    #[cold]
+    pub fn push(&self, args: Args<'_>, client: &Client, time: u64, micros: u64, max: u64) {
+        let client = (client.peer.address.clone(), client.texts().name.clone());
+        let mut entries = self.entries();
+        let id = self.next.fetch_add(1, Relaxed);
+        entries.push_front(SlowCommand { id, time, micros, args: shortened(args), client });
+        entries.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    }
+
+    /// The entries, newest first.
+    pub fn entries(&self) -> MutexGuard<'_, VecDeque<SlowCommand>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
+    let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
+    let mut list: Vec<Vec<u8>> = args
+        .iter()
+        .take(kept)
+        .map(|arg| match arg.len().checked_sub(ARGUMENT_MAX) {
+            None | Some(0) => arg.to_vec(),
+            Some(more) => [&arg[..ARGUMENT_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
+        })
+        .collect();
+    if kept < args.len() {
+        list.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Peer;
+    use resp::OwnedArgs;
+
+    fn texts(args: &[&str]) -> Vec<String> {
+        let owned: OwnedArgs = args.iter().collect();
+        shortened(owned.args()).into_iter().map(|arg| String::from_utf8(arg).unwrap()).collect()
+    }
+
+    #[test]
+    fn long_commands_are_shortened() {
+        assert_eq!(texts(&["set", "a", "b"]), ["set", "a", "b"]);
+        let (just, long) = ("x".repeat(128), "x".repeat(130));
+        assert_eq!(texts(&[&just, &long]), [just.clone(), format!("{just}... (2 more bytes)")]);
+        assert_eq!(texts(&["a"; 32]).len(), 32);
+        let cut = texts(&["a"; 34]);
+        assert_eq!((cut.len(), cut[31].as_str()), (32, "... (3 more arguments)"));
+    }
+
+    #[test]
+    fn the_newest_entries_stay() {
+        let log = SlowLog::default();
+        let client = Client::new(1, Peer::default(), 0, 0, 0);
+        let args: OwnedArgs = ["ping"].into_iter().collect();
+        for time in 0..4 {
+            log.push(args.args(), &client, time, 1, 2);
+        }
+        let ids: Vec<_> = log.entries().iter().map(|entry| entry.id).collect();
+        assert_eq!(ids, [3, 2]);
+    }
+}
