@@ -1,12 +1,15 @@
 //! When memory that prefetching may read without a latch can be freed: quiescent-state reclamation.
 //!
-//! A worker pins the current epoch for each turn of its loop. What is retired during epoch E is freed once no worker is
-//! pinned at E or before. Pinning stores, then fences, then reads roots; retiring stores roots, then fences, then reads
-//! pins: so either the pin is seen, or the reader sees the new root.
+//! A worker pins the current epoch for each turn of its loop. What it retires in a turn gets the epoch at the turn's end, when
+//! the epoch moves on, and is freed once no worker is pinned at that epoch or before:
+//! - A worker pinned at a later epoch has read the number that the move wrote, so it sees the new root too.
+//! - Of a worker that pins an earlier one, either the pin is seen or the new root is: pinning stores, fences, then reads
+//!   roots; collecting comes after the roots were stored, fences, then reads pins.
+//!
+//! The epoch at the time of retiring would not do: a plain load of it may be old, and a worker pinned between would be missed
+//! (`tests/epochs.rs`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
-
+use crate::sync::{Arc, AtomicU64, Ordering::*, fence};
 use crate::table::Garbage;
 
 /// The epoch of the keyspace and the pins of its workers.
@@ -31,6 +34,9 @@ impl Epochs {
     }
 }
 
+/// The epoch of garbage of the present turn, which is not known yet.
+const THIS_TURN: u64 = u64::MAX;
+
 /// A worker's garbage, oldest first, and its pin.
 pub(crate) struct Retired {
     epochs: Arc<Epochs>,
@@ -46,13 +52,13 @@ impl Retired {
 
     #[inline]
     pub(crate) fn push(&mut self, garbage: Garbage) {
-        self.garbage.push_back((self.epochs.now.load(Relaxed), garbage));
+        self.garbage.push_back((THIS_TURN, garbage));
     }
 
     /// Starts a turn: what is read from now on stays readable until [`Self::unpin`].
     #[inline]
     pub(crate) fn pin(&mut self) {
-        self.epochs.pins[self.worker].0.store(self.epochs.now.load(Relaxed), Release);
+        self.epochs.pins[self.worker].0.store(self.epochs.now.load(Acquire), Release);
         fence(SeqCst);
     }
 
@@ -66,7 +72,8 @@ impl Retired {
     }
 
     fn collect(&mut self) {
-        self.epochs.now.fetch_add(1, AcqRel);
+        let epoch = self.epochs.now.fetch_add(1, AcqRel);
+        self.garbage.iter_mut().rev().take_while(|(e, _)| *e == THIS_TURN).for_each(|(e, _)| *e = epoch);
         let oldest = self.epochs.oldest_pin();
         while let Some((epoch, _)) = self.garbage.front() {
             if *epoch >= oldest {

@@ -2,17 +2,18 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use crate::acquire::{Latches, Waiting};
 use crate::epoch::{Epochs, Retired};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
 use crate::latch::Latch;
 use crate::local::{Counters, Local};
-use crate::lot::{Lot, Waiter};
+use crate::lot::Waiter;
 use crate::slot::SLOTS;
 use crate::table::Table;
 
@@ -66,6 +67,13 @@ impl Body {
     }
 }
 
+impl Latches for [Slot] {
+    #[inline]
+    fn latch(&self, slot: u16) -> &Latch {
+        &self[usize::from(slot)].latch
+    }
+}
+
 // SAFETY: the body is only touched by the holder of the latch (see `Held`), except for the atomics that prefetching reads.
 unsafe impl Sync for Slot {}
 
@@ -78,9 +86,7 @@ pub struct Keyspace {
     occupied: Box<[AtomicU64]>,
     /// Physical database of each logical one; changed by SWAPDB with every latch held.
     database_map: Box<[AtomicU16]>,
-    lot: Lot,
-    /// At most one acquirer at a time may reserve latches (rule K1).
-    reserver: Mutex<Option<Waiter>>,
+    waiting: Waiting,
     epochs: Arc<Epochs>,
     counters: Box<[Arc<Counters>]>,
 }
@@ -134,8 +140,7 @@ impl Keyspace {
             heap: Heap::new(),
             occupied: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
-            lot: Lot::new(),
-            reserver: Mutex::new(None),
+            waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
             counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),
         }
@@ -241,11 +246,11 @@ impl Keyspace {
         match need {
             Need::Slots(slots) => {
                 debug_assert!(slots.is_sorted_by(|a, b| a < b), "rule K1: ascending");
-                self.try_range(slots.iter().copied(), wake)?;
+                self.waiting.try_all(&self.slots[..], slots.iter().copied(), wake)?;
                 Ok(Held { slots: slots.clone(), all: false })
             }
             Need::All => {
-                self.try_range(0..SLOTS as u16, wake)?;
+                self.waiting.try_all(&self.slots[..], 0..SLOTS as u16, wake)?;
                 Ok(Held { slots: SmallVec::new(), all: true })
             }
         }
@@ -259,18 +264,6 @@ impl Keyspace {
             slots.push(slot);
             Held { slots, all: false }
         })
-    }
-
-    fn try_range(&self, slots: impl Iterator<Item = u16> + Clone, mut wake: impl FnMut(Waiter)) -> Result<(), u16> {
-        let mut taken = 0;
-        for slot in slots.clone() {
-            if !self.slots[usize::from(slot)].latch.try_lock() {
-                slots.take(taken).for_each(|earlier| self.unlock(earlier, &mut wake));
-                return Err(slot);
-            }
-            taken += 1;
-        }
-        Ok(())
     }
 
     /// Gives latches back and hands every waiter that must be woken to `wake`.
@@ -289,72 +282,42 @@ impl Keyspace {
 
     #[inline]
     fn unlock(&self, slot: u16, wake: &mut impl FnMut(Waiter)) {
-        if self.slots[usize::from(slot)].latch.unlock() {
-            self.lot.drain(slot).into_iter().for_each(wake);
-        }
+        self.waiting.unlock(self.slots.latch(slot), slot, wake);
     }
 
     /// Registers a waiter for a busy slot. False: it is free now, try again (the waiter is not registered).
     /// `reserver`: the waiter has reserved the slot ([`Self::reserve`]).
     pub fn park(&self, slot: u16, waiter: Waiter, reserver: bool) -> bool {
-        self.lot.register(slot, waiter);
-        if self.slots[usize::from(slot)].latch.announce(reserver) {
-            return true;
-        }
-        self.lot.unregister(slot, waiter);
-        false
+        self.waiting.park(self.slots.latch(slot), slot, waiter, reserver)
     }
 
     /// Lets a starving acquirer keep newcomers out of its slots (rule K1). False: somebody else is doing so.
     pub fn reserve(&self, need: &Need, waiter: Waiter) -> bool {
-        let mut reserver = self.reserver.lock().unwrap_or_else(PoisonError::into_inner);
-        if reserver.is_some() {
-            return *reserver == Some(waiter);
+        match need {
+            Need::Slots(slots) => self.waiting.reserve(&self.slots[..], slots.iter().copied(), waiter),
+            Need::All => self.waiting.reserve(&self.slots[..], 0..SLOTS as u16, waiter),
         }
-        *reserver = Some(waiter);
-        self.each_needed(need, |slot| self.slots[usize::from(slot)].latch.reserve());
-        true
     }
 
     /// As [`Self::try_acquire`] for the acquirer that has reserved `need`; the reservation ends on success.
-    pub fn try_acquire_reserved(&self, need: &Need, mut wake: impl FnMut(Waiter)) -> Result<Held, u16> {
-        let mut taken: Vec<u16> = Vec::new();
-        let mut busy = None;
-        self.each_needed(need, |slot| {
-            if busy.is_none() {
-                match self.slots[usize::from(slot)].latch.try_lock_reserved() {
-                    true => taken.push(slot),
-                    false => busy = Some(slot),
-                }
+    pub fn try_acquire_reserved(&self, need: &Need, wake: impl FnMut(Waiter)) -> Result<Held, u16> {
+        match need {
+            Need::Slots(slots) => {
+                self.waiting.try_reserved(&self.slots[..], slots.iter().copied(), wake)?;
+                Ok(Held { slots: slots.clone(), all: false })
             }
-        });
-        if let Some(slot) = busy {
-            for earlier in taken {
-                self.unlock(earlier, &mut wake);
+            Need::All => {
+                self.waiting.try_reserved(&self.slots[..], 0..SLOTS as u16, wake)?;
+                Ok(Held { slots: SmallVec::new(), all: true })
             }
-            return Err(slot);
         }
-        self.cancel_reservation(need, &mut wake);
-        Ok(match need {
-            Need::Slots(slots) => Held { slots: slots.clone(), all: false },
-            Need::All => Held { slots: SmallVec::new(), all: true },
-        })
     }
 
     /// Ends a reservation, taken or not.
-    pub fn cancel_reservation(&self, need: &Need, mut wake: impl FnMut(Waiter)) {
-        self.each_needed(need, |slot| {
-            if self.slots[usize::from(slot)].latch.unreserve() {
-                self.lot.drain(slot).into_iter().for_each(&mut wake);
-            }
-        });
-        *self.reserver.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    fn each_needed(&self, need: &Need, mut f: impl FnMut(u16)) {
+    pub fn cancel_reservation(&self, need: &Need, wake: impl FnMut(Waiter)) {
         match need {
-            Need::Slots(slots) => slots.iter().copied().for_each(f),
-            Need::All => (0..SLOTS as u16).for_each(&mut f),
+            Need::Slots(slots) => self.waiting.cancel(&self.slots[..], slots.iter().copied(), wake),
+            Need::All => self.waiting.cancel(&self.slots[..], 0..SLOTS as u16, wake),
         }
     }
 

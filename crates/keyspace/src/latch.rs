@@ -4,7 +4,7 @@
 //! parking lot, announces itself on the word, and looks once more. Announcing and unlocking are read-modify-write
 //! operations on one word, so one of the two sees the other.
 
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use crate::sync::{AtomicU32, Ordering::*};
 
 const LOCKED: u32 = 1;
 const WAITERS: u32 = 2;

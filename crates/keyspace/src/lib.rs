@@ -5,6 +5,7 @@
 //! is made of `segment`s of `bucket`s, and a bucket's words point to [`entry`] blocks from the [`heap`].
 
 pub mod access;
+mod acquire;
 mod bucket;
 mod db;
 mod entry;
@@ -19,6 +20,7 @@ mod local;
 mod lot;
 mod segment;
 mod slot;
+mod sync;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,8 @@
 //! The parking lot: which connections wait for which slot's latch.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
 
