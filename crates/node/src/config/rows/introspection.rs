@@ -12,9 +12,8 @@ pub(super) static SECTION: Section = Section {
             long(-1),
             "10000",
             "Microseconds from which a command is kept in SLOWLOG; 0 for all, -1 for none.",
-        )
-        .inert("SLOWLOG is not built yet"),
-        row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG.").inert("SLOWLOG is not built yet"),
+        ),
+        row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG."),
         row(
             "latency-monitor-threshold",
             long(0),
@@ -22,15 +21,13 @@ pub(super) static SECTION: Section = Section {
             "Milliseconds from which an event is kept for LATENCY; 0 for none.",
         )
         .inert("LATENCY is not built yet"),
-        row("latency-tracking", Kind::Bool, "yes", "Keep a histogram of the latency of every command.")
-            .inert("LATENCY is not built yet"),
+        row("latency-tracking", Kind::Bool, "yes", "Keep a histogram of the latency of every command."),
         row(
             "latency-tracking-info-percentiles",
             Kind::Special(Special::Percentiles),
             "50 99 99.9",
             "Percentiles that INFO latencystats shows; `\"\"` for none.",
-        )
-        .inert("LATENCY is not built yet"),
+        ),
         row(
             "notify-keyspace-events",
             Kind::Special(Special::Events),

@@ -22,7 +22,6 @@ pub(super) static SECTION: Section = Section {
         row("acllog-max-len", long(0), "128", "Entries kept in ACL LOG.")
             .inert("users other than `default` are not built yet"),
         row("enable-debug-command", ALLOWED, "no", "Who may use DEBUG: nobody, all, or clients on this machine.")
-            .inert("DEBUG is not built yet")
             .immutable(),
         row("enable-protected-configs", ALLOWED, "no", "Who may change protected settings such as `dir`.").immutable(),
         row("enable-module-command", ALLOWED, "no", "Who may use MODULE.").immutable().inert("there are no modules"),
