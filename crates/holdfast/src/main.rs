@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Bench(bench::Options),
+    Bench(Box<bench::Options>),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
     Server {
