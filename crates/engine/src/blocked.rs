@@ -202,7 +202,9 @@ impl Engine {
             may_block: true,
         };
         let outcome = self.run_handler(&call, held, &mut reply);
-        ready.extend(std::mem::take(&mut self.fx.touched));
+        let touched = std::mem::take(&mut self.fx.touched);
+        self.mark_watched(&touched, held);
+        ready.extend(touched);
         if let Outcome::Block(_) = outcome {
             blocked.state.store(WAITING, Release);
             return false;

@@ -108,6 +108,19 @@ fn a_key_of_another_type_wakes_nobody() {
 }
 
 #[test]
+fn what_a_waiter_changes_is_seen_by_watchers() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut pusher, mut mover, mut watcher) = (server.client(), server.client(), server.client());
+    mover.send("brpoplpush a b 0");
+    mover.waits();
+    watcher.send("watch b;multi;get c");
+    assert_eq!([watcher.reply(), watcher.reply(), watcher.reply()], ["+OK", "+OK", "+QUEUED"]);
+    assert_eq!(pusher.call("rpush a x"), ":1");
+    assert_eq!(watcher.call("exec"), "*-1");
+    assert_eq!(mover.reply(), "$1 x");
+}
+
+#[test]
 fn who_left_takes_nothing() {
     let server = Server::start(&[]);
     let mut pusher = server.client();

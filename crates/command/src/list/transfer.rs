@@ -46,6 +46,8 @@ pub(super) fn transfer(ctx: &mut Ctx<'_>, from: End, to: End) -> Result<bool, Er
     let emptied = list.is_empty() && source.bytes != destination.bytes;
     push_items(ctx, &destination, to, std::iter::once(item.as_slice()))?;
     popped(ctx, &source, from, 1, emptied);
+    // Redis counts a move as one change.
+    ctx.fx.dirty -= 1;
     ctx.out.bulk(&item);
     Ok(true)
 }

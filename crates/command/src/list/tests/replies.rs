@@ -224,7 +224,7 @@ fn notifications_and_changes() {
         ("lrem l 0 none", &[], 0),
         ("lrem l 0 y", &["lrem l"], 1),
         ("ltrim l 0 -1", &["ltrim l"], 0),
-        ("lmove l m left right", &["rpush m", "lpop l"], 2),
+        ("lmove l m left right", &["rpush m", "lpop l"], 1),
         ("rpop l 9", &["rpop l", "del l"], 1),
         ("ltrim m 1 0", &["ltrim m", "del m"], 1),
         ("lrange m 0 1", &[], 0),
