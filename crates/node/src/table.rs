@@ -20,6 +20,8 @@ pub struct Command {
     pub id: usize,
     /// Lower-case name; a subcommand's is "container|name".
     pub name: String,
+    /// Reached through its container only: a client cannot call it by this name.
+    pub is_subcommand: bool,
     /// What is declared about it.
     pub spec: &'static Spec,
     /// What runs it.
@@ -167,6 +169,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
         commands.push(Command {
             id,
             name: spec.name.into(),
+            is_subcommand: false,
             spec,
             handler,
             has_one_key: spec.has_one_key(),
@@ -180,6 +183,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
         commands.push(Command {
             id: sub_id,
             name,
+            is_subcommand: true,
             spec: sub,
             handler: *handler,
             has_one_key: sub.has_one_key(),

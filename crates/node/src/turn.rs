@@ -120,7 +120,7 @@ impl Worker {
         for i in group.from..group.to {
             let args = batch.args(i, unread);
             let mut item = Item::default();
-            if let Some(command) = self.node.table.find(&args[0]) {
+            if let Some(command) = self.node.table.find(&args[0]).filter(|command| !command.is_subcommand) {
                 item.command = command.id as u32 + 1;
                 if command.has_one_key
                     && let Some(bytes) = args.get(1)

@@ -46,7 +46,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
     let Loaded { mut values, file, renames, users, warnings } = configuration(args)?;
-    let renames = Renames::new(&renames, |name| Table::new().find(name).is_some())?;
+    let table = Table::new();
+    let renames = Renames::new(&renames, |name| table.find(name).is_some_and(|command| !command.is_subcommand))?;
     if !users.is_empty() {
         return Err("the configuration defines users, but users other than `default` are not built yet".into());
     }
