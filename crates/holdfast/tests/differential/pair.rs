@@ -1,0 +1,178 @@
+//! Two servers side by side, and when their replies count as the same.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use resp::{ReplyDecoder, ReplyLimits, Value};
+
+/// Thresholds so low that short histories cross them; both servers take them.
+const SETTINGS: &[&str] = &[
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--list-max-listpack-size",
+    "6",
+    "--hash-max-listpack-entries",
+    "5",
+    "--hash-max-listpack-value",
+    "40",
+    "--set-max-intset-entries",
+    "4",
+    "--set-max-listpack-entries",
+    "5",
+    "--set-max-listpack-value",
+    "40",
+    "--zset-max-listpack-entries",
+    "5",
+    "--zset-max-listpack-value",
+    "40",
+];
+
+/// A server process and a connection to it; both end with the value.
+pub struct Peer {
+    process: Child,
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Peer {
+    /// Starts `program` with `args` before the settings and connects.
+    pub fn start(program: &Path, args: &[&str]) -> Peer {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new(program)
+            .args(args)
+            .args(["--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
+            .args(SETTINGS)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        for _ in 0..500 {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                return Peer { process, stream, unread: Vec::new() };
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} does not answer", program.display());
+    }
+
+    /// Sends a command and waits for its reply.
+    pub fn call<T: AsRef<[u8]>>(&mut self, args: &[T]) -> Value {
+        let mut request = Vec::new();
+        resp::append_request(&mut request, args);
+        self.stream.write_all(&request).unwrap();
+        let mut decoder = ReplyDecoder::new(ReplyLimits::default());
+        loop {
+            if let Some((value, len)) = decoder.next(&self.unread).unwrap() {
+                self.unread.drain(..len);
+                return value;
+            }
+            let mut more = [0; 16 * 1024];
+            let len = self.stream.read(&mut more).unwrap();
+            assert!(len > 0, "the server closed the connection");
+            self.unread.extend_from_slice(&more[..len]);
+        }
+    }
+
+    /// A command given as words.
+    pub fn words(&mut self, line: &str) -> Value {
+        self.call(&line.split_ascii_whitespace().collect::<Vec<_>>())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A reply in a form in which what may differ does not: members without order are sorted, doubles are numbers.
+pub fn comparable(command: &[u8], reply: Value) -> Value {
+    let reply = numbers(reply);
+    match command {
+        b"smembers" | b"sunion" | b"sinter" | b"sdiff" | b"hkeys" | b"hvals" | b"keys" => sorted(reply, 1),
+        b"hgetall" => sorted(reply, 2),
+        b"sscan" => scanned(reply, 1),
+        b"zscan" => scanned(reply, 2),
+        // Redis makes a hash ready for expiries even by a command that then sets none.
+        b"object" if reply == Value::Bulk(b"listpackex".to_vec()) => Value::Bulk(b"listpack".to_vec()),
+        // Without values a field stands alone; pairs of fields sort as well, as long as both servers show them alike.
+        b"hscan" => scanned(reply, 1),
+        _ => reply,
+    }
+}
+
+/// Redis's shortest text of a double is not always the shortest, so doubles are compared as numbers.
+fn numbers(reply: Value) -> Value {
+    match reply {
+        Value::Bulk(text) => match double(&text) {
+            Some(number) => Value::Double(number),
+            None => Value::Bulk(text),
+        },
+        Value::Array(items) => Value::Array(items.into_iter().map(numbers).collect()),
+        Value::Set(items) => Value::Set(items.into_iter().map(numbers).collect()),
+        Value::Map(pairs) => Value::Map(pairs.into_iter().map(|(k, v)| (numbers(k), numbers(v))).collect()),
+        other => other,
+    }
+}
+
+/// A text of many digits that is a double.
+fn double(text: &[u8]) -> Option<f64> {
+    let long = text.len() >= 15 && text.contains(&b'.');
+    std::str::from_utf8(text).ok().filter(|_| long).and_then(|text| text.parse().ok())
+}
+
+/// Members sorted, in groups of `width`.
+fn sorted(reply: Value, width: usize) -> Value {
+    let sort = |items: Vec<Value>| {
+        let mut groups: Vec<Vec<Value>> = items.chunks(width).map(<[Value]>::to_vec).collect();
+        groups.sort_by_key(|group| format!("{group:?}"));
+        groups.concat()
+    };
+    match reply {
+        Value::Array(items) => Value::Array(sort(items)),
+        Value::Set(items) => Value::Set(sort(items)),
+        Value::Map(mut pairs) => {
+            pairs.sort_by_key(|pair| format!("{pair:?}"));
+            Value::Map(pairs)
+        }
+        other => other,
+    }
+}
+
+/// Cursor and members of a scan.
+fn scanned(reply: Value, width: usize) -> Value {
+    match reply {
+        Value::Array(mut parts) if parts.len() == 2 => {
+            let members = sorted(parts.remove(1), width);
+            parts.push(members);
+            Value::Array(parts)
+        }
+        other => other,
+    }
+}
+
+/// A reply for people.
+pub fn show(value: &Value) -> String {
+    let all = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(", ");
+    match value {
+        Value::Simple(text) => format!("+{}", text.escape_ascii()),
+        Value::Error(text) => format!("-{}", text.escape_ascii()),
+        Value::Bulk(text) => format!("\"{}\"", text.escape_ascii()),
+        Value::Integer(number) => number.to_string(),
+        Value::Null => "nil".into(),
+        Value::Array(items) => format!("[{}]", all(items)),
+        Value::Set(items) => format!("{{{}}}", all(items)),
+        Value::Map(pairs) => {
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{}: {}", show(key), show(value))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
