@@ -101,7 +101,10 @@ pub mod flags {
     /// Ours: needs `enable-debug-command`.
     pub const PROTECTED: u32 = 1 << 21;
     /// Ours: a reader of hashes that deletes the expired fields it comes across, so that it may write.
-    pub const EXPIRES_FIELDS: u32 = 1 << 21;
+    pub const EXPIRES_FIELDS: u32 = 1 << 22;
+
+    /// Two of ours that were given the same bit make one command do the other's things.
+    const _: () = assert!(IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS == IN_MULTI + PROTECTED + EXPIRES_FIELDS);
 
     /// Flag names as COMMAND INFO prints them, by bit.
     pub const NAMES: [&str; 20] = [
