@@ -6,16 +6,14 @@ mod support;
 use std::time::{Duration, Instant};
 use support::Server;
 
-const A_MOMENT: Duration = Duration::from_millis(100);
-
 #[test]
 fn who_waits_longest_is_served_first() {
     let server = Server::start(&["--workers", "2"]);
     let mut pusher = server.client();
     let mut waiters: Vec<_> = (0..4).map(|_| server.client()).collect();
-    for waiter in &mut waiters {
+    for (i, waiter) in waiters.iter_mut().enumerate() {
         waiter.send("blpop l 0");
-        waiter.waits();
+        server.blocked_clients(i + 1);
     }
     assert_eq!(pusher.call("rpush l a b c"), ":3");
     for (waiter, elem) in waiters.iter_mut().zip(["a", "b", "c"]) {
@@ -32,7 +30,7 @@ fn commands_behind_a_waiting_one_run_after_it() {
     let server = Server::start(&[]);
     let (mut pusher, mut waiter) = (server.client(), server.client());
     waiter.send("brpop none l 0;llen l;ping");
-    waiter.waits();
+    server.blocked_clients(1);
     pusher.call("rpush l a b");
     assert_eq!(waiter.reply(), "*2 $1 l $1 b");
     assert_eq!(waiter.reply(), ":1");
@@ -58,7 +56,7 @@ fn a_transaction_serves_waiters_when_it_ends() {
     let server = Server::start(&[]);
     let (mut pusher, mut waiter) = (server.client(), server.client());
     waiter.send("blpop l 0");
-    waiter.waits();
+    server.blocked_clients(1);
     pusher.send("multi;lpush l a;del l;set l x;exec");
     (0..5).for_each(|_| drop(pusher.reply()));
     waiter.waits();
@@ -76,11 +74,11 @@ fn an_element_moves_along_a_chain_of_waiters() {
     let (mut pusher, mut mover, mut shifter, mut popper) =
         (server.client(), server.client(), server.client(), server.client());
     popper.send("blpop c 0");
-    popper.waits();
+    server.blocked_clients(1);
     shifter.send("blmove b c left right 0");
-    shifter.waits();
+    server.blocked_clients(2);
     mover.send("brpoplpush a b 0");
-    mover.waits();
+    server.blocked_clients(3);
     assert_eq!(pusher.call("rpush a x"), ":1");
     assert_eq!(mover.reply(), "$1 x");
     assert_eq!(shifter.reply(), "$1 x");
@@ -93,7 +91,7 @@ fn a_key_of_another_type_wakes_nobody() {
     let server = Server::start(&[]);
     let (mut other, mut waiter, mut mover) = (server.client(), server.client(), server.client());
     waiter.send("blpop k l 0");
-    waiter.waits();
+    server.blocked_clients(1);
     assert_eq!(other.call("set k 1"), "+OK");
     waiter.waits();
     assert_eq!(other.call("rpush l a"), ":1");
@@ -101,7 +99,7 @@ fn a_key_of_another_type_wakes_nobody() {
     assert_eq!(other.call("llen l"), ":1");
 
     mover.send("blmove s k left left 0");
-    mover.waits();
+    server.blocked_clients(1);
     assert_eq!(other.call("rpush s a"), ":1");
     assert_eq!(mover.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
     assert_eq!(other.call("llen s"), ":1");
@@ -112,7 +110,7 @@ fn what_a_waiter_changes_is_seen_by_watchers() {
     let server = Server::start(&["--workers", "2"]);
     let (mut pusher, mut mover, mut watcher) = (server.client(), server.client(), server.client());
     mover.send("brpoplpush a b 0");
-    mover.waits();
+    server.blocked_clients(1);
     watcher.send("watch b;multi;get c");
     assert_eq!([watcher.reply(), watcher.reply(), watcher.reply()], ["+OK", "+OK", "+QUEUED"]);
     assert_eq!(pusher.call("rpush a x"), ":1");
@@ -126,9 +124,9 @@ fn who_left_takes_nothing() {
     let mut pusher = server.client();
     let mut gone = server.client();
     gone.send("blpop l 0");
-    gone.waits();
+    server.blocked_clients(1);
     drop(gone);
-    std::thread::sleep(A_MOMENT);
+    server.blocked_clients(0);
     assert_eq!(pusher.call("rpush l a"), ":1");
     assert_eq!(pusher.call("llen l"), ":1");
 }

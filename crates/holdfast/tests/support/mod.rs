@@ -14,6 +14,11 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port with these settings (`--name value ...`) and waits until it answers.
     pub fn start(settings: &[&str]) -> Server {
+        // Somebody else may take the port before the server does.
+        (0..5).find_map(|_| Self::try_start(settings)).expect("a server that answers")
+    }
+
+    fn try_start(settings: &[&str]) -> Option<Server> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
             .args(["server", "--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
@@ -21,14 +26,30 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Server { process, port };
-        for _ in 0..500 {
+        let mut server = Server { process, port };
+        for _ in 0..1000 {
+            if server.process.try_wait().unwrap().is_some() {
+                return None;
+            }
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return server;
+                return Some(server);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("the server does not answer");
+        None
+    }
+
+    /// Waits until this many clients wait for keys.
+    pub fn blocked_clients(&self, n: usize) {
+        let mut client = self.client();
+        let line = format!("blocked_clients:{n} ");
+        for _ in 0..1000 {
+            if client.call("info clients").contains(&line) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("never {n} blocked clients");
     }
 
     /// A new connection.
