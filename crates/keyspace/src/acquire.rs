@@ -59,13 +59,11 @@ impl Waiting {
         wake: &mut impl FnMut(Waiter),
         try_one: impl Fn(&Latch) -> bool,
     ) -> Result<(), u16> {
-        let mut taken = 0;
-        for slot in slots.clone() {
+        for (taken, slot) in slots.clone().enumerate() {
             if !try_one(latches.latch(slot)) {
                 slots.take(taken).for_each(|earlier| self.unlock(latches.latch(earlier), earlier, wake));
                 return Err(slot);
             }
-            taken += 1;
         }
         Ok(())
     }

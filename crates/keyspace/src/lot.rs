@@ -16,8 +16,11 @@ pub struct Waiter {
 }
 
 /// Waiters by slot, in order of arrival.
+type Shard = BTreeMap<u16, Vec<Waiter>>;
+
+/// Who waits for which slot.
 pub(crate) struct Lot {
-    shards: Box<[Mutex<BTreeMap<u16, Vec<Waiter>>>]>,
+    shards: Box<[Mutex<Shard>]>,
 }
 
 impl Lot {
@@ -25,7 +28,7 @@ impl Lot {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    fn shard(&self, slot: u16) -> MutexGuard<'_, BTreeMap<u16, Vec<Waiter>>> {
+    fn shard(&self, slot: u16) -> MutexGuard<'_, Shard> {
         self.shards[usize::from(slot) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -130,6 +130,7 @@ fn garbage_is_freed_once_nobody_can_read_it() {
     explore(2, || {
         let (epochs, root) = (Arc::new(Epochs::new(2)), Root::new(2));
         let (mut reader, mut writer) = (Retired::new(epochs.clone(), 1), Retired::new(epochs, 0));
+        // SAFETY: there is one thread.
         let freed = || root.blocks[0].0.with(|freed| unsafe { *freed });
         reader.pin();
         root.read();
