@@ -63,7 +63,8 @@ fn dump(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-fn payload(entry: EntryRef<'_>) -> Result<Vec<u8>, Error> {
+/// The value as DUMP answers it.
+pub(crate) fn payload(entry: EntryRef<'_>) -> Result<Vec<u8>, Error> {
     Ok(match entry.kind() {
         Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => {
             entry.string()?.with(|text| rdb::dump(ValueRef::String(text)))

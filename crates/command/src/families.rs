@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{dump, generic, hash, list, set, string, zset};
+use crate::{debug, dump, generic, hash, list, set, string, zset};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -50,6 +50,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::DATABASE_ROWS,
     generic::WAIT_ROWS,
     generic::SORT_ROWS,
+    debug::ROWS,
 ];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");

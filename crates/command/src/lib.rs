@@ -6,6 +6,7 @@
 mod arguments;
 mod barrier;
 mod ctx;
+mod debug;
 mod digest;
 mod dump;
 pub mod effects;

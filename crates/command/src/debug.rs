@@ -1,0 +1,202 @@
+//! The subcommands of DEBUG that look at keys; the others are the session's (crate `node`).
+
+use keyspace::{Expiry, Kind};
+
+use crate::ctx::{Ctx, Outcome};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::families::Run;
+use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
+
+const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED;
+
+/// The rows of the family.
+pub const ROWS: &[Row<Run>] = &[Row {
+    spec: Spec {
+        name: "debug",
+        arity: -2,
+        flags: FLAGS,
+        group: "server",
+        complexity: "Depends on subcommand.",
+        summary: "A container for debugging commands.",
+        ..Spec::NEW
+    },
+    run: Run::Container,
+    subcommands: &[
+        Row {
+            spec: Spec {
+                name: "digest",
+                summary: "Answers a digest of all databases: equal for equal contents.",
+                ..Spec { arity: 2, ..SUB }
+            },
+            run: Run::Whole(digest),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "digest-value",
+                summary: "Answers a digest of the value of each key.",
+                syntax: "key [key ...]",
+                keys: &[KeySpec::range(2, -1, 1, RO)],
+                ..Spec { arity: -2, ..SUB }
+            },
+            run: Run::Keyed(digest_value),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "listpack",
+                summary: "Checks that the key holds a compact value.",
+                syntax: "key",
+                keys: &[KeySpec::one(2, RO)],
+                ..Spec { arity: 3, ..SUB }
+            },
+            run: Run::Keyed(listpack),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "object",
+                summary: "Answers low level information about a key and its value.",
+                syntax: "key",
+                keys: &[KeySpec::one(2, RO)],
+                ..Spec { arity: 3, ..SUB }
+            },
+            run: Run::Keyed(object),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "populate",
+                flags: FLAGS | WRITE | DENYOOM,
+                summary: "Creates keys named prefix:N with values value:N, of the given size if there is one.",
+                syntax: "count [prefix] [size]",
+                ..Spec { arity: -3, ..SUB }
+            },
+            run: Run::Whole(populate),
+            subcommands: &[],
+        },
+    ],
+}];
+
+const SUB: Spec = Spec { flags: FLAGS, group: "server", ..Spec::NEW };
+
+fn digest(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let digest = Digest::of_everything(&mut ctx.db, 0);
+    ctx.out.simple(digest.to_string());
+    Ok(Outcome::Done)
+}
+
+fn digest_value(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    ctx.out.array(ctx.args.len() - 2);
+    for i in 2..ctx.args.len() {
+        let key = ctx.key(i);
+        let digest = ctx.db.peek(&key).map(|entry| Digest::of_value(entry, 0));
+        ctx.out.simple(digest.unwrap_or_default().to_string());
+    }
+    Ok(Outcome::Done)
+}
+
+fn listpack(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let key = ctx.key(2);
+    let entry = ctx.db.peek(&key).ok_or(Error::NO_SUCH_KEY)?;
+    if !entry.encoding().starts_with("listpack") {
+        return Err(Error::new("ERR Not a listpack encoded object."));
+    }
+    ctx.out.simple("Compact values have nothing more to show");
+    Ok(Outcome::Done)
+}
+
+fn object(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let key = ctx.key(2);
+    let entry = ctx.db.peek(&key).ok_or(Error::NO_SUCH_KEY)?;
+    // Redis does not count the byte of the type and the footer of version and checksum.
+    let serialized = crate::dump::payload(entry)?.len().saturating_sub(11);
+    let clock = ctx.db.clock();
+    let idle = if clock.is_lfu() { 0 } else { clock.idle_seconds(entry.access()) };
+    // Where a value lies is nobody's business, and values move.
+    let mut text = format!(
+        "Value at:0x0 refcount:1 encoding:{} serializedlength:{serialized} lru:{} lru_seconds_idle:{idle}",
+        entry.encoding(),
+        entry.access(),
+    );
+    if entry.kind() == Kind::List && entry.encoding() == "quicklist" {
+        let limits = &ctx.tunables.limits;
+        let compressed = u8::from(limits.list_compress_depth != 0);
+        text.push_str(&format!(" ql_listpack_max:{} ql_compressed:{compressed}", limits.list_max_listpack_size));
+    }
+    ctx.out.simple(text);
+    Ok(Outcome::Done)
+}
+
+fn populate(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let positive = |i: usize| match ctx.int(i)? {
+        n if n >= 0 => Ok(n as u64),
+        _ => Err(Error::new("ERR value is out of range, must be positive")),
+    };
+    let count = positive(2)?;
+    let prefix = ctx.args.get(3).unwrap_or(b"key");
+    let size = if ctx.args.len() > 4 { positive(4)? } else { 0 };
+    if ctx.args.len() > 5 {
+        return Err(Error::SYNTAX);
+    }
+    if size > ctx.tunables.max_string {
+        return Err(Error::OUT_OF_RANGE);
+    }
+    for n in 0..count {
+        let name = [prefix, format!(":{n}").as_bytes()].concat();
+        let key = ctx.db.key(&name);
+        if ctx.db.peek(&key).is_some() {
+            continue;
+        }
+        let mut value = format!("value:{n}").into_bytes();
+        if size > 0 {
+            value.resize(size as usize, 0);
+        }
+        ctx.db.set_string(&key, &value, false, Expiry::Clear);
+        ctx.image_effect(&key);
+    }
+    ctx.out.ok();
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn values_are_compared_by_digest() {
+        let mut bench = Bench::new();
+        bench.words("rpush a 1 x");
+        bench.words("rpush b 1 x");
+        let reply = bench.words("debug digest-value a b none");
+        let digests: Vec<_> = reply.split("\r\n").skip(1).collect();
+        assert_eq!(digests[0], digests[1]);
+        assert_eq!(digests[2], format!("+{}", "0".repeat(40)));
+        assert_ne!(bench.words("debug digest"), format!("+{}\r\n", "0".repeat(40)));
+        bench.words("flushall");
+        assert_eq!(bench.words("debug digest"), format!("+{}\r\n", "0".repeat(40)));
+    }
+
+    #[test]
+    fn keys_are_made() {
+        let mut bench = Bench::new();
+        bench.words("set key:1 mine");
+        assert_eq!(bench.words("debug populate 3"), "+OK\r\n");
+        assert_eq!(bench.words("mget key:0 key:1 key:2"), "*3\r\n$7\r\nvalue:0\r\n$4\r\nmine\r\n$7\r\nvalue:2\r\n");
+        assert_eq!(bench.words("debug populate 1 p 3"), "+OK\r\n");
+        assert_eq!(bench.words("get p:0"), "$3\r\nval\r\n");
+        assert_eq!(bench.words("debug populate -1"), "-ERR value is out of range, must be positive\r\n");
+        assert_eq!(bench.replayed().words("dbsize"), ":4\r\n");
+    }
+
+    #[test]
+    fn objects_are_described() {
+        let mut bench = Bench::new();
+        bench.words("set a 1");
+        assert_eq!(bench.words("debug object none"), "-ERR no such key\r\n");
+        assert!(
+            bench.words("debug object a").starts_with("+Value at:0x0 refcount:1 encoding:int serializedlength:2 lru:")
+        );
+    }
+}
