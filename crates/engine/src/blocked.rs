@@ -172,8 +172,7 @@ impl Engine {
             let db_key = (key.db, key.key);
             let hashed = self.shared.keyspace.hasher().key(&db_key.1);
             let mut skipped = 0;
-            loop {
-                let Some(attachment) = Attachment::of(&self.shared.keyspace, held, key.slot) else { break };
+            while let Some(attachment) = Attachment::of(&self.shared.keyspace, held, key.slot) {
                 let Some(blocked) = attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned() else {
                     break;
                 };

@@ -173,7 +173,7 @@ impl Engine {
 
     /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1).
     fn acquire_for(&mut self, need: Need, token: u64) -> Result<Held, Busy> {
-        if !self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token) {
+        if self.reservation.as_ref().is_none_or(|(owner, _)| *owner != token) {
             return self.acquire(need);
         }
         if self.reservation.as_ref().is_some_and(|(_, reserved)| *reserved != need) {
@@ -438,7 +438,7 @@ impl Engine {
             let version = if version == 0 { self.next_version(held) } else { version };
             let now = self.now;
             let mut view = self.db(held, db, version);
-            if !view.peek(&key).and_then(|e| e.expiry()).is_some_and(|at| at <= now) {
+            if view.peek(&key).and_then(|e| e.expiry()).is_none_or(|at| at > now) {
                 continue;
             }
             view.remove(&key);

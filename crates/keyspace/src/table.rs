@@ -281,25 +281,6 @@ impl Table {
         let prefix = if depth == 0 { 0 } else { hash >> (64 - depth) };
         (prefix + 1 < 1 << depth).then(|| (prefix + 1) << (64 - depth))
     }
-
-    /// Calls `f` with every entry, in no particular order within a segment.
-    pub(crate) fn each(&self, mut f: impl FnMut(Entry)) {
-        let root = self.root.load(Relaxed);
-        if root == 0 {
-            return;
-        }
-        if root & DIRECTORY == 0 {
-            return Segment(root).each(|_, word| f(Entry::from_word(word)));
-        }
-        let mut last = 0;
-        for cell in Directory(root).cells() {
-            let word = cell.load(Relaxed) & UNDEPTH;
-            if word != last {
-                Segment(word).each(|_, word| f(Entry::from_word(word)));
-                last = word;
-            }
-        }
-    }
 }
 
 /// The entries of a full segment in two of the next depth. Only here are entries touched: the bits stored beside a

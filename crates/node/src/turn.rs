@@ -209,11 +209,9 @@ impl Worker {
             let out = std::mem::take(&mut conn.out);
             self.spare(out);
         }
-        if conn.unsent() > 0 || conn.closing {
-            if !conn.dirty {
-                conn.dirty = true;
-                self.dirty.push(conn.token);
-            }
+        if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
+            conn.dirty = true;
+            self.dirty.push(conn.token);
         }
         // More may be there than one turn's share, or than was parsed before AUTH.
         let again = progressed && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
