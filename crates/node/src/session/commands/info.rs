@@ -134,12 +134,14 @@ impl Command {
         let group = match spec.group {
             "sorted-set" | "sorted_set" => "sortedset",
             "transactions" => "transaction",
-            "generic" => "keyspace",
+            // WAIT and SORT are of this group, but of other categories.
+            "generic" if spec.categories.is_empty() => "keyspace",
+            "generic" => "",
             "server" | "cluster" | "sentinel" | "module" => "",
             group => group,
         };
         let implied = [
-            (!group.is_empty(), group),
+            (!group.is_empty() && self.subcommands.is_empty(), group),
             (has(flags::WRITE), "write"),
             (has(flags::READONLY) && spec.group != "scripting", "read"),
             (has(flags::ADMIN), "admin"),
