@@ -66,7 +66,8 @@ impl Servers {
             _ => String::new(),
         };
         let mut queries = vec![format!("type {key}"), format!("pexpiretime {key}")];
-        if encoding && kind != "string" {
+        // When a list turns back depends on how Redis has cut it into nodes.
+        if encoding && kind != "string" && kind != "list" {
             queries.push(format!("object encoding {key}"));
         }
         queries.push(match kind.as_str() {
