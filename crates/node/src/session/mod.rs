@@ -7,6 +7,7 @@ mod config_command;
 mod connection;
 mod debug;
 mod info;
+mod memory;
 mod multi;
 mod server;
 mod slowlog;
@@ -39,6 +40,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     connection::ROWS,
     debug::ROWS,
     info::ROWS,
+    memory::ROWS,
     multi::ROWS,
     server::ROWS,
     slowlog::ROWS,

@@ -1,0 +1,213 @@
+//! MEMORY: where the node's memory is. MEMORY USAGE looks at a key and is a row of the data plane.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::{Error, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun, container, help};
+
+const TIPS: &[&str] = &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
+const SLOW: &str = "Depends on how much memory is allocated, could be slow";
+
+const fn sub(
+    name: &'static str,
+    flags: u32,
+    complexity: &'static str,
+    summary: &'static str,
+    tips: &'static [&'static str],
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let spec = Spec { name, arity: 2, flags, group: "server", since: "4.0.0", complexity, summary, tips, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[Row {
+    spec: Spec {
+        name: "memory",
+        arity: -2,
+        group: "server",
+        since: "4.0.0",
+        complexity: "Depends on subcommand.",
+        summary: "A container for memory diagnostics commands.",
+        ..Spec::NEW
+    },
+    run: container,
+    subcommands: &[
+        sub("doctor", 0, "O(1)", "Outputs a memory problems report.", TIPS, doctor),
+        sub("help", LOADING | STALE, "O(1)", "Returns helpful text about the different subcommands.", &[], help),
+        sub("malloc-stats", 0, SLOW, "Returns the allocator statistics.", TIPS, malloc_stats),
+        sub(
+            "purge",
+            0,
+            SLOW,
+            "Asks the allocator to release memory.",
+            &["request_policy:all_shards", "response_policy:all_succeeded"],
+            purge,
+        ),
+        sub("stats", 0, "O(1)", "Returns details about memory usage.", TIPS, stats),
+    ],
+}];
+
+/// What INFO memory and these commands are about, in bytes.
+struct Memory {
+    used: u64,
+    peak: u64,
+    startup: u64,
+    resident: u64,
+    /// Entries and values.
+    dataset: u64,
+    /// Pages that the heap of entries holds, and what of them is in use.
+    held: u64,
+    live: u64,
+}
+
+impl Memory {
+    fn of(ctx: &SessionCtx<'_>) -> Self {
+        let used = ctx.node.used_memory();
+        let heap = ctx.node.engine.keyspace.heap().stats();
+        Memory {
+            used,
+            peak: ctx.node.peak_memory().max(used),
+            startup: ctx.node.startup_memory(),
+            resident: ctx.node.facts.resident.map_or(used, |resident| resident()),
+            dataset: heap.requested as u64,
+            held: heap.held.max(heap.live) as u64,
+            live: heap.live as u64,
+        }
+    }
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 1.0 } else { a as f64 / b as f64 }
+}
+
+/// Below this there is nothing worth a report.
+const EMPTY: u64 = 5 << 20;
+
+fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let memory = Memory::of(ctx);
+    let mut text = String::new();
+    let mut finding = |is: bool, what: &str| {
+        if is {
+            text.push_str(&format!("* {what}\n"));
+        }
+    };
+    let shrunk = ratio(memory.peak, memory.used) > 1.5;
+    finding(
+        shrunk,
+        "Peak memory: more than 150% of what is in use now has been in use before. What the process keeps of it is used again before more is taken from the system.",
+    );
+    finding(
+        ratio(memory.held, memory.live) > 1.1 && memory.held - memory.live > 10 << 20,
+        "Fragmentation: more than 10% of the heap's pages are unused. They are filled again, or freed as entries move together.",
+    );
+    finding(
+        !shrunk && ratio(memory.resident, memory.used) > 1.4,
+        "Resident memory: the process holds more than 140% of what it uses.",
+    );
+    let text = match () {
+        () if memory.used < memory.startup + EMPTY => "There is too little data to say anything about.\n".into(),
+        () if text.is_empty() => "No problems found.\n".into(),
+        () => text,
+    };
+    ctx.reply().verbatim(*b"txt", text);
+    Ok(Flow::Done)
+}
+
+/// What Redis answers when it is not built with jemalloc.
+fn malloc_stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().bulk("Stats not supported for the current allocator");
+    Ok(Flow::Done)
+}
+
+/// The allocator gives unused pages back by itself.
+fn purge(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// A figure of MEMORY STATS.
+enum Figure {
+    Count(u64),
+    Difference(i64),
+    Share(f64),
+}
+
+fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    use Figure::{Count, Difference, Share};
+    /// What the tables take per key, and an expiry in its entry.
+    const TABLE_BYTES: u64 = 11;
+    const EXPIRY_BYTES: u64 = 8;
+
+    let memory = Memory::of(ctx);
+    let clients: u64 =
+        ctx.node.stats.iter().map(|s| s.query_memory.load(Relaxed) + s.output_memory.load(Relaxed)).sum();
+    let keyspace = &ctx.node.engine.keyspace;
+    let (selected, databases) = (ctx.session.db, ctx.settings.databases);
+    let shown: Vec<(u16, u64, u64)> = (0..databases)
+        .map(|db| (db, keyspace.len(db), keyspace.expires(db)))
+        .filter(|&(db, keys, _)| keys > 0 || db == selected)
+        .collect();
+    let keys: u64 = shown.iter().map(|&(_, keys, _)| keys).sum();
+    let grown = memory.used.saturating_sub(memory.startup);
+    let signed = |a: u64, b: u64| Difference(a as i64 - b as i64);
+    let before = [
+        ("peak.allocated", Count(memory.peak)),
+        ("total.allocated", Count(memory.used)),
+        ("startup.allocated", Count(memory.startup)),
+        ("replication.backlog", Count(0)),
+        ("clients.slaves", Count(0)),
+        ("clients.normal", Count(clients)),
+        ("cluster.links", Count(0)),
+        ("aof.buffer", Count(0)),
+        ("lua.caches", Count(0)),
+        ("functions.caches", Count(0)),
+    ];
+    let after = [
+        ("overhead.db.hashtable.lut", Count(0)),
+        ("overhead.db.hashtable.rehashing", Count(0)),
+        ("overhead.total", Count(memory.used.saturating_sub(memory.dataset))),
+        ("db.dict.rehashing.count", Count(0)),
+        ("keys.count", Count(keys)),
+        ("keys.bytes-per-key", Count(grown.checked_div(keys).unwrap_or(0))),
+        ("dataset.bytes", Count(memory.dataset)),
+        ("dataset.percentage", Share(ratio(memory.dataset, grown.max(memory.dataset)) * 100.0)),
+        ("peak.percentage", Share(ratio(memory.used, memory.peak) * 100.0)),
+        ("allocator.allocated", Count(memory.used)),
+        ("allocator.active", Count(memory.used + memory.held - memory.live)),
+        ("allocator.resident", Count(memory.resident)),
+        ("allocator.muzzy", Count(0)),
+        ("allocator-fragmentation.ratio", Share(ratio(memory.held, memory.live))),
+        ("allocator-fragmentation.bytes", Count(memory.held - memory.live)),
+        ("allocator-rss.ratio", Share(ratio(memory.resident, memory.used))),
+        ("allocator-rss.bytes", signed(memory.resident, memory.used)),
+        ("rss-overhead.ratio", Share(1.0)),
+        ("rss-overhead.bytes", Count(0)),
+        ("fragmentation", Share(ratio(memory.resident, memory.used))),
+        ("fragmentation.bytes", signed(memory.resident, memory.used)),
+    ];
+    let mut reply = ctx.reply();
+    reply.map(before.len() + shown.len() + after.len());
+    let figures = |figures: &[(&str, Figure)], reply: &mut resp::Reply<'_>| {
+        for (name, figure) in figures {
+            reply.bulk(name);
+            match figure {
+                Count(n) => reply.count(*n),
+                Difference(n) => reply.integer(*n),
+                Share(share) => reply.double(*share),
+            }
+        }
+    };
+    figures(&before, &mut reply);
+    for (db, keys, expires) in shown {
+        reply.bulk(format!("db.{db}"));
+        reply.map(2);
+        reply.bulk("overhead.hashtable.main");
+        reply.count(keys * TABLE_BYTES);
+        reply.bulk("overhead.hashtable.expires");
+        reply.count(expires * EXPIRY_BYTES);
+    }
+    figures(&after, &mut reply);
+    Ok(Flow::Done)
+}
