@@ -1,24 +1,16 @@
-//! A leaf: some records in the order of their marks, in one run of bytes, with an array of tags to find them by.
+//! A leaf: some records in the order of their marks.
 //!
-//! ```text
-//! tags   u64 each, ascending: the record's mark (32 bits), then the start of the record in `bytes` (32 bits)
-//! bytes  the records one after another, without gaps, in the order of the tags
-//! ```
-//!
-//! Marks are uniform, so a tag is found by interpolation: the first guess is off by a few places in a leaf of some
+//! Marks are uniform, so a record is found by interpolation: the first guess is off by a few places in a leaf of some
 //! hundred records, and one or two cache lines of tags are touched before the record itself. Nothing relies on the
 //! uniformity but the speed; a skewed leaf costs a binary search.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::Mark;
+use super::page::Page;
 use crate::tree;
 use crate::tree::near::partition_near;
-
-use super::Mark;
-
-const TAG_BYTES: usize = size_of::<u64>();
-const START_MASK: u64 = u32::MAX as u64;
 
 /// Longest record, in bytes. A leaf holds one long record beside at most [`tree::LEAF_BYTES_MAX`] bytes of others until
 /// the tree has split it, so every start fits 32 bits.
@@ -47,8 +39,10 @@ pub(crate) trait Record: 'static {
 
 /// See the module's text.
 pub(crate) struct Leaf<R> {
-    tags: Vec<u64>,
-    bytes: Vec<u8>,
+    page: Page,
+    /// The marks of the first and the last record, here so that a search need not look for them. Anything in an empty leaf.
+    first: Mark,
+    last: Mark,
     /// The earliest expiry of any record, or [`NEVER`].
     expiry: u64,
     record: PhantomData<fn() -> R>,
@@ -56,47 +50,52 @@ pub(crate) struct Leaf<R> {
 
 impl<R> Clone for Leaf<R> {
     fn clone(&self) -> Self {
-        Leaf { tags: self.tags.clone(), bytes: self.bytes.clone(), expiry: self.expiry, record: PhantomData }
+        Leaf { page: self.page.clone(), record: PhantomData, ..*self }
     }
 }
 
 impl<R> Default for Leaf<R> {
     fn default() -> Self {
-        Leaf { tags: Vec::new(), bytes: Vec::new(), expiry: NEVER, record: PhantomData }
+        Leaf {
+            page: Page::default(),
+            first: Mark::default(),
+            last: Mark::default(),
+            expiry: NEVER,
+            record: PhantomData,
+        }
     }
-}
-
-fn mark_of(tag: u64) -> Mark {
-    Mark((tag >> 32) as u32)
 }
 
 impl<R: Record> Leaf<R> {
-    /// The mark of record `at`, which must exist.
-    pub fn mark(&self, at: usize) -> Mark {
-        mark_of(self.tags[at])
+    fn new(page: Page, expiry: u64) -> Self {
+        let mut leaf = Leaf { page, expiry, ..Leaf::default() };
+        leaf.find_bounds();
+        leaf
     }
 
-    fn start(&self, at: usize) -> usize {
-        self.tags.get(at).map_or(self.bytes.len(), |tag| (tag & START_MASK) as usize)
+    /// The mark of record `at`, which must exist.
+    pub fn mark(&self, at: usize) -> Mark {
+        self.page.mark(at)
     }
 
     /// Record `at`, which must exist.
+    #[inline]
     pub fn record(&self, at: usize) -> &[u8] {
-        &self.bytes[self.start(at)..self.start(at + 1)]
+        self.page.record(at)
     }
 
     /// The index of the first record whose mark is not below `mark`.
+    #[inline]
     pub fn lower_bound(&self, mark: Mark) -> usize {
-        let (tags, target) = (&self.tags[..], u64::from(mark.0) << 32);
-        let (Some(&first), Some(&last)) = (tags.first(), tags.last()) else { return 0 };
-        let guess = mark.among(mark_of(first), mark_of(last), tags.len());
-        partition_near(tags.len(), guess, |at| tags[at] < target)
+        let guess = mark.among(self.first, self.last, self.page.len());
+        partition_near(self.page.len(), guess, |at| self.page.mark(at) < mark)
     }
 
     /// Where the record of `key` is, or else where it would have to be inserted.
+    #[inline]
     pub fn find(&self, mark: Mark, key: &[u8]) -> Result<usize, usize> {
         let mut at = self.lower_bound(mark);
-        while self.tags.get(at).is_some_and(|tag| mark_of(*tag) == mark) {
+        while at < self.page.len() && self.page.mark(at) == mark {
             if R::key(self.record(at)) == key {
                 return Ok(at);
             }
@@ -107,90 +106,37 @@ impl<R: Record> Leaf<R> {
 
     /// Inserts a record at the index that [`find`](Self::find) named. The parts are joined.
     pub fn insert(&mut self, at: usize, mark: Mark, parts: &[&[u8]]) {
-        let start = self.start(at);
-        grow(&mut self.tags, 1);
-        self.tags.insert(at, u64::from(mark.0) << 32 | start as u64);
-        let end = self.splice(start..start, parts);
-        self.shift(at + 1, 0, end - start);
-        self.expiry = self.expiry.min(R::expiry(&self.bytes[start..end]));
+        self.page.insert(at, mark, parts);
+        self.find_bounds();
+        self.expiry = self.expiry.min(R::expiry(self.record(at)));
     }
 
     /// Replaces record `at`, which must exist, by another one of the same key.
     pub fn replace(&mut self, at: usize, parts: &[&[u8]]) {
-        let old = self.start(at)..self.start(at + 1);
-        let before = R::expiry(&self.bytes[old.clone()]);
-        let (start, old_len) = (old.start, old.len());
-        let end = self.splice(old, parts);
-        self.shift(at + 1, old_len, end - start);
-        self.expiry_changed(before, R::expiry(&self.bytes[start..end]));
+        let before = R::expiry(self.record(at));
+        self.page.replace(at, parts);
+        self.expiry_changed(before, R::expiry(self.record(at)));
     }
 
     /// Removes record `at`, which must exist.
     pub fn remove(&mut self, at: usize) {
-        let old = self.start(at)..self.start(at + 1);
-        let before = R::expiry(&self.bytes[old.clone()]);
-        let old_len = old.len();
-        self.bytes.drain(old);
-        self.tags.remove(at);
-        self.shrink();
-        self.shift(at, old_len, 0);
+        let before = R::expiry(self.record(at));
+        self.page.remove(at..at + 1);
+        self.find_bounds();
         self.expiry_changed(before, NEVER);
     }
 
     /// Keeps the records for which `keep` says so; it is asked once for each, in order.
-    pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
-        let (mut kept, mut end) = (0, 0);
-        self.expiry = NEVER;
-        for at in 0..self.tags.len() {
-            let (from, to) = (self.start(at), self.start(at + 1));
-            let record = &self.bytes[from..to];
-            if keep(record) {
-                self.expiry = self.expiry.min(R::expiry(record));
-                self.bytes.copy_within(from..to, end);
-                // Written at or before `at`: the starts that are still to be read are intact.
-                self.tags[kept] = self.tags[at] & !START_MASK | end as u64;
-                kept += 1;
-                end += to - from;
-            }
-        }
-        self.tags.truncate(kept);
-        self.bytes.truncate(end);
-        self.shrink();
+    pub fn retain(&mut self, keep: impl FnMut(&[u8]) -> bool) {
+        self.page.retain(keep);
+        self.find_bounds();
+        self.find_expiry();
     }
 
-    fn shrink(&mut self) {
-        shrink(&mut self.tags);
-        shrink(&mut self.bytes);
-    }
-
-    /// Replaces a range of bytes by the parts; returns their end.
-    fn splice(&mut self, old: Range<usize>, parts: &[&[u8]]) -> usize {
-        let bytes = &mut self.bytes;
-        let old_len = bytes.len();
-        let end = old.start + parts.iter().map(|part| part.len()).sum::<usize>();
-        if end > old.end {
-            let more = end - old.end;
-            grow(bytes, more);
-            bytes.resize(old_len + more, 0);
-            bytes.copy_within(old.end..old_len, end);
-        } else {
-            bytes.copy_within(old.end..old_len, end);
-            bytes.truncate(old_len - (old.end - end));
-            shrink(bytes);
+    fn find_bounds(&mut self) {
+        if let Some(last) = self.page.len().checked_sub(1) {
+            (self.first, self.last) = (self.page.mark(0), self.page.mark(last));
         }
-        let mut at = old.start;
-        for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        end
-    }
-
-    /// Corrects the starts from tag `from` on after `old` bytes before them have become `new`.
-    fn shift(&mut self, from: usize, old: usize, new: usize) {
-        let by = (new as u64).wrapping_sub(old as u64);
-        // A start before and after: the low 32 bits neither overflow nor borrow.
-        self.tags[from..].iter_mut().for_each(|tag| *tag = tag.wrapping_add(by));
     }
 
     fn expiry_changed(&mut self, before: u64, after: u64) {
@@ -202,24 +148,9 @@ impl<R: Record> Leaf<R> {
     }
 
     fn find_expiry(&mut self) {
-        self.expiry = (0..self.tags.len()).map(|at| R::expiry(self.record(at))).min().unwrap_or(NEVER);
-    }
-
-    /// Takes the records from `at` on away.
-    fn split_off(&mut self, at: usize) -> Self {
-        let start = self.start(at);
-        let tags = self.tags[at..].iter().map(|tag| tag - start as u64).collect();
-        let mut right = Leaf { tags, bytes: self.bytes[start..].to_vec(), expiry: NEVER, record: PhantomData };
-        // Trimmed, not truncated: it is as likely to shrink as to grow from here on.
-        self.tags.truncate(at);
-        self.tags.shrink_to_fit();
-        self.bytes.truncate(start);
-        self.bytes.shrink_to_fit();
-        if self.expiry != NEVER {
-            self.find_expiry();
-            right.find_expiry();
+        if R::EXPIRES {
+            self.expiry = (0..self.page.len()).map(|at| R::expiry(self.record(at))).min().unwrap_or(NEVER);
         }
-        right
     }
 }
 
@@ -232,45 +163,45 @@ impl<R: Record> tree::Leaf for Leaf<R> {
     }
 
     fn len(&self) -> usize {
-        self.tags.len()
+        self.page.len()
     }
 
     fn bytes(&self) -> usize {
-        self.tags.len() * TAG_BYTES + self.bytes.len()
+        self.page.used()
     }
 
     fn heap_bytes(&self) -> usize {
-        self.tags.capacity() * TAG_BYTES + self.bytes.capacity()
+        self.page.heap()
     }
 
     fn split(&mut self, keep: usize) -> Self {
-        let (mut low, mut high) = (1, self.tags.len() - 1);
+        let (mut low, mut high) = (1, self.page.len() - 1);
         while low < high {
             let at = (low + high) / 2;
-            if self.start(at) + at * TAG_BYTES < keep {
+            if self.page.used_by(at) < keep {
                 low = at + 1;
             } else {
                 high = at;
             }
         }
-        self.split_off(low)
+        let mut right = Leaf::new(self.page.split_off(low), NEVER);
+        self.find_bounds();
+        if self.expiry != NEVER {
+            self.find_expiry();
+            right.find_expiry();
+        }
+        right
     }
 
     fn append(&mut self, next: Self) {
-        let base = self.bytes.len() as u64;
-        grow(&mut self.tags, next.tags.len());
-        self.tags.extend(next.tags.iter().map(|tag| tag + base));
-        grow(&mut self.bytes, next.bytes.len());
-        self.bytes.extend_from_slice(&next.bytes);
+        self.page.append(&next.page);
+        self.find_bounds();
         self.expiry = self.expiry.min(next.expiry);
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        let (start, end) = (self.start(range.start), self.start(range.end));
-        self.bytes.drain(start..end);
-        self.tags.drain(range.clone());
-        self.shift(range.start, end - start, 0);
-        self.shrink();
+        self.page.remove(range);
+        self.find_bounds();
         if self.expiry != NEVER {
             self.find_expiry();
         }
@@ -278,20 +209,5 @@ impl<R: Record> tree::Leaf for Leaf<R> {
 
     fn first_sep(&self) -> Mark {
         self.mark(0)
-    }
-}
-
-/// Gives memory back when less than half of it is used.
-fn shrink<T>(vec: &mut Vec<T>) {
-    if vec.capacity() / 2 > vec.len() + 64 / size_of::<T>() {
-        vec.shrink_to(vec.len() + vec.len() / 8);
-    }
-}
-
-/// Makes room for `more` elements. Grows by an eighth: a leaf lives long and is one of many, so the slack of doubling
-/// would cost more than the copies of at most 8 KB that it saves.
-fn grow<T>(vec: &mut Vec<T>, more: usize) {
-    if vec.capacity() - vec.len() < more {
-        vec.reserve_exact(more.max(vec.len() / 8).max(64 / size_of::<T>()));
     }
 }

@@ -5,6 +5,7 @@
 //! does not depend on what else is there.
 
 mod leaf;
+mod page;
 mod seed;
 mod table;
 #[cfg(test)]

@@ -153,6 +153,8 @@ impl<L: Leaf> Route<L> for ByLeast {
 pub(super) struct Done<L: Leaf, R> {
     pub result: R,
     pub grown: i64,
+    /// The leaf's [`Leaf::least`] is another one now.
+    pub least_moved: bool,
     pub siblings: Vec<Child<L>>,
 }
 
@@ -252,7 +254,7 @@ impl<L: Leaf> Inner<L> {
         let i = route.pick(&self.children, len);
         let edge = (edge.0 && i == 0, edge.1 && i + 1 == self.children.len());
         let child = &mut self.children[i];
-        let (result, grown);
+        let (result, grown, least_moved);
         match &mut child.node {
             Node::Leaf(leaf) => {
                 // Before a copy is made: it may have less spare room than was counted.
@@ -263,6 +265,7 @@ impl<L: Leaf> Inner<L> {
                 totals.add(leaf);
                 grown = leaf.len() as i64 - child.len as i64;
                 child.len = leaf.len() as u64;
+                least_moved = child.least != leaf.least();
                 child.least = leaf.least();
                 if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
                     self.split_leaf(i, edge, totals);
@@ -274,10 +277,12 @@ impl<L: Leaf> Inner<L> {
                 let inner = Arc::make_mut(inner);
                 let before = inner.children.len();
                 let done = inner.modify(child.len, route, edge, change, totals);
-                (result, grown) = (done.result, done.grown);
+                (result, grown, least_moved) = (done.result, done.grown, done.least_moved);
                 let left_over: u64 = done.siblings.iter().map(|c| c.len).sum();
                 child.len = child.len.wrapping_add_signed(grown) - left_over;
-                child.least = inner.least();
+                if least_moved || !done.siblings.is_empty() {
+                    child.least = inner.least();
+                }
                 if !done.siblings.is_empty() {
                     self.children.splice(i + 1..i + 1, done.siblings);
                 } else if inner.children.len() < before && child.underfull() {
@@ -285,7 +290,7 @@ impl<L: Leaf> Inner<L> {
                 }
             }
         }
-        Done { result, grown, siblings: self.overflow() }
+        Done { result, grown, least_moved, siblings: self.overflow() }
     }
 
     /// Adds children at one end of the leaf level; returns nodes to insert after this one.
