@@ -1,9 +1,11 @@
 //! The subcommands of DEBUG that look at keys; the others are the session's (crate `node`).
 
-use keyspace::{Expiry, Kind};
+use keyspace::{Expiry, Kind, SLOTS};
+use object::{Hash, Set, ZSet};
 
 use crate::ctx::{Ctx, Outcome};
 use crate::digest::Digest;
+use crate::dump;
 use crate::error::Error;
 use crate::families::Run;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
@@ -76,6 +78,26 @@ pub const ROWS: &[Row<Run>] = &[Row {
             run: Run::Whole(populate),
             subcommands: &[],
         },
+        Row {
+            spec: Spec {
+                name: "htstats-key",
+                summary: "Answers how many elements a large set, hash or sorted set has.",
+                syntax: "key [FULL]",
+                keys: &[KeySpec::one(2, RO)],
+                ..Spec { arity: -3, ..SUB }
+            },
+            run: Run::Keyed(htstats_key),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "reload",
+                summary: "Dumps and restores every value: they are as after a restart from a file of Redis.",
+                ..Spec { arity: -2, ..SUB }
+            },
+            run: Run::Whole(reload),
+            subcommands: &[],
+        },
     ],
 }];
 
@@ -111,7 +133,7 @@ fn object(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(2);
     let entry = ctx.db.peek(&key).ok_or(Error::NO_SUCH_KEY)?;
     // Redis does not count the byte of the type and the footer of version and checksum.
-    let serialized = crate::dump::payload(entry)?.len().saturating_sub(11);
+    let serialized = dump::payload(entry)?.len().saturating_sub(11);
     let clock = ctx.db.clock();
     let idle = if clock.is_lfu() { 0 } else { clock.idle_seconds(entry.access()) };
     // Where a value lies is nobody's business, and values move.
@@ -122,7 +144,7 @@ fn object(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     );
     if entry.kind() == Kind::List && entry.encoding() == "quicklist" {
         let limits = &ctx.tunables.limits;
-        let compressed = u8::from(limits.list_compress_depth != 0);
+        let compressed = u8::from(limits.asks_for_compressed_lists());
         text.push_str(&format!(" ql_listpack_max:{} ql_compressed:{compressed}", limits.list_max_listpack_size));
     }
     ctx.out.simple(text);
@@ -160,6 +182,64 @@ fn populate(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
+fn htstats_key(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let entry = ctx.db.peek(&ctx.key(2)).ok_or(Error::NO_SUCH_KEY)?;
+    if !matches!(entry.encoding(), "hashtable" | "skiplist") {
+        return Err(Error::new("ERR The value stored at the specified key is not represented using an hash table"));
+    }
+    let count = match entry.kind() {
+        Kind::Set => entry.collection::<Set>()?.len(),
+        Kind::Hash => entry.collection::<Hash>()?.len(),
+        _ => entry.collection::<ZSet>()?.len(),
+    };
+    ctx.out.verbatim(*b"txt", format!("Hash table 0 stats (main hash table):\n number of elements: {count}\n"));
+    Ok(Outcome::Done)
+}
+
+/// Nothing changes for anybody, so there is no effect.
+fn reload(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    for i in 2..ctx.args.len() {
+        if ctx.is(i, "nosave") {
+            return Err(Error::new("ERR there is no file to load: this version of Holdfast keeps data in memory only"));
+        }
+        if !ctx.is(i, "merge") && !ctx.is(i, "noflush") {
+            return Err(Error::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
+        }
+    }
+    let home = ctx.db.logical();
+    for number in 0..ctx.db.keyspace().databases() as u16 {
+        ctx.db.switch(number);
+        let mut slot = ctx.db.keyspace().next_occupied(0);
+        while let Some(at) = slot {
+            for name in keys_in(ctx, at) {
+                reload_one(ctx, &name)?;
+            }
+            slot = if usize::from(at) + 1 < SLOTS { ctx.db.keyspace().next_occupied(at + 1) } else { None };
+        }
+    }
+    ctx.db.switch(home);
+    ctx.out.ok();
+    Ok(Outcome::Done)
+}
+
+fn keys_in(ctx: &Ctx<'_>, slot: u16) -> Vec<Box<[u8]>> {
+    let mut keys = Vec::new();
+    let mut from = Some(0);
+    while let Some(hash) = from {
+        from = ctx.db.walk(slot, hash, |entry| keys.push(entry.key().into()));
+    }
+    keys
+}
+
+fn reload_one(ctx: &mut Ctx<'_>, name: &[u8]) -> Result<(), Error> {
+    let key = ctx.db.key(name);
+    let Some(entry) = ctx.db.peek(&key) else { return Ok(()) };
+    let (payload, access) = (dump::payload(entry)?, entry.access());
+    dump::put(ctx, &key, &payload, Expiry::Keep)?;
+    ctx.db.set_access(&key, access);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
@@ -188,6 +268,19 @@ mod tests {
         assert_eq!(bench.words("get p:0"), "$3\r\nval\r\n");
         assert_eq!(bench.words("debug populate -1"), "-ERR value is out of range, must be positive\r\n");
         assert_eq!(bench.replayed().words("dbsize"), ":4\r\n");
+    }
+
+    #[test]
+    fn values_survive_a_reload() {
+        let mut bench = Bench::new();
+        for line in ["set a 1", "pexpire a 100000", "rpush b x y", "hset c f 1", "sadd d 1 2", "zadd e 1 x 2 y"] {
+            bench.words(line);
+        }
+        let before = bench.words("debug digest");
+        assert_eq!(bench.words("debug reload"), "+OK\r\n");
+        assert_eq!(bench.words("debug digest"), before);
+        assert!(bench.words("debug reload nosave").starts_with("-ERR there is no file"));
+        assert!(bench.words("debug reload x").starts_with("-ERR DEBUG RELOAD only"));
     }
 
     #[test]

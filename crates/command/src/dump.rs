@@ -1,8 +1,8 @@
 //! DUMP and RESTORE: a value as bytes that other servers understand too (see [`object::rdb`]).
 
-use keyspace::{EntryRef, Expiry, Kind, Value};
+use keyspace::{EntryRef, Expiry, Key, Kind, Value};
 use object::rdb::{self, Refused, ValueRef};
-use object::{Hash, List, Set, ZSet};
+use object::{Hash, Limits, List, Set, ZSet};
 
 use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;
@@ -120,10 +120,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Err(Error::new("BUSYKEY Target key name already exists."));
     }
     let ttl = u64::try_from(ctx.int(2)?).map_err(|_| Error::new("ERR Invalid TTL value, must be >= 0"))?;
-    let value = rdb::restore(ctx.arg(3), &ctx.tunables.limits).map_err(|refused| match refused {
-        Refused::Frame => Error::new("ERR DUMP payload version or checksum are wrong"),
-        Refused::Value(_) => Error::new("ERR Bad data format"),
-    })?;
+    let value = read(ctx.arg(3), &ctx.tunables.limits)?;
     let expiry = match ttl {
         0 => Expiry::Clear,
         _ if options.absolute => Expiry::At(ttl),
@@ -138,13 +135,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.ok();
         return Ok(Outcome::Done);
     }
-    match value {
-        rdb::Value::String(text) => ctx.db.set_string(&key, &text, false, expiry),
-        rdb::Value::List(list) => ctx.db.set_value(&key, Value::from(list), expiry),
-        rdb::Value::Set(set) => ctx.db.set_value(&key, Value::from(set), expiry),
-        rdb::Value::ZSet(zset) => ctx.db.set_value(&key, Value::from(zset), expiry),
-        rdb::Value::Hash(hash) => ctx.db.set_value(&key, Value::from(hash), expiry),
-    }
+    set(ctx, &key, value, expiry);
     // Each means something under one kind of eviction policy only.
     let clock = ctx.db.clock();
     let access = match (clock.is_lfu(), options.idle, options.frequency) {
@@ -159,6 +150,30 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.notify(class::GENERIC, "restore", &key);
     ctx.out.ok();
     Ok(Outcome::Done)
+}
+
+fn read<'a>(payload: &'a [u8], limits: &Limits) -> Result<rdb::Value<'a>, Error> {
+    rdb::restore(payload, limits).map_err(|refused| match refused {
+        Refused::Frame => Error::new("ERR DUMP payload version or checksum are wrong"),
+        Refused::Value(_) => Error::new("ERR Bad data format"),
+    })
+}
+
+fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: rdb::Value<'_>, expiry: Expiry) {
+    match value {
+        rdb::Value::String(text) => ctx.db.set_string(key, &text, false, expiry),
+        rdb::Value::List(list) => ctx.db.set_value(key, Value::from(list), expiry),
+        rdb::Value::Set(set) => ctx.db.set_value(key, Value::from(set), expiry),
+        rdb::Value::ZSet(zset) => ctx.db.set_value(key, Value::from(zset), expiry),
+        rdb::Value::Hash(hash) => ctx.db.set_value(key, Value::from(hash), expiry),
+    }
+}
+
+/// Sets the value in a payload, whatever was there.
+pub(crate) fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, payload: &[u8], expiry: Expiry) -> Result<(), Error> {
+    let value = read(payload, &ctx.tunables.limits)?;
+    set(ctx, key, value, expiry);
+    Ok(())
 }
 
 /// Half of the range of the access clock: what is longer ago would look as if it were to come.

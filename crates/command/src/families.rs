@@ -41,6 +41,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     set::ROWS,
     zset::ROWS,
     zset::ROWS_OF_SEVERAL,
+    debug::ROWS,
     dump::ROWS,
     generic::KEY_ROWS,
     generic::TRANSFER_ROWS,
@@ -51,7 +52,6 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::DATABASE_ROWS,
     generic::WAIT_ROWS,
     generic::SORT_ROWS,
-    debug::ROWS,
 ];
 
 const _: () = assert!(names_are_unique(FAMILIES), "two rows have the same name");

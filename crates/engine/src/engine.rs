@@ -416,6 +416,11 @@ impl Engine {
             }
             return;
         }
+        if let Run::Whole(_) = call.row.run
+            && call.row.spec.has(flags::WRITE)
+        {
+            self.expire_watched(held, version);
+        }
         let may = held.is_all() || {
             let db = self.db(held, call.db, 0);
             held.slots().iter().any(|&slot| db.may_expire(slot))

@@ -99,27 +99,38 @@ impl Engine {
         }
     }
 
-    /// Watched keys of the logical databases for which `in_db` holds, that are there: FLUSHALL and SWAPDB change them.
-    pub(crate) fn watched_present(&mut self, held: &Held, in_db: impl Fn(u16) -> Option<Vec<u16>>) -> Vec<Touched> {
-        let mut touched = Vec::new();
+    /// Keys that somebody watches or waits for, with their logical database. Everything is held.
+    fn keys_of_interest(&self, held: &Held) -> Vec<Touched> {
+        let mut found = Vec::new();
         for slot in 0..keyspace::SLOTS as u16 {
             let Some(attachment) = Attachment::of(&self.shared.keyspace, held, slot) else { continue };
-            let keys: Vec<_> = attachment
-                .watched
-                .keys()
-                .chain(attachment.blocked.keys())
-                .map(|(db, key)| (*db, key.clone()))
-                .collect();
-            for (db, key) in keys {
-                let Some(databases) = in_db(db) else { continue };
-                let hashed = self.shared.keyspace.hasher().key(&key);
-                let present = databases.iter().any(|&d| self.db(held, d, 0).peek(&hashed).is_some());
-                if present {
-                    touched.push(Touched { db, slot, key });
-                }
+            let keys = attachment.watched.keys().chain(attachment.blocked.keys());
+            found.extend(keys.map(|(db, key)| Touched { db: *db, slot, key: key.clone() }));
+        }
+        found
+    }
+
+    /// Watched keys of the logical databases for which `in_db` holds, that are there: FLUSHALL and SWAPDB change them.
+    pub(crate) fn watched_present(&mut self, held: &Held, in_db: impl Fn(u16) -> Option<Vec<u16>>) -> Vec<Touched> {
+        let mut touched = self.keys_of_interest(held);
+        touched.retain(|t| {
+            let Some(databases) = in_db(t.db) else { return false };
+            let hashed = self.shared.keyspace.hasher().key(&t.key);
+            databases.iter().any(|&d| self.db(held, d, 0).peek(&hashed).is_some())
+        });
+        touched
+    }
+
+    /// Deletes what has expired among keys that somebody watches, in every database: afterwards an expired key that another
+    /// database brings is no change for whoever watches an absent one.
+    pub(crate) fn expire_watched(&mut self, held: &Held, version: u64) {
+        let shared = self.shared.clone();
+        for Touched { key, .. } in self.keys_of_interest(held) {
+            let hashed = shared.keyspace.hasher().key(&key);
+            for db in 0..shared.keyspace.databases() as u16 {
+                self.expire_keys(held, db, version, std::iter::once(hashed));
             }
         }
-        touched
     }
 
     /// The latches for `slots`, in any order.

@@ -253,6 +253,14 @@ impl<'a> Db<'a> {
         }
     }
 
+    /// The entry for a reader that leaves the access time alone (EXISTS): counts a hit or a miss.
+    pub fn look(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
+        let found = self.find(key);
+        let counters = &self.local.counters;
+        bump(if found.is_some() { &counters.hits } else { &counters.misses }, 1);
+        found.map(EntryRef::new)
+    }
+
     #[inline]
     fn touch(&self, entry: Entry) {
         let was = entry.access();

@@ -8,8 +8,10 @@ use engine::{Call, Ran, Room};
 use keyspace::Key;
 use resp::{Args, OwnedArgs};
 
+use crate::compatibility;
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
+use crate::node::Node;
 use crate::pause::Pause;
 use crate::session::{self, Flow, Queued, Replies, SessionCtx};
 use crate::stats::add;
@@ -33,30 +35,37 @@ pub(crate) enum Next {
 
 impl Worker {
     /// Executes one command of a connection, or queues it, or refuses it.
-    pub(crate) fn execute(&mut self, conn: &mut Conn, settings: &Arc<Settings>, args: Args<'_>, item: Item) -> Next {
-        let node = self.node.clone();
+    ///
+    /// `node` and `settings` are the worker's own, borrowed for a whole turn.
+    pub(crate) fn execute(
+        &mut self,
+        conn: &mut Conn,
+        node: &Arc<Node>,
+        settings: &Arc<Settings>,
+        args: Args<'_>,
+        item: Item,
+    ) -> Next {
         let before = conn.out.len();
         let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
-            self.refuse(conn, &unknown_command(args));
+            self.refuse(conn, None, &unknown_command(args));
             return Next::Continue;
         };
         if command.is_container() && args.len() > 1 {
             match node.table.find_subcommand(command, &args[1]) {
                 Some(sub) => command = sub,
                 None => {
-                    self.refuse(conn, session::unknown_subcommand(command, &args[1]).as_bytes());
+                    self.refuse(conn, None, session::unknown_subcommand(command, &args[1]).as_bytes());
                     return Next::Continue;
                 }
             }
         }
         if let Some(error) = self.check(conn, settings, command, args) {
-            add(&self.stats.commands[command.id].rejected, 1);
-            self.refuse(conn, &error);
+            self.refuse(conn, Some(command), &error);
             return Next::Continue;
         }
-        if settings.maxmemory > 0 && command.spec.has(flags::DENYOOM) && self.make_room(settings) == Room::None {
-            add(&self.stats.commands[command.id].rejected, 1);
-            self.refuse(conn, b"OOM command not allowed when used memory > 'maxmemory'.");
+        if settings.maxmemory > 0 && self.does(conn, command, flags::DENYOOM) && self.make_room(settings) == Room::None
+        {
+            self.refuse(conn, Some(command), b"OOM command not allowed when used memory > 'maxmemory'.");
             return Next::Continue;
         }
         if self.paused.is_some() && self.is_held_back(conn, command) {
@@ -76,13 +85,20 @@ impl Worker {
         }
         let exact = self.meter.is_exact(command, args);
         let from = if exact { self.begin_exact() } else { 0 };
-        let next = self.dispatch(conn, settings, command, args, item);
+        let next = if conn.session.no_touch && command.name != "touch" {
+            self.engine.clock().set_touching(false);
+            let next = self.dispatch(conn, node, settings, command, args, item);
+            self.engine.clock().set_touching(true);
+            next
+        } else {
+            self.dispatch(conn, node, settings, command, args, item)
+        };
         if next == Next::Retry {
             return next;
         }
         conn.busy = 0;
         if !exact {
-            self.meter.ran(command.id);
+            self.meter.ran(command.counted_as);
         } else if conn.has_ended() {
             self.meter.finish(command, args, &conn.session.client, self.engine.now(), from);
         } else {
@@ -93,7 +109,7 @@ impl Worker {
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
         if conn.out.get(before) == Some(&b'-') {
-            add(&self.stats.commands[command.id].failed, 1);
+            add(&self.stats.commands[command.counted_as].failed, 1);
             self.stats.count_error(&conn.out[before + 1..]);
         }
         if conn.session.replies != Replies::On {
@@ -111,6 +127,7 @@ impl Worker {
     fn dispatch(
         &mut self,
         conn: &mut Conn,
+        node: &Arc<Node>,
         settings: &Arc<Settings>,
         command: &Command,
         args: Args<'_>,
@@ -145,7 +162,7 @@ impl Worker {
             Handler::Session(row) => {
                 let flow = session::run(
                     &mut SessionCtx {
-                        node: &self.node,
+                        node,
                         engine: &mut self.engine,
                         session: &mut conn.session,
                         settings,
@@ -176,19 +193,21 @@ impl Worker {
         }
     }
 
+    /// Whether the command, or one of the block that it executes, has one of these flags.
+    fn does(&self, conn: &Conn, command: &Command, any: u32) -> bool {
+        if command.spec.flags & any != 0 {
+            return true;
+        }
+        let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
+        block.is_some_and(|multi| multi.queue.iter().any(|q| self.node.table.get(q.command).spec.flags & any != 0))
+    }
+
     /// Whether CLIENT PAUSE holds this command back.
     fn is_held_back(&self, conn: &Conn, command: &Command) -> bool {
-        let writes = |command: &Command| command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0;
         match self.paused {
             None => false,
             Some((Pause::All, _)) => true,
-            Some((Pause::Write, _)) => {
-                let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
-                let in_block = |multi: &session::Multi| {
-                    multi.queue.iter().any(|queued| writes(self.node.table.get(queued.command)))
-                };
-                writes(command) || block.is_some_and(in_block)
-            }
+            Some((Pause::Write, _)) => self.does(conn, command, flags::WRITE | flags::MAY_REPLICATE),
         }
     }
 
@@ -209,6 +228,9 @@ impl Worker {
     /// Why the command may not run, if so.
     fn check(&self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
         if !command.spec.accepts(args.len()) {
+            if command.is_hidden() {
+                return Some(session::unknown_subcommand(command, &args[1]).as_bytes().into());
+            }
             return Some(format!("ERR wrong number of arguments for '{}' command", command.name).into());
         }
         if !conn.session.authenticated && !command.spec.has(flags::NO_AUTH) {
@@ -223,15 +245,31 @@ impl Worker {
         None
     }
 
-    /// Answers an error to a command that did not run; a block it belonged to is broken.
-    fn refuse(&mut self, conn: &mut Conn, text: &[u8]) {
+    /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
+    fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
         let before = conn.out.len();
-        conn.session.abort_multi();
+        if let Some(command) = command {
+            add(&self.stats.commands[command.counted_as].rejected, 1);
+        }
+        let aborted;
+        let mut text = text;
+        if command.is_some_and(|command| command.name == "exec") && conn.session.multi.is_some() {
+            self.drop_block(conn);
+            aborted = [b"EXECABORT Transaction discarded because of: ", text].concat();
+            text = &aborted;
+        } else {
+            conn.session.abort_multi();
+        }
         self.stats.count_error(text);
         write_error(&mut conn.out, conn.session.protocol, text);
         if conn.session.replies != Replies::On {
             self.apply_reply_mode(conn, before);
         }
+    }
+
+    fn drop_block(&mut self, conn: &mut Conn) {
+        let watched = conn.session.leave_multi();
+        self.engine.unwatch_later(watched);
     }
 
     /// Takes the reply back if the client does not want it.
@@ -251,8 +289,11 @@ impl Worker {
     }
 }
 
-/// Redis's error for a command that does not exist, with the beginning of its arguments.
+/// Redis's error for a command that does not exist, with the beginning of its arguments; ours for one that Redis has.
 fn unknown_command(args: Args<'_>) -> Vec<u8> {
+    if let Some(text) = compatibility::not_there(&args[0]) {
+        return text.into();
+    }
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(&args[0][..args[0].len().min(128)]);
     text.extend_from_slice(b"', with args beginning with: ");

@@ -87,16 +87,15 @@ impl Distribution {
         0
     }
 
-    /// Powers of two of microseconds with the number of durations that do not exceed them, from the first that has any to
-    /// the first that has all.
+    /// Powers of two of microseconds with the number of durations that do not exceed them, where that number grows.
     pub fn cumulative_by_micros(&self) -> Vec<(u64, u64)> {
         let total = self.count();
-        let mut result = Vec::new();
+        let mut result: Vec<(u64, u64)> = Vec::new();
         for power in 0..=(HIGH - LOW) {
             let micros = 1u64 << power;
             let within: u64 =
                 self.counts.iter().enumerate().filter(|(i, _)| upper(*i) <= micros * 1000).map(|(_, n)| n).sum();
-            if within > 0 {
+            if within > result.last().map_or(0, |(_, before)| *before) {
                 result.push((micros, within));
             }
             if within == total {
@@ -152,7 +151,7 @@ mod tests {
     #[test]
     fn powers_of_two_add_up() {
         let sum = of(&[900, 1500, 3_000, 3_100, 9_000]);
-        assert_eq!(sum.cumulative_by_micros(), [(1, 1), (2, 2), (4, 4), (8, 4), (16, 5)]);
+        assert_eq!(sum.cumulative_by_micros(), [(1, 1), (2, 2), (4, 4), (16, 5)]);
         assert_eq!(of(&[]).cumulative_by_micros(), []);
     }
 }

@@ -5,6 +5,7 @@
 
 mod client;
 mod clock;
+pub mod compatibility;
 pub mod config;
 mod conn;
 mod execute;

@@ -106,7 +106,7 @@ impl Meter {
 
     /// Counts a command that took `nanos`.
     pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
-        self.account(command.id, 1, nanos);
+        self.account(command.counted_as, 1, nanos);
         if self.threshold.is_some_and(|least| nanos / 1000 >= least) && !command.spec.has(flags::SKIP_SLOWLOG) {
             self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.slow_log_len);
         }

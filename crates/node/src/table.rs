@@ -16,9 +16,11 @@ pub enum Handler {
 
 /// One command or subcommand.
 pub struct Command {
-    /// Its place in the table: also that of its statistics.
+    /// Its place in the table.
     pub id: usize,
-    /// Lower-case name; a subcommand's is "container|name".
+    /// Whose statistics it is counted in: its own place, or that of DEBUG.
+    pub counted_as: usize,
+    /// Lower-case name; a subcommand's is "container|name". Subcommands of DEBUG are all "debug": Redis shows none.
     pub name: String,
     /// Reached through its container only: a client cannot call it by this name.
     pub is_subcommand: bool,
@@ -84,6 +86,9 @@ impl Table {
         let index = vec![0; (commands.len() * 4).next_power_of_two()];
         let mut table = Table { index, commands, renames: Renames::default() };
         for id in 0..table.commands.len() {
+            if table.commands[id].is_hidden() {
+                continue;
+            }
             let name = table.commands[id].name.clone();
             assert!(name.len() <= NAME_MAX && table.find(name.as_bytes()).is_none(), "two rows are called {name}");
             let mut at = fold(name.as_bytes()) & (table.index.len() - 1);
@@ -109,6 +114,12 @@ impl Table {
         self.find_own(self.renames.meant(&name.to_ascii_lowercase())?)
     }
 
+    /// What a client calls by this name, in any case: no "container|name".
+    #[inline]
+    pub fn find_command(&self, name: &[u8]) -> Option<&Command> {
+        self.find(name).filter(|command| !command.is_subcommand)
+    }
+
     /// The command whose row has this name.
     #[inline]
     pub(crate) fn find_own(&self, name: &[u8]) -> Option<&Command> {
@@ -128,10 +139,7 @@ impl Table {
 
     /// The subcommand of a container, in any case.
     pub fn find_subcommand(&self, container: &Command, name: &[u8]) -> Option<&Command> {
-        let is = |id: &&usize| {
-            let full = &self.commands[**id].name;
-            full.as_bytes()[container.name.len() + 1..].eq_ignore_ascii_case(name)
-        };
+        let is = |id: &&usize| self.commands[**id].spec.name.as_bytes().eq_ignore_ascii_case(name);
         container.subcommands.iter().find(is).map(|&id| &self.commands[id])
     }
 
@@ -147,7 +155,19 @@ impl Table {
 
     /// The commands that are no subcommands.
     pub fn top_level(&self) -> impl Iterator<Item = &Command> {
-        self.commands.iter().filter(|c| !c.name.contains('|'))
+        self.commands.iter().filter(|c| !c.is_subcommand)
+    }
+}
+
+impl Command {
+    /// Whether it is a subcommand that COMMAND does not show: those of DEBUG, as in Redis.
+    pub fn is_hidden(&self) -> bool {
+        self.is_subcommand && self.spec.has(flags::PROTECTED)
+    }
+
+    /// Ids of the subcommands that COMMAND shows.
+    pub fn shown_subcommands(&self) -> &[usize] {
+        if self.spec.has(flags::PROTECTED) { &[] } else { &self.subcommands }
     }
 }
 
@@ -168,6 +188,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
     if known.is_none() {
         commands.push(Command {
             id,
+            counted_as: id,
             name: spec.name.into(),
             is_subcommand: false,
             spec,
@@ -179,9 +200,11 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
     }
     for (sub, handler) in subs {
         let sub_id = commands.len();
-        let name = format!("{}|{}", spec.name, sub.name);
+        let hidden = sub.has(flags::PROTECTED);
+        let name = if hidden { spec.name.into() } else { format!("{}|{}", spec.name, sub.name) };
         commands.push(Command {
             id: sub_id,
+            counted_as: if hidden { id } else { sub_id },
             name,
             is_subcommand: true,
             spec: sub,

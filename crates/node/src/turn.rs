@@ -8,6 +8,7 @@ use resp::{Batch, Limits, Progress, Reply};
 use crate::config::Settings;
 use crate::conn::Conn;
 use crate::execute::Next;
+use crate::node::Node;
 use crate::stats::add;
 use crate::worker::{Token, Worker};
 
@@ -53,6 +54,7 @@ impl Worker {
             self.reconfigure();
         }
         let settings = self.follower.settings().clone();
+        let node = self.node.clone();
         let lfu = Self::is_lfu(settings.maxmemory_policy);
         self.engine.clock().set(now, lfu, settings.lfu_log_factor, settings.lfu_decay_time);
         if self.node.pauses.frozen_until() > now {
@@ -80,7 +82,7 @@ impl Worker {
             self.meter.start();
             let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
             for group in groups.drain(..) {
-                self.execute_group(group, &batch, &items, &settings);
+                self.execute_group(group, &batch, &items, &node, &settings);
             }
             self.send_on();
             self.meter.end_turn(from, before);
@@ -120,7 +122,7 @@ impl Worker {
         for i in group.from..group.to {
             let args = batch.args(i, unread);
             let mut item = Item::default();
-            if let Some(command) = self.node.table.find(&args[0]).filter(|command| !command.is_subcommand) {
+            if let Some(command) = self.node.table.find_command(&args[0]) {
                 item.command = command.id as u32 + 1;
                 if command.has_one_key
                     && let Some(bytes) = args.get(1)
@@ -148,7 +150,14 @@ impl Worker {
         }
     }
 
-    fn execute_group(&mut self, group: Group, batch: &Batch, items: &[Item], settings: &Arc<Settings>) {
+    fn execute_group(
+        &mut self,
+        group: Group,
+        batch: &Batch,
+        items: &[Item],
+        node: &Arc<Node>,
+        settings: &Arc<Settings>,
+    ) {
         let Group { mut conn, from, to, progress } = group;
         // The arguments point into the query buffer: it is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
@@ -161,7 +170,7 @@ impl Worker {
         let mut i = from;
         let unread = &query[conn.start..];
         while i < to && matches!(next, Next::Continue) {
-            next = self.execute(&mut conn, settings, batch.args(i, unread), items[i]);
+            next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i]);
             if !matches!(next, Next::Retry) {
                 consumed = batch.end(i);
                 i += 1;

@@ -89,7 +89,7 @@ impl Worker {
         let Some(id) = (client.last_command.load(Relaxed) as usize).checked_sub(1) else { return };
         let node = self.node.clone();
         if let Some((b'-', text)) = reply.split_first() {
-            add(&self.stats.commands[id].failed, 1);
+            add(&self.stats.commands[node.table.get(id).counted_as].failed, 1);
             self.stats.count_error(text);
         }
         self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);

@@ -398,7 +398,8 @@ impl Worker {
 
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
-        let len = conn.unsent() as u64;
+        // As in Redis, what fits the first buffer is always allowed.
+        let len = (conn.unsent() as u64).saturating_sub(BUFFER as u64);
         let soft = limit.soft > 0 && len > limit.soft;
         if !soft {
             conn.over_soft_since = None;

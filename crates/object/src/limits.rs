@@ -51,6 +51,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Whether Redis would compress lists: what DEBUG OBJECT tells tests, and nothing else.
+    pub fn asks_for_compressed_lists(&self) -> bool {
+        self.list_compress_depth != 0
+    }
+
     /// Whether a list of `count` elements in `bytes` bytes is too large for one listpack.
     ///
     /// `divisor` tightens the limit: Redis turns a shrinking quicklist back only below half of it (`divisor` 2).

@@ -68,7 +68,7 @@ pub const ROWS: &[Row<Run>] = &[
             syntax: "key [key ...]",
             ..Spec::NEW
         },
-        run: Run::Keyed(exists),
+        run: Run::Keyed(touch),
         subcommands: &[],
     },
     Row {
@@ -101,6 +101,12 @@ fn del(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 fn exists(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let found = (1..ctx.args.len()).filter(|&i| ctx.db.look(&ctx.key(i)).is_some()).count();
+    ctx.out.count(found as u64);
+    Ok(Outcome::Done)
+}
+
+fn touch(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let found = (1..ctx.args.len()).filter(|&i| ctx.db.read(&ctx.key(i)).is_some()).count();
     ctx.out.count(found as u64);
     Ok(Outcome::Done)

@@ -162,6 +162,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     session.authenticated = ctx.settings.requirepass.is_none();
     session.replies = Replies::On;
     session.client.no_evict.store(false, Relaxed);
+    session.no_touch = false;
     session.client.no_touch.store(false, Relaxed);
     let mut texts = session.client.texts();
     texts.name.clear();

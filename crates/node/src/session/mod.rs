@@ -7,6 +7,7 @@ mod config_command;
 mod connection;
 mod debug;
 mod info;
+mod latency;
 mod memory;
 mod multi;
 mod server;
@@ -40,6 +41,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     connection::ROWS,
     debug::ROWS,
     info::ROWS,
+    latency::ROWS,
     memory::ROWS,
     multi::ROWS,
     server::ROWS,
@@ -60,6 +62,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
     /// CLIENT REPLY.
     pub replies: Replies,
 }
@@ -176,6 +180,7 @@ impl Session {
             authenticated,
             multi: None,
             watched: Vec::new(),
+            no_touch: false,
             replies: Replies::On,
         }
     }
@@ -195,6 +200,22 @@ impl Session {
     /// Whether this command joins the queue of MULTI instead of running.
     pub fn queues(&self, command: &Command) -> bool {
         self.multi.is_some() && command.spec.flags & flags::IN_MULTI == 0
+    }
+
+    /// Ends the block, if there is one; what was watched comes back, to be unwatched.
+    #[must_use]
+    pub fn leave_multi(&mut self) -> Vec<WatchedKey> {
+        self.multi = None;
+        self.client.queued.store(-1, Relaxed);
+        self.client.queued_bytes.store(0, Relaxed);
+        self.take_watched()
+    }
+
+    /// Watches nothing any more; what was watched comes back, to be unwatched.
+    #[must_use]
+    pub fn take_watched(&mut self) -> Vec<WatchedKey> {
+        self.client.watching.store(0, Relaxed);
+        std::mem::take(&mut self.watched)
     }
 
     /// Marks the block as broken: EXEC will refuse.
@@ -221,7 +242,9 @@ pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
 /// A container called with a subcommand it does not have.
 pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
-    Error::text(format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name.to_uppercase()))
+    // DEBUG takes its subcommands apart itself, so it words this differently.
+    let what = if container.spec.has(flags::PROTECTED) { " or wrong number of arguments for" } else { "" };
+    Error::text(format!("ERR unknown subcommand{what} '{name}'. Try {} HELP.", container.name.to_uppercase()))
 }
 
 /// What runs a container called without a subcommand: its arity has refused that already.

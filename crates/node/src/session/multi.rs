@@ -110,17 +110,13 @@ pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
 
 /// What DISCARD and EXEC leave behind: no block, nothing watched.
 fn end(ctx: &mut SessionCtx<'_>) {
-    ctx.session.multi = None;
-    ctx.session.client.queued.store(-1, Relaxed);
-    ctx.session.client.queued_bytes.store(0, Relaxed);
-    forget_watched(ctx);
+    let watched = ctx.session.leave_multi();
+    ctx.engine.unwatch_later(watched);
 }
 
 fn forget_watched(ctx: &mut SessionCtx<'_>) {
-    if !ctx.session.watched.is_empty() {
-        ctx.engine.unwatch_later(std::mem::take(&mut ctx.session.watched));
-        ctx.session.client.watching.store(0, Relaxed);
-    }
+    let watched = ctx.session.take_watched();
+    ctx.engine.unwatch_later(watched);
 }
 
 fn watch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -189,6 +185,10 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 let exact = ctx.meter.is_exact(command, args);
                 let from = if exact { ctx.meter.settle() } else { 0 };
                 let before = ctx.out.len();
+                let mut slept = 0;
+                if ctx.session.no_touch {
+                    ctx.engine.clock().set_touching(command.name == "touch");
+                }
                 match command.handler {
                     Handler::Data(_) => {
                         if let Some(mut call) = calls.next() {
@@ -218,18 +218,20 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                             Flow::Sleep(ms) => {
                                 ctx.reply().ok();
                                 ctx.node.pauses.freeze(ctx.engine.now() + ms);
+                                slept = ms * 1_000_000;
                             }
                         }
                     }
                 }
                 if let Some(b'-') = ctx.out.get(before) {
-                    add(&ctx.stats.commands[command.id].failed, 1);
+                    add(&ctx.stats.commands[command.counted_as].failed, 1);
                     ctx.stats.count_error(&ctx.out[before + 1..]);
                 }
                 if exact {
+                    let from = from.saturating_sub(slept);
                     ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);
                 } else {
-                    ctx.meter.ran(command.id);
+                    ctx.meter.ran(command.counted_as);
                 }
             }
             ctx.engine.end_block(block);

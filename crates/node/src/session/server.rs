@@ -1,5 +1,4 @@
-//! Small commands on the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, and those for persistence and replication,
-//! of which there is none yet.
+//! Small commands on the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, REPLICAOF.
 
 use command::{Error, Row, Spec, flags::*};
 
@@ -29,7 +28,7 @@ const fn random_output(mut row: Row<SessionRun>) -> Row<SessionRun> {
 }
 
 const REPLICA_OF: &str = "Configures a server as replica of another, or promotes it to a master.";
-const SAVING: u32 = NO_ASYNC_LOADING | ADMIN | NOSCRIPT;
+const REPLICA_FLAGS: u32 = NO_ASYNC_LOADING | ADMIN | NOSCRIPT | STALE;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
@@ -50,17 +49,6 @@ pub const ROWS: &[Row<SessionRun>] = &[
         ),
         &["admin", "dangerous"],
     )),
-    row("save", 1, SAVING | NO_MULTI, "1.0.0", "", "Synchronously saves the database(s) to disk.", no_persistence),
-    row("bgsave", -1, SAVING, "1.0.0", "[SCHEDULE]", "Asynchronously saves the database(s) to disk.", no_persistence),
-    row(
-        "bgrewriteaof",
-        1,
-        SAVING,
-        "1.0.0",
-        "",
-        "Asynchronously rewrites the append-only file to disk.",
-        no_persistence,
-    ),
     row(
         "shutdown",
         -1,
@@ -70,8 +58,8 @@ pub const ROWS: &[Row<SessionRun>] = &[
         "Synchronously saves the database(s) to disk and shuts down the server.",
         shutdown,
     ),
-    row("replicaof", 3, SAVING | STALE, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
-    row("slaveof", 3, SAVING | STALE, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
+    row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
+    row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
 ];
 
 fn time(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -97,11 +85,6 @@ fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let seconds = ctx.node.facts.started_ms / 1000;
     ctx.reply().count(seconds);
     Ok(Flow::Done)
-}
-
-fn no_persistence(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let name = ctx.command.name.to_uppercase();
-    Err(Error::text(format!("ERR {name} is not supported: this version of Holdfast keeps data in memory only")))
 }
 
 fn replicaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

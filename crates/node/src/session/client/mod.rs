@@ -149,6 +149,7 @@ fn no_evict(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn no_touch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let on = on_or_off(ctx)?;
+    ctx.session.no_touch = on;
     ctx.session.client.no_touch.store(on, Relaxed);
     ctx.reply().ok();
     Ok(Flow::Done)

@@ -26,7 +26,8 @@ pub fn docs(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     let spec = command.spec;
     let arguments = parse(spec.syntax);
-    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(command.is_container()));
+    let subcommands = command.shown_subcommands();
+    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
     for (name, text) in
         [("summary", spec.summary), ("since", spec.since), ("group", spec.group), ("complexity", spec.complexity)]
     {
@@ -38,10 +39,10 @@ fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
         let mut keys = 0..spec.keys.len();
         self::arguments(reply, &arguments, &mut keys);
     }
-    if command.is_container() {
+    if !subcommands.is_empty() {
         reply.bulk("subcommands");
-        reply.map(command.subcommands.len());
-        for &id in &command.subcommands {
+        reply.map(subcommands.len());
+        for &id in subcommands {
             let sub = table.get(id);
             reply.bulk(&sub.name);
             write(reply, table, sub);

@@ -63,8 +63,8 @@ pub fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     command.spec.tips.iter().for_each(|tip| reply.bulk(tip));
     reply.set(command.spec.keys.len());
     command.spec.keys.iter().for_each(|spec| key_spec(reply, spec));
-    reply.array(command.subcommands.len());
-    command.subcommands.iter().for_each(|&id| write(reply, table, table.get(id)));
+    reply.array(command.shown_subcommands().len());
+    command.shown_subcommands().iter().for_each(|&id| write(reply, table, table.get(id)));
 }
 
 /// The names of the bits that are set.

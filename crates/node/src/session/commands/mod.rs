@@ -144,7 +144,7 @@ fn count(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let admits: Box<dyn Fn(&Command) -> bool> = if ctx.args.len() == 2 {
         // Without a filter Redis names no subcommands.
-        Box::new(|command| !command.name.contains('|'))
+        Box::new(|command| !command.is_subcommand)
     } else {
         if ctx.args.len() != 5 || !ctx.is(2, "FILTERBY") {
             return Err(Error::SYNTAX);
@@ -164,7 +164,8 @@ fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         }
     };
     let node = ctx.node.clone();
-    let names: Vec<&str> = node.table.all().iter().filter(|c| admits(c)).map(|c| c.name.as_str()).collect();
+    let names: Vec<&str> =
+        node.table.all().iter().filter(|c| !c.is_hidden() && admits(c)).map(|c| c.name.as_str()).collect();
     let mut reply = ctx.reply();
     reply.array(names.len());
     names.into_iter().for_each(|name| reply.bulk(name));

@@ -61,10 +61,6 @@ fn nothing(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-fn no_persistence(_: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    Err(Error::new("ERR this version of Holdfast keeps data in memory only: there is nothing to load from"))
-}
-
 fn config_rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let written = ctx.node.config.rewrite(None, true);
     written.map_err(|error| Error::text(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;

@@ -18,7 +18,6 @@ const fn sub(
 }
 
 const NO_EFFECT: &str = "Accepted for tests written for Redis; without effect here.";
-const NO_DATA_FILES: &str = "Not supported: there are no data files to load.";
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
@@ -39,12 +38,10 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("error", 3, "message", "Answers this error.", super::error),
         sub("help", 2, "", "Returns helpful text about the different subcommands.", help),
         sub("htstats", -3, "db [FULL]", "Answers how many keys a database has.", super::htstats),
-        sub("loadaof", -2, "", NO_DATA_FILES, super::no_persistence),
         sub("log", 3, "message", "Writes a line to the log.", super::log),
         sub("pause-cron", 3, "<0 | 1>", NO_EFFECT, super::nothing),
         sub("protocol", 3, "type", "Answers a reply of the given type.", super::protocol),
         sub("quicklist-packed-threshold", 3, "size", NO_EFFECT, super::nothing),
-        sub("reload", -2, "[MERGE] [NOFLUSH] [NOSAVE]", NO_DATA_FILES, super::no_persistence),
         sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
         sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire that nobody looks at.", super::set_active_expire),
         sub("set-disable-deny-scripts", 3, "<0 | 1>", NO_EFFECT, super::nothing),

@@ -14,6 +14,8 @@ use crate::config::Settings;
 use crate::node::Node;
 use crate::stats::WorkerStats;
 
+pub(super) use commands::latencies;
+
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
     spec: Spec {

@@ -1,0 +1,200 @@
+//! What of Redis 8 is there: COMPATIBILITY.md, made from the rows, and the answer to commands that are not there yet.
+
+mod names;
+
+use std::fmt::Write;
+
+use crate::table::{Command, Table};
+
+use names::AREAS;
+
+/// Commands that belong together.
+pub struct Area {
+    /// Title of its table.
+    pub title: &'static str,
+    /// When those of its commands come that have no row and no remark.
+    pub comes: Comes,
+    /// Their names, separated by blanks.
+    pub commands: &'static str,
+}
+
+/// What brings a command that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comes {
+    /// Nothing: it does not fit Holdfast.
+    Never,
+    /// Lua.
+    Scripts,
+    /// Pub/sub and what listens to a server: MONITOR, client-side caching.
+    Messages,
+    /// Streams.
+    Streams,
+    /// Geo.
+    Geo,
+    /// HyperLogLog.
+    HyperLogLog,
+    /// The log and its checkpoints.
+    Durability,
+    /// Several nodes.
+    Cluster,
+    /// ACL users.
+    Users,
+    /// Data types that are modules in Redis.
+    Modules,
+}
+
+impl Comes {
+    fn text(self) -> &'static str {
+        match self {
+            Comes::Never => "there will be none",
+            Comes::Scripts => "comes with scripts",
+            Comes::Messages => "comes with publish and subscribe",
+            Comes::Streams => "comes with streams",
+            Comes::Geo => "comes with geo",
+            Comes::HyperLogLog => "comes with HyperLogLog",
+            Comes::Durability => "comes with durability",
+            Comes::Cluster => "comes with the cluster",
+            Comes::Users => "comes with users (ACL)",
+            Comes::Modules => "comes after the core: in Redis it is a module",
+        }
+    }
+}
+
+/// Commands without a row that come with something else than the rest of their area.
+const COMES: &[(&str, Comes)] = &[
+    ("acl", Comes::Users),
+    ("bgrewriteaof", Comes::Durability),
+    ("bgsave", Comes::Durability),
+    ("failover", Comes::Cluster),
+    ("latency", Comes::Messages),
+    ("lolwut", Comes::Messages),
+    ("migrate", Comes::Cluster),
+    ("monitor", Comes::Messages),
+    ("save", Comes::Durability),
+];
+
+/// Commands that do less than in Redis.
+const REMARKS: &[(&str, &str)] = &[
+    ("client|caching", "answers as to a client that does not track"),
+    ("client|getredir", "no client tracks yet"),
+    ("client|tracking", "OFF only; ON comes with publish and subscribe"),
+    ("client|trackinginfo", "no client tracks yet"),
+    ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
+    ("lastsave", "the time of the start: nothing is saved yet"),
+    ("replicaof", "NO ONE only; there are no replicas yet"),
+    ("shutdown", "nothing to save yet, so SAVE is refused"),
+    ("slaveof", "NO ONE only; there are no replicas yet"),
+    ("wait", "there are no replicas yet"),
+    ("waitaof", "nothing is logged yet"),
+];
+
+fn remark(name: &str) -> Option<&'static str> {
+    REMARKS.iter().find(|(known, _)| *known == name).map(|(_, remark)| *remark)
+}
+
+/// What brings a command of Redis that has no row. `None`: Redis does not have it either.
+fn comes(name: &str) -> Option<Comes> {
+    let area = AREAS.iter().find(|area| area.commands.split_ascii_whitespace().any(|known| known == name))?;
+    let container = name.split('|').next().unwrap_or(name);
+    let found = COMES.iter().find(|(known, _)| *known == name || *known == container);
+    Some(found.map_or(area.comes, |(_, comes)| *comes))
+}
+
+/// The error for a command of Redis that is not there; `None` if Redis does not have it either.
+pub(crate) fn not_there(name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?.to_lowercase();
+    let is_container = |area: &Area| {
+        let mut names = area.commands.split_ascii_whitespace();
+        names.any(|known| known.split_once('|').is_some_and(|(container, _)| container == name))
+    };
+    let comes = comes(&name).or_else(|| AREAS.iter().find(|area| is_container(area)).map(|area| area.comes))?;
+    match comes {
+        // What Redis answers where it is not part of a cluster.
+        Comes::Cluster if name != "migrate" => Some("ERR This instance has cluster support disabled".into()),
+        comes => Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text())),
+    }
+}
+
+/// The text of COMPATIBILITY.md.
+pub fn markdown(table: &Table) -> String {
+    let shown: Vec<&Command> = table.all().iter().filter(|command| !command.is_hidden()).collect();
+    let has = |name: &str| shown.iter().any(|command| command.name == name);
+    let all: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
+    let there = all.iter().filter(|name| has(name)).count();
+    let mut text = format!(
+        "# Compatibility\n\n\
+         <!-- Generated from the rows: change those (or crates/node/src/compatibility), then run\n     \
+         HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current -->\n\n\
+         Every command of Redis 8, those of its modules included: {there} of {} commands and subcommands are there. One that \
+         is there\nhas all options and legacy forms of Redis unless a remark says otherwise; one that is not answers an error \
+         that says so.\nHow close they are is measured by Redis's own test suite: `tests/redis-suite/run`, with what it skips \
+         in `tests/redis-suite/skips.txt`.\n\n| area | there | of |\n|---|---|---|\n",
+        all.len(),
+    );
+    for area in AREAS {
+        let names = area.commands.split_ascii_whitespace();
+        let count = names.clone().filter(|name| has(name)).count();
+        let _ = writeln!(text, "| {} | {count} | {} |", area.title, names.count());
+    }
+    for area in AREAS {
+        let _ = write!(text, "\n## {}\n\n| command | there | remark |\n|---|---|---|\n", area.title);
+        for name in area.commands.split_ascii_whitespace() {
+            let (mark, remark) = match has(name) {
+                true => ("yes", remark(name).unwrap_or_default()),
+                false => ("", comes(name).map_or("", Comes::text)),
+            };
+            let _ = writeln!(text, "| `{}` | {mark} | {remark} |", name.replace('|', " ").to_uppercase());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The committed page is the generated one. `HOLDFAST_BLESS=1` writes it instead.
+    #[test]
+    fn compatibility_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../COMPATIBILITY.md");
+        let text = markdown(&Table::new());
+        if std::env::var_os("HOLDFAST_BLESS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(committed == text, "run HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current");
+    }
+
+    #[test]
+    fn every_row_is_a_command_of_redis() {
+        let known: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
+        for command in Table::new().all().iter().filter(|command| !command.is_hidden()) {
+            assert!(known.contains(&command.name.as_str()), "{} is not in names.rs", command.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_remarks_are_about_rows() {
+        let mut known: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
+        let count = known.len();
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!(known.len(), count);
+        let table = Table::new();
+        for (name, _) in COMES.iter().map(|(name, _)| (name, "")).chain(REMARKS.iter().map(|(n, r)| (n, *r))) {
+            assert!(known.contains(name), "{name}");
+        }
+        for (name, _) in REMARKS {
+            assert!(table.find(name.as_bytes()).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_says_so() {
+        let answer = |name: &str| not_there(name.as_bytes());
+        assert!(answer("SUBSCRIBE").unwrap().ends_with("it comes with publish and subscribe"));
+        assert!(answer("ft.config").unwrap().contains("module"));
+        assert_eq!(answer("cluster").unwrap(), "ERR This instance has cluster support disabled");
+        assert_eq!(answer("nothing"), None);
+    }
+}
