@@ -43,22 +43,19 @@ impl Peer {
     /// Starts `program` with `args` before the settings and connects.
     pub fn start(program: &Path, args: &[&str]) -> Peer {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = Command::new(program)
+        let mut process = Command::new(program)
             .args(args)
             .args(["--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
             .args(SETTINGS)
             .stdout(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        for _ in 0..500 {
-            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-                stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                return Peer { process, stream, unread: Vec::new() };
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{} does not answer", program.display());
+        let Some(stream) = connect(port) else {
+            let _ = process.kill();
+            let _ = process.wait();
+            panic!("{} does not answer", program.display());
+        };
+        Peer { process, stream, unread: Vec::new() }
     }
 
     /// Sends a command and waits for its reply.
@@ -83,6 +80,18 @@ impl Peer {
     pub fn words(&mut self, line: &str) -> Value {
         self.call(&line.split_ascii_whitespace().collect::<Vec<_>>())
     }
+}
+
+fn connect(port: u16) -> Option<TcpStream> {
+    for _ in 0..500 {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            return Some(stream);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 impl Drop for Peer {

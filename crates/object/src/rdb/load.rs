@@ -126,24 +126,29 @@ fn set(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Set, Corrupt>
 
 fn zset(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<ZSet, Corrupt> {
     let mut zset = ZSet::new();
-    let mut add = |member: &[u8], score: f64| match zset.insert(score, member, limits) {
+    let add = |zset: &mut ZSet, member: &[u8], score: f64| match zset.insert(score, member, limits) {
         _ if member.len() > crate::hashed::RECORD_BYTES_MAX => Err(Corrupt("member too long")),
         Ok(Added::New(_)) => Ok(()),
         _ => Err(Corrupt("duplicate member of a sorted set")),
     };
     match kind {
         kind::ZSET | kind::ZSET_2 => {
+            // The form is chosen for all members at once, because the small one has no negative zero.
+            let (mut members, mut longest) = (Vec::new(), 0);
             for _ in 0..input.count()? {
                 let member = input.string()?;
                 let score = if kind == kind::ZSET { input.text_double()? } else { input.binary_double()? };
-                add(&member, score)?;
+                longest = longest.max(member.len());
+                members.push((member, score));
             }
+            zset.expect(members.len(), longest, limits);
+            members.iter().try_for_each(|(member, score)| add(&mut zset, member, *score))?;
         }
         _ => {
             let bytes = input.string()?;
             entries(kind == kind::ZSET_ZIPLIST, &bytes, &mut |[member, score]| {
                 let score = text(score, text_score)?;
-                text(member, |member| add(member, score))
+                text(member, |member| add(&mut zset, member, score))
             })?;
         }
     }
