@@ -1,9 +1,10 @@
 //! Emptying databases: the tables are taken out at once, under every latch; their entries are freed later, in steps.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, shift};
+use crate::local::{Local, bump, shift};
 use crate::slot::SLOTS;
 use crate::table::{Garbage, Table};
 
@@ -27,6 +28,7 @@ impl Keyspace {
             }
             shift(&local.counters.keys[usize::from(number)], -i64::from(table.count));
             shift(&local.counters.expires[usize::from(number)], -i64::from(table.expiring));
+            bump(&local.counters.reclaiming, table.count.into());
             reclaim.tables.push(std::mem::take(table));
         };
         let mut slot = 0;
@@ -50,7 +52,10 @@ impl Reclaim {
     /// Frees about `entries` entries. True: nothing is left.
     pub fn step(&mut self, local: &mut Local, entries: usize) -> bool {
         let mut freed = 0;
-        while freed < entries {
+        let done = loop {
+            if freed >= entries {
+                break false;
+            }
             match self.garbage.pop_front() {
                 Some(Garbage::Segment(segment)) => {
                     segment.each(|_, word| {
@@ -63,10 +68,13 @@ impl Reclaim {
                 Some(directory) => local.retired.push(directory),
                 None => match self.tables.pop() {
                     Some(mut table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
-                    None => return true,
+                    None => break true,
                 },
             }
-        }
-        false
+        };
+        let counters = &local.counters;
+        counters.reclaiming.store(counters.reclaiming.load(Relaxed).saturating_sub(freed as u64), Relaxed);
+        bump(&counters.reclaimed, freed as u64);
+        done
     }
 }

@@ -24,12 +24,23 @@ pub struct Counters {
     pub expired_fields: AtomicU64,
     /// Keys deleted to make room.
     pub evicted: AtomicU64,
+    /// Entries of emptied databases that are still to be freed.
+    pub reclaiming: AtomicU64,
+    /// Entries of emptied databases that were freed.
+    pub reclaimed: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn new(databases: usize) -> Self {
         let zeros = || (0..databases).map(|_| AtomicI64::new(0)).collect();
         Self { keys: zeros(), expires: zeros(), ..Self::default() }
+    }
+
+    /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.
+    pub fn reset(&self) {
+        for counter in [&self.hits, &self.misses, &self.expired, &self.expired_fields, &self.evicted, &self.reclaimed] {
+            counter.store(0, Relaxed);
+        }
     }
 }
 

@@ -434,7 +434,10 @@ impl Worker {
             Message::Served { token, reply } => self.served(token, &reply),
             Message::Kill { token } => self.closed_by_us(token),
             Message::Unblock { token, with_error } => self.unblock(token, with_error),
-            Message::ResetStats => self.stats.reset(),
+            Message::ResetStats => {
+                self.stats.reset();
+                self.engine.local().counters().reset();
+            }
             Message::Look => {}
         }
     }

@@ -1,6 +1,7 @@
 //! A slot with very many keys, and the memory that stays behind.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::testing::Single;
 use crate::{Expiry, Keyspace, Kind};
@@ -99,4 +100,6 @@ fn a_flush_is_freed_in_steps() {
     while !all.step(&mut single.local, 1000) {}
     assert_eq!(ks.heap().stats().requested, 0);
     assert_eq!([0, 1, 2, 3].map(|db| ks.len(db)), [0; 4]);
+    let counters = single.local.counters();
+    assert_eq!([&counters.reclaiming, &counters.reclaimed].map(|c| c.load(Relaxed)), [0, 6001]);
 }

@@ -140,6 +140,7 @@ fn rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn resetstat(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.stats.reset();
+    ctx.engine.local().counters().reset();
     for worker in (0..ctx.node.workers()).filter(|worker| *worker != usize::from(ctx.engine.index())) {
         ctx.node.send(worker, crate::Message::ResetStats);
     }

@@ -129,7 +129,8 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     t.line("mem_allocator", "mimalloc");
     t.zeros(&["mem_overhead_db_hashtable_rehashing", "active_defrag_running"]);
-    t.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"]);
+    t.line("lazyfree_pending_objects", r.keys_sum(|c| &c.reclaiming));
+    t.line("lazyfreed_objects", r.keys_sum(|c| &c.reclaimed));
 }
 
 fn policy(policy: EvictionPolicy) -> &'static str {
