@@ -60,6 +60,8 @@ pub struct Client {
     pub bytes_out: AtomicU64,
     /// Commands in total.
     pub commands: AtomicU64,
+    /// In MONITOR mode.
+    pub monitor: AtomicBool,
     /// CLIENT NO-EVICT, NO-TOUCH.
     pub no_evict: AtomicBool,
     /// See above.
@@ -103,6 +105,7 @@ impl Client {
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),

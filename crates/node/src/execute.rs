@@ -83,6 +83,7 @@ impl Worker {
             self.apply_reply_mode(conn, before);
             return Next::Continue;
         }
+        let db = conn.session.db;
         let exact = self.meter.is_exact(command, args);
         let from = if exact { self.begin_exact() } else { 0 };
         let next = if conn.session.no_touch && command.name != "touch" {
@@ -104,6 +105,9 @@ impl Worker {
         } else {
             // It is counted when it has ended.
             conn.spent = self.meter.settle().saturating_sub(from);
+        }
+        if self.monitored && command.is_shown_to_monitors() {
+            node.show_to_monitors(&conn.session.client, db, args);
         }
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
@@ -168,6 +172,7 @@ impl Worker {
                         settings,
                         stats: &self.stats,
                         meter: &mut self.meter,
+                        monitored: self.monitored,
                         command,
                         args,
                         out: &mut conn.out,

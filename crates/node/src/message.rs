@@ -1,6 +1,6 @@
 //! What workers tell each other, and the mailbox it goes through.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A message to a worker.
 pub enum Message {
@@ -24,6 +24,13 @@ pub enum Message {
         token: u64,
         /// With an error instead of the nil of a timeout.
         with_error: bool,
+    },
+    /// A command for a client in MONITOR mode to see.
+    Seen {
+        /// The connection.
+        token: u64,
+        /// The line, with its end.
+        line: Arc<[u8]>,
     },
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,

@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
 use crate::message::{Mailbox, Message};
+use crate::monitor::Monitors;
 use crate::pause::Pauses;
 use crate::sampler::{Sample, Sampler};
 use crate::slowlog::SlowLog;
@@ -49,6 +50,8 @@ pub struct Node {
     peak_memory: AtomicU64,
     /// `used_memory` before the first key.
     startup_memory: AtomicU64,
+    /// MONITOR.
+    pub monitors: Monitors,
     /// CLIENT PAUSE, DEBUG SLEEP.
     pub pauses: Pauses,
     /// Set once the node shuts down; drivers leave their loops.
@@ -103,6 +106,7 @@ impl Node {
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),
+            monitors: Monitors::default(),
             pauses: Pauses::default(),
             stopping: AtomicBool::new(false),
         })

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use resp::Args;
 
 use crate::client::Client;
+use crate::secret::is_secret;
 
 /// Arguments kept of a command, the last of which says how many more there were.
 const ARGUMENTS_MAX: usize = 32;
@@ -57,7 +58,9 @@ fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
     let mut list: Vec<Vec<u8>> = args
         .iter()
         .take(kept)
-        .map(|arg| match arg.len().checked_sub(ARGUMENT_MAX) {
+        .enumerate()
+        .map(|(i, arg)| if is_secret(args, i) { b"(redacted)" } else { arg })
+        .map(|arg: &[u8]| match arg.len().checked_sub(ARGUMENT_MAX) {
             None | Some(0) => arg.to_vec(),
             Some(more) => [&arg[..ARGUMENT_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
         })
@@ -85,6 +88,7 @@ mod tests {
         let (just, long) = ("x".repeat(128), "x".repeat(130));
         assert_eq!(texts(&[&just, &long]), [just.clone(), format!("{just}... (2 more bytes)")]);
         assert_eq!(texts(&["a"; 32]).len(), 32);
+        assert_eq!(texts(&["auth", "password"]), ["auth", "(redacted)"]);
         let cut = texts(&["a"; 34]);
         assert_eq!((cut.len(), cut[31].as_str()), (32, "... (3 more arguments)"));
     }

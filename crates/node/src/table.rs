@@ -160,6 +160,11 @@ impl Table {
 }
 
 impl Command {
+    /// Whether MONITOR shows it: administrators' business is too dangerous to be shown, says Redis.
+    pub fn is_shown_to_monitors(&self) -> bool {
+        self.spec.flags & (flags::SKIP_MONITOR | flags::ADMIN) == 0
+    }
+
     /// Whether it is a subcommand that COMMAND does not show: those of DEBUG, as in Redis.
     pub fn is_hidden(&self) -> bool {
         self.is_subcommand && self.spec.has(flags::PROTECTED)

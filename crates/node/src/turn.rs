@@ -60,6 +60,7 @@ impl Worker {
         if self.node.pauses.frozen_until() > now {
             return self.engine.end_turn();
         }
+        self.monitored = self.node.monitors.any();
         self.clean_up();
         self.end_waits(now);
         if self.paused.is_some() || self.node.pauses.current(now).is_some() {

@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::meter::Meter;
 use crate::node::Node;
 use crate::pause::Pause;
-use crate::session::{Detached, Session};
+use crate::session::{Detached, Session, monitor};
 use crate::stats::{WorkerStats, add, sub};
 
 /// Query buffers and output buffers of this size are kept for reuse.
@@ -50,6 +50,8 @@ pub struct Worker {
     pub(crate) next_round: u64,
     /// Flushed tables are being freed.
     pub(crate) reclaiming: bool,
+    /// Somebody monitors, as this turn sees it.
+    pub(crate) monitored: bool,
     /// The stopwatch.
     pub(crate) meter: Meter,
     /// When DEBUG SLEEP began, monotonic nanoseconds.
@@ -97,6 +99,7 @@ impl Worker {
             leftovers: Vec::new(),
             next_round: 0,
             reclaiming: false,
+            monitored: false,
             paused: None,
             held_back: Vec::new(),
             walks: Vec::new(),
@@ -154,6 +157,10 @@ impl Worker {
     /// send, or is in the middle of a command; it stays.
     pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
         let conn = self.conn(token)?;
+        // What is on its way to a client in MONITOR mode names its worker.
+        if conn.session.monitors {
+            return None;
+        }
         if !conn.is_free() || conn.unsent() > 0 || conn.unread() > 0 || conn.queued || conn.dirty {
             return None;
         }
@@ -221,6 +228,7 @@ impl Worker {
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
+        monitor::stop(&self.node, &mut conn.session);
         self.node.dismiss(conn.session.client.id);
         self.spare(std::mem::take(&mut conn.query));
         self.spare(std::mem::take(&mut conn.out));
@@ -434,12 +442,27 @@ impl Worker {
             Message::Served { token, reply } => self.served(token, &reply),
             Message::Kill { token } => self.closed_by_us(token),
             Message::Unblock { token, with_error } => self.unblock(token, with_error),
+            Message::Seen { token, line } => self.show(token, &line),
             Message::ResetStats => {
                 self.stats.reset();
                 self.engine.local().counters().reset();
             }
             Message::Look => {}
         }
+    }
+
+    /// Sends a client in MONITOR mode a command that somebody has run. One that does not read is closed as a slow subscriber is.
+    fn show(&mut self, token: Token, line: &[u8]) {
+        let limit = self.follower.settings().output_limit_pubsub;
+        let now = self.engine.now();
+        let Some(mut conn) = self.take_conn(token) else { return };
+        if conn.session.monitors && !conn.closing {
+            self.ensure_out(&mut conn);
+            conn.out.extend_from_slice(line);
+            self.check_output_limit(&mut conn, limit, now);
+        }
+        self.put_conn(conn);
+        self.mark_dirty(token);
     }
 
     /// Lets a connection go on with what is in its query buffer.

@@ -69,7 +69,6 @@ const COMES: &[(&str, Comes)] = &[
     ("latency", Comes::Messages),
     ("lolwut", Comes::Messages),
     ("migrate", Comes::Cluster),
-    ("monitor", Comes::Messages),
     ("save", Comes::Durability),
 ];
 
@@ -102,7 +101,7 @@ fn comes(name: &str) -> Option<Comes> {
 
 /// The error for a command of Redis that is not there; `None` if Redis does not have it either.
 pub(crate) fn not_there(name: &[u8]) -> Option<String> {
-    let name = std::str::from_utf8(name).ok()?.to_lowercase();
+    let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('|'))?.to_lowercase();
     let is_container = |area: &Area| {
         let mut names = area.commands.split_ascii_whitespace();
         names.any(|known| known.split_once('|').is_some_and(|(container, _)| container == name))
@@ -111,6 +110,8 @@ pub(crate) fn not_there(name: &[u8]) -> Option<String> {
     match comes {
         // What Redis answers where it is not part of a cluster.
         Comes::Cluster if name != "migrate" => Some("ERR This instance has cluster support disabled".into()),
+        // Not one that Redis has and we have, but this server was told to hide (rename-command).
+        Comes::Never => None,
         comes => Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text())),
     }
 }

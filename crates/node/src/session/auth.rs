@@ -156,6 +156,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 /// Makes the connection what it was when it was new, but for its identity and its library's name.
 fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     super::multi::forget_block(ctx);
+    super::monitor::stop(ctx.node, ctx.session);
     let session = &mut *ctx.session;
     session.set_protocol(Protocol::Resp2);
     session.set_db(0);

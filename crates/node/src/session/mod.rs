@@ -9,6 +9,7 @@ mod debug;
 mod info;
 mod latency;
 mod memory;
+pub(crate) mod monitor;
 mod multi;
 mod server;
 mod slowlog;
@@ -43,6 +44,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     info::ROWS,
     latency::ROWS,
     memory::ROWS,
+    monitor::ROWS,
     multi::ROWS,
     server::ROWS,
     slowlog::ROWS,
@@ -62,6 +64,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
+    /// In MONITOR mode.
+    pub monitors: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// CLIENT REPLY.
@@ -133,6 +137,8 @@ pub struct SessionCtx<'a> {
     pub stats: &'a Arc<WorkerStats>,
     /// The worker's stopwatch.
     pub meter: &'a mut Meter,
+    /// Whether commands are shown to somebody (MONITOR).
+    pub monitored: bool,
     /// The command that runs.
     pub command: &'a Command,
     /// Its arguments.
@@ -180,6 +186,7 @@ impl Session {
             authenticated,
             multi: None,
             watched: Vec::new(),
+            monitors: false,
             no_touch: false,
             replies: Replies::On,
         }

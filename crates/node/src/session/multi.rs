@@ -186,6 +186,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 let from = if exact { ctx.meter.settle() } else { 0 };
                 let before = ctx.out.len();
                 let mut slept = 0;
+                let db_before = ctx.session.db;
                 if ctx.session.no_touch {
                     ctx.engine.clock().set_touching(command.name == "touch");
                 }
@@ -205,6 +206,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                             settings: ctx.settings,
                             stats: ctx.stats,
                             meter: ctx.meter,
+                            monitored: ctx.monitored,
                             command,
                             args,
                             out: ctx.out,
@@ -226,6 +228,9 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 if let Some(b'-') = ctx.out.get(before) {
                     add(&ctx.stats.commands[command.counted_as].failed, 1);
                     ctx.stats.count_error(&ctx.out[before + 1..]);
+                }
+                if ctx.monitored && command.is_shown_to_monitors() {
+                    ctx.node.show_to_monitors(&ctx.session.client, db_before, args);
                 }
                 if exact {
                     let from = from.saturating_sub(slept);

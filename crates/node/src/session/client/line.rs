@@ -41,6 +41,7 @@ fn append_any(ctx: &SessionCtx<'_>, client: &Client, out: &mut Vec<u8>) {
 
 fn flags(client: &Client) -> String {
     let flags = [
+        (client.monitor.load(Relaxed), 'O'),
         (client.queued.load(Relaxed) >= 0, 'x'),
         (client.blocked.load(Relaxed), 'b'),
         (client.peer.unix, 'U'),

@@ -143,8 +143,7 @@ fn count(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let admits: Box<dyn Fn(&Command) -> bool> = if ctx.args.len() == 2 {
-        // Without a filter Redis names no subcommands.
-        Box::new(|command| !command.is_subcommand)
+        Box::new(|_| true)
     } else {
         if ctx.args.len() != 5 || !ctx.is(2, "FILTERBY") {
             return Err(Error::SYNTAX);
