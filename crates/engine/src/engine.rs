@@ -331,6 +331,19 @@ impl Engine {
         let writes = call.row.spec.flags & flags::READONLY == 0 || self.may_drop_fields(call, held);
         let version = if writes { self.next_version(held) } else { 0 };
         self.fx.interest = self.has_interest(held);
+        self.run_prepared(call, handler, held, version, out)
+    }
+
+    /// The rest of [`Self::run_handler`]: version and interest are known.
+    #[inline]
+    fn run_prepared(
+        &mut self,
+        call: &Call<'_>,
+        handler: fn(&mut Ctx<'_>) -> Result<Outcome, Error>,
+        held: &Held,
+        version: u64,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         self.expire_before(call, held, version);
         let start = out.len();
         match self.with_ctx(call, held, version, out, handler) {
@@ -537,12 +550,19 @@ impl Engine {
                 return Ok(None);
             }
         }
-        Ok(Some(BlockRun { held, touched: Vec::new() }))
+        // From here on a version is one more than the last: nobody else writes to these slots.
+        self.next_version(&held);
+        let interest = self.has_interest(&held);
+        Ok(Some(BlockRun { held, interest, touched: Vec::new() }))
     }
 
     fn need_of_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) -> Need {
         let mut slots: smallvec::SmallVec<[u16; 16]> = watched.iter().map(|w| w.slot).collect();
         for call in calls {
+            if let Some(key) = call.first {
+                slots.push(key.slot);
+                continue;
+            }
             match (call.row.run, self.need_of_call(call)) {
                 (Run::Walk(_), _) | (_, Need::All) => return Need::All,
                 (_, Need::Slots(more)) => slots.extend(more),
@@ -553,10 +573,21 @@ impl Engine {
 
     /// Runs one command of a block. One that would block answers its nil.
     pub fn run_in_block(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
-        if let Outcome::Block(wait) = self.run_handler(call, &block.held, out) {
+        let outcome = match call.row.run {
+            // What holds for the whole block need not be found out for each of its commands.
+            Run::Keyed(handler) => {
+                self.last_version += 1;
+                self.fx.interest = block.interest;
+                self.run_prepared(call, handler, &block.held, self.last_version, out)
+            }
+            _ => self.run_handler(call, &block.held, out),
+        };
+        if let Outcome::Block(wait) = outcome {
             wait.nil.write(&mut Reply::new(out, call.protocol));
         }
-        block.touched.append(&mut self.fx.touched);
+        if block.interest {
+            block.touched.append(&mut self.fx.touched);
+        }
     }
 
     /// Ends a block: watchers and waiters learn what it changed, the latches go back.
@@ -571,5 +602,7 @@ impl Engine {
 #[must_use]
 pub struct BlockRun {
     held: Held,
+    /// Somebody watches or waits in the slots.
+    interest: bool,
     touched: Vec<Touched>,
 }

@@ -43,7 +43,7 @@ impl Engine {
         let mut looked = 0;
         let mut left = SLOTS + 1;
         while left > 0 {
-            let Some(slot) = self.shared.keyspace.next_occupied(self.sweep.slot) else {
+            let Some(slot) = self.shared.keyspace.next_volatile(self.sweep.slot) else {
                 left -= left.min(SLOTS - usize::from(self.sweep.slot));
                 if left <= 1 {
                     return Swept::All;
@@ -106,6 +106,7 @@ impl Engine {
             self.sweep.hash = 0;
             self.sweep.db += 1;
         }
+        self.shared.keyspace.mark_if_lasting(held, slot);
         true
     }
 

@@ -135,7 +135,7 @@ impl Engine {
 
     /// The latches for `slots`, in any order.
     pub fn need_of(&self, slots: impl Iterator<Item = u16>) -> Need {
-        let mut slots: smallvec::SmallVec<[u16; 4]> = slots.collect();
+        let mut slots: smallvec::SmallVec<[u16; 8]> = slots.collect();
         slots.sort_unstable();
         slots.dedup();
         Need::Slots(slots)

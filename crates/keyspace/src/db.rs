@@ -349,6 +349,7 @@ impl<'a> Db<'a> {
         table.insert(key.hash, entry, self.ks.hasher(), &mut self.local.retired);
         if let Some(ms) = entry.expiry() {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            self.ks.mark_volatile(key.slot);
             table.volatile += 1;
             table.expiring += 1;
             shift(&self.local.counters.expires[usize::from(self.physical)], 1);
@@ -441,6 +442,7 @@ impl<'a> Db<'a> {
         let after = u32::from(has.is_some()) + u32::from(has_fields);
         if let Some(ms) = has {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            self.ks.mark_volatile(slot);
         }
         table.volatile = table.volatile + after - before;
         table.expiring = table.expiring + u32::from(has.is_some()) - u32::from(had.is_some());
@@ -516,6 +518,7 @@ impl<'a> Db<'a> {
         let Some(table) = self.ks.body(self.held, key.slot).table(self.physical) else { return };
         if let Some(ms) = next {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            self.ks.mark_volatile(key.slot);
         }
         table.volatile = table.volatile + u32::from(next.is_some()) - u32::from(had);
     }

@@ -62,6 +62,10 @@ impl Body {
         &mut others[at].1
     }
 
+    fn is_lasting(&self) -> bool {
+        self.main.volatile == 0 && self.others.as_ref().is_none_or(|o| o.iter().all(|(_, t)| t.volatile == 0))
+    }
+
     fn is_empty(&self) -> bool {
         self.main.count == 0 && self.others.as_ref().is_none_or(|o| o.iter().all(|(_, t)| t.count == 0))
     }
@@ -84,6 +88,8 @@ pub struct Keyspace {
     heap: Heap,
     /// A bit per slot that may hold keys: iteration skips the others.
     occupied: Box<[AtomicU64]>,
+    /// A bit per slot that may hold something that expires: the sweep skips the others.
+    volatile: Box<[AtomicU64]>,
     /// Physical database of each logical one; changed by SWAPDB with every latch held.
     database_map: Box<[AtomicU16]>,
     waiting: Waiting,
@@ -95,7 +101,7 @@ pub struct Keyspace {
 #[derive(Default)]
 #[must_use = "latches stay taken until they are released"]
 pub struct Held {
-    slots: SmallVec<[u16; 4]>,
+    slots: SmallVec<[u16; 8]>,
     all: bool,
 }
 
@@ -126,7 +132,7 @@ impl Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// These, ascending and without repetition.
-    Slots(SmallVec<[u16; 4]>),
+    Slots(SmallVec<[u16; 8]>),
     /// Every one.
     All,
 }
@@ -139,6 +145,7 @@ impl Keyspace {
             hasher: KeyHasher::new(seed),
             heap: Heap::new(),
             occupied: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
+            volatile: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
@@ -346,15 +353,30 @@ impl Keyspace {
         }
     }
 
+    /// Notes that a held slot has something that expires.
+    #[inline]
+    pub(crate) fn mark_volatile(&self, slot: u16) {
+        let (word, bit) = (&self.volatile[usize::from(slot) / 64], 1u64 << (slot % 64));
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Clears the slot's bit if nothing in it expires any more.
+    pub fn mark_if_lasting(&self, held: &Held, slot: u16) {
+        if self.body(held, slot).is_lasting() {
+            self.volatile[usize::from(slot) / 64].fetch_and(!(1u64 << (slot % 64)), Relaxed);
+        }
+    }
+
     /// The first slot at or after `from` that may hold keys.
     pub fn next_occupied(&self, from: u16) -> Option<u16> {
-        let mut word = usize::from(from) / 64;
-        let mut bits = self.occupied.get(word)?.load(Relaxed) & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = self.occupied.get(word)?.load(Relaxed);
-        }
-        Some((word * 64) as u16 + bits.trailing_zeros() as u16)
+        next_bit(&self.occupied, from)
+    }
+
+    /// The first slot at or after `from` that may hold something that expires.
+    pub fn next_volatile(&self, from: u16) -> Option<u16> {
+        next_bit(&self.volatile, from)
     }
 
     /// The highest version of any held slot.
@@ -382,6 +404,17 @@ impl Keyspace {
     pub fn attach(&self, held: &Held, slot: u16, attachment: Option<Box<dyn Any + Send>>) {
         self.body(held, slot).attachment = attachment.map(Box::new);
     }
+}
+
+/// The first bit set at or after `from`.
+fn next_bit(words: &[AtomicU64], from: u16) -> Option<u16> {
+    let mut word = usize::from(from) / 64;
+    let mut bits = words.get(word)?.load(Relaxed) & (u64::MAX << (from % 64));
+    while bits == 0 {
+        word += 1;
+        bits = words.get(word)?.load(Relaxed);
+    }
+    Some((word * 64) as u16 + bits.trailing_zeros() as u16)
 }
 
 #[inline(always)]

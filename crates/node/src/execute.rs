@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::flags;
 use engine::{Call, Ran, Room};
 use keyspace::Key;
-use resp::{Args, OwnedArgs};
+use resp::Args;
 
 use crate::compatibility;
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
 use crate::pause::Pause;
-use crate::session::{self, Flow, Queued, Replies, SessionCtx};
+use crate::session::{self, Flow, Replies, SessionCtx};
 use crate::stats::add;
 use crate::table::{Command, Handler};
 use crate::turn::Item;
@@ -73,10 +73,8 @@ impl Worker {
         }
         if conn.session.queues(command) {
             if let Some(multi) = &mut conn.session.multi {
-                let args = OwnedArgs::new(args);
-                multi.bytes += args.memory();
+                multi.aborted |= !multi.push(command.id, item.key, args);
                 conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
-                multi.queue.push(Queued { command: command.id, args });
                 conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
             }
             resp::Reply::new(&mut conn.out, conn.session.protocol).queued();

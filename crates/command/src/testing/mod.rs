@@ -257,7 +257,7 @@ impl Bench {
 
     fn hold_keys(&self, args: resp::Args<'_>, keys: &[KeyAt]) -> Held {
         let slot = |at: &KeyAt| keyspace::slot_of(args.get(at.index).expect("found by the row"));
-        let mut slots: smallvec::SmallVec<[u16; 4]> = keys.iter().map(slot).collect();
+        let mut slots: smallvec::SmallVec<[u16; 8]> = keys.iter().map(slot).collect();
         slots.sort();
         slots.dedup();
         self.keyspace.try_acquire(&Need::Slots(slots), |_| {}).expect("nobody else is there")

@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
 use engine::{BlockRun, Busy, Engine, WatchedKey};
-use resp::{Args, OwnedArgs, Protocol, Reply};
+use keyspace::Key;
+use resp::{Args, Batch, Protocol, Reply};
 
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
@@ -61,7 +62,9 @@ pub struct Session {
     /// Whether it may run commands.
     pub authenticated: bool,
     /// Commands queued since MULTI.
-    pub multi: Option<Multi>,
+    pub multi: Option<Box<Multi>>,
+    /// The memory of the last block, for the next.
+    pub spare_multi: Option<Box<Multi>>,
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
     /// In MONITOR mode.
@@ -77,6 +80,8 @@ pub struct Session {
 pub struct Multi {
     /// The commands.
     pub queue: Vec<Queued>,
+    /// Their arguments, in the same order.
+    pub batch: Batch,
     /// A command could not be queued: EXEC will refuse.
     pub aborted: bool,
     /// Bytes of arguments.
@@ -84,11 +89,46 @@ pub struct Multi {
 }
 
 /// A queued command.
+#[derive(Clone, Copy)]
 pub struct Queued {
     /// Its id in the table.
     pub command: usize,
-    /// Its arguments.
-    pub args: OwnedArgs,
+    /// Slot and hash of argument 1 if that is its only key.
+    pub key: Option<(u16, u64)>,
+}
+
+impl Queued {
+    /// The key that was hashed when the command was parsed.
+    pub fn first<'a>(&self, args: Args<'a>) -> Option<Key<'a>> {
+        let (slot, hash) = self.key?;
+        Some(Key { bytes: args.get(1)?, hash, slot })
+    }
+}
+
+impl Multi {
+    /// Adds a command. False: the block would exceed 4 GiB.
+    #[must_use]
+    pub fn push(&mut self, command: usize, key: Option<(u16, u64)>, args: Args<'_>) -> bool {
+        let fits = self.batch.push_copy(args.iter());
+        if fits {
+            self.queue.push(Queued { command, key });
+            self.bytes += args.bytes() + args.len() * size_of::<u64>();
+        }
+        fits
+    }
+
+    /// The queued commands with their arguments.
+    pub fn commands(&self) -> impl Iterator<Item = (Queued, Args<'_>)> {
+        self.queue.iter().enumerate().map(|(i, queued)| (*queued, self.batch.args(i, &[])))
+    }
+
+    /// Forgets everything and keeps the memory for the next block.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.batch.clear();
+        self.aborted = false;
+        self.bytes = 0;
+    }
 }
 
 /// Which replies a client gets (CLIENT REPLY).
@@ -185,6 +225,7 @@ impl Session {
             protocol: Protocol::Resp2,
             authenticated,
             multi: None,
+            spare_multi: None,
             watched: Vec::new(),
             monitors: false,
             no_touch: false,

@@ -88,7 +88,7 @@ fn multi(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.session.multi.is_some() {
         return Err(Error::new("ERR MULTI calls can not be nested"));
     }
-    ctx.session.multi = Some(Multi::default());
+    ctx.session.multi = Some(ctx.session.spare_multi.take().unwrap_or_default());
     ctx.session.client.queued.store(0, Relaxed);
     ctx.reply().ok();
     Ok(Flow::Done)
@@ -112,6 +112,12 @@ pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
 fn end(ctx: &mut SessionCtx<'_>) {
     let watched = ctx.session.leave_multi();
     ctx.engine.unwatch_later(watched);
+}
+
+/// Keeps the memory of a block for the next.
+fn keep(ctx: &mut SessionCtx<'_>, mut multi: Box<Multi>) {
+    multi.clear();
+    ctx.session.spare_multi = Some(multi);
 }
 
 fn forget_watched(ctx: &mut SessionCtx<'_>) {
@@ -141,19 +147,19 @@ fn unwatch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let Some(multi) = ctx.session.multi.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
     if multi.aborted {
+        keep(ctx, multi);
         end(ctx);
         return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
     }
     // SELECT inside the block decides where later commands look, and so what the latches are taken for.
     let mut db = ctx.session.db;
     let mut calls: Vec<Call<'_>> = Vec::with_capacity(multi.queue.len());
-    for queued in &multi.queue {
-        let args = queued.args.args();
+    for (queued, args) in multi.commands() {
         match ctx.node.table.get(queued.command).handler {
             Handler::Data(row) => calls.push(Call {
                 row,
                 args,
-                first: None,
+                first: queued.first(args),
                 db,
                 protocol: ctx.session.protocol,
                 token: ctx.token,
@@ -171,6 +177,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             return Ok(Flow::Busy(busy));
         }
         Ok(None) => {
+            keep(ctx, multi);
             end(ctx);
             ctx.reply().null_array();
         }
@@ -179,9 +186,8 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             ctx.reply().array(multi.queue.len());
             let mut calls = calls.into_iter();
             let mut flow = Flow::Done;
-            for queued in &multi.queue {
+            for (queued, args) in multi.commands() {
                 let command = ctx.node.table.get(queued.command);
-                let args = queued.args.args();
                 let exact = ctx.meter.is_exact(command, args);
                 let from = if exact { ctx.meter.settle() } else { 0 };
                 let before = ctx.out.len();
@@ -240,6 +246,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 }
             }
             ctx.engine.end_block(block);
+            keep(ctx, multi);
             return Ok(flow);
         }
     }
