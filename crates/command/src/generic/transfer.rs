@@ -238,6 +238,35 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_expire_are_still_swept_elsewhere() {
+        let mut bench = Bench::new();
+        bench.words("hset h f 1 g 2");
+        bench.words("hpexpireat h 1000000005000 fields 1 f");
+        assert_eq!(bench.words("copy h copied"), ":1\r\n");
+        assert_eq!(bench.words("rename h renamed"), "+OK\r\n");
+        for bench in [&mut bench.replayed(), &mut bench] {
+            for name in ["copied", "renamed"] {
+                let slot = keyspace::slot_of(name.as_bytes());
+                assert_eq!(bench.inspect(|db| db.next_expiry(slot)), Some(1_000_000_005_000), "{name}");
+                assert_eq!(bench.words(&format!("hpexpiretime {name} fields 1 f")), "*1\r\n:1000000005000\r\n");
+            }
+            assert_eq!(bench.inspect(|db| db.next_expiry(keyspace::slot_of(b"h"))), None);
+        }
+    }
+
+    #[test]
+    fn a_large_value_is_shared_until_it_changes() {
+        let mut bench = Bench::new();
+        for i in 0..3000 {
+            bench.words(&format!("rpush l element-number-{i} another-element-{i}"));
+        }
+        bench.words("copy l m");
+        bench.words("lpush l new");
+        assert_eq!(bench.words("llen l"), ":6001\r\n");
+        assert_eq!(bench.words("llen m"), ":6000\r\n");
+    }
+
+    #[test]
     fn move_goes_to_a_free_key_only() {
         let mut bench = Bench::new();
         bench.words("set a 1");
