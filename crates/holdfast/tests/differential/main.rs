@@ -54,7 +54,10 @@ impl Servers {
     fn know(&mut self, line: &str) -> bool {
         let name = line.split(' ').next().unwrap_or_default();
         [&mut self.redis, &mut self.ours].into_iter().all(|peer| match peer.words(name) {
-            Value::Error(text) => !text.starts_with(b"ERR unknown command"),
+            Value::Error(text) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                !text.starts_with("ERR unknown command") && !text.contains("is not supported by this version")
+            }
             _ => true,
         })
     }
