@@ -25,6 +25,8 @@ pub(crate) struct Sweep {
     hash: u64,
     /// Earliest expiry met since the beginning of the table.
     earliest: Option<u64>,
+    /// Some hash has more expired fields than could be deleted at once.
+    unfinished: bool,
 }
 
 /// How much of the sweep was done.
@@ -95,6 +97,7 @@ impl Engine {
                 // From here on, whoever sets an earlier expiry lowers it again.
                 self.db(held, db, 0).set_next_expiry(slot, u64::MAX);
                 self.sweep.earliest = None;
+                self.sweep.unfinished = false;
             }
             if !self.sweep_table(slot, db, held) {
                 return false;
@@ -104,6 +107,9 @@ impl Engine {
             let meanwhile = view.next_expiry(slot).unwrap_or(u64::MAX);
             view.set_next_expiry(slot, earliest.min(meanwhile));
             self.sweep.hash = 0;
+            if self.sweep.unfinished {
+                return false;
+            }
             self.sweep.db += 1;
         }
         self.shared.keyspace.mark_if_lasting(held, slot);
@@ -139,6 +145,8 @@ impl Engine {
         for key in &hashes {
             if let Some(next) = self.expire_fields(held, db, &hasher.key(key)) {
                 self.sweep.earliest = Some(self.sweep.earliest.map_or(next, |e| e.min(next)));
+                // A field is there until its time has passed.
+                self.sweep.unfinished |= next < now;
             }
         }
         self.publish(held);
@@ -156,5 +164,61 @@ impl Engine {
         let version = self.next_version(held);
         let mut view = Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version);
         hash::reclaim(&mut view, key, self.now, FIELDS_PER_HASH, &mut self.fx, &mut self.events).next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use command::{FAMILIES, Row, Run};
+    use keyspace::Keyspace;
+    use resp::{Batch, Protocol};
+
+    use super::*;
+    use crate::{Call, Ran, Shared};
+
+    const NOW: u64 = 1_000_000_000_000;
+
+    fn run(engine: &mut Engine, words: &[&str]) -> String {
+        let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
+        let row: &'static Row<Run> = rows.find(|row| row.spec.name == words[0]).expect("a command");
+        let mut batch = Batch::new();
+        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+        let (args, mut out) = (batch.args(0, &[]), Vec::new());
+        let call = Call { row, args, first: None, db: 0, protocol: Protocol::Resp2, token: 0, may_block: false };
+        assert!(matches!(engine.run(&call, &mut out), Ran::Done));
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn expired_fields_go_in_one_sweep_however_many_they_are() {
+        let shared = Arc::new(Shared { keyspace: Keyspace::new(1, 1, 7) });
+        let mut engine = Engine::new(shared.clone(), 0, 7);
+        engine.begin_turn(NOW);
+        for i in 0..5 * FIELDS_PER_HASH {
+            run(&mut engine, &["hsetex", "h", "px", "10", "fields", "1", &format!("field{i}"), "value"]);
+        }
+        run(&mut engine, &["hset", "other", "a", "1"]);
+        run(&mut engine, &["hpexpire", "other", "11", "fields", "1", "a"]);
+        assert_eq!(shared.keyspace.field_expires(0), 2);
+
+        engine.begin_turn(NOW + 10);
+        assert_eq!(engine.sweep(1, || true), Swept::All);
+        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":2\r\n", "to the millisecond");
+
+        engine.begin_turn(NOW + 11);
+        assert_eq!(engine.sweep(1, || true), Swept::All);
+        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":1\r\n");
+        assert_eq!(shared.keyspace.field_expires(0), 1);
+
+        engine.begin_turn(NOW + 12);
+        let mut looks = 0;
+        while engine.sweep(1, || false) == Swept::Part {
+            looks += 1;
+            assert!(looks < 10_000, "the sweep comes to its end");
+        }
+        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":0\r\n");
+        assert_eq!(shared.keyspace.field_expires(0), 0);
     }
 }

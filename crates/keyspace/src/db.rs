@@ -371,6 +371,7 @@ impl<'a> Db<'a> {
         }
         if entry.has_field_expiry() {
             table.volatile -= 1;
+            shift(&self.local.counters.field_expires[usize::from(self.physical)], -1);
         }
         let emptied = table.count == 0;
         body.last_version = body.last_version.max(self.version);
@@ -448,6 +449,8 @@ impl<'a> Db<'a> {
         table.expiring = table.expiring + u32::from(has.is_some()) - u32::from(had.is_some());
         let delta = i64::from(has.is_some()) - i64::from(had.is_some());
         shift(&self.local.counters.expires[usize::from(self.physical)], delta);
+        let delta = i64::from(has_fields) - i64::from(had_fields);
+        shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
     }
 
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
@@ -521,6 +524,8 @@ impl<'a> Db<'a> {
             self.ks.mark_volatile(key.slot);
         }
         table.volatile = table.volatile + u32::from(next.is_some()) - u32::from(had);
+        let delta = i64::from(next.is_some()) - i64::from(had);
+        shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
     }
 
     /// A long string to be changed in place: the present string as an unshared `Vec`, made a `Blob` if it was not.

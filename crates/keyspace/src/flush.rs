@@ -29,6 +29,8 @@ impl Keyspace {
             shift(&local.counters.keys[usize::from(number)], -i64::from(table.count));
             shift(&local.counters.expires[usize::from(number)], -i64::from(table.expiring));
             bump(&local.counters.reclaiming, table.count.into());
+            let fields = i64::from(table.volatile - table.expiring);
+            shift(&local.counters.field_expires[usize::from(number)], -fields);
             reclaim.tables.push(std::mem::take(table));
         };
         let mut slot = 0;

@@ -214,6 +214,12 @@ impl Keyspace {
         self.counters.iter().map(|c| c.expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
+    /// Hashes with fields that expire in logical database `db`.
+    pub fn field_expires(&self, db: u16) -> u64 {
+        let physical = usize::from(self.physical(db));
+        self.counters.iter().map(|c| c.field_expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+    }
+
     /// Brings the slot's line here for writing. A hint.
     #[inline]
     pub fn prefetch_slot(&self, slot: u16) {

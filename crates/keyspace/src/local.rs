@@ -14,6 +14,8 @@ pub struct Counters {
     pub keys: Box<[AtomicI64]>,
     /// Keys with an expiry per physical database, likewise.
     pub expires: Box<[AtomicI64]>,
+    /// Hashes with fields that expire per physical database, likewise.
+    pub field_expires: Box<[AtomicI64]>,
     /// Lookups of readers that found their key.
     pub hits: AtomicU64,
     /// Lookups of readers that did not.
@@ -33,7 +35,7 @@ pub struct Counters {
 impl Counters {
     pub(crate) fn new(databases: usize) -> Self {
         let zeros = || (0..databases).map(|_| AtomicI64::new(0)).collect();
-        Self { keys: zeros(), expires: zeros(), ..Self::default() }
+        Self { keys: zeros(), expires: zeros(), field_expires: zeros(), ..Self::default() }
     }
 
     /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.

@@ -175,13 +175,17 @@ impl Bench {
         self.inspect_occupied(|db| {
             for number in 0..db.keyspace().databases() as u16 {
                 db.switch(number);
-                let (mut keys, mut expiring) = (0, 0);
+                let (mut keys, mut expiring, mut fields_expiring) = (0, 0, 0);
                 each_entry(db, |entry| {
                     keys += 1;
                     expiring += u64::from(entry.expiry().is_some());
+                    let hash = entry.collection::<object::Hash>().ok();
+                    fields_expiring += u64::from(hash.and_then(object::Hash::next_expiry).is_some());
                 });
                 assert_eq!(db.keyspace().len(number), keys, "keys of database {number}");
                 assert_eq!(db.keyspace().expires(number), expiring, "keys with an expiry of database {number}");
+                let counted = db.keyspace().field_expires(number);
+                assert_eq!(counted, fields_expiring, "hashes with fields that expire of database {number}");
             }
         });
     }

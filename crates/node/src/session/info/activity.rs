@@ -19,7 +19,7 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("instantaneous_output_repl_kbps", "0.00");
     t.line("rejected_connections", r.sum(|s| &s.rejected));
     t.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
-    t.line("expired_subkeys", 0);
+    t.line("expired_subkeys", r.keys_sum(|c| &c.expired_fields));
     t.line("expired_keys", r.keys_sum(|c| &c.expired));
     t.line("expired_stale_perc", "0.00");
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
@@ -86,9 +86,9 @@ pub fn keyspace(r: &Report<'_>, t: &mut Text) {
     let keyspace = &r.node.engine.keyspace;
     t.title("Keyspace");
     for db in 0..keyspace.databases() as u16 {
-        let (keys, expires) = (keyspace.len(db), keyspace.expires(db));
+        let (keys, expires, fields) = (keyspace.len(db), keyspace.expires(db), keyspace.field_expires(db));
         if keys > 0 {
-            t.line(format_args!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry=0"));
+            t.line(format_args!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={fields}"));
         }
     }
 }
