@@ -154,7 +154,7 @@ impl Worker {
     /// DEBUG SLEEP: nothing is executed for a while, by any worker.
     pub(crate) fn sleep(&mut self, conn: &mut Conn, args: Args<'_>, ms: u64) {
         // From the clock, not from the turn's time: it must not be shorter than asked for.
-        let until = self.node.clock.unix_ms() + ms;
+        let until = self.node.clock.unix_us().div_ceil(1000) + ms;
         self.node.pauses.freeze(until);
         conn.wait = Wait::Sleep(OwnedArgs::new(args));
         self.slept_from = self.node.clock.monotonic_ns();

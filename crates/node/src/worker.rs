@@ -176,7 +176,13 @@ impl Worker {
         let client = &detached.session.client;
         client.worker.store(self.index as u16, Relaxed);
         client.token.store(token, Relaxed);
+        let id = detached.session.client.id;
         self.install(token, detached.session);
+        // Killed on the way: who killed it may have told the worker it was leaving. It looks up the worker after it has
+        // taken the client off the list, so either it finds this one or we find the client gone.
+        if !self.node.clients().contains_key(&id) {
+            self.closed_by_us(token);
+        }
         token
     }
 

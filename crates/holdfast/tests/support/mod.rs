@@ -52,6 +52,12 @@ impl Server {
         panic!("never {n} blocked clients");
     }
 
+    /// Waits for the end of the process; whether it was a good one.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn ends_well(&mut self) -> bool {
+        self.process.wait().unwrap().success()
+    }
+
     /// A new connection.
     pub fn client(&self) -> Client {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
@@ -111,6 +117,16 @@ impl Client {
                 Ok(n) => self.buffer.extend_from_slice(&more[..n]),
                 Err(_) => return None,
             }
+        }
+    }
+
+    /// Waits until the server closes the connection. False: it sends something instead.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn is_closed(&mut self) -> bool {
+        self.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        match self.stream.read(&mut [0; 1]) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         }
     }
 

@@ -16,7 +16,7 @@ pub fn pause(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let wait =
         keyspace::canonical_int(ctx.arg(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
     let wait = u64::try_from(wait).map_err(|_| Error::new("ERR timeout is negative"))?;
-    let until = ctx.engine.now().checked_add(wait).filter(|until| *until < 1 << 62);
+    let until = ctx.node.clock.unix_us().div_ceil(1000).checked_add(wait).filter(|until| *until < 1 << 62);
     let until = until.ok_or(Error::new("ERR timeout is out of range"))?;
     ctx.node.pauses.pause(if all { Pause::All } else { Pause::Write }, until);
     ctx.node.look_all();

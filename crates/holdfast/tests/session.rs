@@ -1,0 +1,305 @@
+//! Sessions and introspection, with real clients: HELLO, CLIENT, COMMAND, INFO, SLOWLOG, MONITOR, DEBUG.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::{Client, Server};
+
+/// The value of a field in INFO or CLIENT LIST: `name:value` or `name=value`.
+fn field(text: &str, name: &str) -> String {
+    let named = |word: &&str| word.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '=']));
+    let word = text.split(' ').find(named).unwrap_or_else(|| panic!("no {name} in {text}"));
+    word[name.len() + 1..].to_string()
+}
+
+fn id(client: &mut Client) -> String {
+    client.call("client id").trim_start_matches(':').to_string()
+}
+
+#[test]
+fn passwords_open_the_door() {
+    let server = Server::start(&["--workers", "2", "--requirepass", "secret"]);
+    let mut client = server.client();
+    assert_eq!(client.call("get x"), "-NOAUTH Authentication required.");
+    assert!(client.call("hello 3").starts_with("-NOAUTH HELLO must be called with the client already authenticated"));
+    assert_eq!(client.call("auth wrong"), "-WRONGPASS invalid username-password pair or user is disabled.");
+    assert_eq!(client.call("hello 4"), "-NOPROTO unsupported protocol version");
+    let hello = client.call("hello 3 auth default secret setname me");
+    assert!(hello.starts_with("%7 $6 server $5 redis $7 version "), "{hello}");
+    assert!(hello.contains("$5 proto :3 ") && hello.ends_with("$4 role $6 master $7 modules *0"), "{hello}");
+    assert_eq!(client.call("client getname"), "$2 me");
+    assert_eq!(client.call("reset"), "+RESET");
+    assert_eq!(client.call("client getname"), "-NOAUTH Authentication required.");
+    // What follows AUTH in the same packet is read with the rights that AUTH has given.
+    client.send("auth secret;set k v;get k");
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+OK", "$1 v"]);
+    let info = client.call("info stats errorstats");
+    assert_eq!(field(&info, "acl_access_denied_auth"), "1");
+    assert_eq!(field(&info, "errorstat_NOAUTH"), "count=3");
+    assert_eq!(field(&info, "errorstat_WRONGPASS"), "count=1");
+}
+
+#[test]
+fn reset_leaves_nothing_behind() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    client
+        .send("hello 3;select 5;client setname n;client setinfo lib-name lib;client no-touch on;watch k;multi;set k 1");
+    (0..8).for_each(|_| drop(client.reply()));
+    assert_eq!(client.call("reset"), "+RESET");
+    let line = client.call("client info");
+    for (name, value) in
+        [("name", ""), ("db", "0"), ("flags", "N"), ("multi", "-1"), ("watch", "0"), ("resp", "2"), ("lib-name", "lib")]
+    {
+        assert_eq!(field(&line, name), value, "{name} in {line}");
+    }
+    assert_eq!(client.call("exec"), "-ERR EXEC without MULTI");
+}
+
+#[test]
+fn clients_are_listed_and_killed() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut a, mut b, mut c) = (server.client(), server.client(), server.client());
+    let ids = [id(&mut a), id(&mut b), id(&mut c)];
+    assert_eq!(b.call("client setname bee"), "+OK");
+    b.send("multi;get x");
+    assert_eq!([b.reply(), b.reply()], ["+OK", "+QUEUED"]);
+    let list = a.call("client list");
+    assert_eq!(list.matches("id=").count(), 3, "{list}");
+    let one = a.call(&format!("client list id {} 999", ids[1]));
+    assert_eq!(field(&one, "name"), "bee");
+    assert_eq!((field(&one, "flags"), field(&one, "multi")), ("x".into(), "1".into()));
+    assert_eq!(a.call("client list type pubsub"), "$0");
+    assert_eq!(a.call("client list type normal other"), "-ERR syntax error");
+    assert_eq!(a.call("client setname a%20b"), "+OK");
+
+    assert_eq!(a.call(&format!("client kill id {}", ids[1])), ":1");
+    assert!(b.is_closed());
+    assert_eq!(a.call("client kill user nobody"), "-ERR No such user 'nobody'");
+    assert_eq!(a.call("client kill 1.2.3.4:5"), "-ERR No such client");
+    assert_eq!(a.call("client kill maxage 1000"), ":0");
+    assert_eq!(a.call("client kill skipme no"), ":2", "the reply comes before the end");
+    assert!(a.is_closed() && c.is_closed());
+    let mut d = server.client();
+    assert_eq!(field(&d.call("info clients"), "connected_clients"), "1");
+}
+
+#[test]
+fn replies_can_be_left_out() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    client.send("client reply skip;ping 1;ping 2");
+    assert_eq!(client.reply(), "$1 2");
+    client.send("client reply off;ping;foo;multi;ping;exec;client reply on;ping");
+    assert_eq!([client.reply(), client.reply()], ["+OK", "+PONG"]);
+}
+
+#[test]
+fn blocked_clients_are_unblocked() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut admin, mut waiter) = (server.client(), server.client());
+    let target = id(&mut waiter);
+    assert_eq!(admin.call(&format!("client unblock {target}")), ":0");
+    waiter.send("blpop none 0");
+    server.blocked_clients(1);
+    assert_eq!(admin.call(&format!("client unblock {target} error")), ":1");
+    assert_eq!(waiter.reply(), "-UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    waiter.send("blmove none other left right 0");
+    server.blocked_clients(1);
+    assert_eq!(admin.call(&format!("client unblock {target}")), ":1");
+    assert_eq!(waiter.reply(), "*-1");
+    assert_eq!(admin.call("client unblock 1 now"), "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    let stats = admin.call("info commandstats");
+    assert!(field(&stats, "cmdstat_blpop").contains("calls=1,") && stats.contains("failed_calls=1"), "{stats}");
+}
+
+#[test]
+fn a_pause_holds_commands_back() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut admin, mut writer, mut reader) = (server.client(), server.client(), server.client());
+    assert_eq!(admin.call("client pause 60000 write"), "+OK");
+    writer.send("set k v;get k");
+    writer.waits();
+    assert_eq!(reader.call("get k"), "$-1");
+    reader.send("multi;get k;exec");
+    assert_eq!([reader.reply(), reader.reply(), reader.reply()], ["+OK", "+QUEUED", "*1 $-1"]);
+    assert_eq!(admin.call("client unpause"), "+OK");
+    assert_eq!([writer.reply(), writer.reply()], ["+OK", "$1 v"]);
+
+    let begun = Instant::now();
+    assert_eq!(admin.call("client pause 200"), "+OK");
+    assert_eq!(reader.call("get k"), "$1 v");
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!(admin.call("client pause -1"), "-ERR timeout is negative");
+}
+
+#[test]
+fn commands_describe_themselves() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    let count = client.call("command count");
+    assert!(client.call("command").starts_with(&format!("*{} ", &count[1..])));
+    assert_eq!(
+        client.call("command info get nothing"),
+        "*2 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read +@fast *0 *1 *6 $5 flags *2 +RO +access \
+         $12 begin_search *4 $4 type $5 index $4 spec *2 $5 index :1 $9 find_keys *4 $4 type $5 range $4 spec *6 \
+         $7 lastkey :0 $7 keystep :1 $5 limit :0 *0 $-1"
+    );
+    assert_eq!(client.call("command getkeys mset a 1 b 2"), "*2 $1 a $1 b");
+    assert_eq!(
+        client.call("command getkeysandflags lmove a b left left"),
+        "*2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +RW +insert"
+    );
+    assert_eq!(client.call("command getkeys ping"), "-ERR The command has no key arguments");
+    assert_eq!(client.call("command getkeys get"), "-ERR Invalid number of arguments specified for command");
+    assert_eq!(client.call("command getkeys nothing a"), "-ERR Invalid command specified");
+    assert_eq!(client.call("command list filterby pattern mset*"), "*3 $4 mset $6 msetnx $6 msetex");
+    assert!(client.call("command docs getdel").contains("$9 arguments *1 *8 $4 name $3 key $4 type $3 key"));
+    assert_eq!(client.call("command nothing"), "-ERR unknown subcommand 'nothing'. Try COMMAND HELP.");
+    assert_eq!(client.call("config|get x"), "-ERR unknown command 'config|get', with args beginning with: 'x'");
+    assert_eq!(client.call("client kill"), "-ERR wrong number of arguments for 'client|kill' command");
+    assert!(client.call("subscribe x").starts_with("-ERR 'subscribe' is not supported by this version of Holdfast"));
+}
+
+#[test]
+fn counts_are_kept_by_command_and_error() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut client = server.client();
+    client.send("set s x;set s x;get s;incr s;lpush s x;get;multi;incr s;get s s;exec");
+    let replies: Vec<String> = (0..10).map(|_| client.reply()).collect();
+    assert!(replies[9].starts_with("-EXECABORT"), "{replies:?}");
+    client.send("multi;incr s;set n 1;exec");
+    (0..4).for_each(|_| drop(client.reply()));
+    let info = client.call("info everything");
+    let stat = |name: &str| {
+        let text = field(&info, &format!("cmdstat_{name}"));
+        let parts: Vec<_> = text.split(',').map(|part| part.split_once('=').unwrap()).collect();
+        let get = |name: &str| parts.iter().find(|(key, _)| *key == name).unwrap().1.parse::<u64>().unwrap();
+        (get("calls"), get("rejected_calls"), get("failed_calls"))
+    };
+    assert_eq!(stat("set"), (3, 0, 0));
+    assert_eq!(stat("get"), (1, 2, 0));
+    assert_eq!(stat("incr"), (2, 0, 2));
+    assert_eq!(stat("lpush"), (1, 0, 1));
+    assert_eq!(stat("exec"), (2, 0, 1));
+    assert_eq!(field(&info, "errorstat_WRONGTYPE"), "count=1");
+    assert_eq!(field(&info, "errorstat_ERR"), "count=4");
+    assert_eq!(field(&info, "errorstat_EXECABORT"), "count=1");
+    assert_eq!(field(&info, "total_error_replies"), "6");
+    assert_eq!(field(&info, "db0"), "keys=2,expires=0,avg_ttl=0,subexpiry=0");
+    assert!(field(&info, "latency_percentiles_usec_set").starts_with("p50="));
+    assert_eq!(client.call("config resetstat"), "+OK");
+    let info = client.call("info commandstats errorstats");
+    assert!(!info.contains("cmdstat_set") && !info.contains("errorstat"), "{info}");
+    assert!(client.call("latency histogram nothing config").starts_with("*2 $16 config|resetstat *4 $5 calls :1"));
+}
+
+#[test]
+fn slow_commands_are_logged() {
+    let server = Server::start(&["--workers", "2", "--slowlog-log-slower-than", "0", "--slowlog-max-len", "3"]);
+    let mut client = server.client();
+    assert_eq!(client.call("client setname me"), "+OK");
+    assert_eq!(client.call(&format!("set k {}", "x".repeat(200))), "+OK");
+    assert_eq!(client.call(&format!("mset{}", " a b".repeat(20))), "+OK");
+    client.call("auth default secret");
+    assert_eq!(client.call("slowlog len"), ":3");
+    let log = client.call("slowlog get -1");
+    assert!(log.contains("*2 $7 slowlog $3 len") && log.contains("*3 $4 auth $10 (redacted) $10 (redacted)"), "{log}");
+    assert!(log.contains("$23 ... (10 more arguments)") && log.contains("$2 me"), "{log}");
+    assert_eq!(client.call("slowlog reset"), "+OK");
+    assert_eq!(client.call("slowlog get x"), "-ERR value is not an integer or out of range");
+    assert_eq!(client.call("slowlog get -2"), "-ERR count should be greater than or equal to -1");
+    assert_eq!(client.call("config set slowlog-log-slower-than -1"), "+OK");
+    client.call("slowlog reset");
+    client.call("ping");
+    assert_eq!(client.call("slowlog len"), ":0");
+}
+
+#[test]
+fn monitors_see_what_runs() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut monitor, mut client) = (server.client(), server.client());
+    assert_eq!(monitor.call("monitor"), "+OK");
+    client.send("select 3;multi;set k v;get k;exec;config get port;auth a b;lpush k 1");
+    (0..8).for_each(|_| drop(client.reply()));
+    let mut seen: Vec<String> = (0..7).map(|_| monitor.reply()).collect();
+    seen.iter_mut().for_each(|line| *line = line[line.find('[').unwrap() + 1..].to_string());
+    let words: Vec<_> = seen.iter().map(|line| line.split_once("] ").unwrap().1).collect();
+    assert_eq!(
+        words,
+        [
+            r#""select" "3""#,
+            r#""multi""#,
+            r#""set" "k" "v""#,
+            r#""get" "k""#,
+            r#""exec""#,
+            r#""auth" "(redacted)" "(redacted)""#,
+            r#""lpush" "k" "1""#,
+        ]
+    );
+    assert!(seen[0].starts_with("0 127.0.0.1:") && seen[1].starts_with("3 127.0.0.1:"));
+    let list = client.call("client list");
+    assert!(list.contains("flags=O "), "{list}");
+    assert_eq!(monitor.call("reset"), "+RESET");
+    assert_eq!(client.call("ping"), "+PONG");
+    monitor.waits();
+}
+
+#[test]
+fn debug_needs_permission_and_sleep_stops_everything() {
+    let closed = Server::start(&["--workers", "1"]);
+    assert!(
+        closed
+            .client()
+            .call("debug sleep 0")
+            .starts_with("-ERR DEBUG command not allowed. If the enable-debug-command")
+    );
+
+    let server = Server::start(&["--workers", "2", "--enable-debug-command", "local"]);
+    let (mut sleeper, mut other) = (server.client(), server.client());
+    let begun = Instant::now();
+    sleeper.send("debug sleep 0.3;ping");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(other.call("ping"), "+PONG");
+    assert!(begun.elapsed() >= Duration::from_millis(300), "nothing is executed meanwhile");
+    assert_eq!([sleeper.reply(), sleeper.reply()], ["+OK", "+PONG"]);
+    assert_eq!(
+        other.call("debug nothing"),
+        "-ERR unknown subcommand or wrong number of arguments for 'nothing'. Try DEBUG HELP."
+    );
+    assert_eq!(
+        other.call("debug sleep"),
+        "-ERR unknown subcommand or wrong number of arguments for 'sleep'. Try DEBUG HELP."
+    );
+    assert_eq!(other.call("debug error OOPS"), "-OOPS");
+    let info = other.call("info commandstats");
+    assert!(field(&info, "cmdstat_debug").starts_with("calls=2,usec=3"), "{info}");
+}
+
+#[test]
+fn exec_refuses_what_memory_forbids() {
+    let server = Server::start(&["--workers", "1"]);
+    let (mut client, mut admin) = (server.client(), server.client());
+    client.send("multi;set k v");
+    assert_eq!([client.reply(), client.reply()], ["+OK", "+QUEUED"]);
+    assert_eq!(admin.call("config set maxmemory 1"), "+OK");
+    assert_eq!(
+        client.call("exec"),
+        "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'."
+    );
+    assert_eq!(client.call("exec"), "-ERR EXEC without MULTI");
+    client.send("multi;get k;exec");
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+QUEUED", "*1 $-1"]);
+}
+
+#[test]
+fn shutdown_ends_the_process() {
+    let mut server = Server::start(&["--workers", "2"]);
+    let mut client = server.client();
+    assert_eq!(client.call("shutdown abort"), "-ERR No shutdown in progress.");
+    assert_eq!(client.call("shutdown nosave save"), "-ERR syntax error");
+    client.send("shutdown nosave");
+    assert!(client.is_closed());
+    assert!(server.ends_well());
+}
