@@ -125,13 +125,14 @@ fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Erro
     let facts = Facts {
         run_id: format!("{:016x}{:016x}{:08x}", random_seed()?, random_seed()?, random_seed()? as u32),
         pid: std::process::id(),
-        os: std::env::consts::OS.into(),
+        os: process::system(),
+        cpu: Some(process::cpu),
+        system_memory: process::memory(),
         started_ms: clock.unix_ms(),
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
         driver: driver.name().into(),
         memory: Some(crate::memory::in_use),
         resident: Some(crate::memory::resident),
-        ..Facts::default()
     };
     Ok(Node::new(live, clock, workers, random_seed()?, facts))
 }

@@ -41,6 +41,39 @@ pub fn reserve_files(clients: u32) -> u32 {
     u32::try_from(limit.rlim_cur.saturating_sub(RESERVED_FILES)).unwrap_or(u32::MAX).min(clients)
 }
 
+/// The operating system, its release and the kind of machine, as `uname -srm` says.
+pub fn system() -> String {
+    // SAFETY: `utsname` is a plain C structure of character arrays, for which all zeroes are a value.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a valid value of ours, which the call fills.
+    if unsafe { libc::uname(&raw mut name) } != 0 {
+        return std::env::consts::OS.into();
+    }
+    let text = |field: &[libc::c_char]| -> String {
+        field.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte as u8)).collect()
+    };
+    [text(&name.sysname), text(&name.release), text(&name.machine)].join(" ")
+}
+
+/// CPU time of the process in microseconds: user's and system's.
+pub fn cpu() -> (u64, u64) {
+    // SAFETY: `rusage` is a plain C structure of numbers, for which all zeroes are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a valid value of ours, which the call fills.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    (micros(usage.ru_utime), micros(usage.ru_stime))
+}
+
+/// Physical memory of the machine in bytes.
+pub fn memory() -> u64 {
+    // SAFETY: asks for two numbers.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
+}
+
 /// A file that holds the process id while the server runs.
 #[derive(Debug)]
 pub struct PidFile<'a>(Option<&'a Path>);
