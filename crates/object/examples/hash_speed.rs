@@ -52,6 +52,10 @@ fn main() {
         time("get, absent", rounds, n, || absent.iter().for_each(|name| _ = black_box(hash.get(name.as_bytes(), 0))));
         time("walk", rounds, n, || hash.iter(0).for_each(|field| _ = black_box(field)));
         time("by rank", rounds, n, || shuffled(n).for_each(|rank| _ = black_box(hash.nth(rank))));
+        let mut copy = Hash::new();
+        names.iter().for_each(|name| _ = copy.set(name.as_bytes(), &value, Expiry::Clear, &limits));
+        let mut copy = Some(copy);
+        time("drop", 1, n, || copy = None);
         let clone = hash.clone();
         time("remove, all shared", 1, n, || names.iter().for_each(|name| _ = hash.remove(name.as_bytes())));
         drop(clone);
