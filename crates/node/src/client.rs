@@ -1,7 +1,10 @@
 //! What everybody may know of a client (CLIENT LIST): written by its worker, read by all.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a connection costs beside its buffers, in bytes, roughly.
+const CONNECTION: u64 = 1024;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +113,13 @@ impl Client {
             no_touch: AtomicBool::new(false),
             texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),
         }
+    }
+
+    /// Bytes it costs: its buffers, its queue, itself, but for the arguments of a command that runs.
+    pub fn memory(&self) -> u64 {
+        let buffers = self.query_len.load(Relaxed) + self.query_free.load(Relaxed);
+        let output = self.output_buffer.load(Relaxed).max(self.output_len.load(Relaxed));
+        CONNECTION + buffers + output + self.queued_bytes.load(Relaxed)
     }
 
     /// What the client says of itself.

@@ -95,10 +95,6 @@ pub struct WorkerStats {
     pub longest_window: AtomicU64,
     /// Most commands in a turn.
     pub most_commands: AtomicU64,
-    /// Bytes of query buffers, as of the last turn.
-    pub query_memory: AtomicU64,
-    /// Bytes of waiting output, as of the last turn.
-    pub output_memory: AtomicU64,
 }
 
 impl WorkerStats {
@@ -132,8 +128,6 @@ impl WorkerStats {
             housekeeping_nanos: zero(),
             longest_window: zero(),
             most_commands: zero(),
-            query_memory: zero(),
-            output_memory: zero(),
         }
     }
 }

@@ -368,6 +368,7 @@ impl Worker {
         conn.session.client.output_len.store(conn.unsent() as u64, Relaxed);
         if conn.unsent() == 0 {
             conn.sent = 0;
+            conn.session.client.output_buffer.store(0, Relaxed);
             let buffer = std::mem::take(&mut conn.out);
             self.spare(buffer);
         } else if conn.sent > (1 << 20) {
@@ -384,6 +385,7 @@ impl Worker {
             conn.out.drain(..conn.sent);
             conn.sent = 0;
         }
+        conn.session.client.output_buffer.store(0, Relaxed);
         Some(std::mem::take(&mut conn.out))
     }
 

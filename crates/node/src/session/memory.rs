@@ -1,7 +1,5 @@
 //! MEMORY: where the node's memory is. MEMORY USAGE looks at a key and is a row of the data plane.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
@@ -141,8 +139,7 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     const EXPIRY_BYTES: u64 = 8;
 
     let memory = Memory::of(ctx);
-    let clients: u64 =
-        ctx.node.stats.iter().map(|s| s.query_memory.load(Relaxed) + s.output_memory.load(Relaxed)).sum();
+    let clients: u64 = ctx.node.clients().values().map(|client| client.memory()).sum();
     let keyspace = &ctx.node.engine.keyspace;
     let (selected, databases) = (ctx.session.db, ctx.settings.databases);
     let shown: Vec<(u16, u64, u64)> = (0..databases)

@@ -7,9 +7,6 @@ use super::SessionCtx;
 use crate::client::Client;
 use crate::node::Node;
 
-/// What a connection itself costs beside its buffers, in bytes, roughly.
-const CONNECTION: u64 = 1024;
-
 /// The line of the client that asks. Its own figures are as of now: the query buffer holds the command that runs.
 pub fn own_line(ctx: &SessionCtx<'_>) -> Vec<u8> {
     let mut text = Vec::new();
@@ -79,7 +76,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.db.load(Relaxed),
         client.queued.load(Relaxed),
         client.watching.load(Relaxed),
-        CONNECTION + query + query_free + buffer.max(output) + arguments + block,
+        client.memory() + arguments,
         text(&texts.user),
         client.protocol.load(Relaxed),
         text(&texts.lib_name),

@@ -83,7 +83,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     let startup = r.node.startup_memory();
     let dataset = heap.requested as u64;
     let overhead = used.saturating_sub(dataset);
-    let clients: u64 = r.sum(|s| &s.query_memory) + r.sum(|s| &s.output_memory);
+    let clients: u64 = r.node.clients().values().map(|client| client.memory()).sum();
     let system = r.node.facts.system_memory;
     let (held, live) = (heap.held as u64, heap.live as u64);
     t.title("Memory");
