@@ -121,6 +121,10 @@ fn limit_clients(values: &mut Values, wanted: u32) -> Result<(), Box<dyn Error>>
 
 fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Error>> {
     let settings = live.settings();
+    // Before the first large value exists: whoever knew the seed could choose members that collide.
+    if !object::hashed::hand_in_seed(random_seed()?) {
+        return Err("the seed of large values was set before the start".into());
+    }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if settings.workers == 0 { cores } else { settings.workers };
     let clock = Arc::new(SystemClock::new());
