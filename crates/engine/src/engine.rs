@@ -456,7 +456,7 @@ impl Engine {
             let version = if version == 0 { self.next_version(held) } else { version };
             let now = self.now;
             let mut view = self.db(held, db, version);
-            if view.peek(&key).and_then(|e| e.expiry()).is_none_or(|at| at > now) {
+            if view.peek(&key).is_none_or(|entry| !entry.expired(now)) {
                 continue;
             }
             view.remove(&key);

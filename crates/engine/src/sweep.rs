@@ -88,7 +88,7 @@ impl Engine {
         let databases = self.shared.keyspace.databases() as u16;
         while self.sweep.db < databases {
             let (db, now) = (self.sweep.db, self.now);
-            let due = |next: Option<u64>| next.is_some_and(|at| at <= now);
+            let due = |next: Option<u64>| next.is_some_and(|at| at < now);
             if self.sweep.hash == 0 && !due(self.db(held, db, 0).next_expiry(slot)) {
                 self.sweep.db += 1;
                 continue;
@@ -128,7 +128,7 @@ impl Engine {
             let Some(hash) = at else { break };
             at = view.walk(slot, hash, |entry| {
                 match entry.expiry() {
-                    Some(ms) if ms <= now => return due.push(entry.key().into()),
+                    Some(ms) if ms < now => return due.push(entry.key().into()),
                     Some(ms) => earliest = Some(earliest.map_or(ms, |e| e.min(ms))),
                     None => {}
                 }

@@ -91,7 +91,7 @@ impl Engine {
             walking.buckets += 1;
             let mut expired = Vec::new();
             let next = self.db(held, walking.db, 0).walk(walking.at.slot, walking.at.hash, |entry| {
-                if entry.expiry().is_none_or(|at| at > now) {
+                if !entry.expired(now) {
                     walking.walk.visit(entry);
                 } else if walking.walk.visit_expired(entry) {
                     expired.push(entry.key().to_vec());

@@ -107,6 +107,12 @@ impl<'a> EntryRef<'a> {
         self.entry.has_field_expiry()
     }
 
+    /// Whether the key's time is over at `now`: in the millisecond named by its expiry it still lives (Redis `keyIsExpired`).
+    #[inline]
+    pub fn expired(self, now: u64) -> bool {
+        self.expiry().is_some_and(|at| at < now)
+    }
+
     /// Version of the last write.
     pub fn version(self) -> u64 {
         self.entry.version()

@@ -55,7 +55,7 @@ impl Ctx<'_> {
     /// databases (COPY, MOVE).
     pub(crate) fn expire_now(&mut self, key: &Key<'_>) {
         let now = self.now;
-        if self.db.peek(key).and_then(|entry| entry.expiry()).is_some_and(|at| at <= now) {
+        if self.db.peek(key).is_some_and(|entry| entry.expired(now)) {
             self.db.remove(key);
             keyspace::bump(&self.db.local().counters().expired, 1);
             self.effect(op::DELETE, key, |_| {});

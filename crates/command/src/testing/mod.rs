@@ -271,7 +271,7 @@ impl Bench {
         let mut db = Db::new(&self.keyspace, held, &mut self.local, &self.clock, self.db, self.version);
         for at in keys {
             let key = db.key(args.get(at.index).expect("found by the row"));
-            if db.peek(&key).and_then(|entry| entry.expiry()).is_some_and(|ms| ms <= self.now) {
+            if db.peek(&key).is_some_and(|entry| entry.expired(self.now)) {
                 db.remove(&key);
                 self.effects.push(op::DELETE, self.db, &key, |_| {});
             }

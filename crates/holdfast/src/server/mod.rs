@@ -70,8 +70,6 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let live = Arc::new(Live::new(values, file, renames));
     let settings = live.settings();
     let driver = Driver::choose(settings.io_driver)?;
-    // Whoever knows it can choose fields and members that collide: it must not be the built-in one.
-    object::hashed::hand_in_seed(random_seed()?);
     let node = start_node(Arc::clone(&live), driver)?;
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.

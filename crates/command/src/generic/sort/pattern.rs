@@ -69,7 +69,7 @@ impl<'a> Pattern<'a> {
         for part in [before, element, after] {
             name.extend_from_slice(part);
         }
-        let entry = db.peek(&db.key(name)).filter(|entry| entry.expiry().is_none_or(|at| at > now))?;
+        let entry = db.peek(&db.key(name)).filter(|entry| !entry.expired(now))?;
         match field {
             None => entry.string().ok().map(Found::String),
             Some(field) => entry.collection::<Hash>().ok()?.get(field, now).map(Found::Field),
