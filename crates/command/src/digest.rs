@@ -59,8 +59,7 @@ impl Digest {
 
     /// Of an entry: key, expiry and value. `now` as for [`Self::of_value`]; the digest of an entry of which nothing is left is 0.
     pub fn of_entry(entry: EntryRef<'_>, now: u64) -> Digest {
-        let gone = entry.expired(now)
-            || entry.collection::<Hash>().is_ok_and(|hash| hash.live_len(now) == 0);
+        let gone = entry.expired(now) || entry.collection::<Hash>().is_ok_and(|hash| hash.live_len(now) == 0);
         if gone {
             return Digest::default();
         }

@@ -4,19 +4,23 @@
 //! come are deleted; the handler runs; whoever watched or waited for what changed is told or served under the same latches;
 //! the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the thread.
 
+mod acquire;
 mod attachment;
 mod barrier;
+mod block;
 mod blocked;
 mod call;
 mod engine;
 mod evict;
+mod expire;
 mod sweep;
 mod walker;
 mod watch;
 
+pub use block::BlockRun;
 pub use blocked::{Blocked, Served};
 pub use call::{Busy, Call, Ran};
-pub use engine::{BlockRun, Engine, Shared};
+pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
 pub use sweep::Swept;
 pub use walker::{Step, Walking};

@@ -440,7 +440,7 @@ mod tests {
         bench.words("rpush l 1");
         bench.words("pexpire a 5");
         bench.words("pexpire l 5");
-        bench.now += 5;
+        bench.now += 6;
         assert_eq!(bench.words("dbsize"), ":2\r\n");
         assert_eq!(scan_all(&mut bench, "type string").0, [""; 0]);
         assert_eq!(bench.words("dbsize"), ":1\r\n");

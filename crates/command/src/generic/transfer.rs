@@ -279,7 +279,7 @@ mod tests {
         bench.db = 1;
         bench.words("pexpire a 10");
         bench.db = 0;
-        bench.now += 10;
+        bench.now += 11;
         bench.notified();
         assert_eq!(bench.words("move a 1"), ":1\r\n");
         assert_eq!(bench.notified(), ["expired a", "move_from a", "move_to a"]);

@@ -61,7 +61,7 @@ fn patterns() {
     assert_eq!(sorted(&mut bench, "sort l get h*->"), "(nil) (nil) (nil)");
     assert_eq!(sorted(&mut bench, "sort l by none* desc"), "3 2 1");
     bench.words("pexpire o1 5");
-    bench.now += 5;
+    bench.now += 6;
     assert_eq!(sorted(&mut bench, "sort l get o*"), "(nil) b (nil)");
     assert_eq!(bench.words("sort l by o*"), "-ERR One or more scores can't be converted into double\r\n");
 }

@@ -1,0 +1,119 @@
+//! Taking latches: which ones a command needs, trying for a moment, reserving when starved, parking.
+
+use command::{Run, flags};
+use keyspace::{Held, Need, Waiter};
+
+use crate::call::{Busy, Call};
+use crate::engine::Engine;
+
+/// Attempts at a busy latch before giving up, about a microsecond.
+const SPINS: u32 = 40;
+
+impl Engine {
+    /// Takes one latch, trying for about a microsecond.
+    #[inline]
+    pub(crate) fn acquire_one(&self, slot: u16) -> Option<Held> {
+        if let Some(held) = self.shared.keyspace.try_one(slot) {
+            return Some(held);
+        }
+        (0..SPINS).find_map(|_| {
+            std::hint::spin_loop();
+            self.shared.keyspace.try_one(slot)
+        })
+    }
+
+    /// Takes all latches of `need`, trying for about a microsecond.
+    pub(crate) fn acquire(&mut self, need: Need) -> Result<Held, Busy> {
+        let mut spins = 0;
+        loop {
+            let wakes = &mut self.wakes;
+            match self.shared.keyspace.try_acquire(&need, |w| wakes.push(w)) {
+                Ok(held) => return Ok(held),
+                Err(slot) if spins == SPINS => return Err(Busy { need, slot }),
+                Err(_) => spins += 1,
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1).
+    pub(crate) fn acquire_for(&mut self, need: Need, token: u64) -> Result<Held, Busy> {
+        if self.reservation.as_ref().is_none_or(|(owner, _)| *owner != token) {
+            return self.acquire(need);
+        }
+        if self.reservation.as_ref().is_some_and(|(_, reserved)| *reserved != need) {
+            // Waiters have come or gone meanwhile, and with them the latches needed.
+            self.cancel_reservation(token);
+            self.reserve(&need, token);
+        }
+        let wakes = &mut self.wakes;
+        match self.shared.keyspace.try_acquire_reserved(&need, |w| wakes.push(w)) {
+            Ok(held) => {
+                self.reservation = None;
+                Ok(held)
+            }
+            Err(slot) => Err(Busy { need, slot }),
+        }
+    }
+
+    /// Keeps newcomers out of the latches that `token` has failed to get too often. One acquirer of a node can do so at a
+    /// time; the others go on trying.
+    pub fn reserve(&mut self, need: &Need, token: u64) {
+        if self.reservation.is_none() && self.shared.keyspace.reserve(need, Waiter { worker: self.index, token }) {
+            self.reservation = Some((token, need.clone()));
+        }
+    }
+
+    /// Gives a reservation up, if `token` has one.
+    pub fn cancel_reservation(&mut self, token: u64) {
+        if self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token)
+            && let Some((_, need)) = self.reservation.take()
+        {
+            let wakes = &mut self.wakes;
+            self.shared.keyspace.cancel_reservation(&need, |w| wakes.push(w));
+        }
+    }
+
+    /// Registers a connection to be woken when `slot` may be free. False: it is free now, try again.
+    pub fn park(&self, slot: u16, token: u64) -> bool {
+        let reserver = self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token);
+        self.shared.keyspace.park(slot, Waiter { worker: self.index, token }, reserver)
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, held: Held) {
+        let wakes = &mut self.wakes;
+        self.shared.keyspace.release(held, |w| wakes.push(w));
+    }
+
+    /// The latches a command needs.
+    pub fn need_of_call(&mut self, call: &Call<'_>) -> Need {
+        match call.row.run {
+            Run::Whole(_) => return Need::All,
+            Run::KeyedOrWhole(_, whole) if whole(call.args) => return Need::All,
+            _ => {}
+        }
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let need = self.need_of(positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of));
+        self.positions = positions;
+        need
+    }
+
+    /// A larger need if commands wait for keys that `calls` may change and need more than what is held.
+    pub(crate) fn wider_need(&mut self, calls: &[Call<'_>], held: &Held) -> Option<Need> {
+        if held.is_all() || !self.has_interest(held) {
+            return None;
+        }
+        let mut missing = Vec::new();
+        for call in calls.iter().filter(|call| call.row.spec.has(flags::WRITE)) {
+            let mut positions = Vec::new();
+            call.row.spec.keys_of(call.args, &mut positions);
+            let hasher = self.shared.keyspace.hasher();
+            let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| hasher.key(k));
+            missing.extend(self.slots_of_waiters(held, call.db, keys));
+        }
+        (!missing.is_empty()).then(|| self.need_of(held.slots().iter().copied().chain(missing)))
+    }
+}

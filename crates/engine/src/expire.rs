@@ -1,0 +1,58 @@
+//! Expiry on access: a command's keys whose time has come are deleted before it runs.
+
+use command::{Run, class, effects::op, flags};
+use keyspace::{Held, Key};
+
+use crate::call::Call;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Deletes those of the command's keys whose time has come, before it runs.
+    #[inline]
+    pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: u64) {
+        if let Some(key) = call.first
+            && call.row.spec.has_one_key()
+        {
+            if self.db(held, call.db, 0).may_expire(key.slot) {
+                self.expire_keys(held, call.db, version, std::iter::once(key));
+            }
+            return;
+        }
+        if let Run::Whole(_) = call.row.run
+            && call.row.spec.has(flags::WRITE)
+        {
+            self.expire_watched(held, version);
+        }
+        let may = held.is_all() || {
+            let db = self.db(held, call.db, 0);
+            held.slots().iter().any(|&slot| db.may_expire(slot))
+        };
+        if may {
+            let mut positions = std::mem::take(&mut self.positions);
+            positions.clear();
+            call.row.spec.keys_of(call.args, &mut positions);
+            let shared = self.shared.clone();
+            let keys =
+                positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| shared.keyspace.hasher().key(k));
+            self.expire_keys(held, call.db, version, keys);
+            self.positions = positions;
+        }
+    }
+
+    /// Deletes those of `keys` whose time has come.
+    pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
+        for key in keys {
+            let version = if version == 0 { self.next_version(held) } else { version };
+            let now = self.now;
+            let mut view = self.db(held, db, version);
+            if view.peek(&key).is_none_or(|entry| !entry.expired(now)) {
+                continue;
+            }
+            view.remove(&key);
+            keyspace::bump(&self.local.counters().expired, 1);
+            self.fx.push(op::DELETE, db, &key, |_| {});
+            self.events.push(class::EXPIRED, "expired", db, key.bytes);
+        }
+        self.published.append(&mut self.events.list);
+    }
+}
