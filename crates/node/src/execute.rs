@@ -53,6 +53,10 @@ impl Worker {
         if command.is_container() && args.len() > 1 {
             match node.table.find_subcommand(command, &args[1]) {
                 Some(sub) => command = sub,
+                None if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) => {
+                    self.refuse(conn, Some(command), session::DEBUG_FORBIDDEN);
+                    return Next::Continue;
+                }
                 None => {
                     self.refuse(conn, None, session::unknown_subcommand(command, &args[1]).as_bytes());
                     return Next::Continue;
@@ -242,7 +246,7 @@ impl Worker {
         if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
             return Some(b"ERR Command not allowed inside a transaction".into());
         }
-        if command.spec.has(flags::PROTECTED) && !session::debug_is_open(settings, &conn.session.client.peer) {
+        if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) {
             return Some(session::DEBUG_FORBIDDEN.into());
         }
         None
@@ -256,9 +260,11 @@ impl Worker {
         }
         let aborted;
         let mut text = text;
-        if command.is_some_and(|command| command.name == "exec") && conn.session.multi.is_some() {
+        if command.is_some_and(|command| command.name == "exec") {
             self.drop_block(conn);
-            aborted = [b"EXECABORT Transaction discarded because of: ", text].concat();
+            // The general code says nothing; others (OOM) are part of the reason.
+            let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
+            aborted = [b"EXECABORT Transaction discarded because of: ", reason].concat();
             text = &aborted;
         } else {
             conn.session.abort_multi();
@@ -290,6 +296,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {
+    session::debug_is_open(settings, &conn.session.client.peer)
 }
 
 /// Redis's error for a command that does not exist, with the beginning of its arguments; ours for one that Redis has.

@@ -181,6 +181,7 @@ impl Worker {
         if i == to && matches!(next, Next::Continue) {
             consumed = progress.consumed;
             if let Some(error) = &progress.error {
+                self.stats.count_error(b"ERR Protocol error");
                 Reply::new(&mut conn.out, conn.session.protocol).protocol_error(error);
                 conn.closing = true;
             }

@@ -67,7 +67,6 @@ const COMES: &[(&str, Comes)] = &[
     ("bgsave", Comes::Durability),
     ("failover", Comes::Cluster),
     ("latency", Comes::Messages),
-    ("lolwut", Comes::Messages),
     ("migrate", Comes::Cluster),
     ("save", Comes::Durability),
 ];
@@ -106,13 +105,29 @@ pub(crate) fn not_there(name: &[u8]) -> Option<String> {
         let mut names = area.commands.split_ascii_whitespace();
         names.any(|known| known.split_once('|').is_some_and(|(container, _)| container == name))
     };
-    let comes = comes(&name).or_else(|| AREAS.iter().find(|area| is_container(area)).map(|area| area.comes))?;
+    let container = AREAS.iter().find(|area| is_container(area));
+    answer(&name, comes(&name).or_else(|| container.map(|area| area.comes))?)
+}
+
+/// As [`not_there`], for a subcommand of a container that is there.
+pub(crate) fn subcommand_not_there(container: &str, name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?.to_lowercase();
+    let full = format!("{container}|{name}");
+    answer(&full, comes(&full)?)
+}
+
+fn answer(name: &str, comes: Comes) -> Option<String> {
     match comes {
         // What Redis answers where it is not part of a cluster.
-        Comes::Cluster if name != "migrate" => Some("ERR This instance has cluster support disabled".into()),
-        // Not one that Redis has and we have, but this server was told to hide (rename-command).
+        Comes::Cluster if !COMES.iter().any(|(known, _)| *known == name) => {
+            Some("ERR This instance has cluster support disabled".into())
+        }
+        // Perhaps one that is there, but this server was told to hide it (rename-command).
         Comes::Never => None,
-        comes => Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text())),
+        comes => {
+            let name = name.replace('|', " ");
+            Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text()))
+        }
     }
 }
 
@@ -197,5 +212,9 @@ mod tests {
         assert!(answer("ft.config").unwrap().contains("module"));
         assert_eq!(answer("cluster").unwrap(), "ERR This instance has cluster support disabled");
         assert_eq!(answer("nothing"), None);
+        assert!(answer("failover").unwrap().ends_with("it comes with the cluster"));
+        let of_acl = subcommand_not_there("acl", b"SETUSER").unwrap();
+        assert_eq!(of_acl, "ERR 'acl setuser' is not supported by this version of Holdfast: it comes with users (ACL)");
+        assert_eq!(subcommand_not_there("client", b"nothing"), None);
     }
 }

@@ -12,6 +12,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
             arity: -1,
             flags: FAST,
             group: "connection",
+            tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
             summary: "Returns the server's liveliness response.",
             syntax: "[message]",
             ..Spec::NEW

@@ -25,6 +25,7 @@ use resp::{Args, Batch, Protocol, Reply};
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::client::Client;
+use crate::compatibility;
 use crate::config::Settings;
 use crate::meter::Meter;
 use crate::node::Node;
@@ -289,6 +290,9 @@ pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
 
 /// A container called with a subcommand it does not have.
 pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
+    if let Some(text) = compatibility::subcommand_not_there(&container.name, name) {
+        return Error::text(text);
+    }
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
     // DEBUG takes its subcommands apart itself, so it words this differently.
     let what = if container.spec.has(flags::PROTECTED) { " or wrong number of arguments for" } else { "" };

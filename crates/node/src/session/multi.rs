@@ -57,7 +57,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
         spec: Spec {
             name: "watch",
             arity: -2,
-            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | NO_MULTI | IN_MULTI,
+            flags: NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | IN_MULTI,
             keys: &[KeySpec::range(1, -1, 1, key_flags::RO)],
             group: "transactions",
             since: "2.2.0",

@@ -2,7 +2,7 @@
 
 use command::{Error, Row, Spec, flags::*};
 
-use super::{Flow, SessionCtx, SessionRun};
+use super::{Flow, SessionCtx, SessionRun, help};
 
 const fn row(
     name: &'static str,
@@ -27,11 +27,56 @@ const fn random_output(mut row: Row<SessionRun>) -> Row<SessionRun> {
     row
 }
 
+const fn random_order(mut row: Row<SessionRun>) -> Row<SessionRun> {
+    row.spec.tips = &["nondeterministic_output_order"];
+    row
+}
+
 const REPLICA_OF: &str = "Configures a server as replica of another, or promotes it to a master.";
 const REPLICA_FLAGS: u32 = NO_ASYNC_LOADING | ADMIN | NOSCRIPT | STALE;
 
+const HELP: &str = "Returns helpful text about the different subcommands.";
+
+const fn container(
+    name: &'static str,
+    since: &'static str,
+    summary: &'static str,
+    subcommands: &'static [Row<SessionRun>],
+) -> Row<SessionRun> {
+    let spec =
+        Spec { name, arity: -2, group: "server", since, complexity: "Depends on subcommand.", summary, ..Spec::NEW };
+    Row { spec, run: super::container, subcommands }
+}
+
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
+    container(
+        "acl",
+        "6.0.0",
+        "A container for Access List Control commands.",
+        &[
+            row("help", 2, LOADING | STALE, "6.0.0", "", HELP, help),
+            row(
+                "whoami",
+                2,
+                NOSCRIPT | LOADING | STALE,
+                "6.0.0",
+                "",
+                "Returns the authenticated username of the current connection.",
+                whoami,
+            ),
+        ],
+    ),
+    container(
+        "module",
+        "4.0.0",
+        "A container for module commands.",
+        &[
+            row("help", 2, LOADING | STALE, "5.0.0", "", HELP, help),
+            random_order(row("list", 2, ADMIN | NOSCRIPT, "4.0.0", "", "Returns all loaded modules.", modules)),
+        ],
+    ),
+    row("lolwut", -1, READONLY | FAST, "5.0.0", "[VERSION version]", "Displays the version.", lolwut),
     random_output(row("time", 1, LOADING | STALE | FAST, "2.6.0", "", "Returns the server time.", time)),
     categories(
         row("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "", "Returns the replication role.", role),
@@ -61,6 +106,23 @@ pub const ROWS: &[Row<SessionRun>] = &[
     row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
     row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
 ];
+
+fn whoami(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let user = ctx.session.client.texts().user.clone();
+    ctx.reply().bulk(user);
+    Ok(Flow::Done)
+}
+
+/// What are modules in Redis will be built in.
+fn modules(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().array(0);
+    Ok(Flow::Done)
+}
+
+fn lolwut(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().verbatim(*b"txt", concat!("Holdfast ver. ", env!("CARGO_PKG_VERSION"), "\n"));
+    Ok(Flow::Done)
+}
 
 fn time(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let micros = ctx.node.clock.unix_us();

@@ -80,16 +80,19 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
     ],
 }];
 
+const BAD_COUNT: Error = Error::new("ERR count should be greater than or equal to -1");
+
 fn get(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let count = match ctx.args.len() {
         2 => USUAL,
-        3 => match ctx.int(2)? {
-            -1 => usize::MAX,
-            count => {
-                usize::try_from(count).map_err(|_| Error::new("ERR count should be greater than or equal to -1"))?
-            }
+        3 => match ctx.int(2) {
+            Ok(-1) => usize::MAX,
+            Ok(count) => usize::try_from(count).map_err(|_| BAD_COUNT)?,
+            Err(_) => return Err(BAD_COUNT),
         },
-        _ => return Err(Error::arity(&ctx.command.name)),
+        _ => {
+            return Err(Error::new("ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP."));
+        }
     };
     let chosen: Vec<SlowCommand> = ctx.node.slow_log.entries().iter().take(count).cloned().collect();
     let mut reply = ctx.reply();
