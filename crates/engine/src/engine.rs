@@ -14,8 +14,6 @@ use crate::watch::WatchedKey;
 
 /// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1).
 const VERSION_SHIFT: u32 = 20;
-/// Attempts at a busy latch before giving up, about a microsecond.
-const SPINS: u32 = 40;
 
 /// Entries freed per turn after a flush: about half a millisecond.
 const RECLAIM_STEP: usize = 4096;

@@ -261,6 +261,8 @@ mod tests {
         assert_eq!(bench.notified(), ["set a", "expire a", "persist a"]);
         assert_eq!(bench.words("pexpireat a 1000000000001"), ":1\r\n");
         bench.now += 1;
+        assert_eq!(bench.words("exists a"), ":1\r\n", "it lives through the millisecond of its expiry");
+        bench.now += 1;
         assert_eq!(bench.words("exists a"), ":0\r\n");
     }
 

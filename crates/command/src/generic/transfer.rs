@@ -212,7 +212,7 @@ mod tests {
         bench.words("set c 3");
         assert_eq!(bench.words("renamenx b c"), ":0\r\n");
         assert_eq!(bench.words("renamenx b d"), ":1\r\n");
-        bench.now += 5000;
+        bench.now += 5001;
         assert_eq!(bench.words("get d"), "$-1\r\n");
     }
 

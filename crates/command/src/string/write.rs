@@ -325,7 +325,7 @@ mod tests {
             assert_eq!(bench.words(&format!("set k v {options}")), "+OK\r\n", "{options}");
             assert_eq!(expiries(&mut bench), [expiry], "{options}");
         }
-        bench.now += 2000;
+        bench.now += 2001;
         assert_eq!(bench.words("get k"), "$-1\r\n");
     }
 
