@@ -1,7 +1,8 @@
 //! How long commands take, at the cost of a clock reading per window rather than per command.
 //!
 //! Commands that are always short are only counted; when the window has been executed, or before a command that is timed by
-//! itself, the time since the last reading is divided among them.
+//! itself, the time since the last reading is divided among them. Such commands are in the slow log only if it wants
+//! commands of less than a millisecond: then each is timed by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -244,6 +244,7 @@ impl Worker {
     pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
         let wait = std::mem::replace(&mut conn.wait, Wait::No);
         if let Wait::Pause = wait {
+            self.held_back.retain(|token| *token != conn.token);
             sub(&self.stats.blocked, 1);
         }
         if let Wait::Keys(blocked) = wait {
