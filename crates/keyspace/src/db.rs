@@ -352,7 +352,7 @@ impl<'a> Db<'a> {
         let body = self.ks.body(self.held, key.slot);
         body.last_version = body.last_version.max(self.version);
         let table = body.table_or_new(self.physical);
-        table.insert(key.hash, entry, self.ks.hasher(), &mut self.local.retired);
+        table.insert(key.hash, entry, self.ks.hasher(), self.local);
         if let Some(ms) = entry.expiry() {
             table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
             self.ks.mark_volatile(key.slot);
@@ -369,7 +369,7 @@ impl<'a> Db<'a> {
         let body = self.ks.body(self.held, key.slot);
         let table = body.table(self.physical)?;
         let (place, entry) = table.find(key)?;
-        table.remove(place, &mut self.local.retired);
+        table.remove(place, self.local);
         if entry.expiry().is_some() {
             table.volatile -= 1;
             table.expiring -= 1;
@@ -433,7 +433,7 @@ impl<'a> Db<'a> {
         } else {
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
             place.set_address(new.to_word());
-            old.free(&mut self.local.heap);
+            old.free(self.local);
             new
         };
         if had.is_some() || expiry.is_some() || had_fields {
@@ -463,7 +463,7 @@ impl<'a> Db<'a> {
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
         let had = self.unlink(key).map(|old| {
             let had = old.expiry();
-            old.free(&mut self.local.heap);
+            old.free(self.local);
             had
         });
         let expiry = match expiry {
@@ -478,7 +478,7 @@ impl<'a> Db<'a> {
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         match self.unlink(key) {
             Some(entry) => {
-                entry.free(&mut self.local.heap);
+                entry.free(self.local);
                 true
             }
             None => false,

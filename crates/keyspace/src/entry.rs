@@ -20,6 +20,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::heap::{LocalHeap, usable};
+use crate::local::Local;
 use crate::value::{Blob, Collection, Kind, Value};
 
 const VERSION: usize = 0;
@@ -355,13 +356,14 @@ impl Entry {
         value
     }
 
-    /// Frees the block and the value.
-    pub(crate) fn free(self, heap: &mut LocalHeap) {
+    /// Frees the block and the value, a large value in steps (see [`crate::Local::step_dying`]).
+    #[inline]
+    pub(crate) fn free(self, local: &mut Local) {
         let kind = self.kind();
         if kind.owns_pointer() {
             // SAFETY: as `take`.
-            drop(unsafe { Value::from_pointer(kind, self.raw_pointer()) });
+            local.dying.add(unsafe { Value::from_pointer(kind, self.raw_pointer()) });
         }
-        self.free_block(heap);
+        self.free_block(&mut local.heap);
     }
 }

@@ -62,16 +62,16 @@ impl Retired {
         fence(SeqCst);
     }
 
-    /// Ends a turn and frees what nobody can be reading.
+    /// Ends a turn and hands what nobody can be reading to `free`.
     #[inline]
-    pub(crate) fn unpin(&mut self) {
+    pub(crate) fn unpin(&mut self, free: impl FnMut(Garbage)) {
         self.epochs.pins[self.worker].0.store(0, Release);
         if !self.garbage.is_empty() {
-            self.collect();
+            self.collect(free);
         }
     }
 
-    fn collect(&mut self) {
+    fn collect(&mut self, mut free: impl FnMut(Garbage)) {
         let epoch = self.epochs.now.fetch_add(1, AcqRel);
         self.garbage.iter_mut().rev().take_while(|(e, _)| *e == THIS_TURN).for_each(|(e, _)| *e = epoch);
         let oldest = self.epochs.oldest_pin();
@@ -79,17 +79,10 @@ impl Retired {
             if *epoch >= oldest {
                 break;
             }
+            // Every reader pinned now pinned a later epoch, so it read the root after this was unlinked.
             if let Some((_, garbage)) = self.garbage.pop_front() {
-                // SAFETY: every reader pinned now pinned a later epoch, so it read the root after this was unlinked.
-                unsafe { garbage.free() };
+                free(garbage);
             }
         }
-    }
-}
-
-impl Drop for Retired {
-    fn drop(&mut self) {
-        self.unpin();
-        // What others may still be reading is left to them for ever: a few segments at shutdown.
     }
 }

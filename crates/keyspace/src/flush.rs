@@ -61,7 +61,7 @@ impl Reclaim {
             match self.garbage.pop_front() {
                 Some(Garbage::Segment(segment)) => {
                     segment.each(|_, word| {
-                        crate::entry::Entry::from_word(word).free(&mut local.heap);
+                        crate::entry::Entry::from_word(word).free(local);
                         freed += 1;
                     });
                     // Others may still be prefetching from it.

@@ -158,6 +158,7 @@ impl Keyspace {
         Local {
             heap: self.heap.local(),
             retired: Retired::new(self.epochs.clone(), index),
+            dying: Default::default(),
             counters: self.counters[index].clone(),
         }
     }

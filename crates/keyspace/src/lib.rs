@@ -8,6 +8,7 @@ pub mod access;
 mod acquire;
 mod bucket;
 mod db;
+mod dying;
 mod entry;
 mod epoch;
 mod flush;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
 
@@ -61,6 +62,7 @@ pub(crate) fn shift(counter: &AtomicI64, n: i64) {
 pub struct Local {
     pub(crate) heap: LocalHeap,
     pub(crate) retired: Retired,
+    pub(crate) dying: Dying,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -72,11 +74,25 @@ impl Local {
 
     /// Ends a turn and frees table memory that nobody can be reading.
     pub fn end_turn(&mut self) {
-        self.retired.unpin();
+        let heap = &mut self.heap;
+        // SAFETY: what is handed out here can be read by nobody.
+        self.retired.unpin(|garbage| unsafe { garbage.free(heap) });
+    }
+
+    /// Frees some of the large values that were deleted, about `budget` allocations of them. True: nothing is left.
+    pub fn step_dying(&mut self, budget: usize) -> bool {
+        self.dying.step(budget)
     }
 
     /// This worker's counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // What others may still be reading is left to them for ever: a few segments at shutdown.
+        self.end_turn();
     }
 }

@@ -2,17 +2,24 @@
 //!
 //! The bucket at home for hash bits `frag` is `frag * n >> 16`: a larger `frag` never lives at an earlier home. That is
 //! what makes growth by a quarter possible and gives `SCAN` an order that no resize disturbs. An entry that finds its home
-//! full lives in one of the next [`PROBES`] - 1 buckets (cyclically) and is counted in the home's overflow byte.
+//! full lives in one of the next [`PROBES`] - 1 buckets (cyclically) and is counted in the home's overflow byte. If these are
+//! full, too, entries further on make room as in hopscotch hashing: that lets a segment fill to more than nine tenths.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
 
 use crate::bucket::{Bucket, Ways, frag_of};
+use crate::heap::LocalHeap;
 
 /// Buckets looked at for one key: its home and the next ones.
 pub(crate) const PROBES: usize = 4;
 /// Buckets of the largest segment; a larger table has several segments.
 pub(crate) const MAX_BUCKETS: usize = 64;
-const SIZES: [usize; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64];
+/// How far from its home a new entry looks for a free way to bring nearer.
+const REACH: usize = 16;
+/// Steps of a twelfth on average: a segment is copied about ten times on its way to the largest.
+const SIZES: [usize; 32] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64,
+];
 const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
 
 /// The address and size of a segment in one word: 64-aligned address, low six bits `buckets - 1`. The upper 16 bits
@@ -54,30 +61,26 @@ impl Place {
 }
 
 impl Segment {
-    fn layout(buckets: usize) -> Layout {
-        Layout::array::<Bucket>(buckets).expect("at most 4 KB")
-    }
-
     /// An empty segment of at least `buckets` buckets.
-    pub(crate) fn new(buckets: usize) -> Segment {
+    pub(crate) fn new(buckets: usize, heap: &mut LocalHeap) -> Segment {
         let n = SIZES.iter().copied().find(|&n| n >= buckets).unwrap_or(MAX_BUCKETS);
-        let layout = Self::layout(n);
-        // SAFETY: the layout is not empty; zeroed memory is a valid array of empty buckets.
-        let p = unsafe { alloc_zeroed(layout) };
-        if p.is_null() {
-            handle_alloc_error(layout);
-        }
-        Segment(p as u64 | (n as u64 - 1))
+        // Every size is a size class of the heap, so that nothing is lost to rounding; hence aligned to 64.
+        let block = heap.alloc(n * size_of::<Bucket>());
+        debug_assert!(block.addr().get().is_multiple_of(align_of::<Bucket>()));
+        // SAFETY: the block is ours and that long. Zeroes are empty buckets.
+        unsafe { block.write_bytes(0, n * size_of::<Bucket>()) };
+        Segment(block.expose_provenance().get() as u64 | (n as u64 - 1))
     }
 
     /// Frees the buckets, not the entries.
     ///
     /// # Safety
-    /// Nobody uses the segment any more, and this is called once.
-    pub(crate) unsafe fn free(self) {
-        let layout = Self::layout(self.len());
-        // SAFETY: allocated in `new` with the same layout.
-        unsafe { dealloc((self.0 & ADDRESS) as *mut u8, layout) }
+    /// Nobody uses the segment any more, this is called once, and `heap` is of the heap that it came from.
+    pub(crate) unsafe fn free(self, heap: &mut LocalHeap) {
+        if let Some(block) = NonNull::new(std::ptr::with_exposed_provenance_mut((self.0 & ADDRESS) as usize)) {
+            // SAFETY: allocated in `new` with the same size; the caller's promise.
+            unsafe { heap.free(block, self.len() * size_of::<Bucket>()) }
+        }
     }
 
     /// Number of buckets.
@@ -140,16 +143,48 @@ impl Segment {
     pub(crate) fn insert(self, tag: u8, word: u64) -> bool {
         let buckets = self.buckets();
         let home = self.home(frag_of(word));
-        for i in self.probe(home) {
-            if let Some(way) = buckets[i].free_way() {
-                buckets[i].occupy(way, tag, word);
-                if i != home {
-                    buckets[home].add_overflow(1);
-                }
-                return true;
-            }
+        let free = self.probe(home).find(|&i| buckets[i].free_way().is_some());
+        let Some(i) = free.or_else(|| self.make_room(home)) else { return false };
+        let Some(way) = buckets[i].free_way() else { return false };
+        buckets[i].occupy(way, tag, word);
+        if i != home {
+            buckets[home].add_overflow(1);
         }
-        false
+        true
+    }
+
+    /// Moves entries further from their homes until one of the buckets for `home` has a free way, and says which.
+    #[cold]
+    fn make_room(self, home: usize) -> Option<usize> {
+        let (buckets, n) = (self.buckets(), self.len());
+        let mut gap = (PROBES..n.min(REACH)).find(|d| buckets[(home + d) % n].free_way().is_some())?;
+        while gap >= PROBES {
+            let to = (home + gap) % n;
+            // From as far back as may be: the entry must still be in reach of its own home.
+            let (back, from, way) = (1..PROBES).rev().find_map(|back| {
+                let from = (home + gap - back) % n;
+                let may_move = |way: &usize| (to + n - self.home(frag_of(buckets[from].word(*way)))) % n < PROBES;
+                Ways(buckets[from].used()).find(may_move).map(|way| (back, from, way))
+            })?;
+            self.shift(from, way, to);
+            gap -= back;
+        }
+        Some((home + gap) % n)
+    }
+
+    /// Moves an entry to another bucket, which has a free way.
+    fn shift(self, from: usize, way: usize, to: usize) {
+        let buckets = self.buckets();
+        let Some(free) = buckets[to].free_way() else { return };
+        let (tag, word) = (buckets[from].tag(way), buckets[from].word(way));
+        let home = self.home(frag_of(word));
+        buckets[to].occupy(free, tag, word);
+        buckets[from].vacate(way);
+        if from == home {
+            buckets[home].add_overflow(1);
+        } else if to == home {
+            buckets[home].add_overflow(-1);
+        }
     }
 
     /// Calls `f` with (tag, word) of everything at home in `bucket`.
@@ -183,20 +218,73 @@ impl Segment {
     }
 
     /// A copy with the next larger size, or `None` at the largest.
-    pub(crate) fn grown(self) -> Option<Segment> {
-        SIZES.iter().copied().filter(|&n| n > self.len()).find_map(|n| self.resized(n))
+    pub(crate) fn grown(self, heap: &mut LocalHeap) -> Option<Segment> {
+        SIZES.iter().copied().filter(|&n| n > self.len()).find_map(|n| self.resized(n, heap))
     }
 
     /// A copy with `n` buckets, or `None` if the entries do not fit their probe windows.
-    pub(crate) fn resized(self, n: usize) -> Option<Segment> {
-        let new = Segment::new(n);
+    pub(crate) fn resized(self, n: usize, heap: &mut LocalHeap) -> Option<Segment> {
+        let new = Segment::new(n, heap);
         let mut fits = true;
         self.each(|tag, word| fits = fits && new.insert(tag, word));
         if fits {
             return Some(new);
         }
         // SAFETY: nobody has seen it.
-        unsafe { new.free() };
+        unsafe { new.free(heap) };
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::{WAYS, pack};
+    use crate::heap::{Heap, usable};
+
+    #[test]
+    fn sizes_are_classes_of_the_heap() {
+        for n in SIZES {
+            assert_eq!(usable(n * size_of::<Bucket>()), n * size_of::<Bucket>());
+        }
+    }
+
+    /// Fills segments until the first entry that finds no place: entries stay findable, iteration sees each once at its home,
+    /// and little room is left.
+    #[test]
+    fn segments_fill_to_nine_tenths() {
+        let heap = Heap::new();
+        let mut local = heap.local();
+        let mut random = 1u64;
+        let (mut placed, mut room) = (0, 0);
+        for _ in 0..40 {
+            let segment = Segment::new(64, &mut local);
+            let mut words = Vec::new();
+            loop {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let word = pack((words.len() as u64 + 1) * 64, (random >> 48) as u16);
+                if !segment.insert(0x80 | random as u8, word) {
+                    break;
+                }
+                words.push((0x80 | random as u8, word));
+            }
+            for &(tag, word) in &words {
+                assert!(segment.find(frag_of(word), tag, |w| w == word).is_some());
+            }
+            let mut seen = Vec::new();
+            (0..segment.len()).for_each(|home| segment.each_at_home(home, |tag, word| seen.push((tag, word))));
+            seen.sort_by_key(|&(_, word)| word & 0xffff_ffff_ffff);
+            assert_eq!(seen, words);
+            (placed, room) = (placed + words.len(), room + segment.len() * WAYS);
+            for (tag, word) in words {
+                if let Some(place) = segment.find(frag_of(word), tag, |w| w == word) {
+                    place.vacate();
+                }
+            }
+            assert!(segment.buckets().iter().all(|bucket| bucket.overflow() == 0 && bucket.used() == 0));
+            // SAFETY: nobody uses it.
+            unsafe { segment.free(&mut local) };
+        }
+        assert!(placed * 10 > room * 9, "{placed} of {room}");
     }
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::bucket::{frag_of, pack, tag_of};
 use crate::entry::Entry;
-use crate::epoch::Retired;
+use crate::heap::LocalHeap;
 use crate::key::{Key, KeyHasher};
+use crate::local::Local;
 use crate::segment::{MAX_BUCKETS, Place, Segment};
 
 const DIRECTORY: u64 = 1 << 63;
@@ -91,11 +92,11 @@ pub(crate) enum Garbage {
 
 impl Garbage {
     /// # Safety
-    /// No worker can still be reading it.
-    pub(crate) unsafe fn free(self) {
+    /// No worker can still be reading it, and `heap` is of the heap that segments come from.
+    pub(crate) unsafe fn free(self, heap: &mut LocalHeap) {
         match self {
             // SAFETY: the caller's promise.
-            Garbage::Segment(s) => unsafe { s.free() },
+            Garbage::Segment(s) => unsafe { s.free(heap) },
             // SAFETY: the caller's promise.
             Garbage::Directory(word) => unsafe { Directory(word).free() },
         }
@@ -142,13 +143,13 @@ impl Table {
     }
 
     /// Adds an entry whose key is known to be absent.
-    pub(crate) fn insert(&mut self, hash: u64, entry: Entry, hasher: &KeyHasher, retired: &mut Retired) {
+    pub(crate) fn insert(&mut self, hash: u64, entry: Entry, hasher: &KeyHasher, local: &mut Local) {
         self.count += 1;
         if self.root.load(Relaxed) == 0 {
-            self.root.store(Segment::new(1).0, Relaxed);
+            self.root.store(Segment::new(1, &mut local.heap).0, Relaxed);
         }
         while !self.try_insert(hash, entry) {
-            self.grow(hash, hasher, retired);
+            self.grow(hash, hasher, local);
         }
     }
 
@@ -161,13 +162,13 @@ impl Table {
     }
 
     /// Makes room where `hash` belongs: one segment grows or splits.
-    fn grow(&mut self, hash: u64, hasher: &KeyHasher, retired: &mut Retired) {
+    fn grow(&mut self, hash: u64, hasher: &KeyHasher, local: &mut Local) {
         let Some((old, depth)) = self.segment(hash) else { return };
-        match old.grown() {
+        match old.grown(&mut local.heap) {
             Some(new) => self.replace(hash, depth, new),
-            None => self.split(hash, old, depth, hasher, retired),
+            None => self.split(hash, old, depth, hasher, local),
         }
-        retired.push(Garbage::Segment(old));
+        local.retired.push(Garbage::Segment(old));
     }
 
     /// Points all cells of the segment at `hash` to `new`, which has the same depth.
@@ -185,15 +186,15 @@ impl Table {
         }
     }
 
-    fn split(&mut self, hash: u64, old: Segment, depth: u32, hasher: &KeyHasher, retired: &mut Retired) {
-        let halves = split_segment(old, depth, hasher);
+    fn split(&mut self, hash: u64, old: Segment, depth: u32, hasher: &KeyHasher, local: &mut Local) {
+        let halves = split_segment(old, depth, hasher, &mut local.heap);
         let root = self.root.load(Relaxed);
         let dir = if root & DIRECTORY == 0 {
             Directory::new(1, |_| root)
         } else if Directory(root).bits() == depth {
             let cells = Directory(root).cells();
             let doubled = Directory::new(depth + 1, |i| cells[i / 2].load(Relaxed));
-            retired.push(Garbage::Directory(root));
+            local.retired.push(Garbage::Directory(root));
             doubled
         } else {
             Directory(root)
@@ -208,20 +209,20 @@ impl Table {
     }
 
     /// Takes the entry at `place` out of the table; the caller frees it.
-    pub(crate) fn remove(&mut self, place: Place, retired: &mut Retired) {
+    pub(crate) fn remove(&mut self, place: Place, local: &mut Local) {
         place.vacate();
         self.count -= 1;
         let root = self.root.load(Relaxed);
         if self.count == 0 {
-            self.dismantle(|garbage| retired.push(garbage));
+            self.dismantle(|garbage| local.retired.push(garbage));
         } else if root & DIRECTORY == 0 {
             let segment = Segment(root);
             // Under a third full: shrink to about three quarters.
             if segment.len() > 2 && (self.count as usize) * 3 < segment.len() * crate::bucket::WAYS {
                 let wanted = (self.count as usize * 4).div_ceil(3 * crate::bucket::WAYS);
-                if let Some(new) = segment.resized(wanted) {
+                if let Some(new) = segment.resized(wanted, &mut local.heap) {
                     self.root.store(new.0, Relaxed);
-                    retired.push(Garbage::Segment(segment));
+                    local.retired.push(Garbage::Segment(segment));
                 }
             }
         }
@@ -268,14 +269,14 @@ impl Table {
     }
 
     /// Shrinks the segment at `hash` if it is sparse, and says where the next segment begins.
-    pub(crate) fn compact_step(&mut self, hash: u64, retired: &mut Retired) -> Option<u64> {
+    pub(crate) fn compact_step(&mut self, hash: u64, local: &mut Local) -> Option<u64> {
         let (segment, depth) = self.segment(hash)?;
         let count = segment.count();
         if segment.len() > 1 && count * 3 < segment.len() * crate::bucket::WAYS {
             let wanted = (count * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
-            if let Some(new) = segment.resized(wanted) {
+            if let Some(new) = segment.resized(wanted, &mut local.heap) {
                 self.replace(hash, depth, new);
-                retired.push(Garbage::Segment(segment));
+                local.retired.push(Garbage::Segment(segment));
             }
         }
         let prefix = if depth == 0 { 0 } else { hash >> (64 - depth) };
@@ -285,14 +286,14 @@ impl Table {
 
 /// The entries of a full segment in two of the next depth. Only here are entries touched: the bits stored beside a
 /// pointer end where the new ordering bits begin.
-fn split_segment(old: Segment, depth: u32, hasher: &KeyHasher) -> [Segment; 2] {
+fn split_segment(old: Segment, depth: u32, hasher: &KeyHasher, heap: &mut LocalHeap) -> [Segment; 2] {
     let mut items: Vec<(u64, u64)> = Vec::with_capacity(old.len() * crate::bucket::WAYS);
     old.each(|_, word| items.push((hasher.hash(Entry::from_word(word).key()), word)));
     [0u64, 1].map(|side| {
         let mine = || items.iter().filter(move |(hash, _)| (hash << depth) >> 63 == side);
-        let mut wanted = (mine().count() * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
+        let mut wanted = (mine().count() * 20).div_ceil(17 * crate::bucket::WAYS).max(1);
         loop {
-            let half = Segment::new(wanted);
+            let half = Segment::new(wanted, heap);
             let fits = mine().all(|&(hash, word)| {
                 half.insert(tag_of(hash), pack(Entry::from_word(word).to_word(), frag(hash, depth + 1)))
             });
@@ -301,7 +302,7 @@ fn split_segment(old: Segment, depth: u32, hasher: &KeyHasher) -> [Segment; 2] {
                 return half;
             }
             // SAFETY: nobody has seen it.
-            unsafe { half.free() };
+            unsafe { half.free(heap) };
             wanted = half.len() + 1;
         }
     })

@@ -151,6 +151,11 @@ macro_rules! collections {
                 match self { $(AnyCollection::$name(c) => c.memory() + size_of::<$name>()),* }
             }
 
+            /// Frees some of it; afterwards it can only be dropped (see `object::shed`).
+            pub(crate) fn shed(&mut self, budget: &mut usize) {
+                match self { $(AnyCollection::$name(c) => c.shed(budget)),* }
+            }
+
             /// Redis's name of the encoding (`OBJECT ENCODING`).
             pub fn encoding(&self) -> &'static str {
                 match self { $(AnyCollection::$name(c) => c.encoding()),* }

@@ -31,7 +31,7 @@ impl Db<'_> {
     /// Shrinks a sparse part of the slot's table at hash `from`, and says where the next part begins.
     pub fn compact(&mut self, slot: u16, from: u64) -> Option<u64> {
         let table = self.keyspace().body(self.held(), slot).table(self.physical())?;
-        table.compact_step(from, &mut self.local().retired)
+        table.compact_step(from, self.local())
     }
 
     /// Moves the blocks of `keys` that lie in sparse pages of the heap. Returns how many moved.

@@ -32,6 +32,11 @@ mod table {
     }
 }
 
+fn free(garbage: Garbage) {
+    // SAFETY: loom checks it.
+    unsafe { garbage.free() }
+}
+
 use epoch::{Epochs, Retired};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -82,7 +87,7 @@ fn a_reader_and_a_writer() {
                 for _ in 0..2 {
                     retired.pin();
                     root.read();
-                    retired.unpin();
+                    retired.unpin(free);
                 }
             })
         };
@@ -90,8 +95,9 @@ fn a_reader_and_a_writer() {
         for with in [1, 2] {
             retired.pin();
             root.replace(with, &mut retired);
-            retired.unpin();
+            retired.unpin(free);
         }
+        retired.unpin(free);
         reader.join().unwrap();
     });
 }
@@ -106,20 +112,20 @@ fn a_reader_a_writer_and_another_writer() {
             thread::spawn(move || {
                 retired.pin();
                 root.read();
-                retired.unpin();
+                retired.unpin(free);
             })
         };
         let other = {
             let mut retired = Retired::new(epochs.clone(), 2);
             thread::spawn(move || {
                 elsewhere.replace(1, &mut retired);
-                retired.unpin();
+                retired.unpin(free);
             })
         };
         let mut retired = Retired::new(epochs, 0);
         retired.pin();
         root.replace(1, &mut retired);
-        retired.unpin();
+        retired.unpin(free);
         reader.join().unwrap();
         other.join().unwrap();
     });
@@ -136,11 +142,11 @@ fn garbage_is_freed_once_nobody_can_read_it() {
         root.read();
         writer.pin();
         root.replace(1, &mut writer);
-        writer.unpin();
+        writer.unpin(free);
         assert!(!freed(), "a reader is pinned");
-        reader.unpin();
+        reader.unpin(free);
         writer.pin();
-        writer.unpin();
+        writer.unpin(free);
         assert!(freed(), "nobody is pinned");
     });
 }

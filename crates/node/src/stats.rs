@@ -69,7 +69,7 @@ pub struct WorkerStats {
     pub parked: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
-    /// CPU nanoseconds of the longest turn since measuring began; anybody may reset it.
+    /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
     pub longest_turn: AtomicU64,
     /// Turns of the loop that did something.
     pub turns: AtomicU64,

@@ -38,14 +38,21 @@ pub(crate) struct Item {
 impl Worker {
     /// Executes what has arrived. `now`: unix milliseconds.
     pub fn turn(&mut self, now: u64) {
-        if !self.node.measuring.load(Relaxed) {
-            return self.take_turn(now);
+        if self.node.measuring.load(Relaxed) {
+            self.measure_turn();
+        } else {
+            self.turn_began = None;
         }
-        let clock = self.node.clock.clone();
-        let before = clock.thread_cpu_ns();
         self.take_turn(now);
-        let took = clock.thread_cpu_ns().saturating_sub(before);
-        self.stats.longest_turn.fetch_max(took, Relaxed);
+    }
+
+    /// Notes how much CPU time has passed since the last turn began: that turn, and what the driver did after it.
+    #[cold]
+    fn measure_turn(&mut self) {
+        let now = self.node.clock.thread_cpu_ns();
+        if let Some(before) = self.turn_began.replace(now) {
+            self.stats.longest_turn.fetch_max(now.saturating_sub(before), Relaxed);
+        }
     }
 
     fn take_turn(&mut self, now: u64) {

@@ -48,6 +48,8 @@ pub struct Worker {
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
     /// When housekeeping is due next, unix milliseconds.
     pub(crate) next_round: u64,
+    /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
+    pub(crate) turn_began: Option<u64>,
     /// Flushed tables are being freed.
     pub(crate) reclaiming: bool,
     /// Somebody monitors, as this turn sees it.
@@ -98,6 +100,7 @@ impl Worker {
             deadlines: BTreeSet::new(),
             leftovers: Vec::new(),
             next_round: 0,
+            turn_began: None,
             reclaiming: false,
             monitored: false,
             paused: None,

@@ -13,6 +13,7 @@ pub mod long_double;
 pub mod number;
 pub mod rdb;
 pub mod set;
+pub mod shed;
 pub mod tree;
 pub mod zset;
 

@@ -46,6 +46,15 @@ struct Shared {
     registry: Registry,
 }
 
+/// Gives the memory of a range of bytes back to the system; they are zero afterwards. Only whole system pages inside it.
+///
+/// # Safety
+/// The range is allocated memory that its owner alone can reach and does not need the contents of.
+pub unsafe fn give_back(start: NonNull<u8>, len: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { source::purge(start, len) }
+}
+
 /// Bytes that a block of `size` bytes really has: it may be overwritten in place, and freed, with any size that has
 /// the same usable length.
 #[inline]

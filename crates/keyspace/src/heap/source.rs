@@ -50,7 +50,7 @@ mod system {
     /// Gives the memory of a range back to the system, keeping the addresses; only whole system pages inside it.
     ///
     /// # Safety
-    /// The range lies in one chunk and nobody uses its contents, which become zero.
+    /// The range is mapped memory of ours (anonymous, private) and nobody uses its contents, which become zero.
     pub unsafe fn purge(start: NonNull<u8>, len: usize) {
         // SAFETY: `sysconf` only reads a constant of the system.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -108,7 +108,7 @@ mod system {
     /// Forgets the contents of a range; here it only clears them, so that a use after free shows.
     ///
     /// # Safety
-    /// The range lies in one chunk and nobody uses its contents.
+    /// The range is memory of ours and nobody uses its contents.
     pub unsafe fn purge(start: NonNull<u8>, len: usize) {
         // SAFETY: by the caller's promise.
         unsafe { start.write_bytes(0, len) };

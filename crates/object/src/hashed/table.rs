@@ -76,6 +76,11 @@ impl<R: Record> Table<R> {
         self.tree.memory()
     }
 
+    /// Frees some of a table that nobody will look at any more: see [`crate::shed`].
+    pub fn shed(&mut self, budget: &mut usize) {
+        self.tree.shed(budget);
+    }
+
     /// The earliest expiry of any record, or [`NEVER`](super::NEVER).
     pub fn expiry(&self) -> u64 {
         self.tree.least()

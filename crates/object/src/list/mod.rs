@@ -83,6 +83,13 @@ impl List {
         }
     }
 
+    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    pub fn shed(&mut self, budget: &mut usize) {
+        if let Form::Large(tree) = &mut self.form {
+            tree.shed(budget);
+        }
+    }
+
     /// Bytes the encoded elements take.
     fn bytes(&self) -> usize {
         match &self.form {

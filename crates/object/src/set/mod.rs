@@ -126,6 +126,13 @@ impl Set {
         }
     }
 
+    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    pub fn shed(&mut self, budget: &mut usize) {
+        if let Form::Table(table) = &mut self.form {
+            table.shed(budget);
+        }
+    }
+
     /// Redis's name of the form (`OBJECT ENCODING`).
     pub fn encoding(&self) -> &'static str {
         match &self.form {

@@ -293,6 +293,13 @@ impl<L: Leaf> Tree<L> {
         self.settle(Vec::new());
     }
 
+    /// Frees leaves from the end, for a tree that nobody will look at any more: see [`crate::shed`].
+    pub fn shed(&mut self, budget: &mut usize) {
+        if let Some(root) = Arc::get_mut(&mut self.root) {
+            root.shed(budget);
+        }
+    }
+
     /// All leaves from the one that holds `rank`, forwards. Each comes with the position in it to start from.
     pub fn leaves_from(&self, rank: u64) -> Leaves<'_, L> {
         Leaves::forward(self, rank)

@@ -7,6 +7,7 @@
 
 use super::near::partition_near;
 use super::{LEAF_BYTES_MAX, LEAF_BYTES_MERGED, LEAF_BYTES_MIN, Leaf};
+use crate::shed;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -419,6 +420,28 @@ impl<L: Leaf> Inner<L> {
         a.least = a.least.min(b.least);
         self.children.remove(i + 1);
         true
+    }
+
+    /// Frees leaves from the end while there is a budget; counts and separators are of no use afterwards.
+    pub fn shed(&mut self, budget: &mut usize) {
+        while *budget > 0
+            && let Some(child) = self.children.last_mut()
+        {
+            let cost = match &mut child.node {
+                Node::Leaf(leaf) => shed::cost(leaf.heap_bytes()),
+                Node::Inner(inner) => {
+                    if let Some(own) = Arc::get_mut(inner) {
+                        own.shed(budget);
+                        if !own.children.is_empty() {
+                            return;
+                        }
+                    }
+                    1
+                }
+            };
+            self.children.pop();
+            *budget = budget.saturating_sub(cost);
+        }
     }
 
     /// If there are too many children, keeps the first part and returns nodes with the rest.

@@ -50,6 +50,12 @@ impl Large {
         self.order.heap() + self.index.heap() + self.long
     }
 
+    /// Frees some of a set that nobody will look at any more: see [`crate::shed`].
+    pub(super) fn shed(&mut self, budget: &mut usize) {
+        self.order.shed(budget);
+        self.index.shed(budget);
+    }
+
     pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
         self.index.get(hash(member), member)
     }

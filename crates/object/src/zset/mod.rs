@@ -106,6 +106,13 @@ impl ZSet {
         }
     }
 
+    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    pub fn shed(&mut self, budget: &mut usize) {
+        if let Form::Large(large) = &mut self.0 {
+            large.shed(budget);
+        }
+    }
+
     /// Redis's name of the encoding.
     pub fn encoding(&self) -> &'static str {
         match &self.0 {

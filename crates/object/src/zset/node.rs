@@ -89,6 +89,28 @@ impl<K: Number, V: Scalar> Inner<K, V> {
             + self.children.capacity() * size_of::<Node<K, V>>()
     }
 
+    /// Frees nodes from the end while there is a budget; counts and separators are of no use afterwards.
+    pub(super) fn shed(&mut self, budget: &mut usize) {
+        while *budget > 0
+            && let Some(child) = self.children.last_mut()
+        {
+            let cost = match child {
+                Node::Leaf(leaf) => leaf.allocations(),
+                Node::Inner(inner) => {
+                    if let Some(own) = Arc::get_mut(inner) {
+                        own.shed(budget);
+                        if !own.children.is_empty() {
+                            return;
+                        }
+                    }
+                    1
+                }
+            };
+            self.children.pop();
+            *budget = budget.saturating_sub(cost);
+        }
+    }
+
     /// The child to go to for `place`, and what is known about the numbers in it.
     pub(super) fn route(&self, place: Place<'_, K>, bounds: Bounds<K>) -> (usize, Bounds<K>) {
         let i = self.separators.rank(place, bounds);

@@ -89,6 +89,11 @@ impl<K: Number, V: Scalar> Page<K, V> {
         ARC + self.bytes.len() + long
     }
 
+    /// Allocations that are freed with it at most: itself and strings that are out of line.
+    pub(super) fn allocations(&self) -> usize {
+        1 + self.long.as_ref().map_or(0, |l| l.len())
+    }
+
     /// Bytes that the elements need.
     pub(super) fn weight(&self) -> usize {
         let long = self.long.as_ref().map_or(0, |l| l.len() * size_of::<Arc<[u8]>>());

@@ -42,6 +42,15 @@ impl<K: Number, V: Scalar> Tree<K, V> {
         self.heap
     }
 
+    /// Frees some of a tree that nobody will look at any more: see [`crate::shed`].
+    pub(super) fn shed(&mut self, budget: &mut usize) {
+        if let Node::Inner(inner) = &mut self.root
+            && let Some(inner) = Arc::get_mut(inner)
+        {
+            inner.shed(budget);
+        }
+    }
+
     /// Asks for the leaf that a search for `number` will come to, while there is something else to do.
     pub(super) fn prefetch(&self, number: K) {
         let Node::Inner(inner) = &self.root else { return };

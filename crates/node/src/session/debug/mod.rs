@@ -68,6 +68,23 @@ fn config_rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+fn turns(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let longest = ctx.node.stats.iter().map(|stats| &stats.longest_turn);
+    if ctx.is(2, "longest") {
+        let nanos = longest.map(|nanos| nanos.load(Relaxed)).max().unwrap_or(0);
+        ctx.reply().integer((nanos / 1000) as i64);
+        return Ok(Flow::Done);
+    }
+    let start = ctx.is(2, "start");
+    if !start && !ctx.is(2, "stop") {
+        return Err(Error::SYNTAX);
+    }
+    longest.for_each(|nanos| nanos.store(0, Relaxed));
+    ctx.node.measuring.store(start, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
 /// One reply of each kind, for tests of clients.
 fn protocol(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let kind = ctx.arg(2).to_ascii_lowercase();

@@ -17,6 +17,7 @@ const fn sub(
     Row { spec, run, subcommands: &[] }
 }
 
+const TURNS: &str = "Measures the CPU time of turns of the workers' loops; LONGEST answers the longest since START in microseconds.";
 const NO_EFFECT: &str = "Accepted for tests written for Redis; without effect here.";
 
 /// The rows of the family.
@@ -47,5 +48,6 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("set-disable-deny-scripts", 3, "<0 | 1>", NO_EFFECT, super::nothing),
         sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
         sub("stringmatch-len", -3, "[arg ...]", NO_EFFECT, super::nothing),
+        sub("turns", 3, "<START | LONGEST | STOP>", TURNS, super::turns),
     ],
 }];
