@@ -18,7 +18,8 @@ pub(crate) const MAX_BUCKETS: usize = 64;
 const REACH: usize = 16;
 /// Steps of a twelfth on average: a segment is copied about ten times on its way to the largest.
 const SIZES: [usize; 32] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64,
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60,
+    64,
 ];
 const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
 

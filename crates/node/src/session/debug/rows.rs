@@ -17,7 +17,8 @@ const fn sub(
     Row { spec, run, subcommands: &[] }
 }
 
-const TURNS: &str = "Measures the CPU time of turns of the workers' loops; LONGEST answers the longest since START in microseconds.";
+const TURNS: &str =
+    "Measures the CPU time of turns of the workers' loops; LONGEST answers the longest since START in microseconds.";
 const NO_EFFECT: &str = "Accepted for tests written for Redis; without effect here.";
 
 /// The rows of the family.
