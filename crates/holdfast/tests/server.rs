@@ -70,6 +70,20 @@ impl Running {
         Running { process, log }
     }
 
+    /// As [`Running::start`], for a server that logs to a file.
+    fn start_quietly(args: &[&str], log: &std::path::Path) -> Running {
+        let server = Running { process: holdfast(args).spawn().unwrap(), log: String::new() };
+        let ready = || fs::read_to_string(log).is_ok_and(|log| log.contains("Ready to accept connections"));
+        for _ in 0..500 {
+            if ready() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(ready());
+        server
+    }
+
     /// Asks for the end; whether it was a good one.
     fn terminate(mut self) -> bool {
         let pid = self.process.id().to_string();
@@ -149,21 +163,43 @@ fn starts_tells_and_ends() {
 }
 
 #[test]
+fn tells_systemd_when_it_is_ready_and_when_it_stops() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("notify");
+    let systemd = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut text = [0; 200];
+        let length = systemd.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let port = free_port().to_string();
+    let mut command = holdfast(&[&scratch.config(""), "--supervised", "systemd", "--port", &port]);
+    let process = command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().unwrap();
+    let server = Running { process, log: String::new() };
+    assert!(told().contains("READY=1\n"));
+    assert!(server.terminate());
+    assert!(told().contains("STOPPING=1\n"));
+}
+
+#[test]
+fn warns_of_what_has_no_effect_when_it_is_set() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let log = scratch.0.join("server.log");
+    let _server = Running::start_quietly(&[&scratch.config(&format!("port {port}\nlogfile server.log\n"))], &log);
+    assert_eq!(ask(port, "config set notify-keyspace-events KEA"), "+OK");
+    assert!(ask(port, "config set min-replicas-to-write 1").contains("replication is not built yet"));
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains("setting 'notify-keyspace-events' has no effect at 'AKE'"), "{log}");
+}
+
+#[test]
 fn logs_to_a_file() {
     let scratch = Scratch::new();
     let port = free_port().to_string();
-    let mut process = holdfast(&[&scratch.config("logfile server.log\n"), "--port", &port]).spawn().unwrap();
     let log = scratch.0.join("server.log");
-    let ready = || fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready to accept connections"));
-    for _ in 0..500 {
-        if ready() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(ready());
-    process.kill().unwrap();
-    process.wait().unwrap();
+    Running::start_quietly(&[&scratch.config("logfile server.log\n"), "--port", &port], &log);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod clock;
 mod host;
 mod log;
 mod process;
+mod supervisor;
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use net::{Driver, Server};
+use net::{Driver, Listener, Server};
 use node::config::{Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
@@ -19,6 +20,7 @@ use self::clock::SystemClock;
 use self::host::Process;
 use self::log::Log;
 use self::process::{PidFile, Signals};
+use self::supervisor::Supervisor;
 
 /// Runs a server with what follows `holdfast server` on the command line.
 pub fn run(args: &[Vec<u8>]) -> ExitCode {
@@ -77,12 +79,14 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         error
     })?;
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
-    banner(&settings, &node);
+    banner(&settings, &node, &listeners);
     let open = |listening| live.set_host(Box::new(Process { log, listening }));
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
-    stop_on(signals, Arc::clone(&node))?;
+    let supervisor = Supervisor::of(settings.supervised);
+    supervisor.ready();
+    stop_on(signals, Arc::clone(&node), supervisor)?;
     server.join()?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");
     Ok(())
@@ -142,10 +146,11 @@ fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Erro
 }
 
 /// What runs, and what becomes of the data.
-fn banner(settings: &Settings, node: &Node) {
-    let addresses: Vec<_> = settings.bind.iter().map(|host| format!("{host}:{}", settings.port)).collect();
+fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
+    // Not `bind`: an address that may be missing is not listened on where it is.
+    let addresses: Vec<_> = listeners.iter().filter_map(Listener::address).map(|address| address.to_string()).collect();
     let socket = settings.unixsocket.as_ref().map(|path| format!(", socket {}", lossy(path))).unwrap_or_default();
-    let addresses = if settings.port == 0 { "no TCP port".to_owned() } else { addresses.join(" ") };
+    let addresses = if addresses.is_empty() { "no TCP port".to_owned() } else { addresses.join(" ") };
     tracing::info!("Listening on {addresses}{socket}; {} workers, driver {}", node.workers(), node.facts.driver);
     tracing::info!("Durability: none. Data is in memory only and a restart starts empty: the log is not built yet");
     if settings.maxmemory > 0 && settings.maxmemory < 1 << 20 {
@@ -154,10 +159,11 @@ fn banner(settings: &Settings, node: &Node) {
 }
 
 /// Stops the node when a signal asks for it.
-fn stop_on(signals: Signals, node: Arc<Node>) -> io::Result<()> {
+fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor) -> io::Result<()> {
     let wait = move || {
         let signal = signals.wait();
         tracing::warn!("Received {signal}, shutting down");
+        supervisor.stopping();
         node.stop();
     };
     // Nobody waits for this thread: the process ends with its main thread, whatever stopped the node.

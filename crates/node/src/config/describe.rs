@@ -86,7 +86,7 @@ pub fn markdown() -> String {
          Amounts of memory are bytes, or have a unit: `k`, `m`, `g` for powers of 1000, `kb`, `mb`, `gb` for powers of 1024.\n\n\
          **Fixed** settings are read at start only; **protected** ones need `enable-protected-configs`. *No effect* means\n\
          that the setting is taken and checked, so that files written for Redis work, but changes nothing; one that\n\
-         differs from its default is warned about at start. *Only the default* means that other values stop the start,\n\
+         differs from its default is warned about in the log. *Only the default* means that other values stop the start,\n\
          because taking them would promise something that this version does not do.\n",
     );
     for section in SECTIONS {

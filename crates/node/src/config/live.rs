@@ -113,6 +113,9 @@ impl Live {
             Some(host) => change::carry_out(values, &mut plan, host.as_mut())?,
             None => Settings::of(&plan.values),
         };
+        for warning in plan.changed.iter().filter_map(|(id, row)| plan.values.no_effect(*id, row)) {
+            tracing::warn!("{warning}");
+        }
         *values = plan.values;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.generation.fetch_add(1, Ordering::Release);

@@ -17,7 +17,7 @@ pub enum Acts {
     /// It does what it says.
     Yes,
     /// It is taken and checked, so that files written for Redis work, but changes nothing; why. A value other than
-    /// the default is warned about at start.
+    /// the default is warned about in the log.
     No(&'static str),
     /// Only the default is taken, since acting as if more was promised would endanger data or secrets; why.
     Refused(&'static str),

@@ -84,6 +84,17 @@ pub enum LogLevel {
     Nothing,
 }
 
+/// Whom to tell that the server is ready or stops (`supervised`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    /// Nobody.
+    No,
+    /// Systemd.
+    Systemd,
+    /// Systemd, if it asks.
+    Auto,
+}
+
 /// How workers talk to the kernel (`io-driver`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoDriver {
@@ -130,6 +141,8 @@ pub struct Settings {
     /// Empty for standard output.
     pub logfile: Vec<u8>,
     pub loglevel: LogLevel,
+    /// `supervised`
+    pub supervised: Supervised,
     /// 1 to 500.
     pub hz: u32,
     /// Milliseconds.
@@ -217,6 +230,11 @@ impl Settings {
                 "warning" => LogLevel::Warning,
                 "nothing" => LogLevel::Nothing,
                 _ => LogLevel::Notice,
+            },
+            supervised: match read.choice("supervised") {
+                "systemd" => Supervised::Systemd,
+                "auto" => Supervised::Auto,
+                _ => Supervised::No,
             },
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),

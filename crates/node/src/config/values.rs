@@ -100,19 +100,21 @@ impl Values {
 
     /// One sentence for every setting that was changed from its default but does nothing yet.
     pub fn without_effect(&self) -> Vec<String> {
-        let sentence = |(id, row): (Id, &'static Row)| {
-            let Acts::No(reason) = row.acts else {
-                return None;
-            };
-            let shown = self.show(id, row);
-            let quiet = row.harmless.is_some_and(|harmless| harmless.as_bytes() == shown);
-            if quiet || *self.get(id) == default_of(row) {
-                return None;
-            }
-            let shown = if row.sensitive { "(redacted)".into() } else { String::from_utf8_lossy(&shown).into_owned() };
-            Some(format!("setting '{}' has no effect at '{shown}': {reason}", row.name))
+        table::rows().filter_map(|(id, row)| self.no_effect(id, row)).collect()
+    }
+
+    /// That sentence for one setting; `None` if it has its effect, or nothing is lost without.
+    pub(super) fn no_effect(&self, id: Id, row: &Row) -> Option<String> {
+        let Acts::No(reason) = row.acts else {
+            return None;
         };
-        table::rows().filter_map(sentence).collect()
+        let shown = self.show(id, row);
+        let quiet = row.harmless.is_some_and(|harmless| harmless.as_bytes() == shown);
+        if quiet || *self.get(id) == default_of(row) {
+            return None;
+        }
+        let shown = if row.sensitive { "(redacted)".into() } else { String::from_utf8_lossy(&shown).into_owned() };
+        Some(format!("setting '{}' has no effect at '{shown}': {reason}", row.name))
     }
 }
 

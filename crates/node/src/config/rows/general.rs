@@ -43,10 +43,9 @@ pub(super) static SECTION: Section = Section {
             "supervised",
             Kind::Enum(&["upstart", "systemd", "auto", "no"]),
             "no",
-            "Supervisor to notify of the state of the process.",
+            "Whether to tell systemd when the server is ready and when it stops; `auto` if it asks. Upstart is not told.",
         )
-        .immutable()
-        .inert(SUPERVISOR),
+        .immutable(),
         row("syslog-enabled", Kind::Bool, "no", "Log to syslog.").immutable().inert(SYSLOG),
         row("syslog-ident", Kind::Text, "redis", "Name in syslog.").immutable().inert(SYSLOG),
         row(

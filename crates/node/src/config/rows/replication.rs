@@ -36,7 +36,7 @@ pub(super) static SECTION: Section = Section {
             .inert(NO_REPLICATION),
         row("min-replicas-to-write", int(0), "0", "Replicas that must be there for writes to be taken.")
             .alias("min-slaves-to-write")
-            .inert(NO_REPLICATION),
+            .refused(NO_REPLICATION),
         row("min-replicas-max-lag", int(0), "10", "Seconds of silence after which a replica does not count.")
             .alias("min-slaves-max-lag")
             .inert(NO_REPLICATION),
