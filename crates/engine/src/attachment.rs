@@ -26,23 +26,18 @@ pub(crate) struct Watched {
 }
 
 impl Attachment {
-    /// The attachment of a held slot, if there is one.
-    pub(crate) fn of<'a>(ks: &'a Keyspace, held: &'a Held, slot: u16) -> Option<&'a mut Attachment> {
-        ks.attachment(held, slot)?.downcast_mut()
+    /// Calls `f` with the attachment of a held slot, if there is one.
+    pub(crate) fn of<R>(ks: &Keyspace, held: &Held, slot: u16, f: impl FnOnce(&mut Attachment) -> R) -> Option<R> {
+        ks.with_attachment(held, slot, |a| a.downcast_mut().map(f)).flatten()
     }
 
     /// Calls `f` with the slot's attachment, made if need be, and takes it off again if nothing is left on it.
     pub(crate) fn with<R>(ks: &Keyspace, held: &Held, slot: u16, f: impl FnOnce(&mut Attachment) -> R) -> R {
-        if Self::of(ks, held, slot).is_none() {
+        if !ks.interest(held, slot) {
             ks.attach(held, slot, Some(Box::<Attachment>::default()));
         }
-        let (result, idle) = match Self::of(ks, held, slot) {
-            Some(a) => {
-                let result = f(a);
-                (result, a.watched.is_empty() && a.blocked.is_empty())
-            }
-            None => unreachable!("attached above"),
-        };
+        let used = Self::of(ks, held, slot, |a| (f(a), a.watched.is_empty() && a.blocked.is_empty()));
+        let Some((result, idle)) = used else { unreachable!("attached above") };
         if idle {
             ks.attach(held, slot, None);
         }

@@ -156,13 +156,13 @@ impl Engine {
         if !held.covers(slot) {
             return;
         }
-        let Some(attachment) = Attachment::of(&self.shared.keyspace, held, slot) else { return };
-        let Some(queue) = attachment.blocked.get(&(db, Box::from(key))) else { return };
-        for blocked in queue {
-            if !seen.iter().any(|s| Arc::ptr_eq(s, blocked)) {
-                seen.push(blocked.clone());
+        Attachment::of(&self.shared.keyspace, held, slot, |attachment| {
+            for blocked in attachment.blocked.get(&(db, Box::from(key))).into_iter().flatten() {
+                if !seen.iter().any(|s| Arc::ptr_eq(s, blocked)) {
+                    seen.push(blocked.clone());
+                }
             }
-        }
+        });
     }
 
     /// Serves whoever waits for the keys in `touched`, and for what serving changes, in order.
@@ -172,10 +172,9 @@ impl Engine {
             let db_key = (key.db, key.key);
             let hashed = self.shared.keyspace.hasher().key(&db_key.1);
             let mut skipped = 0;
-            while let Some(attachment) = Attachment::of(&self.shared.keyspace, held, key.slot) {
-                let Some(blocked) = attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned() else {
-                    break;
-                };
+            while let Some(Some(blocked)) = Attachment::of(&self.shared.keyspace, held, key.slot, |attachment| {
+                attachment.blocked.get(&db_key).and_then(|q| q.get(skipped)).cloned()
+            }) {
                 let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
                 if found != Some(blocked.kind) || !self.serve_one(&blocked, held, &mut ready) {
                     skipped += 1;

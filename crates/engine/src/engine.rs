@@ -134,6 +134,18 @@ impl Engine {
         &mut self.local
     }
 
+    /// Brings a key's bucket here ([`keyspace::Keyspace::prefetch_bucket`]).
+    #[inline]
+    pub fn prefetch_bucket(&self, slot: u16, hash: u64) {
+        self.shared.keyspace.prefetch_bucket(&self.local, slot, hash);
+    }
+
+    /// Brings a key's entry here ([`keyspace::Keyspace::prefetch_entry`]).
+    #[inline]
+    pub fn prefetch_entry(&self, slot: u16, hash: u64) {
+        self.shared.keyspace.prefetch_entry(&self.local, slot, hash);
+    }
+
     /// Logical database `db` through `held`, for changes at `version`.
     pub(crate) fn db<'a>(&'a mut self, held: &'a Held, db: u16, version: u64) -> Db<'a> {
         Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version)

@@ -83,19 +83,20 @@ impl Engine {
     /// Whether none of `keys` has changed since it was watched. Their slots are held.
     pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
         keys.iter().all(|key| {
-            Attachment::of(&self.shared.keyspace, held, key.slot)
-                .and_then(|a| a.watched.get(&(key.db, key.key.clone())))
-                .is_some_and(|w| w.version == key.version)
+            Attachment::of(&self.shared.keyspace, held, key.slot, |a| {
+                a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.version == key.version)
+            }) == Some(true)
         })
     }
 
     /// Gives watched keys that changed a new version.
     pub(crate) fn mark_watched(&mut self, touched: &[Touched], held: &Held) {
         for t in touched {
-            let Some(attachment) = Attachment::of(&self.shared.keyspace, held, t.slot) else { continue };
-            if let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone())) {
-                watched.version += 1;
-            }
+            Attachment::of(&self.shared.keyspace, held, t.slot, |attachment| {
+                if let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone())) {
+                    watched.version += 1;
+                }
+            });
         }
     }
 
@@ -103,9 +104,10 @@ impl Engine {
     fn keys_of_interest(&self, held: &Held) -> Vec<Touched> {
         let mut found = Vec::new();
         for slot in 0..keyspace::SLOTS as u16 {
-            let Some(attachment) = Attachment::of(&self.shared.keyspace, held, slot) else { continue };
-            let keys = attachment.watched.keys().chain(attachment.blocked.keys());
-            found.extend(keys.map(|(db, key)| Touched { db: *db, slot, key: key.clone() }));
+            Attachment::of(&self.shared.keyspace, held, slot, |attachment| {
+                let keys = attachment.watched.keys().chain(attachment.blocked.keys());
+                found.extend(keys.map(|(db, key)| Touched { db: *db, slot, key: key.clone() }));
+            });
         }
         found
     }

@@ -137,7 +137,7 @@ impl<'a> EntryRef<'a> {
     /// The collection, if it is a `T`.
     #[inline]
     pub fn collection<T: Collection>(self) -> Result<&'a T, WrongType> {
-        self.entry.collection::<T>().map(|c| &*c).ok_or(WrongType)
+        self.entry.collection::<T>().ok_or(WrongType)
     }
 
     /// A copy of the value; cheap for large ones.
@@ -292,7 +292,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
-        let collection = entry.collection::<T>().ok_or(WrongType)?;
+        let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
         entry.set_version(self.version);
         Ok(Some(collection))
@@ -307,7 +307,7 @@ impl<'a> Db<'a> {
         change: impl FnOnce(&mut T) -> (bool, R),
     ) -> Result<Option<R>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
-        let collection = entry.collection::<T>().ok_or(WrongType)?;
+        let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
         let (changed, result) = change(collection);
         if changed {
@@ -322,7 +322,7 @@ impl<'a> Db<'a> {
             Some(entry) => entry,
             None => self.insert_new(key, Value::Collection(T::default().into()), None),
         };
-        let collection = entry.collection::<T>().ok_or(WrongType)?;
+        let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
         entry.set_version(self.version);
         Ok(collection)
@@ -350,14 +350,14 @@ impl<'a> Db<'a> {
     /// Puts a new entry into the table and the counters.
     fn link(&mut self, key: &Key<'_>, entry: Entry) {
         let body = self.ks.body(self.held, key.slot);
-        body.last_version = body.last_version.max(self.version);
+        body.written_at(self.version);
         let table = body.table_or_new(self.physical);
         table.insert(key.hash, entry, self.ks.hasher(), self.local);
         if let Some(ms) = entry.expiry() {
-            table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            table.expires_by(ms);
             self.ks.mark_volatile(key.slot);
-            table.volatile += 1;
-            table.expiring += 1;
+            table.volatile.set(table.volatile.get() + 1);
+            table.expiring.set(table.expiring.get() + 1);
             shift(&self.local.counters.expires[usize::from(self.physical)], 1);
         }
         shift(&self.local.counters.keys[usize::from(self.physical)], 1);
@@ -371,16 +371,16 @@ impl<'a> Db<'a> {
         let (place, entry) = table.find(key)?;
         table.remove(place, self.local);
         if entry.expiry().is_some() {
-            table.volatile -= 1;
-            table.expiring -= 1;
+            table.volatile.set(table.volatile.get() - 1);
+            table.expiring.set(table.expiring.get() - 1);
             shift(&self.local.counters.expires[usize::from(self.physical)], -1);
         }
         if entry.has_field_expiry() {
-            table.volatile -= 1;
+            table.volatile.set(table.volatile.get() - 1);
             shift(&self.local.counters.field_expires[usize::from(self.physical)], -1);
         }
-        let emptied = table.count == 0;
-        body.last_version = body.last_version.max(self.version);
+        let emptied = table.count.get() == 0;
+        body.written_at(self.version);
         shift(&self.local.counters.keys[usize::from(self.physical)], -1);
         if emptied {
             self.ks.mark_if_empty(self.held, key.slot);
@@ -439,7 +439,7 @@ impl<'a> Db<'a> {
         if had.is_some() || expiry.is_some() || had_fields {
             self.account_expiry(key.slot, had, entry.expiry(), had_fields, false);
         }
-        body.last_version = body.last_version.max(self.version);
+        body.written_at(self.version);
     }
 
     /// Keeps the table's and the worker's expiry counters after an entry's expiry has changed.
@@ -448,11 +448,11 @@ impl<'a> Db<'a> {
         let before = u32::from(had.is_some()) + u32::from(had_fields);
         let after = u32::from(has.is_some()) + u32::from(has_fields);
         if let Some(ms) = has {
-            table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            table.expires_by(ms);
             self.ks.mark_volatile(slot);
         }
-        table.volatile = table.volatile + after - before;
-        table.expiring = table.expiring + u32::from(has.is_some()) - u32::from(had.is_some());
+        table.volatile.set(table.volatile.get() + after - before);
+        table.expiring.set(table.expiring.get() + u32::from(has.is_some()) - u32::from(had.is_some()));
         let delta = i64::from(has.is_some()) - i64::from(had.is_some());
         shift(&self.local.counters.expires[usize::from(self.physical)], delta);
         let delta = i64::from(has_fields) - i64::from(had_fields);
@@ -514,7 +514,7 @@ impl<'a> Db<'a> {
         }
         self.touch(entry);
         entry.set_version(self.version);
-        body.last_version = body.last_version.max(self.version);
+        body.written_at(self.version);
         self.account_expiry(key.slot, had, expiry, false, false);
         true
     }
@@ -526,10 +526,10 @@ impl<'a> Db<'a> {
         entry.set_field_expiry(next.is_some());
         let Some(table) = self.ks.body(self.held, key.slot).table(self.physical) else { return };
         if let Some(ms) = next {
-            table.next_expiry = if table.volatile == 0 { ms } else { table.next_expiry.min(ms) };
+            table.expires_by(ms);
             self.ks.mark_volatile(key.slot);
         }
-        table.volatile = table.volatile + u32::from(next.is_some()) - u32::from(had);
+        table.volatile.set(table.volatile.get() + u32::from(next.is_some()) - u32::from(had));
         let delta = i64::from(next.is_some()) - i64::from(had);
         shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
     }
@@ -553,7 +553,7 @@ impl<'a> Db<'a> {
         };
         self.touch(entry);
         entry.set_version(self.version);
-        Ok(Some(Arc::make_mut(entry.blob())))
+        Ok(Some(Arc::make_mut(entry.blob_mut())))
     }
 
     /// A short string to be changed in place without changing its length; it becomes "raw". `None` if the key is absent
@@ -597,7 +597,7 @@ impl<'a> Db<'a> {
     /// Whether a held slot's table has anything that can expire.
     #[inline]
     pub fn may_expire(&self, slot: u16) -> bool {
-        self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile > 0)
+        self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
     }
 
     /// Moves the key's block if it lies in a sparse page of the heap. True: it was moved.

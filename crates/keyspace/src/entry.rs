@@ -261,7 +261,7 @@ impl Entry {
     /// The inline string, to be changed in place.
     pub(crate) fn inline_mut<'a>(self) -> &'a mut [u8] {
         let (at, len) = self.value_span();
-        // SAFETY: as `key`; exclusive because the holder of the latch is alone.
+        // SAFETY: as `key`; exclusive because the holder of the latch is alone and its `Db` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().add(at), len) }
     }
 
@@ -280,15 +280,29 @@ impl Entry {
     }
 
     /// The blob of a `Blob` entry.
-    pub(crate) fn blob<'a>(self) -> &'a mut Arc<Blob> {
+    pub(crate) fn blob<'a>(self) -> &'a Arc<Blob> {
         debug_assert!(self.kind() == Kind::Blob);
-        // SAFETY: the kind says that the pointer came from `Box<Arc<Blob>>`; exclusivity as `inline_mut`.
+        // SAFETY: the kind says that the pointer came from `Box<Arc<Blob>>`; the lifetime as `key`.
+        unsafe { &*self.raw_pointer().cast::<Arc<Blob>>() }
+    }
+
+    /// The blob of a `Blob` entry, to be changed in place.
+    pub(crate) fn blob_mut<'a>(self) -> &'a mut Arc<Blob> {
+        debug_assert!(self.kind() == Kind::Blob);
+        // SAFETY: as `blob`; exclusivity as `inline_mut`.
         unsafe { &mut *self.raw_pointer().cast::<Arc<Blob>>() }
     }
 
-    /// The collection, if it is of type `T`.
+    /// The collection, if it is of type `T`. Several readers may have it at once: one key may be named twice.
     #[inline]
-    pub(crate) fn collection<'a, T: Collection>(self) -> Option<&'a mut T> {
+    pub(crate) fn collection<'a, T: Collection>(self) -> Option<&'a T> {
+        // SAFETY: the kind says that the pointer came from `Box<T>`; the lifetime as `key`.
+        (self.kind() == T::KIND).then(|| unsafe { &*self.raw_pointer().cast::<T>() })
+    }
+
+    /// The collection, if it is of type `T`, to be changed in place.
+    #[inline]
+    pub(crate) fn collection_mut<'a, T: Collection>(self) -> Option<&'a mut T> {
         // SAFETY: the kind says that the pointer came from `Box<T>`; exclusivity as `inline_mut`.
         (self.kind() == T::KIND).then(|| unsafe { &mut *self.raw_pointer().cast::<T>() })
     }

@@ -62,6 +62,12 @@ impl Retired {
         fence(SeqCst);
     }
 
+    /// Whether a turn is under way.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.epochs.pins[self.worker].0.load(Relaxed) != 0
+    }
+
     /// Ends a turn and hands what nobody can be reading to `free`.
     #[inline]
     pub(crate) fn unpin(&mut self, free: impl FnMut(Garbage)) {

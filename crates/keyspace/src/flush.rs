@@ -22,24 +22,22 @@ impl Keyspace {
         assert!(held.is_all(), "a flush is a barrier");
         let only = db.map(|db| self.physical(db));
         let mut reclaim = Reclaim::default();
-        let mut take = |number: u16, table: &mut Table| {
-            if table.count == 0 || only.is_some_and(|n| n != number) {
+        let mut take = |number: u16, table: &Table| {
+            let (count, expiring) = (table.count.get(), table.expiring.get());
+            if count == 0 || only.is_some_and(|n| n != number) {
                 return;
             }
-            shift(&local.counters.keys[usize::from(number)], -i64::from(table.count));
-            shift(&local.counters.expires[usize::from(number)], -i64::from(table.expiring));
-            bump(&local.counters.reclaiming, table.count.into());
-            let fields = i64::from(table.volatile - table.expiring);
+            shift(&local.counters.keys[usize::from(number)], -i64::from(count));
+            shift(&local.counters.expires[usize::from(number)], -i64::from(expiring));
+            bump(&local.counters.reclaiming, count.into());
+            let fields = i64::from(table.volatile.get() - expiring);
             shift(&local.counters.field_expires[usize::from(number)], -fields);
-            reclaim.tables.push(std::mem::take(table));
+            reclaim.tables.push(table.take());
         };
         let mut slot = 0;
         while let Some(next) = self.next_occupied(slot) {
             let body = self.body(held, next);
-            take(0, &mut body.main);
-            for (number, table) in body.others.iter_mut().flat_map(|others| others.iter_mut()) {
-                take(*number, table);
-            }
+            body.tables().for_each(|(number, table)| take(number, table));
             self.mark_if_empty(held, next);
             slot = next + 1;
             if usize::from(slot) == SLOTS {
@@ -69,7 +67,7 @@ impl Reclaim {
                 }
                 Some(directory) => local.retired.push(directory),
                 None => match self.tables.pop() {
-                    Some(mut table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
+                    Some(table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
                     None => break true,
                 },
             }

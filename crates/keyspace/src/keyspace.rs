@@ -1,7 +1,8 @@
 //! The slots, and how exclusive access to some of them is acquired and given back.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, OnceCell};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -22,52 +23,90 @@ use crate::table::Table;
 #[derive(Default)]
 pub(crate) struct Slot {
     latch: Latch,
-    body: UnsafeCell<Body>,
+    body: Body,
 }
 
-/// What the latch of a slot guards.
+/// What the latch of a slot guards. All in cells: nobody ever has an exclusive reference to it, as others read the root of
+/// the main table at any time.
 #[derive(Default)]
 pub(crate) struct Body {
     /// Physical database 0.
-    pub(crate) main: Table,
-    /// The other physical databases that this slot has used, by number.
-    #[expect(clippy::box_collection, reason = "one word in the slot's line; rarely used")]
-    pub(crate) others: Option<Box<Vec<(u16, Table)>>>,
+    main: Table,
+    /// The other physical databases that this slot has used; they stay.
+    others: OnceCell<Box<Other>>,
     /// Version of the last write of the slot (rule L1).
-    pub(crate) last_version: u64,
+    last_version: Cell<u64>,
     /// What the engine hangs on a slot: watched keys and blocked clients.
-    pub(crate) attachment: Option<Box<Box<dyn Any + Send>>>,
+    attachment: Cell<Attached>,
+}
+
+/// In one word of the slot's line.
+type Attached = Option<Box<Box<dyn Any + Send>>>;
+
+/// The table of a physical database other than 0.
+struct Other {
+    number: u16,
+    table: Table,
+    next: OnceCell<Box<Other>>,
+}
+
+impl Drop for Other {
+    /// One by one, not one inside the other: there may be tens of thousands.
+    fn drop(&mut self) {
+        let mut next = self.next.take();
+        while let Some(mut other) = next {
+            next = other.next.take();
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
 impl Body {
     #[inline]
-    pub(crate) fn table(&mut self, db: u16) -> Option<&mut Table> {
+    pub(crate) fn table(&self, db: u16) -> Option<&Table> {
         if db == 0 {
-            return Some(&mut self.main);
+            return Some(&self.main);
         }
-        self.others.as_mut()?.iter_mut().find(|(n, _)| *n == db).map(|(_, t)| t)
+        self.others().find(|other| other.number == db).map(|other| &other.table)
     }
 
-    pub(crate) fn table_or_new(&mut self, db: u16) -> &mut Table {
+    pub(crate) fn table_or_new(&self, db: u16) -> &Table {
         if db == 0 {
-            return &mut self.main;
+            return &self.main;
         }
-        let others = self.others.get_or_insert_default();
-        let at = others.iter().position(|(n, _)| *n == db).unwrap_or_else(|| {
-            others.push((db, Table::default()));
-            others.len() - 1
-        });
-        &mut others[at].1
+        let mut place = &self.others;
+        loop {
+            let other =
+                place.get_or_init(|| Box::new(Other { number: db, table: Table::default(), next: OnceCell::new() }));
+            if other.number == db {
+                return &other.table;
+            }
+            place = &other.next;
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Other> {
+        std::iter::successors(self.others.get(), |other| other.next.get()).map(|other| &**other)
+    }
+
+    /// Every table with the number of its physical database.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (u16, &Table)> {
+        std::iter::once((0, &self.main)).chain(self.others().map(|other| (other.number, &other.table)))
+    }
+
+    /// Notes a write at `version`.
+    #[inline]
+    pub(crate) fn written_at(&self, version: u64) {
+        self.last_version.set(self.last_version.get().max(version));
     }
 
     fn is_lasting(&self) -> bool {
-        self.main.volatile == 0 && self.others.as_ref().is_none_or(|o| o.iter().all(|(_, t)| t.volatile == 0))
+        self.tables().all(|(_, table)| table.volatile.get() == 0)
     }
 
     fn is_empty(&self) -> bool {
-        self.main.count == 0 && self.others.as_ref().is_none_or(|o| o.iter().all(|(_, t)| t.count == 0))
+        self.tables().all(|(_, table)| table.count.get() == 0)
     }
 }
 
@@ -78,7 +117,8 @@ impl Latches for [Slot] {
     }
 }
 
-// SAFETY: the body is only touched by the holder of the latch (see `Held`), except for the atomics that prefetching reads.
+// SAFETY: the cells of the body are touched by the holder of the latch alone (see `Held`, which is not `Sync`); what others
+// read without it are atomics.
 unsafe impl Sync for Slot {}
 
 /// All slots of a node.
@@ -103,6 +143,8 @@ pub struct Keyspace {
 pub struct Held {
     slots: SmallVec<[u16; 8]>,
     all: bool,
+    /// Not `Sync`: one thread at a time has what is held.
+    _one_thread: PhantomData<Cell<()>>,
 }
 
 impl Held {
@@ -153,8 +195,12 @@ impl Keyspace {
         }
     }
 
-    /// The part that worker `index` owns. Once per worker.
+    /// The part that worker `index` owns.
+    ///
+    /// # Panics
+    /// If the worker has one already.
     pub fn local(&self, index: usize) -> Local {
+        self.counters[index].claim();
         Local {
             heap: self.heap.local(),
             retired: Retired::new(self.epochs.clone(), index),
@@ -227,30 +273,30 @@ impl Keyspace {
         prefetch_write((&raw const self.slots[usize::from(slot)]).cast());
     }
 
-    /// Brings the key's bucket here. A hint; call between `begin_turn` and `end_turn`.
+    /// Brings the key's bucket here. A hint; nothing happens outside a turn of the worker.
+    /// `local` is of this keyspace.
     #[inline]
-    pub fn prefetch_bucket(&self, slot: u16, hash: u64) {
-        if let Some(bucket) = self.peek_main(slot).home_bucket(hash) {
+    pub fn prefetch_bucket(&self, local: &Local, slot: u16, hash: u64) {
+        if let Some(bucket) = self.peek_main(local, slot).and_then(|main| main.home_bucket(hash)) {
             prefetch_write(bucket.cast());
         }
     }
 
-    /// Brings the key's entry here. A hint; call between `begin_turn` and `end_turn`, after `prefetch_bucket` has had time.
+    /// Brings the key's entry here. A hint; nothing happens outside a turn of the worker. Better
+    /// called after [`Self::prefetch_bucket`] has had time.
     #[inline]
-    pub fn prefetch_entry(&self, slot: u16, hash: u64) {
-        if let Some(entry) = self.peek_main(slot).probable_entry(hash) {
+    pub fn prefetch_entry(&self, local: &Local, slot: u16, hash: u64) {
+        if let Some(entry) = self.peek_main(local, slot).and_then(|main| main.probable_entry(hash)) {
             prefetch_write(entry);
             prefetch_write(entry.wrapping_add(64));
         }
     }
 
-    /// Database 0's table without the latch: only its atomics may be read, under an epoch pin.
+    /// Database 0's table without the latch, in a turn of the worker: what its root leads to stays for the turn. Only the
+    /// root and the atomics behind it may be read.
     #[inline]
-    fn peek_main(&self, slot: u16) -> &Table {
-        let body = self.slots[usize::from(slot)].body.get();
-        // SAFETY: the table lives as long as the keyspace, and the two functions above read nothing of it but `root`,
-        // an atomic, and the atomics that it leads to, which the epoch pin keeps alive.
-        unsafe { &(*body).main }
+    fn peek_main(&self, local: &Local, slot: u16) -> Option<&Table> {
+        local.retired.is_pinned().then(|| &self.slots[usize::from(slot)].body.main)
     }
 
     /// Tries to take the latches of `need`. On failure nothing is held and the slot that was busy is named; whoever began
@@ -261,11 +307,11 @@ impl Keyspace {
             Need::Slots(slots) => {
                 debug_assert!(slots.is_sorted_by(|a, b| a < b), "rule K1: ascending");
                 self.waiting.try_all(&self.slots[..], slots.iter().copied(), wake)?;
-                Ok(Held { slots: slots.clone(), all: false })
+                Ok(Held { slots: slots.clone(), ..Held::default() })
             }
             Need::All => {
                 self.waiting.try_all(&self.slots[..], 0..SLOTS as u16, wake)?;
-                Ok(Held { slots: SmallVec::new(), all: true })
+                Ok(Held { all: true, ..Held::default() })
             }
         }
     }
@@ -276,7 +322,7 @@ impl Keyspace {
         self.slots[usize::from(slot)].latch.try_lock().then(|| {
             let mut slots = SmallVec::new();
             slots.push(slot);
-            Held { slots, all: false }
+            Held { slots, ..Held::default() }
         })
     }
 
@@ -318,11 +364,11 @@ impl Keyspace {
         match need {
             Need::Slots(slots) => {
                 self.waiting.try_reserved(&self.slots[..], slots.iter().copied(), wake)?;
-                Ok(Held { slots: slots.clone(), all: false })
+                Ok(Held { slots: slots.clone(), ..Held::default() })
             }
             Need::All => {
                 self.waiting.try_reserved(&self.slots[..], 0..SLOTS as u16, wake)?;
-                Ok(Held { slots: SmallVec::new(), all: true })
+                Ok(Held { all: true, ..Held::default() })
             }
         }
     }
@@ -337,12 +383,9 @@ impl Keyspace {
 
     /// The body of a slot that `held` covers.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "the latch is the exclusivity; see SAFETY")]
-    pub(crate) fn body<'a>(&'a self, held: &'a Held, slot: u16) -> &'a mut Body {
+    pub(crate) fn body(&self, held: &Held, slot: u16) -> &Body {
         assert!(held.covers(slot), "slot {slot} is not latched");
-        // SAFETY: the latch is held, by `held`, which belongs to one thread; callers in this crate take one body of a slot
-        // at a time and do not keep it across another call.
-        unsafe { &mut *self.slots[usize::from(slot)].body.get() }
+        &self.slots[usize::from(slot)].body
     }
 
     #[inline]
@@ -389,7 +432,7 @@ impl Keyspace {
     /// The highest version of any held slot.
     #[inline]
     pub fn last_version(&self, held: &Held) -> u64 {
-        let version = |slot| self.body(held, slot).last_version;
+        let version = |slot| self.body(held, slot).last_version.get();
         if held.all {
             return (0..SLOTS as u16).map(version).max().unwrap_or(0);
         }
@@ -399,17 +442,25 @@ impl Keyspace {
     /// Whether somebody wants to hear of changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {
-        self.body(held, slot).attachment.is_some()
+        let cell = &self.body(held, slot).attachment;
+        let attachment = cell.take();
+        let is = attachment.is_some();
+        cell.set(attachment);
+        is
     }
 
-    /// What the engine has hung on a held slot.
-    pub fn attachment<'a>(&'a self, held: &'a Held, slot: u16) -> Option<&'a mut (dyn Any + Send)> {
-        self.body(held, slot).attachment.as_deref_mut().map(|b| &mut **b)
+    /// Calls `f` with what the engine has hung on a held slot, if anything: inside `f` nothing hangs there.
+    pub fn with_attachment<R>(&self, held: &Held, slot: u16, f: impl FnOnce(&mut (dyn Any + Send)) -> R) -> Option<R> {
+        let cell = &self.body(held, slot).attachment;
+        let mut attachment = cell.take()?;
+        let result = f(&mut **attachment);
+        cell.set(Some(attachment));
+        Some(result)
     }
 
     /// Hangs something on a held slot, or takes it off; changes in the slot are of interest while something hangs there.
     pub fn attach(&self, held: &Held, slot: u16, attachment: Option<Box<dyn Any + Send>>) {
-        self.body(held, slot).attachment = attachment.map(Box::new);
+        self.body(held, slot).attachment.set(attachment.map(Box::new));
     }
 }
 

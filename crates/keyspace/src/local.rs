@@ -1,7 +1,7 @@
 //! What each worker owns of the keyspace: its heap, its garbage, its counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 
 use crate::dying::Dying;
 use crate::epoch::Retired;
@@ -31,12 +31,19 @@ pub struct Counters {
     pub reclaiming: AtomicU64,
     /// Entries of emptied databases that were freed.
     pub reclaimed: AtomicU64,
+    /// The worker's [`Local`] exists.
+    claimed: AtomicBool,
 }
 
 impl Counters {
     pub(crate) fn new(databases: usize) -> Self {
         let zeros = || (0..databases).map(|_| AtomicI64::new(0)).collect();
         Self { keys: zeros(), expires: zeros(), field_expires: zeros(), ..Self::default() }
+    }
+
+    /// For the worker's one [`Local`]: with two, the end of one's turn would let go of what the other may still read.
+    pub(crate) fn claim(&self) {
+        assert!(!self.claimed.swap(true, AcqRel), "a worker has one `Local`");
     }
 
     /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.
@@ -94,5 +101,6 @@ impl Drop for Local {
     fn drop(&mut self) {
         // What others may still be reading is left to them for ever: a few segments at shutdown.
         self.end_turn();
+        self.counters.claimed.store(false, Release);
     }
 }

@@ -3,9 +3,14 @@
 //! The root is one word, so that it can be read and prefetched from without the latch: 0 (empty), a segment, or a
 //! directory (`DIRECTORY` set) of 2^g segment words, indexed by the top g bits of the hash. A segment of depth d fills
 //! 2^(g-d) consecutive directory cells. A segment that is full grows by a quarter; at 64 buckets it splits in two.
+//!
+//! The holder of the latch has a shared reference only, and the counts are cells: a prefetching worker reads the root at any
+//! time, which no exclusive reference to the table would allow. Roots and cells are stored with Release and loaded with
+//! Acquire, so that what they lead to has been initialised (free on x86).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::bucket::{frag_of, pack, tag_of};
 use crate::entry::Entry;
@@ -24,13 +29,13 @@ const UNDEPTH: u64 = 0x0000_ffff_ffff_ffff;
 pub(crate) struct Table {
     root: AtomicU64,
     /// Number of entries.
-    pub(crate) count: u32,
+    pub(crate) count: Cell<u32>,
     /// Entries the expiry sweep must look at: those with an expiry or with fields that have one.
-    pub(crate) volatile: u32,
+    pub(crate) volatile: Cell<u32>,
     /// Entries with an expiry.
-    pub(crate) expiring: u32,
+    pub(crate) expiring: Cell<u32>,
     /// No entry expires before this unix time in milliseconds.
-    pub(crate) next_expiry: u64,
+    pub(crate) next_expiry: Cell<u64>,
 }
 
 /// The 16 ordering bits of `hash` in a segment of `depth`.
@@ -73,7 +78,9 @@ impl Directory {
             // SAFETY: inside the allocation.
             unsafe { p.add(i).write(cell(i)) };
         }
-        Directory(p as u64 | u64::from(bits) | DIRECTORY)
+        let word = p as u64;
+        assert!(word & !ADDRESS == 0, "addresses have 48 bits");
+        Directory(word | u64::from(bits) | DIRECTORY)
     }
 
     /// # Safety
@@ -107,7 +114,7 @@ impl Table {
     /// The segment for `hash` and its depth.
     #[inline]
     fn segment(&self, hash: u64) -> Option<(Segment, u32)> {
-        let root = self.root.load(Relaxed);
+        let root = self.root.load(Acquire);
         if root == 0 {
             return None;
         }
@@ -115,7 +122,7 @@ impl Table {
             return Some((Segment(root), 0));
         }
         let dir = Directory(root);
-        let cell = dir.cells()[dir.index(hash)].load(Relaxed);
+        let cell = dir.cells()[dir.index(hash)].load(Acquire);
         Some((Segment(cell & UNDEPTH), (cell >> DEPTH_SHIFT) as u32))
     }
 
@@ -143,10 +150,10 @@ impl Table {
     }
 
     /// Adds an entry whose key is known to be absent.
-    pub(crate) fn insert(&mut self, hash: u64, entry: Entry, hasher: &KeyHasher, local: &mut Local) {
-        self.count += 1;
+    pub(crate) fn insert(&self, hash: u64, entry: Entry, hasher: &KeyHasher, local: &mut Local) {
+        self.count.set(self.count.get() + 1);
         if self.root.load(Relaxed) == 0 {
-            self.root.store(Segment::new(1, &mut local.heap).0, Relaxed);
+            self.root.store(Segment::new(1, &mut local.heap).0, Release);
         }
         while !self.try_insert(hash, entry) {
             self.grow(hash, hasher, local);
@@ -162,7 +169,7 @@ impl Table {
     }
 
     /// Makes room where `hash` belongs: one segment grows or splits.
-    fn grow(&mut self, hash: u64, hasher: &KeyHasher, local: &mut Local) {
+    fn grow(&self, hash: u64, hasher: &KeyHasher, local: &mut Local) {
         let Some((old, depth)) = self.segment(hash) else { return };
         match old.grown(&mut local.heap) {
             Some(new) => self.replace(hash, depth, new),
@@ -172,21 +179,21 @@ impl Table {
     }
 
     /// Points all cells of the segment at `hash` to `new`, which has the same depth.
-    fn replace(&mut self, hash: u64, depth: u32, new: Segment) {
+    fn replace(&self, hash: u64, depth: u32, new: Segment) {
         let root = self.root.load(Relaxed);
         if root & DIRECTORY == 0 {
-            self.root.store(new.0, Relaxed);
+            self.root.store(new.0, Release);
             return;
         }
         let dir = Directory(root);
         let span = 1usize << (dir.bits() - depth);
         let first = dir.index(hash) & !(span - 1);
         for cell in &dir.cells()[first..first + span] {
-            cell.store(new.0 | u64::from(depth) << DEPTH_SHIFT, Relaxed);
+            cell.store(new.0 | u64::from(depth) << DEPTH_SHIFT, Release);
         }
     }
 
-    fn split(&mut self, hash: u64, old: Segment, depth: u32, hasher: &KeyHasher, local: &mut Local) {
+    fn split(&self, hash: u64, old: Segment, depth: u32, hasher: &KeyHasher, local: &mut Local) {
         let halves = split_segment(old, depth, hasher, &mut local.heap);
         let root = self.root.load(Relaxed);
         let dir = if root & DIRECTORY == 0 {
@@ -199,37 +206,53 @@ impl Table {
         } else {
             Directory(root)
         };
-        self.root.store(dir.0, Relaxed);
+        self.root.store(dir.0, Release);
         let span = 1usize << (dir.bits() - depth);
         let first = dir.index(hash) & !(span - 1);
         for (i, cell) in dir.cells()[first..first + span].iter().enumerate() {
             let half = halves[usize::from(i >= span / 2)];
-            cell.store(half.0 | u64::from(depth + 1) << DEPTH_SHIFT, Relaxed);
+            cell.store(half.0 | u64::from(depth + 1) << DEPTH_SHIFT, Release);
         }
     }
 
     /// Takes the entry at `place` out of the table; the caller frees it.
-    pub(crate) fn remove(&mut self, place: Place, local: &mut Local) {
+    pub(crate) fn remove(&self, place: Place, local: &mut Local) {
         place.vacate();
-        self.count -= 1;
+        self.count.set(self.count.get() - 1);
         let root = self.root.load(Relaxed);
-        if self.count == 0 {
+        if self.count.get() == 0 {
             self.dismantle(|garbage| local.retired.push(garbage));
         } else if root & DIRECTORY == 0 {
             let segment = Segment(root);
             // Under a third full: shrink to about three quarters.
-            if segment.len() > 2 && (self.count as usize) * 3 < segment.len() * crate::bucket::WAYS {
-                let wanted = (self.count as usize * 4).div_ceil(3 * crate::bucket::WAYS);
+            if segment.len() > 2 && (self.count.get() as usize) * 3 < segment.len() * crate::bucket::WAYS {
+                let wanted = (self.count.get() as usize * 4).div_ceil(3 * crate::bucket::WAYS);
                 if let Some(new) = segment.resized(wanted, &mut local.heap) {
-                    self.root.store(new.0, Relaxed);
+                    self.root.store(new.0, Release);
                     local.retired.push(Garbage::Segment(segment));
                 }
             }
         }
     }
 
+    /// Takes everything out: the table is empty afterwards.
+    pub(crate) fn take(&self) -> Table {
+        Table {
+            root: AtomicU64::new(self.root.swap(0, Relaxed)),
+            count: self.count.take().into(),
+            volatile: self.volatile.take().into(),
+            expiring: self.expiring.take().into(),
+            next_expiry: self.next_expiry.take().into(),
+        }
+    }
+
+    /// Notes that something expires at `ms`. To be called before it is counted as volatile.
+    pub(crate) fn expires_by(&self, ms: u64) {
+        self.next_expiry.set(if self.volatile.get() == 0 { ms } else { self.next_expiry.get().min(ms) });
+    }
+
     /// Hands out all segments and directories and is empty afterwards. The entries are the caller's.
-    pub(crate) fn dismantle(&mut self, mut garbage: impl FnMut(Garbage)) {
+    pub(crate) fn dismantle(&self, mut garbage: impl FnMut(Garbage)) {
         let root = self.root.swap(0, Relaxed);
         if root & DIRECTORY != 0 {
             let mut last = 0;
@@ -269,7 +292,7 @@ impl Table {
     }
 
     /// Shrinks the segment at `hash` if it is sparse, and says where the next segment begins.
-    pub(crate) fn compact_step(&mut self, hash: u64, local: &mut Local) -> Option<u64> {
+    pub(crate) fn compact_step(&self, hash: u64, local: &mut Local) -> Option<u64> {
         let (segment, depth) = self.segment(hash)?;
         let count = segment.count();
         if segment.len() > 1 && count * 3 < segment.len() * crate::bucket::WAYS {

@@ -12,19 +12,19 @@ impl Db<'_> {
 
     /// Number of keys of the database in a held slot.
     pub fn slot_len(&self, slot: u16) -> u32 {
-        self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.count)
+        self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.count.get())
     }
 
     /// No key of the database in this slot expires before this time; `None` if none expires at all.
     pub fn next_expiry(&self, slot: u16) -> Option<u64> {
         let table = self.keyspace().body(self.held(), slot).table(self.physical())?;
-        (table.volatile > 0).then_some(table.next_expiry)
+        (table.volatile.get() > 0).then(|| table.next_expiry.get())
     }
 
     /// Says that no key of the database in this slot expires before `ms`: for the expiry sweep, which has looked.
     pub fn set_next_expiry(&mut self, slot: u16, ms: u64) {
         if let Some(table) = self.keyspace().body(self.held(), slot).table(self.physical()) {
-            table.next_expiry = ms;
+            table.next_expiry.set(ms);
         }
     }
 

@@ -149,12 +149,11 @@ impl Worker {
         if items.len() < 2 {
             return;
         }
-        let keyspace = &self.node.engine.keyspace;
         for (slot, hash) in items.iter().filter_map(|i| i.key) {
-            keyspace.prefetch_bucket(slot, hash);
+            self.engine.prefetch_bucket(slot, hash);
         }
         for (slot, hash) in items.iter().filter_map(|i| i.key) {
-            keyspace.prefetch_entry(slot, hash);
+            self.engine.prefetch_entry(slot, hash);
         }
     }
 

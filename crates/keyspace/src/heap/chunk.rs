@@ -29,7 +29,8 @@ impl Chunk {
     pub fn map(kind: PageKind) -> Option<Self> {
         let base = source::map()?;
         // Blocks come back as addresses (tables keep them packed with other bits), and are turned into pointers again.
-        let _ = base.as_ptr().expose_provenance();
+        let address = base.as_ptr().expose_provenance();
+        assert!(address >> 48 == 0, "tables pack addresses of 48 bits");
         let pages = pages(kind);
         let header_len = header_len(kind);
         // SAFETY: header and descriptions lie in the first `header_len` bytes of the chunk, aligned to 64, before the

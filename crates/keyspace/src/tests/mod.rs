@@ -2,6 +2,7 @@
 
 mod crowded;
 mod model;
+mod unlatched;
 mod walks;
 
 /// Key `n`: three of four share one slot by their tag, so that its table grows, splits and shrinks.

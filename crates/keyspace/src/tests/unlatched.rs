@@ -1,0 +1,56 @@
+//! What is done without the latch, and what readers may hold at once: for Miri above all
+//! (`MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p keyspace --lib unlatched`).
+
+use object::list::End;
+use object::{Limits, List};
+
+use super::name;
+use crate::access::AccessClock;
+use crate::testing::Single;
+use crate::{Db, Keyspace};
+
+#[test]
+fn unlatched_and_twice_read() {
+    let ks = Keyspace::new(2, 3, 7);
+    let (mut one, mut other) = (ks.local(0), ks.local(1));
+    let clock = AccessClock::new(1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..200u16 {
+                other.begin_turn();
+                let key = ks.hasher().key(b"{tag}a");
+                ks.prefetch_slot(key.slot);
+                ks.prefetch_bucket(&other, key.slot, key.hash.wrapping_mul(n.into()));
+                ks.prefetch_entry(&other, key.slot, key.hash);
+                other.end_turn();
+                std::thread::yield_now();
+            }
+        });
+        let slot = ks.hasher().key(b"{tag}").slot;
+        for n in 0..100u16 {
+            one.begin_turn();
+            let Some(held) = ks.try_one(slot) else { panic!("nobody else takes latches") };
+            let mut db = Db::new(&ks, &held, &mut one, &clock, n % 3, n.into());
+            let name = [b"{tag}".as_slice(), &name(n / 3)].concat();
+            let key = db.key(&name);
+            let Ok(list) = db.get_or_create::<List>(&key) else { panic!("a list") };
+            list.push(End::Back, b"element", &Limits::default());
+            let (Ok(Some(first)), Ok(Some(second))) = (db.read_as::<List>(&key), db.read_as::<List>(&key)) else {
+                panic!("it is there");
+            };
+            assert_eq!(first.len() + second.len(), 2);
+            ks.attach(&held, slot, Some(Box::new(n)));
+            assert_eq!(ks.with_attachment(&held, slot, |a| a.downcast_ref().copied()), Some(Some(n)));
+            assert!(ks.interest(&held, slot));
+            ks.attach(&held, slot, None);
+            ks.release(held, |_| {});
+            one.end_turn();
+        }
+    });
+    assert_eq!((ks.len(0), ks.len(1), ks.len(2)), (34, 33, 33));
+    drop(one);
+    let mut single = Single::new(&ks);
+    let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, None));
+    while !reclaim.step(&mut single.local, 1000) {}
+    assert!((0..3).all(|db| ks.is_empty(db)));
+}
