@@ -143,7 +143,8 @@ pub fn markdown(table: &Table) -> String {
          HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current -->\n\n\
          Every command of Redis 8, those of its modules included: {there} of {} commands and subcommands are there. One that \
          is there\nhas all options and legacy forms of Redis unless a remark says otherwise; one that is not answers an error \
-         that says so.\nHow close they are is measured by Redis's own test suite: `tests/redis-suite/run`, with what it skips \
+         that says\nwhat it comes with. As in Redis, those of a cluster answer that this server is not part of one, and those that there \
+         will never be\nare unknown. How close they are is measured by Redis's own test suite: `tests/redis-suite/run`, with what it skips \
          in `tests/redis-suite/skips.txt`.\n\n| area | there | of |\n|---|---|---|\n",
         all.len(),
     );
