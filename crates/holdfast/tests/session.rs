@@ -301,3 +301,18 @@ fn shutdown_ends_the_process() {
     assert!(client.is_closed());
     assert!(server.ends_well());
 }
+
+/// What MULTI queues counts towards the limit of what is not executed yet.
+#[test]
+fn a_queue_does_not_grow_for_ever() {
+    let server = Server::start(&["--workers", "1", "--client-query-buffer-limit", "1mb"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.call("multi"), "+OK");
+    for _ in 0..3 {
+        assert_eq!(client.call(&format!("set k {}", "x".repeat(345_000))), "+QUEUED");
+    }
+    // Little enough to be sent before the server closes.
+    client.send(&format!("set k {}", "x".repeat(20_000)));
+    assert!(client.is_closed());
+    assert_eq!(field(&other.call("info stats"), "client_query_buffer_limit_disconnections"), "1");
+}

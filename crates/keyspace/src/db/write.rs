@@ -1,21 +1,14 @@
-//! One logical database as a command sees it: the latched slots, and what can be done with the keys in them.
-//!
-//! Expired keys are gone already: the engine deletes a command's expired keys before it runs (and logs that first, rule
-//! L3), so nothing here compares times.
+//! Changes of entries, with the counters and marks that follow from them.
 
 use std::sync::Arc;
 
-use crate::access::AccessClock;
-use crate::entry::{Entry, INLINE_MAX, Part};
-use crate::key::Key;
-use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, bump, shift};
-use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection};
 use object::number::parse_i64 as canonical_int;
 
-/// The value has another type than the command works on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WrongType;
+use super::{Db, EntryRef, WrongType};
+use crate::entry::{Entry, INLINE_MAX, Part};
+use crate::key::Key;
+use crate::local::shift;
+use crate::value::{Blob, Collection, Kind, Value};
 
 /// What a write does to the expiry of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,266 +21,7 @@ pub enum Expiry {
     At(u64),
 }
 
-/// A string value, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub enum Str<'a> {
-    /// A canonical integer.
-    Int(i64),
-    /// Bytes inside the entry.
-    Bytes(&'a [u8]),
-    /// A long string, to be cloned cheaply.
-    Blob(&'a Arc<Blob>),
-}
-
-impl Str<'_> {
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Str::Int(n) => itoa::Buffer::new().format(*n).len(),
-            Str::Bytes(b) => b.len(),
-            Str::Blob(b) => b.len(),
-        }
-    }
-
-    /// Whether the string is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Calls `f` with the text.
-    #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        match self {
-            Str::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
-            Str::Bytes(b) => f(b),
-            Str::Blob(b) => f(b),
-        }
-    }
-
-    /// A copy of the text.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.with(<[u8]>::to_vec)
-    }
-}
-
-/// A present entry, borrowed for reading.
-#[derive(Clone, Copy)]
-pub struct EntryRef<'a> {
-    entry: Entry,
-    _db: std::marker::PhantomData<&'a ()>,
-}
-
-impl<'a> EntryRef<'a> {
-    pub(crate) fn new(entry: Entry) -> Self {
-        Self { entry, _db: std::marker::PhantomData }
-    }
-
-    pub(crate) fn entry(self) -> Entry {
-        self.entry
-    }
-
-    /// Kind of the value.
-    #[inline]
-    pub fn kind(self) -> Kind {
-        self.entry.kind()
-    }
-
-    /// The key's bytes.
-    pub fn key(self) -> &'a [u8] {
-        self.entry.key()
-    }
-
-    /// When the key expires, in unix milliseconds.
-    pub fn expiry(self) -> Option<u64> {
-        self.entry.expiry()
-    }
-
-    /// Whether the key is a hash with fields that expire.
-    pub fn has_field_expiry(self) -> bool {
-        self.entry.has_field_expiry()
-    }
-
-    /// Whether the key's time is over at `now`: in the millisecond named by its expiry it still lives (Redis `keyIsExpired`).
-    #[inline]
-    pub fn expired(self, now: u64) -> bool {
-        self.expiry().is_some_and(|at| at < now)
-    }
-
-    /// Version of the last write.
-    pub fn version(self) -> u64 {
-        self.entry.version()
-    }
-
-    /// The 24 access bits (LRU clock or LFU state, see [`crate::access`]).
-    pub fn access(self) -> u32 {
-        self.entry.access()
-    }
-
-    /// The string, or that it is none.
-    #[inline]
-    pub fn string(self) -> Result<Str<'a>, WrongType> {
-        match self.entry.kind() {
-            Kind::Short | Kind::Raw => Ok(Str::Bytes(self.entry.inline())),
-            Kind::Int => Ok(Str::Int(self.entry.int())),
-            Kind::Blob => Ok(Str::Blob(self.entry.blob())),
-            _ => Err(WrongType),
-        }
-    }
-
-    /// The collection, if it is a `T`.
-    #[inline]
-    pub fn collection<T: Collection>(self) -> Result<&'a T, WrongType> {
-        self.entry.collection::<T>().ok_or(WrongType)
-    }
-
-    /// A copy of the value; cheap for large ones.
-    pub fn to_value(self) -> Value {
-        let e = self.entry;
-        match e.kind() {
-            Kind::Int => Value::Int(e.int()),
-            Kind::Short => Value::Short(e.inline().into()),
-            Kind::Raw => Value::Raw(e.inline().into()),
-            Kind::Blob => Value::Blob(e.blob().clone()),
-            _ => clone_collection(e).map_or(Value::Int(0), Value::Collection),
-        }
-    }
-
-    /// Redis's name of the encoding (`OBJECT ENCODING`).
-    pub fn encoding(self) -> &'static str {
-        match self.entry.kind() {
-            Kind::Int => "int",
-            // Redis keeps strings of up to 44 bytes beside their header.
-            Kind::Short if self.entry.inline().len() <= 44 => "embstr",
-            Kind::Short | Kind::Raw | Kind::Blob => "raw",
-            _ => describe_collection(self.entry).map_or("raw", |(encoding, _)| encoding),
-        }
-    }
-
-    /// Bytes of the entry with everything it points to, the table's share included.
-    pub fn memory(self) -> usize {
-        let own = self.entry.size() + 11;
-        match self.entry.kind() {
-            Kind::Int | Kind::Short | Kind::Raw => own,
-            Kind::Blob => own + 40 + self.entry.blob().capacity(),
-            _ => own + describe_collection(self.entry).map_or(0, |(_, bytes)| bytes),
-        }
-    }
-}
-
-/// One logical database under latches.
-pub struct Db<'a> {
-    ks: &'a Keyspace,
-    held: &'a Held,
-    local: &'a mut Local,
-    clock: &'a AccessClock,
-    logical: u16,
-    physical: u16,
-    /// The version that writes of this command stamp (rule L1).
-    version: u64,
-}
-
-impl<'a> Db<'a> {
-    /// Logical database `logical` of `ks`, for a command that writes at `version`.
-    #[inline]
-    pub fn new(
-        ks: &'a Keyspace,
-        held: &'a Held,
-        local: &'a mut Local,
-        clock: &'a AccessClock,
-        logical: u16,
-        version: u64,
-    ) -> Self {
-        Self { ks, held, local, clock, logical, physical: ks.physical(logical), version }
-    }
-
-    /// The keyspace behind it.
-    pub fn keyspace(&self) -> &'a Keyspace {
-        self.ks
-    }
-
-    /// The latches behind it.
-    pub fn held(&self) -> &'a Held {
-        self.held
-    }
-
-    /// Number of the logical database.
-    pub fn logical(&self) -> u16 {
-        self.logical
-    }
-
-    /// Number of the physical database.
-    pub fn physical(&self) -> u16 {
-        self.physical
-    }
-
-    /// Switches to another logical database of the same slots (COPY and MOVE), and says which it was.
-    pub fn switch(&mut self, logical: u16) -> u16 {
-        self.physical = self.ks.physical(logical);
-        std::mem::replace(&mut self.logical, logical)
-    }
-
-    /// `bytes` as a key of this keyspace.
-    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.ks.hasher().key(bytes)
-    }
-
-    #[inline]
-    fn find(&self, key: &Key<'_>) -> Option<Entry> {
-        let body = self.ks.body(self.held, key.slot);
-        body.table(self.physical)?.find(key).map(|(_, e)| e)
-    }
-
-    /// The entry, without counting or touching.
-    #[inline]
-    pub fn peek(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
-        self.find(key).map(EntryRef::new)
-    }
-
-    /// The entry for a reader: counts a hit or a miss, touches the access time.
-    #[inline]
-    pub fn read(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
-        match self.find(key) {
-            Some(entry) => {
-                bump(&self.local.counters.hits, 1);
-                self.touch(entry);
-                Some(EntryRef::new(entry))
-            }
-            None => {
-                bump(&self.local.counters.misses, 1);
-                None
-            }
-        }
-    }
-
-    /// The entry for a reader that leaves the access time alone (EXISTS): counts a hit or a miss.
-    pub fn look(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
-        let found = self.find(key);
-        let counters = &self.local.counters;
-        bump(if found.is_some() { &counters.hits } else { &counters.misses }, 1);
-        found.map(EntryRef::new)
-    }
-
-    #[inline]
-    fn touch(&self, entry: Entry) {
-        let was = entry.access();
-        let now = self.clock.touched(was);
-        if now != was {
-            entry.set_access(now);
-        }
-    }
-
-    /// The string for a reader.
-    #[inline]
-    pub fn read_string(&self, key: &Key<'_>) -> Result<Option<Str<'_>>, WrongType> {
-        self.read(key).map(EntryRef::string).transpose()
-    }
-
-    /// The collection for a reader.
-    #[inline]
-    pub fn read_as<T: Collection>(&self, key: &Key<'_>) -> Result<Option<&T>, WrongType> {
-        self.read(key).map(EntryRef::collection::<T>).transpose()
-    }
-
+impl Db<'_> {
     /// The collection for a writer. Its version becomes this command's.
     #[inline]
     pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
@@ -589,17 +323,6 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// The access clock.
-    pub fn clock(&self) -> &AccessClock {
-        self.clock
-    }
-
-    /// Whether a held slot's table has anything that can expire.
-    #[inline]
-    pub fn may_expire(&self, slot: u16) -> bool {
-        self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
-    }
-
     /// Moves the key's block if it lies in a sparse page of the heap. True: it was moved.
     pub(crate) fn defragment(&mut self, key: &Key<'_>) -> bool {
         let body = self.ks.body(self.held, key.slot);
@@ -615,11 +338,6 @@ impl<'a> Db<'a> {
             }
             None => false,
         }
-    }
-
-    /// The local part, for statistics.
-    pub fn local(&mut self) -> &mut Local {
-        self.local
     }
 }
 

@@ -1,0 +1,142 @@
+//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms, the lowest first: a crate uses those before it.
+const ROOMS: [&str; 8] = ["resp", "object", "keyspace", "command", "engine", "node", "net", "holdfast"];
+
+/// Lines of the longest source file allowed.
+const LINES_MAX: usize = 700;
+
+/// The files and folders below `crates` that may say `unsafe`.
+const UNSAFE: [&str; 22] = [
+    "holdfast/src/bench/process.rs",
+    "holdfast/src/memory.rs",
+    "holdfast/src/server/clock.rs",
+    "holdfast/src/server/process.rs",
+    "keyspace/examples/heap.rs",
+    "keyspace/src/db/",
+    "keyspace/src/dying.rs",
+    "keyspace/src/entry.rs",
+    "keyspace/src/heap/",
+    "keyspace/src/keyspace.rs",
+    "keyspace/src/local.rs",
+    "keyspace/src/segment.rs",
+    "keyspace/src/table.rs",
+    "keyspace/src/value.rs",
+    "keyspace/tests/epochs.rs",
+    "keyspace/tests/heap_exchange.rs",
+    "keyspace/tests/latches.rs",
+    "net/src/lane.rs",
+    "net/src/listen.rs",
+    "net/src/socket.rs",
+    "net/src/uring/",
+    "object/src/zset/prefetch.rs",
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Source files of all crates by their path below `crates`, but for this one, which names what it forbids.
+fn sources() -> BTreeMap<String, String> {
+    let crates = crates();
+    let mut found = Vec::new();
+    collect(&crates, &mut found);
+    let named = found.into_iter().map(|path| {
+        let text = fs::read_to_string(&path).expect("text");
+        let name = path.strip_prefix(&crates).unwrap_or(&path).to_string_lossy().into_owned();
+        (name, text)
+    });
+    named.filter(|(name, _)| name != "holdfast/tests/repository.rs").collect()
+}
+
+/// The code of a line: what stands before a comment.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or("")
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
+}
+
+#[test]
+fn files_can_be_read_in_one_sitting() {
+    for (name, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{name} has {lines} lines: it is two ideas");
+    }
+}
+
+#[test]
+fn nothing_is_left_to_be_done() {
+    for (name, text) in sources() {
+        for mark in ["todo!", "unimplemented!", "FIXME", "TODO"] {
+            assert!(!text.contains(mark), "{name} has a {mark}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_where_it_is_known_to_be() {
+    let sources = sources();
+    let allowed = |name: &str| UNSAFE.iter().any(|u| if u.ends_with('/') { name.starts_with(u) } else { name == *u });
+    let says = |text: &str| text.lines().any(|line| has_word(code(line), "unsafe"));
+    for (name, text) in &sources {
+        assert!(allowed(name) || !says(text), "{name} says unsafe");
+    }
+    for place in UNSAFE {
+        let used = sources.iter().any(|(name, text)| name.starts_with(place) && says(text));
+        assert!(used, "nothing unsafe is left in {place}: take it off the list");
+    }
+}
+
+/// The names in the dependency tables of a manifest, with the rest of their lines.
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line.trim_end_matches(']').ends_with("dependencies");
+        } else if inside && !line.is_empty() && !line.starts_with('#') {
+            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
+            found.push((line[..end].to_owned(), line[end..].to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn rooms_use_lower_rooms_only() {
+    let mut seen = Vec::new();
+    for entry in fs::read_dir(crates()).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(room) = ROOMS.iter().position(|r| *r == name) else { panic!("{name} is no room") };
+        for (dependency, rest) in dependencies(&manifest) {
+            assert!(rest.replace(' ', "").contains("workspace=true"), "{name}: {dependency} is not the workspace's");
+            if let Some(other) = ROOMS.iter().position(|r| *r == dependency) {
+                assert!(other < room, "{name} uses {dependency}, which is not below it");
+            }
+        }
+        seen.push(name);
+    }
+    seen.sort();
+    let mut rooms = ROOMS;
+    rooms.sort_unstable();
+    assert_eq!(seen, rooms);
+}

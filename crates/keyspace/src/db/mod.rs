@@ -1,0 +1,148 @@
+//! One logical database as a command sees it: the latched slots, and what can be done with the keys in them.
+//!
+//! Expired keys are gone already: the engine deletes a command's expired keys before it runs (and logs that first, rule
+//! L3), so nothing here compares times.
+
+mod view;
+mod write;
+
+use crate::access::AccessClock;
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::keyspace::{Held, Keyspace};
+use crate::local::{Local, bump};
+use crate::value::Collection;
+
+pub use view::{EntryRef, Str, WrongType};
+pub use write::Expiry;
+
+/// One logical database under latches.
+pub struct Db<'a> {
+    ks: &'a Keyspace,
+    held: &'a Held,
+    local: &'a mut Local,
+    clock: &'a AccessClock,
+    logical: u16,
+    physical: u16,
+    /// The version that writes of this command stamp (rule L1).
+    version: u64,
+}
+
+impl<'a> Db<'a> {
+    /// Logical database `logical` of `ks`, for a command that writes at `version`.
+    #[inline]
+    pub fn new(
+        ks: &'a Keyspace,
+        held: &'a Held,
+        local: &'a mut Local,
+        clock: &'a AccessClock,
+        logical: u16,
+        version: u64,
+    ) -> Self {
+        Self { ks, held, local, clock, logical, physical: ks.physical(logical), version }
+    }
+
+    /// The keyspace behind it.
+    pub fn keyspace(&self) -> &'a Keyspace {
+        self.ks
+    }
+
+    /// The latches behind it.
+    pub fn held(&self) -> &'a Held {
+        self.held
+    }
+
+    /// Number of the logical database.
+    pub fn logical(&self) -> u16 {
+        self.logical
+    }
+
+    /// Number of the physical database.
+    pub fn physical(&self) -> u16 {
+        self.physical
+    }
+
+    /// Switches to another logical database of the same slots (COPY and MOVE), and says which it was.
+    pub fn switch(&mut self, logical: u16) -> u16 {
+        self.physical = self.ks.physical(logical);
+        std::mem::replace(&mut self.logical, logical)
+    }
+
+    /// `bytes` as a key of this keyspace.
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        self.ks.hasher().key(bytes)
+    }
+
+    #[inline]
+    fn find(&self, key: &Key<'_>) -> Option<Entry> {
+        let body = self.ks.body(self.held, key.slot);
+        body.table(self.physical)?.find(key).map(|(_, e)| e)
+    }
+
+    /// The entry, without counting or touching.
+    #[inline]
+    pub fn peek(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
+        self.find(key).map(EntryRef::new)
+    }
+
+    /// The entry for a reader: counts a hit or a miss, touches the access time.
+    #[inline]
+    pub fn read(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
+        match self.find(key) {
+            Some(entry) => {
+                bump(&self.local.counters.hits, 1);
+                self.touch(entry);
+                Some(EntryRef::new(entry))
+            }
+            None => {
+                bump(&self.local.counters.misses, 1);
+                None
+            }
+        }
+    }
+
+    /// The entry for a reader that leaves the access time alone (EXISTS): counts a hit or a miss.
+    pub fn look(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
+        let found = self.find(key);
+        let counters = &self.local.counters;
+        bump(if found.is_some() { &counters.hits } else { &counters.misses }, 1);
+        found.map(EntryRef::new)
+    }
+
+    #[inline]
+    fn touch(&self, entry: Entry) {
+        let was = entry.access();
+        let now = self.clock.touched(was);
+        if now != was {
+            entry.set_access(now);
+        }
+    }
+
+    /// The string for a reader.
+    #[inline]
+    pub fn read_string(&self, key: &Key<'_>) -> Result<Option<Str<'_>>, WrongType> {
+        self.read(key).map(EntryRef::string).transpose()
+    }
+
+    /// The collection for a reader.
+    #[inline]
+    pub fn read_as<T: Collection>(&self, key: &Key<'_>) -> Result<Option<&T>, WrongType> {
+        self.read(key).map(EntryRef::collection::<T>).transpose()
+    }
+
+    /// The access clock.
+    pub fn clock(&self) -> &AccessClock {
+        self.clock
+    }
+
+    /// Whether a held slot's table has anything that can expire.
+    #[inline]
+    pub fn may_expire(&self, slot: u16) -> bool {
+        self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
+    }
+
+    /// The local part, for statistics.
+    pub fn local(&mut self) -> &mut Local {
+        self.local
+    }
+}

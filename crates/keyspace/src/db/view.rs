@@ -1,0 +1,156 @@
+//! What a reader sees of an entry.
+
+use std::sync::Arc;
+
+use crate::entry::Entry;
+use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection};
+
+/// The value has another type than the command works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongType;
+
+/// A string value, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub enum Str<'a> {
+    /// A canonical integer.
+    Int(i64),
+    /// Bytes inside the entry.
+    Bytes(&'a [u8]),
+    /// A long string, to be cloned cheaply.
+    Blob(&'a Arc<Blob>),
+}
+
+impl Str<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Str::Int(n) => itoa::Buffer::new().format(*n).len(),
+            Str::Bytes(b) => b.len(),
+            Str::Blob(b) => b.len(),
+        }
+    }
+
+    /// Whether the string is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `f` with the text.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Str::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
+            Str::Bytes(b) => f(b),
+            Str::Blob(b) => f(b),
+        }
+    }
+
+    /// A copy of the text.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.with(<[u8]>::to_vec)
+    }
+}
+
+/// A present entry, borrowed for reading.
+#[derive(Clone, Copy)]
+pub struct EntryRef<'a> {
+    entry: Entry,
+    _db: std::marker::PhantomData<&'a ()>,
+}
+
+impl<'a> EntryRef<'a> {
+    pub(crate) fn new(entry: Entry) -> Self {
+        Self { entry, _db: std::marker::PhantomData }
+    }
+
+    pub(crate) fn entry(self) -> Entry {
+        self.entry
+    }
+
+    /// Kind of the value.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.entry.kind()
+    }
+
+    /// The key's bytes.
+    pub fn key(self) -> &'a [u8] {
+        self.entry.key()
+    }
+
+    /// When the key expires, in unix milliseconds.
+    pub fn expiry(self) -> Option<u64> {
+        self.entry.expiry()
+    }
+
+    /// Whether the key is a hash with fields that expire.
+    pub fn has_field_expiry(self) -> bool {
+        self.entry.has_field_expiry()
+    }
+
+    /// Whether the key's time is over at `now`: in the millisecond named by its expiry it still lives (Redis `keyIsExpired`).
+    #[inline]
+    pub fn expired(self, now: u64) -> bool {
+        self.expiry().is_some_and(|at| at < now)
+    }
+
+    /// Version of the last write.
+    pub fn version(self) -> u64 {
+        self.entry.version()
+    }
+
+    /// The 24 access bits (LRU clock or LFU state, see [`crate::access`]).
+    pub fn access(self) -> u32 {
+        self.entry.access()
+    }
+
+    /// The string, or that it is none.
+    #[inline]
+    pub fn string(self) -> Result<Str<'a>, WrongType> {
+        match self.entry.kind() {
+            Kind::Short | Kind::Raw => Ok(Str::Bytes(self.entry.inline())),
+            Kind::Int => Ok(Str::Int(self.entry.int())),
+            Kind::Blob => Ok(Str::Blob(self.entry.blob())),
+            _ => Err(WrongType),
+        }
+    }
+
+    /// The collection, if it is a `T`.
+    #[inline]
+    pub fn collection<T: Collection>(self) -> Result<&'a T, WrongType> {
+        self.entry.collection::<T>().ok_or(WrongType)
+    }
+
+    /// A copy of the value; cheap for large ones.
+    pub fn to_value(self) -> Value {
+        let e = self.entry;
+        match e.kind() {
+            Kind::Int => Value::Int(e.int()),
+            Kind::Short => Value::Short(e.inline().into()),
+            Kind::Raw => Value::Raw(e.inline().into()),
+            Kind::Blob => Value::Blob(e.blob().clone()),
+            _ => clone_collection(e).map_or(Value::Int(0), Value::Collection),
+        }
+    }
+
+    /// Redis's name of the encoding (`OBJECT ENCODING`).
+    pub fn encoding(self) -> &'static str {
+        match self.entry.kind() {
+            Kind::Int => "int",
+            // Redis keeps strings of up to 44 bytes beside their header.
+            Kind::Short if self.entry.inline().len() <= 44 => "embstr",
+            Kind::Short | Kind::Raw | Kind::Blob => "raw",
+            _ => describe_collection(self.entry).map_or("raw", |(encoding, _)| encoding),
+        }
+    }
+
+    /// Bytes of the entry with everything it points to, the table's share included.
+    pub fn memory(self) -> usize {
+        let own = self.entry.size() + 11;
+        match self.entry.kind() {
+            Kind::Int | Kind::Short | Kind::Raw => own,
+            Kind::Blob => own + 40 + self.entry.blob().capacity(),
+            _ => own + describe_collection(self.entry).map_or(0, |(_, bytes)| bytes),
+        }
+    }
+}
