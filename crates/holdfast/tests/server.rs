@@ -150,9 +150,11 @@ fn starts_tells_and_ends() {
     let port = free_port();
     let pid_file = scratch.0.join("pid");
     let config = scratch.config(&format!("port {port}\npidfile {}\nrdbcompression no\n", pid_file.display()));
-    let server = Running::start(&[&config, "--workers", "1"]);
+    let server = Running::start(&[&config, "--workers", "1", "--maxmemory", "1mb"]);
     let pid = server.process.id().to_string();
-    for line in [&format!("PID: {pid}"), "Durability: none", "1 workers", "'rdbcompression' has no effect"] {
+    for line in
+        [&format!("PID: {pid}"), "Durability: none", "1 workers", "'rdbcompression' has no effect", "writes will fail"]
+    {
         assert!(server.log.contains(line), "{line} in {}", server.log);
     }
     assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), pid);

@@ -153,8 +153,9 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
     let addresses = if addresses.is_empty() { "no TCP port".to_owned() } else { addresses.join(" ") };
     tracing::info!("Listening on {addresses}{socket}; {} workers, driver {}", node.workers(), node.facts.driver);
     tracing::info!("Durability: none. Data is in memory only and a restart starts empty: the log is not built yet");
-    if settings.maxmemory > 0 && settings.maxmemory < 1 << 20 {
-        tracing::warn!("maxmemory is {} bytes, less than 1 MB: is that what you want?", settings.maxmemory);
+    let (most, used) = (settings.maxmemory, crate::memory::in_use());
+    if most > 0 && most <= used {
+        tracing::warn!("maxmemory is {most} bytes, but the server takes {used} before it holds data: writes will fail");
     }
 }
 
