@@ -29,7 +29,7 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
 
 #[inline]
 pub(crate) fn pack(address: u64, frag: u16) -> u64 {
-    debug_assert!(address & !ADDRESS == 0, "heap addresses are 48 bits and 8-aligned");
+    assert!(address & !ADDRESS == 0, "heap addresses are 48 bits and 8-aligned");
     address | u64::from(frag) << 48
 }
 

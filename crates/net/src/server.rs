@@ -35,10 +35,13 @@ impl Driver {
 
     /// The driver for the setting: io_uring where the kernel allows it, unless one is named.
     pub fn choose(setting: IoDriver) -> io::Result<Driver> {
-        match (setting, uring::available()) {
-            (IoDriver::Epoll, _) | (IoDriver::Auto, Err(_)) => Ok(Driver::Epoll),
-            (_, Ok(())) => Ok(Driver::Uring),
-            (IoDriver::IoUring, Err(error)) => {
+        if setting == IoDriver::Epoll {
+            return Ok(Driver::Epoll);
+        }
+        match uring::available() {
+            Ok(()) => Ok(Driver::Uring),
+            Err(_) if setting == IoDriver::Auto => Ok(Driver::Epoll),
+            Err(error) => {
                 Err(io::Error::new(error.kind(), format!("io-driver io_uring: this kernel does not allow it: {error}")))
             }
         }
@@ -46,6 +49,15 @@ impl Driver {
 }
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// A worker's end: one that has failed takes the others along, rather than leave its connections to nobody.
+fn ending(node: &Node, result: io::Result<()>) -> io::Result<()> {
+    if let Err(error) = &result {
+        tracing::error!(%error, "a worker has failed");
+        node.stop();
+    }
+    result
+}
 
 /// A node that serves.
 pub struct Server {
@@ -67,17 +79,18 @@ impl Server {
         let mut threads = Vec::new();
         for index in 0..node.workers() {
             let worker = Worker::new(node.clone(), index, seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
-            let lane = lanes.clone();
+            let (lane, stop) = (lanes.clone(), node.clone());
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
             let (wake, thread): (Wake, _) = match driver {
                 Driver::Epoll => {
                     let (driver, waker) = Epoll::new(worker, lane)?;
-                    (Arc::new(move || drop(waker.wake())), builder.spawn(move || driver.run())?)
+                    (Arc::new(move || drop(waker.wake())), builder.spawn(move || ending(&stop, driver.run()))?)
                 }
                 Driver::Uring => {
                     let waker = Arc::new(uring::Waker::new()?);
                     let own = waker.clone();
-                    (Arc::new(move || waker.wake()), builder.spawn(move || Uring::new(worker, lane, own)?.run())?)
+                    let run = move || ending(&stop, Uring::new(worker, lane, own).and_then(Uring::run));
+                    (Arc::new(move || waker.wake()), builder.spawn(run)?)
                 }
             };
             let other = wake.clone();

@@ -27,7 +27,7 @@ pub enum Output<'a> {
 impl Worker {
     // ---- input
 
-    /// Where the driver reads to: at least 16 KB of spare room behind the bytes in the vector, which must stay.
+    /// Where the driver reads to: at least 4 KB of spare room behind the bytes in the vector, which must stay.
     /// `None`: the connection is gone or takes no more.
     pub fn space(&mut self, token: Token) -> Option<&mut Vec<u8>> {
         let index = token as u32 as usize;

