@@ -1,7 +1,7 @@
-//! A segment: 1 to 64 buckets that grow by quarters, in hash order.
+//! A segment: 1 to 64 buckets that grow in small steps, in hash order.
 //!
 //! The bucket at home for hash bits `frag` is `frag * n >> 16`: a larger `frag` never lives at an earlier home. That is
-//! what makes growth by a quarter possible and gives `SCAN` an order that no resize disturbs. An entry that finds its home
+//! what makes growth in small steps possible and gives `SCAN` an order that no resize disturbs. An entry that finds its home
 //! full lives in one of the next [`PROBES`] - 1 buckets (cyclically) and is counted in the home's overflow byte. If these are
 //! full, too, entries further on make room as in hopscotch hashing: that lets a segment fill to more than nine tenths.
 

@@ -2,7 +2,7 @@
 //!
 //! The root is one word, so that it can be read and prefetched from without the latch: 0 (empty), a segment, or a
 //! directory (`DIRECTORY` set) of 2^g segment words, indexed by the top g bits of the hash. A segment of depth d fills
-//! 2^(g-d) consecutive directory cells. A segment that is full grows by a quarter; at 64 buckets it splits in two.
+//! 2^(g-d) consecutive directory cells. A segment that is full grows by a tenth or so; at 64 buckets it splits in two.
 //!
 //! The holder of the latch has a shared reference only, and the counts are cells: a prefetching worker reads the root at any
 //! time, which no exclusive reference to the table would allow. Roots and cells are stored with Release and loaded with

@@ -187,7 +187,7 @@ impl Worker {
             conn.over_soft_since = None;
         }
         let since = *conn.over_soft_since.get_or_insert(now);
-        let too_long = soft && now.saturating_sub(since) > limit.seconds * 1000;
+        let too_long = soft && now.saturating_sub(since) > limit.seconds.saturating_mul(1000);
         if !soft {
             conn.over_soft_since = None;
         }
