@@ -112,11 +112,7 @@ impl Uring {
 
     /// Runs until the node stops.
     pub fn run(mut self) -> io::Result<()> {
-        let result = self.serve();
-        // The kernel may still be writing to and reading from these: they go with the process.
-        std::mem::forget(std::mem::take(&mut self.conns));
-        std::mem::forget(std::mem::take(&mut self.wake_value));
-        result
+        self.serve()
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -433,5 +429,13 @@ impl Uring {
             self.lanes[to].put(Incoming { socket: conn.socket, peer, moved: Some(detached) });
         }
         Ok(())
+    }
+}
+
+impl Drop for Uring {
+    /// The kernel may still be writing to and reading from these, however the worker ends: they go with the process.
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.conns));
+        std::mem::forget(std::mem::take(&mut self.wake_value));
     }
 }
