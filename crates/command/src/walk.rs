@@ -44,6 +44,7 @@ pub trait Walk: Send {
         None
     }
 
-    /// Writes the reply. `next`: where the walk stopped, `None` if it came to the end.
-    fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>);
+    /// Writes the reply, a long one in parts: true when that was the last. `next`: where the walk stopped, `None` if it came to
+    /// the end.
+    fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>) -> bool;
 }

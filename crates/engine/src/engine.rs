@@ -15,9 +15,6 @@ use crate::watch::WatchedKey;
 /// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1).
 const VERSION_SHIFT: u32 = 20;
 
-/// Entries freed per turn after a flush: about half a millisecond.
-const RECLAIM_STEP: usize = 4096;
-
 /// What all workers of a node share.
 pub struct Shared {
     /// The data.
@@ -49,8 +46,8 @@ pub struct Engine {
     pub reclaims: Vec<Reclaim>,
     /// Where the expiry sweep is.
     pub(crate) sweep: crate::sweep::Sweep,
-    /// The best candidates for eviction so far, best last.
-    pub(crate) pool: Vec<crate::evict::Candidate>,
+    /// The best candidates for eviction so far.
+    pub(crate) pool: crate::evict::Pool,
     /// Watches that ended while their slot was busy.
     pub(crate) leftovers: Vec<WatchedKey>,
     /// Who of this worker has reserved latches, and which.
@@ -79,7 +76,7 @@ impl Engine {
             published: Vec::new(),
             reclaims: Vec::new(),
             sweep: Default::default(),
-            pool: Vec::new(),
+            pool: Default::default(),
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
@@ -351,13 +348,19 @@ impl Engine {
         self.events.push(class, name, db, key.bytes);
     }
 
-    /// Frees some of what was flushed. True: more is left.
-    pub fn step_reclaims(&mut self) -> bool {
+    /// Frees some of what was flushed or deleted: about `allocations` of it. True: more is left.
+    pub fn step_garbage(&mut self, allocations: usize) -> bool {
         if let Some(reclaim) = self.reclaims.last_mut()
-            && reclaim.step(&mut self.local, RECLAIM_STEP)
+            && reclaim.step(&mut self.local, allocations)
         {
             self.reclaims.pop();
         }
-        !self.reclaims.is_empty()
+        let done = self.local.step_dying(allocations);
+        !done || !self.reclaims.is_empty()
+    }
+
+    /// Whether there is something for [`Self::step_garbage`].
+    pub fn has_garbage(&mut self) -> bool {
+        !self.reclaims.is_empty() || self.local.has_dying()
     }
 }

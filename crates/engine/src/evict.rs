@@ -1,7 +1,8 @@
 //! Making room: keys are evicted, by sampling, while memory is above the limit.
 //!
 //! As in Redis, a small pool keeps the best candidates of all samples so far: with five samples a round that comes close to a
-//! true LRU or LFU order.
+//! true LRU or LFU order. Where only keys with an expiry may go and few have one, a sample may find none: the next one goes on
+//! from there, so that in the end every slot has been looked at.
 
 use command::{class, effects::op};
 use keyspace::{EntryRef, SLOTS};
@@ -10,10 +11,16 @@ use crate::engine::Engine;
 
 /// Candidates kept between samples (Redis `EVPOOL_SIZE`).
 const POOL: usize = 16;
-/// Keys evicted before a command is let through although memory is still above the limit.
-const EVICTIONS_PER_COMMAND: usize = 64;
-/// Slots tried in a row without a candidate before giving up.
-const EMPTY_TRIES: usize = 64;
+/// Slots looked at for one sample before it has failed.
+const SLOTS_PER_SAMPLE: usize = 256;
+/// Buckets looked at in one slot before its latch is given back.
+const BUCKETS_PER_HOLD: usize = 32;
+/// Samples without a candidate before the time is asked for.
+const EMPTY_SAMPLES: usize = 4;
+/// Evictions between two looks at the time.
+const EVICTIONS_PER_LOOK: usize = 8;
+/// Allocations of what was deleted before that are freed in the place of one eviction.
+const GARBAGE_STEP: usize = 32;
 
 /// Which keys to evict, and by what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +45,39 @@ pub enum Order {
 }
 
 /// A key that might be evicted.
-pub(crate) struct Candidate {
+struct Candidate {
     /// Higher goes first.
     score: u64,
     db: u16,
     key: Box<[u8]>,
+}
+
+/// What a worker remembers from one sample to the next.
+#[derive(Default)]
+pub(crate) struct Pool {
+    /// The best candidates, best last.
+    best: Vec<Candidate>,
+    /// By which policy, and whether the access bits counted uses.
+    scored_by: Option<(Policy, bool)>,
+    /// Where a sample ended without a candidate: database, slot and hash.
+    stopped: Option<(u16, u16, u64)>,
+}
+
+impl Pool {
+    /// Adds a candidate if it is better than the worst one there.
+    fn offer(&mut self, score: u64, db: u16, key: &[u8]) {
+        if self.best.len() >= POOL && self.best.first().is_some_and(|worst| worst.score >= score) {
+            return;
+        }
+        if self.best.iter().any(|c| *c.key == *key && c.db == db) {
+            return;
+        }
+        let at = self.best.partition_point(|c| c.score < score);
+        self.best.insert(at, Candidate { score, db, key: key.into() });
+        if self.best.len() > POOL {
+            self.best.remove(0);
+        }
+    }
 }
 
 /// What became of the attempt to make room.
@@ -50,32 +85,64 @@ pub(crate) struct Candidate {
 pub enum Room {
     /// Memory is below the limit.
     Enough,
-    /// Keys were evicted and more must follow; the command may run.
+    /// Time was up, and more can be freed.
     Soon,
-    /// There is nothing to evict.
+    /// There is nothing to free.
     None,
 }
 
 impl Engine {
-    /// Evicts keys until `used()` is at most `limit`, for a bounded time. Nothing must be held.
-    pub fn make_room(&mut self, policy: Policy, limit: u64, used: impl Fn() -> u64) -> Room {
-        let mut evicted = 0;
-        while used() > limit {
-            if evicted == EVICTIONS_PER_COMMAND {
-                return Room::Soon;
+    /// Frees what was deleted and evicts keys until memory is no longer `above` the limit or `in_time` says that time is up.
+    /// Without a policy nothing is evicted. Nothing must be held.
+    pub fn make_room(
+        &mut self,
+        policy: Option<Policy>,
+        above: impl Fn() -> bool,
+        mut in_time: impl FnMut() -> bool,
+    ) -> Room {
+        let mut done = 0;
+        while above() {
+            if done == EVICTIONS_PER_LOOK {
+                done = 0;
+                if !in_time() {
+                    return Room::Soon;
+                }
             }
-            if !self.evict_one(policy) {
-                return if evicted > 0 { Room::Soon } else { Room::None };
+            if self.has_garbage() {
+                self.step_garbage(GARBAGE_STEP);
+                done += 1;
+                continue;
             }
-            evicted += 1;
+            match policy {
+                Some(policy) if self.has_evictable(policy) => {
+                    done = if self.evict_one(policy) { done + 1 } else { EVICTIONS_PER_LOOK };
+                }
+                // Another worker is still freeing what was deleted.
+                _ if self.shared.keyspace.has_garbage() => return Room::Soon,
+                _ => return Room::None,
+            }
         }
         Room::Enough
     }
 
+    fn has_evictable(&self, policy: Policy) -> bool {
+        (0..self.shared.keyspace.databases() as u16).any(|db| self.has_evictable_in(db, policy))
+    }
+
+    fn has_evictable_in(&self, db: u16, policy: Policy) -> bool {
+        let keyspace = &self.shared.keyspace;
+        if policy.volatile { keyspace.expires(db) > 0 } else { !keyspace.is_empty(db) }
+    }
+
+    /// Evicts one key; false if none was found for now.
     fn evict_one(&mut self, policy: Policy) -> bool {
-        for _ in 0..EMPTY_TRIES {
+        let lfu = self.clock.is_lfu();
+        if self.pool.scored_by != Some((policy, lfu)) {
+            self.pool = Pool { scored_by: Some((policy, lfu)), ..Pool::default() };
+        }
+        for _ in 0..EMPTY_SAMPLES {
             self.sample(policy);
-            while let Some(candidate) = self.pool.pop() {
+            while let Some(candidate) = self.pool.best.pop() {
                 if self.evict(&candidate, policy) {
                     return true;
                 }
@@ -84,56 +151,75 @@ impl Engine {
         false
     }
 
-    /// Adds the keys of a random place to the pool.
+    /// Adds some keys of a random place to the pool.
     fn sample(&mut self, policy: Policy) {
-        let keyspace = &self.shared.clone().keyspace;
-        let from = self.rng.below(SLOTS as u64) as u16;
-        let Some(slot) = keyspace.next_occupied(from).or_else(|| keyspace.next_occupied(0)) else { return };
-        let Some(held) = self.acquire_one(slot) else { return };
-        let databases = keyspace.databases() as u16;
-        let first_db = self.rng.below(u64::from(databases)) as u16;
-        let start = self.rng.next_u64();
-        let lfu = self.clock.is_lfu();
-        let mut found = Vec::new();
-        for db in (0..databases).map(|i| (first_db + i) % databases) {
-            let salt = self.rng.next_u64();
-            let view = self.db(&held, db, 0);
-            if view.slot_len(slot) == 0 {
-                continue;
+        let (db, mut slot, mut hash) = match self.pool.stopped.take() {
+            Some((db, slot, hash)) if self.has_evictable_in(db, policy) => (db, slot, hash),
+            _ => {
+                let databases = self.shared.keyspace.databases() as u16;
+                let first = self.rng.below(u64::from(databases)) as u16;
+                let db = (0..databases).map(|i| (first + i) % databases).find(|&db| self.has_evictable_in(db, policy));
+                let Some(db) = db else { return };
+                (db, self.rng.below(SLOTS as u64) as u16, self.rng.next_u64())
             }
-            let mut look = |entry: EntryRef<'_>| {
-                if policy.volatile && entry.expiry().is_none() {
-                    return;
-                }
-                let score = match policy.order {
-                    Order::Access if lfu => 255 - u64::from(view.clock().frequency(entry.access())),
-                    Order::Access => u64::from(view.clock().idle_seconds(entry.access())),
-                    Order::Random => salt,
-                    Order::Expiry => u64::MAX - entry.expiry().unwrap_or(u64::MAX),
-                };
-                found.push(Candidate { score, db, key: entry.key().into() });
+        };
+        for _ in 0..SLOTS_PER_SAMPLE {
+            let keyspace = &self.shared.keyspace;
+            let next = |from| if policy.volatile { keyspace.next_volatile(from) } else { keyspace.next_occupied(from) };
+            let Some(there) = next(slot).or_else(|| next(0)) else { return };
+            if there != slot {
+                hash = self.rng.next_u64();
+            }
+            slot = there;
+            let (found, rest) = self.sample_slot(policy, db, slot, hash);
+            if found > 0 {
+                return;
+            }
+            (slot, hash) = match rest {
+                Some(hash) => (slot, hash),
+                None => ((slot + 1) % SLOTS as u16, 0),
             };
-            let mut at = view.walk(slot, start, &mut look);
-            let mut buckets = 1;
-            while let Some(hash) = at
-                && buckets < policy.samples
-            {
-                at = view.walk(slot, hash, &mut look);
-                buckets += 1;
+        }
+        self.pool.stopped = Some((db, slot, hash));
+    }
+
+    /// Looks at the keys of a slot from a hash on: how many candidates there were, and where to go on if none was found.
+    fn sample_slot(&mut self, policy: Policy, db: u16, slot: u16, from: u64) -> (usize, Option<u64>) {
+        let Some(held) = self.acquire_one(slot) else { return (0, None) };
+        let lfu = self.clock.is_lfu();
+        let salt = self.rng.next_u64();
+        let mut pool = std::mem::take(&mut self.pool);
+        let view = self.db(&held, db, 0);
+        let there = if policy.volatile { view.slot_expires(slot) } else { view.slot_len(slot) };
+        let (mut found, mut at) = (0, Some(from));
+        if there > 0 {
+            for _ in 0..BUCKETS_PER_HOLD {
+                let Some(hash) = at.filter(|_| found < policy.samples) else { break };
+                at = view.walk(slot, hash, |entry: EntryRef<'_>| {
+                    if policy.volatile && entry.expiry().is_none() {
+                        return;
+                    }
+                    let score = match policy.order {
+                        Order::Access if lfu => 255 - u64::from(view.clock().frequency(entry.access())),
+                        Order::Access => u64::from(view.clock().idle_seconds(entry.access())),
+                        Order::Random => salt,
+                        Order::Expiry => u64::MAX - entry.expiry().unwrap_or(u64::MAX),
+                    };
+                    found += 1;
+                    pool.offer(score, db, entry.key());
+                });
             }
-            if at.is_none() && buckets < policy.samples {
-                view.walk(slot, 0, &mut look);
+            // The first keys of the slot lie before the place where it began: they are looked at another time, or now if it
+            // has so few.
+            if found == 0 && at.is_none() && from > 0 {
+                at = Some(0);
             }
-            if found.len() >= policy.samples {
-                break;
-            }
+        } else {
+            at = None;
         }
         self.release(held);
-        found.truncate(policy.samples.max(1) * 2);
-        self.pool.append(&mut found);
-        self.pool.sort_by_key(|c| c.score);
-        let excess = self.pool.len().saturating_sub(POOL);
-        self.pool.drain(..excess);
+        self.pool = pool;
+        (found, at)
     }
 
     fn evict(&mut self, candidate: &Candidate, policy: Policy) -> bool {

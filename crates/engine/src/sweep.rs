@@ -4,7 +4,7 @@
 //! walked in hash order and may be left and taken up again in the middle, so that ten million keys behind one tag never hold
 //! its latch for long.
 
-use command::hash;
+use command::hash::{self, Reclaimed};
 use keyspace::{Db, Held, Key, SLOTS};
 
 use crate::engine::Engine;
@@ -13,7 +13,9 @@ use crate::engine::Engine;
 const BUCKETS_PER_HOLD: usize = 64;
 /// Fields deleted of one hash before others get their turn.
 const FIELDS_PER_HASH: usize = 256;
-/// Slots a worker looks at before it asks for the time again.
+/// Fields deleted under one latch: of more hashes than that allows, the others follow in the next round.
+const FIELDS_PER_HOLD: usize = 1024;
+/// Slots in which nothing is due that a worker looks at before it asks for the time again.
 const SLOTS_PER_LOOK: usize = 16;
 
 /// Where a worker's sweep is.
@@ -27,6 +29,8 @@ pub(crate) struct Sweep {
     earliest: Option<u64>,
     /// Some hash has more expired fields than could be deleted at once.
     unfinished: bool,
+    /// A table was walked in this slot.
+    walked: bool,
 }
 
 /// How much of the sweep was done.
@@ -66,11 +70,12 @@ impl Engine {
                 continue;
             }
             left -= 1;
+            looked = if self.sweep.walked { SLOTS_PER_LOOK } else { looked + 1 };
             self.sweep = Sweep { slot: (slot + 1) % SLOTS as u16, ..Sweep::default() };
-            looked += 1;
-            if looked % SLOTS_PER_LOOK == 0 && !in_time() {
+            if looked >= SLOTS_PER_LOOK && !in_time() {
                 return Swept::Part;
             }
+            looked %= SLOTS_PER_LOOK;
         }
         Swept::All
     }
@@ -138,12 +143,21 @@ impl Engine {
             });
         }
         self.sweep.earliest = earliest;
+        self.sweep.walked = true;
         self.fx.interest = self.shared.keyspace.interest(held, slot);
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
+        let mut left = FIELDS_PER_HOLD;
         for key in &hashes {
-            if let Some(next) = self.expire_fields(held, db, &hasher.key(key)) {
+            if left == 0 {
+                // Whoever looks at the table next must not skip it.
+                (self.sweep.unfinished, self.sweep.earliest) = (true, Some(0));
+                break;
+            }
+            let reclaimed = self.expire_fields(held, db, &hasher.key(key), left.min(FIELDS_PER_HASH));
+            left = left.saturating_sub(reclaimed.fields as usize);
+            if let Some(next) = reclaimed.next {
                 self.sweep.earliest = Some(self.sweep.earliest.map_or(next, |e| e.min(next)));
                 // A field is there until its time has passed.
                 self.sweep.unfinished |= next < now;
@@ -159,11 +173,11 @@ impl Engine {
         }
     }
 
-    /// Deletes expired fields of a hash, some at a time. The time of the next; in the past if there are more.
-    fn expire_fields(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Option<u64> {
+    /// Deletes up to `max` expired fields of a hash.
+    fn expire_fields(&mut self, held: &Held, db: u16, key: &Key<'_>, max: usize) -> Reclaimed {
         let version = self.next_version(held);
         let mut view = Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version);
-        hash::reclaim(&mut view, key, self.now, FIELDS_PER_HASH, &mut self.fx, &mut self.events).next
+        hash::reclaim(&mut view, key, self.now, max, &mut self.fx, &mut self.events)
     }
 }
 

@@ -6,8 +6,8 @@ use resp::{Protocol, Reply};
 
 use crate::engine::Engine;
 
-/// Buckets looked at before a walk lets other connections run.
-const BUCKETS_PER_STEP: u64 = 2_000;
+/// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
+const BUCKETS_PER_STEP: u64 = 400;
 
 /// A walk under way.
 pub struct Walking {
@@ -16,11 +16,13 @@ pub struct Walking {
     buckets: u64,
     db: u16,
     protocol: Protocol,
+    /// The reply is being written: what it says of where the walk stopped.
+    ended: Option<Option<Position>>,
 }
 
 /// How a step of a walk ended.
 pub enum Step {
-    /// More to do: let others run, then step again.
+    /// More to do: let others run, then step again. Some of the reply may have been written.
     More,
     /// The slot's latch is busy.
     Busy(u16),
@@ -30,13 +32,16 @@ pub enum Step {
 
 impl Walking {
     pub(crate) fn new(walk: Box<dyn Walk>, db: u16, protocol: Protocol) -> Self {
-        Self { at: walk.start(), walk, buckets: 0, db, protocol }
+        Self { at: walk.start(), walk, buckets: 0, db, protocol, ended: None }
     }
 }
 
 impl Engine {
     /// Goes on with a walk for a bounded time.
     pub fn step_walk(&mut self, walking: &mut Walking, out: &mut Vec<u8>) -> Step {
+        if let Some(next) = walking.ended {
+            return self.finish_walk(walking, next, out);
+        }
         let limit = walking.buckets + BUCKETS_PER_STEP;
         loop {
             let Some(slot) = self.next_slot(walking) else { return self.finish_walk(walking, None, out) };
@@ -61,12 +66,15 @@ impl Engine {
             self.walk_slot(walking, held, u64::MAX);
         }
         let next = self.next_slot(walking).map(|_| walking.at);
-        self.finish_walk(walking, next, out);
+        while let Step::More = self.finish_walk(walking, next, out) {}
     }
 
     fn finish_walk(&mut self, walking: &mut Walking, next: Option<Position>, out: &mut Vec<u8>) -> Step {
-        walking.walk.finish(next, &mut Reply::new(out, walking.protocol));
-        Step::Done
+        if walking.walk.finish(next, &mut Reply::new(out, walking.protocol)) {
+            return Step::Done;
+        }
+        walking.ended = Some(next);
+        Step::More
     }
 
     /// The slot to look at next; moves the position to its beginning if it is a later one.

@@ -37,6 +37,16 @@ impl Dying {
         }
     }
 
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// How many values wait.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
     /// Frees about `budget` allocations. True: nothing is left.
     pub(crate) fn step(&mut self, mut budget: usize) -> bool {
         while budget > 0

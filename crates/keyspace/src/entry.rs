@@ -376,7 +376,7 @@ impl Entry {
         let kind = self.kind();
         if kind.owns_pointer() {
             // SAFETY: as `take`.
-            local.dying.add(unsafe { Value::from_pointer(kind, self.raw_pointer()) });
+            local.bury(unsafe { Value::from_pointer(kind, self.raw_pointer()) });
         }
         self.free_block(&mut local.heap);
     }

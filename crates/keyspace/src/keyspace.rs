@@ -267,6 +267,11 @@ impl Keyspace {
         self.counters.iter().map(|c| c.field_expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
+    /// Whether memory of keys that are gone is still to be freed, by any worker.
+    pub fn has_garbage(&self) -> bool {
+        self.counters.iter().any(|c| c.dying.load(Relaxed) > 0 || c.reclaiming.load(Relaxed) > 0)
+    }
+
     /// Brings the slot's line here for writing. A hint.
     #[inline]
     pub fn prefetch_slot(&self, slot: u16) {
@@ -310,10 +315,17 @@ impl Keyspace {
                 Ok(Held { slots: slots.clone(), ..Held::default() })
             }
             Need::All => {
-                self.waiting.try_all(&self.slots[..], 0..SLOTS as u16, wake)?;
+                self.waiting.try_all(&self.slots[..], self.all_slots(), wake)?;
                 Ok(Held { all: true, ..Held::default() })
             }
         }
+    }
+
+    /// Every slot, the lines of those that follow soon on their way: a locked instruction on a cold line does not overlap with
+    /// the next.
+    fn all_slots(&self) -> impl Iterator<Item = u16> + Clone {
+        const AHEAD: u16 = 16;
+        (0..SLOTS as u16).inspect(|slot| self.prefetch_slot((slot + AHEAD) % SLOTS as u16))
     }
 
     /// Tries to take one latch.

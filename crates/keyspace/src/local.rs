@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
+use crate::value::Value;
 
 /// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight.
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub struct Counters {
     pub reclaiming: AtomicU64,
     /// Entries of emptied databases that were freed.
     pub reclaimed: AtomicU64,
+    /// Large values that were deleted and are still to be freed.
+    pub dying: AtomicU64,
     /// The worker's [`Local`] exists.
     claimed: AtomicBool,
 }
@@ -88,7 +91,23 @@ impl Local {
 
     /// Frees some of the large values that were deleted, about `budget` allocations of them. True: nothing is left.
     pub fn step_dying(&mut self, budget: usize) -> bool {
-        self.dying.step(budget)
+        if self.dying.is_empty() {
+            return true;
+        }
+        let done = self.dying.step(budget);
+        self.counters.dying.store(self.dying.len() as u64, Relaxed);
+        done
+    }
+
+    /// Whether large values wait to be freed.
+    pub fn has_dying(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
+    /// Drops a value, a large one in steps.
+    pub(crate) fn bury(&mut self, value: Value) {
+        self.dying.add(value);
+        self.counters.dying.store(self.dying.len() as u64, Relaxed);
     }
 
     /// This worker's counters.

@@ -15,6 +15,11 @@ impl Db<'_> {
         self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.count.get())
     }
 
+    /// Number of keys with an expiry of the database in a held slot.
+    pub fn slot_expires(&self, slot: u16) -> u32 {
+        self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.expiring)
+    }
+
     /// No key of the database in this slot expires before this time; `None` if none expires at all.
     pub fn next_expiry(&self, slot: u16) -> Option<u64> {
         let table = self.keyspace().body(self.held(), slot).table(self.physical())?;

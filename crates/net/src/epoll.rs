@@ -18,6 +18,12 @@ use crate::socket::{Incoming, Socket};
 const WAKE: MioToken = MioToken(usize::MAX);
 /// A worker looks around at least this often.
 const TICK_MS: u64 = 100;
+/// Bytes sent to one connection before the others get their turn.
+const SEND_BYTES: usize = 1 << 20;
+/// Bytes sent in one turn: about a millisecond.
+const SEND_BYTES_PER_TURN: usize = 4 << 20;
+/// Events taken at once: with more connections ready than that, reading from all of them would make the turn long.
+const EVENTS: usize = 256;
 /// Between two reports of the worker's load.
 const LOOK_MS: u64 = 25;
 
@@ -29,6 +35,10 @@ pub struct Epoll {
     sockets: Vec<Option<(Token, Socket)>>,
     /// Sockets that may have more to read.
     unfinished: Vec<Token>,
+    /// Sockets that take more than one turn may send.
+    unsent: Vec<Token>,
+    /// Bytes that may still be sent in this turn.
+    send_left: usize,
 }
 
 impl Epoll {
@@ -36,13 +46,22 @@ impl Epoll {
     pub fn new(worker: Worker, lanes: Arc<[Lane]>) -> io::Result<(Epoll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        Ok((Epoll { poll, worker, lanes, sockets: Vec::new(), unfinished: Vec::new() }, waker))
+        let driver = Epoll {
+            poll,
+            worker,
+            lanes,
+            sockets: Vec::new(),
+            unfinished: Vec::new(),
+            unsent: Vec::new(),
+            send_left: SEND_BYTES_PER_TURN,
+        };
+        Ok((driver, waker))
     }
 
     /// Runs until the node stops.
     pub fn run(mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
-        let mut events = Events::with_capacity(1024);
+        let mut events = Events::with_capacity(EVENTS);
         let mut tokens: Vec<(Token, bool, bool, bool)> = Vec::new();
         let mut looked = 0;
         while !node.stopping.load(Relaxed) {
@@ -51,6 +70,7 @@ impl Epoll {
                 other => other?,
             }
             let now = node.clock.unix_ms();
+            self.send_left = SEND_BYTES_PER_TURN;
             tokens.clear();
             for event in &events {
                 if event.token() == WAKE {
@@ -82,6 +102,9 @@ impl Epoll {
                 self.read(token);
             }
             self.worker.turn(now);
+            for token in std::mem::take(&mut self.unsent) {
+                self.flush(token);
+            }
             while let Some(token) = self.worker.next_output() {
                 self.flush(token);
             }
@@ -103,7 +126,7 @@ impl Epoll {
     }
 
     fn patience(&self) -> Duration {
-        if self.worker.has_work() || !self.unfinished.is_empty() {
+        if self.worker.has_work() || !self.unfinished.is_empty() || !self.unsent.is_empty() {
             return Duration::ZERO;
         }
         let now = self.worker.node().clock.unix_ms();
@@ -198,17 +221,28 @@ impl Epoll {
     }
 
     fn flush(&mut self, token: Token) {
+        let mut left = SEND_BYTES.min(self.send_left);
         loop {
             let result = match self.worker.output(token) {
                 Output::Idle => return,
                 Output::Close => return self.remove(token),
+                Output::Send(_) if left == 0 => {
+                    if !self.unsent.contains(&token) {
+                        self.unsent.push(token);
+                    }
+                    return;
+                }
                 Output::Send(bytes) => match self.sockets.get(token as u32 as usize).and_then(|s| s.as_ref()) {
-                    Some((t, socket)) if *t == token => socket.send(bytes),
+                    Some((t, socket)) if *t == token => socket.send(&bytes[..bytes.len().min(left)]),
                     _ => return,
                 },
             };
             match result {
-                Ok(n) => self.worker.sent(token, n),
+                Ok(n) => {
+                    self.worker.sent(token, n);
+                    left -= n;
+                    self.send_left -= n;
+                }
                 // The edge that says there is room again flushes the rest.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -21,6 +21,8 @@ use crate::worker::{Worker, write_error};
 
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const EXECABORT: &str = "EXECABORT Transaction discarded because of: ";
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,10 +69,19 @@ impl Worker {
             self.refuse(conn, Some(command), &error);
             return Next::Continue;
         }
-        if settings.maxmemory > 0 && self.does(conn, command, flags::DENYOOM) && self.make_room(settings) == Room::None
-        {
-            self.refuse(conn, Some(command), b"OOM command not allowed when used memory > 'maxmemory'.");
-            return Next::Continue;
+        if settings.maxmemory > 0 && (conn.session.queues(command) || self.does(conn, command, flags::DENYOOM)) {
+            match self.make_room(settings) {
+                Room::Enough => {}
+                Room::Soon if self.must_wait_for_room(settings) => {
+                    self.again.push(conn.token);
+                    return Next::Retry;
+                }
+                Room::Soon => {}
+                Room::None => {
+                    self.refuse_for_memory(conn, command);
+                    return Next::Continue;
+                }
+            }
         }
         if self.paused.is_some() && self.is_held_back(conn, command) {
             return self.wait_for_pause(conn);
@@ -160,7 +171,7 @@ impl Worker {
                     }
                     Ran::Walking(walking) => {
                         conn.wait = Wait::Walk(walking);
-                        self.walks.push(conn.token);
+                        self.walks.push_back(conn.token);
                         Next::Stop
                     }
                 }
@@ -250,6 +261,17 @@ impl Worker {
             return Some(session::DEBUG_FORBIDDEN.into());
         }
         None
+    }
+
+    /// Answers that there is no memory. A block that is to be executed then is gone; one that is being queued is broken.
+    fn refuse_for_memory(&mut self, conn: &mut Conn, command: &Command) {
+        if command.name == "exec" {
+            let watched = conn.session.leave_multi();
+            self.engine.unwatch_later(watched);
+            self.refuse(conn, Some(command), [EXECABORT, OOM].concat().as_bytes());
+        } else {
+            self.refuse(conn, Some(command), OOM.as_bytes());
+        }
     }
 
     /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.

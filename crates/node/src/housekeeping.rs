@@ -9,15 +9,29 @@ use crate::conn::Wait;
 use crate::stats::add;
 use crate::worker::Worker;
 
-/// Between two rounds when the last sweep ran out of time.
-const CATCH_UP_MS: u64 = 4;
-/// Time of a sweep per step of `active-expire-effort`, in nanoseconds: at effort 1 at most a quarter of the CPU.
-const SWEEP_NS: u64 = 1_000_000;
+/// Between two rounds when the last sweep ran out of time, at `active-expire-effort` 1 and 10.
+const CATCH_UP_MS: [u64; 2] = [4, 1];
+/// Time of a sweep in nanoseconds, at `active-expire-effort` 1 and 10: a fifth and two thirds of the CPU.
+const SWEEP_NS: [u64; 2] = [1_000_000, 2_000_000];
+/// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
+const EVICTION_NS: u64 = 50_000;
+/// Most time for eviction in a turn.
+const EVICTION_NS_MAX: u64 = 2_000_000;
+/// Writes wait for eviction when memory is above the limit by more than this part of it: 0.8%.
+const EXCESS: u64 = 128;
+/// Allocations of what was deleted or flushed that are freed in a turn: about half a millisecond.
+const GARBAGE_STEP: usize = 2048;
+
+/// Between what is for effort 1 and what is for effort 10.
+fn by_effort([least, most]: [u64; 2], effort: u32) -> u64 {
+    let step = u64::from(effort.clamp(1, 10) - 1);
+    if most > least { least + (most - least) * step / 9 } else { least - (least - most) * step / 9 }
+}
 
 impl Worker {
     /// Does what is due.
     pub(crate) fn housekeeping(&mut self, now: u64, settings: &Settings) {
-        self.reclaiming = self.engine.step_reclaims();
+        self.reclaiming = self.engine.has_garbage() && self.engine.step_garbage(GARBAGE_STEP);
         if now < self.next_round {
             return;
         }
@@ -26,13 +40,14 @@ impl Worker {
         let mut wait = 1000 / u64::from(settings.hz.max(1));
         if self.node.active_expire.load(Relaxed) {
             let clock = self.node.clock.clone();
-            let until = clock.monotonic_ns() + SWEEP_NS * u64::from(settings.active_expire_effort.max(1));
+            let effort = settings.active_expire_effort;
+            let until = clock.monotonic_ns() + by_effort(SWEEP_NS, effort);
             if self.engine.sweep(self.node.workers() as u16, || clock.monotonic_ns() < until) == Swept::Part {
-                wait = CATCH_UP_MS;
+                wait = by_effort(CATCH_UP_MS, effort);
             }
         }
         if settings.maxmemory > 0 && self.make_room(settings) == Room::Soon {
-            wait = CATCH_UP_MS;
+            wait = by_effort(CATCH_UP_MS, 10);
         }
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
@@ -46,16 +61,29 @@ impl Worker {
         add(&self.stats.turn_nanos, nanos);
     }
 
-    /// Evicts keys if memory is above the limit.
+    /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
     pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
         let node = self.node.clone();
-        if node.used_memory() <= settings.maxmemory {
+        let above = || node.used_memory_about() > settings.maxmemory;
+        if !above() {
             return Room::Enough;
         }
-        match policy(settings) {
-            Some(policy) => self.engine.make_room(policy, settings.maxmemory, || node.used_memory()),
-            None => Room::None,
+        let now = node.clock.monotonic_ns();
+        if self.evict_until == 0 {
+            let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
+            self.evict_until = now + time.min(EVICTION_NS_MAX);
+        } else if now >= self.evict_until {
+            return Room::Soon;
         }
+        let until = self.evict_until;
+        self.engine.make_room(policy(settings), above, || node.clock.monotonic_ns() < until)
+    }
+
+    /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we
+    /// exceed the limit by whatever clients send faster than keys are evicted.
+    pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
+        let excess = if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
+        self.node.used_memory_about() > settings.maxmemory + excess
     }
 
     /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient.

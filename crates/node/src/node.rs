@@ -117,6 +117,12 @@ impl Node {
         self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live() as u64
     }
 
+    /// [`Self::used_memory`] but for some KB per worker, at hardly any cost.
+    #[inline]
+    pub fn used_memory_about(&self) -> u64 {
+        self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live_about() as u64
+    }
+
     /// Highest `used_memory` seen.
     pub fn peak_memory(&self) -> u64 {
         let used = self.used_memory();

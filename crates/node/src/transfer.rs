@@ -137,7 +137,8 @@ impl Worker {
             conn.session.client.output_buffer.store(0, Relaxed);
             let buffer = std::mem::take(&mut conn.out);
             self.spare(buffer);
-        } else if conn.sent > (1 << 20) {
+        } else if conn.sent > conn.out.len() / 2 && conn.sent > BUFFER {
+            // Less is moved than was sent, so moving costs no more than sending did.
             conn.out.drain(..conn.sent);
             conn.sent = 0;
         }

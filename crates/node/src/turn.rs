@@ -16,6 +16,9 @@ use crate::worker::{Token, Worker};
 const WINDOW: usize = 64;
 /// Commands of one connection executed before others get their turn.
 const PER_CONNECTION: usize = 1024;
+/// No command is begun after a turn has executed commands for this long, in nanoseconds: sockets and housekeeping are next.
+/// Looked at where the clock is read anyway: after windows, and around commands that are not always short.
+const TURN_NS: u64 = 2_000_000;
 
 /// Commands of one connection in a window.
 struct Group {
@@ -75,6 +78,7 @@ impl Worker {
         }
         // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
         let mut budget = self.ready.len();
+        (self.turn_until, self.evict_until) = (0, 0);
         let mut batch = std::mem::take(&mut self.batch);
         let mut items: Vec<Item> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
@@ -89,11 +93,17 @@ impl Worker {
             self.prefetch(&items);
             self.meter.start();
             let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
+            if self.turn_until == 0 {
+                self.turn_until = from + TURN_NS;
+            }
             for group in groups.drain(..) {
                 self.execute_group(group, &batch, &items, &node, &settings);
             }
             self.send_on();
             self.meter.end_turn(from, before);
+            if self.time_is_up() {
+                break;
+            }
         }
         self.batch = batch;
         self.step_walks();
@@ -102,6 +112,11 @@ impl Worker {
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
         self.engine.end_turn();
+    }
+
+    /// Whether the turn has executed commands for long enough.
+    fn time_is_up(&self) -> bool {
+        self.meter.last_reading() > self.turn_until
     }
 
     /// Parses what a connection has sent, and starts to bring the slots of its keys here.
@@ -176,7 +191,7 @@ impl Worker {
         let mut next = Next::Continue;
         let mut i = from;
         let unread = &query[conn.start..];
-        while i < to && matches!(next, Next::Continue) {
+        while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
             next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i]);
             if !matches!(next, Next::Retry) {
                 consumed = batch.end(i);
@@ -184,6 +199,7 @@ impl Worker {
             }
         }
         conn.query = query;
+        let interrupted = i < to && matches!(next, Next::Continue);
         if i == to && matches!(next, Next::Continue) {
             consumed = progress.consumed;
             if let Some(error) = &progress.error {
@@ -196,7 +212,7 @@ impl Worker {
         }
         conn.start += consumed;
         self.trim(&mut conn, &progress);
-        self.finish(conn, i > from, settings);
+        self.finish(conn, interrupted || i > from, settings);
     }
 
     /// Gives an emptied query buffer back, makes room in one that waits for a large argument.
@@ -212,8 +228,8 @@ impl Worker {
         }
     }
 
-    /// Puts a connection back after its commands, and sees to what follows.
-    fn finish(&mut self, mut conn: Box<Conn>, progressed: bool, settings: &Settings) {
+    /// Puts a connection back after its commands, and sees to what follows. `eager`: it may have more commands to execute.
+    fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
         let now = self.engine.now();
         let client = &conn.session.client;
         client.query_len.store(conn.unread() as u64, Relaxed);
@@ -231,7 +247,7 @@ impl Worker {
             self.dirty.push(conn.token);
         }
         // More may be there than one turn's share, or than was parsed before AUTH.
-        let again = progressed && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
+        let again = eager && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
         if again {
             conn.queued = true;
             self.ready.push_back(conn.token);

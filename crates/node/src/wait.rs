@@ -13,6 +13,9 @@ use crate::pause::Pause;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
 
+/// Time for walks in a turn, in nanoseconds.
+const WALKS_NS: u64 = 1_000_000;
+
 impl Worker {
     /// The command of this connection has become a wait for keys.
     pub(crate) fn wait_for_keys(&mut self, conn: &mut Conn, blocked: Arc<Blocked>) {
@@ -211,9 +214,14 @@ impl Worker {
         self.engine.unwatch_leftovers();
     }
 
-    /// Lets every walk over the keyspace go on by a step.
+    /// Lets walks over the keyspace go on by a step each, as many as there is time for; the others are first next time.
     pub(crate) fn step_walks(&mut self) {
-        for token in std::mem::take(&mut self.walks) {
+        if self.walks.is_empty() {
+            return;
+        }
+        let until = self.node.clock.monotonic_ns() + WALKS_NS;
+        for _ in 0..self.walks.len() {
+            let Some(token) = self.walks.pop_front() else { break };
             let Some(mut conn) = self.take_conn(token) else { continue };
             if let Wait::Walk(mut walking) = std::mem::replace(&mut conn.wait, Wait::No) {
                 self.ensure_out(&mut conn);
@@ -222,14 +230,17 @@ impl Worker {
                     // A busy latch is looked at again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);
-                        self.walks.push(token);
+                        self.walks.push_back(token);
                     }
                 }
             }
-            let finished = matches!(conn.wait, Wait::No);
+            let has_output = conn.unsent() > 0;
             self.put_conn(conn);
-            if finished {
+            if has_output {
                 self.mark_dirty(token);
+            }
+            if self.node.clock.monotonic_ns() >= until {
+                break;
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The driver's part of the contract: [`Worker::accept`] and [`Worker::received`] as things happen, then one [`Worker::turn`],
 //! then [`Worker::next_output`] until it has nothing more. A worker never blocks, reads no clock and knows no socket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,7 +34,7 @@ pub struct Worker {
     generations: Vec<u32>,
     free: Vec<u32>,
     /// Connections with something to execute.
-    pub(crate) ready: std::collections::VecDeque<Token>,
+    pub(crate) ready: VecDeque<Token>,
     /// Connections with something to send, or to close.
     pub(crate) dirty: Vec<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
@@ -45,7 +45,11 @@ pub struct Worker {
     pub(crate) next_round: u64,
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
-    /// Flushed tables are being freed.
+    /// When this turn's time for eviction ends, monotonic nanoseconds; 0 before it has begun.
+    pub(crate) evict_until: u64,
+    /// When the turn executes no further commands, monotonic nanoseconds; 0 before its first.
+    pub(crate) turn_until: u64,
+    /// What was deleted or flushed is being freed.
     pub(crate) reclaiming: bool,
     /// Somebody monitors, as this turn sees it.
     pub(crate) monitored: bool,
@@ -58,7 +62,7 @@ pub struct Worker {
     /// Connections that wait for its end.
     pub(crate) held_back: Vec<Token>,
     /// Connections in a walk over the keyspace.
-    pub(crate) walks: Vec<Token>,
+    pub(crate) walks: VecDeque<Token>,
     /// Connections to look at again at once.
     pub(crate) again: Vec<Token>,
     pub(crate) batch: Batch,
@@ -87,11 +91,13 @@ impl Worker {
             leftovers: Vec::new(),
             next_round: 0,
             turn_began: None,
+            evict_until: 0,
+            turn_until: 0,
             reclaiming: false,
             monitored: false,
             paused: None,
             held_back: Vec::new(),
-            walks: Vec::new(),
+            walks: VecDeque::new(),
             again: Vec::new(),
             batch: Batch::new(),
             spares: Vec::new(),

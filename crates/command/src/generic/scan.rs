@@ -4,6 +4,8 @@
 //! and says the end, because only the start has both parts 0. Tables are ordered by hash whatever their size, so a key that
 //! is there during the whole scan is returned exactly once.
 
+use std::collections::VecDeque;
+
 use keyspace::{EntryRef, Kind, SLOTS};
 use object::glob;
 use resp::{Protocol, Reply};
@@ -117,23 +119,49 @@ pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
     (close > 1).then(|| keyspace::slot_of(literal))
 }
 
+/// Names are collected in pieces of this size, in bytes, so that millions of them never move.
+const PIECE: usize = 256 * 1024;
+/// Bytes of names that go into the reply at once.
+const PART: usize = 1 << 20;
+
 /// Names in the form of a reply.
 #[derive(Default)]
 struct Names {
     count: usize,
     /// Bulk strings, which are the same in every protocol.
-    encoded: Vec<u8>,
+    pieces: VecDeque<Vec<u8>>,
+    /// What comes before them has been written.
+    begun: bool,
 }
 
 impl Names {
     fn push(&mut self, name: &[u8]) {
         self.count += 1;
-        Reply::new(&mut self.encoded, Protocol::Resp2).bulk(name);
+        if self.pieces.back().is_none_or(|piece| piece.len() >= PIECE) {
+            // The first is often the only one, and small.
+            let room = if self.pieces.is_empty() { 0 } else { PIECE + PIECE / 16 };
+            self.pieces.push_back(Vec::with_capacity(room));
+        }
+        if let Some(piece) = self.pieces.back_mut() {
+            Reply::new(piece, Protocol::Resp2).bulk(name);
+        }
     }
 
-    fn write(&self, out: &mut Reply<'_>) {
-        out.array(self.count);
-        out.raw(&self.encoded);
+    /// Writes the next part, and before the first what `head` writes and how many there are. True: it was the last.
+    fn write(&mut self, out: &mut Reply<'_>, head: impl FnOnce(&mut Reply<'_>)) -> bool {
+        if !self.begun {
+            self.begun = true;
+            head(out);
+            out.array(self.count);
+        }
+        let mut written = 0;
+        while written < PART
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            out.raw(&piece);
+            written += piece.len();
+        }
+        self.pieces.is_empty()
     }
 }
 
@@ -163,8 +191,8 @@ impl Walk for Keys {
         false
     }
 
-    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) {
-        self.names.write(out);
+    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) -> bool {
+        self.names.write(out, |_| {})
     }
 }
 
@@ -222,10 +250,11 @@ impl Walk for Scan {
         self.seen >= self.count || buckets >= self.count.saturating_mul(10).max(IDLE_BUCKETS)
     }
 
-    fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>) {
-        out.array(2);
-        out.bulk(next.map_or(0, cursor_of).to_string());
-        self.names.write(out);
+    fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>) -> bool {
+        self.names.write(out, |out| {
+            out.array(2);
+            out.bulk(next.map_or(0, cursor_of).to_string());
+        })
     }
 }
 
@@ -297,8 +326,9 @@ impl Walk for RandomKey {
         (!std::mem::replace(&mut self.wrapped, true)).then(Position::default)
     }
 
-    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) {
+    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) -> bool {
         out.bulk_or_null(self.chosen.as_ref());
+        true
     }
 }
 
@@ -324,8 +354,9 @@ impl Walk for DbSize {
         true
     }
 
-    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) {
+    fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) -> bool {
         out.count(self.0);
+        true
     }
 }
 

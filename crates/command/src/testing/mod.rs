@@ -333,6 +333,6 @@ fn walk(
             None => Position { slot: ctx.db.keyspace().next_occupied(at.slot + 1).unwrap_or(SLOTS as u16), hash: 0 },
         };
     };
-    walk.finish(stopped, &mut ctx.out);
+    while !walk.finish(stopped, &mut ctx.out) {}
     Ok(Outcome::Done)
 }

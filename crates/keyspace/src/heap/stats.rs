@@ -5,11 +5,18 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+/// A worker reports to the common figure when it has changed by this many bytes.
+const REPORT: u64 = 16 * 1024;
+
 /// One worker's counters: bytes it allocated less bytes it freed. A worker that frees what others allocated goes below
 /// zero, so they wrap; only the sum means something.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Counters {
+    /// The part of `live` that has been reported.
+    reported: AtomicU64,
+    /// What all workers have reported.
+    common: Arc<Common>,
     /// Blocks, by the length of their class.
     live: AtomicU64,
     /// Blocks, by the bytes asked for.
@@ -26,18 +33,38 @@ pub struct Totals {
     pub large: u64,
 }
 
+/// On a line of its own: rarely written, read by whoever asks how much memory is in use.
+#[derive(Default)]
+#[repr(align(128))]
+struct Common(AtomicU64);
+
 impl Counters {
+    #[inline]
+    fn change_live(&self, live: u64) {
+        self.live.store(live, Relaxed);
+        // Between -REPORT and REPORT.
+        if live.wrapping_sub(self.reported.load(Relaxed)).wrapping_add(REPORT) > 2 * REPORT {
+            self.report(live);
+        }
+    }
+
+    #[cold]
+    fn report(&self, live: u64) {
+        self.common.0.fetch_add(live.wrapping_sub(self.reported.load(Relaxed)), Relaxed);
+        self.reported.store(live, Relaxed);
+    }
+
     /// Counts an allocation. Only the owning worker calls this.
     #[inline]
     pub fn allocated(&self, requested: usize, usable: usize) {
-        self.live.store(self.live.load(Relaxed).wrapping_add(usable as u64), Relaxed);
+        self.change_live(self.live.load(Relaxed).wrapping_add(usable as u64));
         self.requested.store(self.requested.load(Relaxed).wrapping_add(requested as u64), Relaxed);
     }
 
     /// Counts a release. Only the owning worker calls this.
     #[inline]
     pub fn freed(&self, requested: usize, usable: usize) {
-        self.live.store(self.live.load(Relaxed).wrapping_sub(usable as u64), Relaxed);
+        self.change_live(self.live.load(Relaxed).wrapping_sub(usable as u64));
         self.requested.store(self.requested.load(Relaxed).wrapping_sub(requested as u64), Relaxed);
     }
 
@@ -55,19 +82,30 @@ impl Counters {
 
 /// The counters of all workers, present and past.
 #[derive(Default)]
-pub struct Registry(Mutex<(Vec<Arc<Counters>>, Totals)>);
+pub struct Registry {
+    workers: Mutex<(Vec<Arc<Counters>>, Totals)>,
+    common: Arc<Common>,
+}
 
 impl Registry {
     /// Counters for one more worker.
     pub fn add(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::default());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.push(Arc::clone(&counters));
+        let counters = Arc::new(Counters { common: self.common.clone(), ..Counters::default() });
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).0.push(Arc::clone(&counters));
         counters
+    }
+
+    /// About the sum of `live`: 16 KB per worker may be missing or too much.
+    #[inline]
+    pub fn live_about(&self) -> usize {
+        // Below zero when one worker has reported what it freed and another not yet what it allocated.
+        (self.common.0.load(Relaxed) as i64).max(0) as usize
     }
 
     /// The worker is gone; what it counted stays.
     pub fn remove(&self, gone: &Arc<Counters>) {
-        let (counters, past) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.report(gone.live.load(Relaxed));
+        let (counters, past) = &mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = counters.iter().position(|c| Arc::ptr_eq(c, gone)) {
             counters.swap_remove(at).add_to(past);
         }
@@ -75,7 +113,7 @@ impl Registry {
 
     /// The sum.
     pub fn totals(&self) -> Totals {
-        let (counters, past) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counters, past) = &*self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = *past;
         counters.iter().for_each(|c| c.add_to(&mut totals));
         totals

@@ -32,8 +32,12 @@ pub(super) static SECTION: Section = Section {
              to expire; or none.",
         ),
         row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),
-        row("maxmemory-eviction-tenacity", between(0, 100), "10", "How long an eviction round may take: 0 to 100.")
-            .inert("a round of eviction is bounded by itself"),
+        row(
+            "maxmemory-eviction-tenacity",
+            between(0, 100),
+            "10",
+            "Time for eviction between other work, in steps of 50 microseconds, at most 2 milliseconds.",
+        ),
         row("lfu-log-factor", int(0), "10", "How slowly the counter of uses grows (LFU)."),
         row("lfu-decay-time", int(0), "1", "Minutes after which the counter of uses shrinks (LFU)."),
         row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys: 1 to 10."),
