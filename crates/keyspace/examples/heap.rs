@@ -162,6 +162,7 @@ fn load_and_churn(count: usize) {
         }
     }
     local.flush();
+    while !heap.trim(64) {}
     println!("two passes of moving: {moved} moved in {} ms", start.elapsed().as_millis());
     let after = report("after moving", &heap, base, count);
     drop(local);

@@ -19,7 +19,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::heap::{LocalHeap, usable};
+use crate::heap::{Heap, LocalHeap, usable};
 use crate::local::Local;
 use crate::value::{Blob, Collection, Kind, Value};
 
@@ -157,10 +157,6 @@ impl Entry {
     #[inline]
     pub(crate) fn to_word(self) -> u64 {
         self.0.as_ptr() as u64
-    }
-
-    pub(crate) fn pointer(self) -> NonNull<u8> {
-        self.0
     }
 
     #[inline]
@@ -345,10 +341,11 @@ impl Entry {
         new
     }
 
-    /// Moves the block to a fuller page of the heap: for the defragmenter. `None`: it stays.
-    pub(crate) fn relocate(self, heap: &mut LocalHeap) -> Option<Entry> {
+    /// Moves the block to a fuller page of the heap if it lies in a sparse one. `None`: it stays.
+    pub(crate) fn to_denser_page(self, heap: &Heap, local: &mut LocalHeap) -> Option<Entry> {
+        let size = self.size();
         // SAFETY: the block is in use, came from this heap with this size, and the latch makes us its only owner.
-        unsafe { heap.relocate(self.0, self.size()) }.map(Entry)
+        unsafe { if heap.is_sparse(self.0, size) { local.relocate(self.0, size).map(Entry) } else { None } }
     }
 
     fn free_block(self, heap: &mut LocalHeap) {

@@ -267,6 +267,11 @@ impl Keyspace {
         self.counters.iter().map(|c| c.field_expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
+    /// Bytes of tables in use, and bytes in partly used pages that hold tables, entries of these sizes included.
+    pub fn table_memory(&self) -> (usize, usize) {
+        self.heap.use_of_sizes(crate::segment::SIZES.iter().map(|n| n * 64))
+    }
+
     /// Whether memory of keys that are gone is still to be freed, by any worker.
     pub fn has_garbage(&self) -> bool {
         self.counters.iter().any(|c| c.dying.load(Relaxed) > 0 || c.reclaiming.load(Relaxed) > 0)
@@ -488,7 +493,7 @@ fn next_bit(words: &[AtomicU64], from: u16) -> Option<u16> {
 }
 
 #[inline(always)]
-fn prefetch_write(p: *const u8) {
+pub(crate) fn prefetch_write(p: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on caches, whatever the address.
     unsafe {

@@ -39,4 +39,5 @@ pub use local::{Counters, Local, bump};
 pub use lot::Waiter;
 pub use object::number::parse_i64 as canonical_int;
 pub use slot::{SLOTS, crc16, slot_of};
+pub use table::Tidied;
 pub use value::{AnyCollection, Blob, Collection, Kind, Value};

@@ -8,7 +8,8 @@
 use std::ptr::NonNull;
 
 use crate::bucket::{Bucket, Ways, frag_of};
-use crate::heap::LocalHeap;
+use crate::heap::{Heap, LocalHeap};
+use crate::keyspace::prefetch_write;
 
 /// Buckets looked at for one key: its home and the next ones.
 pub(crate) const PROBES: usize = 4;
@@ -17,11 +18,13 @@ pub(crate) const MAX_BUCKETS: usize = 64;
 /// How far from its home a new entry looks for a free way to bring nearer.
 const REACH: usize = 16;
 /// Steps of a twelfth on average: a segment is copied about ten times on its way to the largest.
-const SIZES: [usize; 32] = [
+pub(crate) const SIZES: [usize; 32] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60,
     64,
 ];
 const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
+/// The address in an entry's word.
+const ENTRY: u64 = 0x0000_ffff_ffff_fff8;
 
 /// The address and size of a segment in one word: 64-aligned address, low six bits `buckets - 1`. The upper 16 bits
 /// are the owner's (the table keeps the segment's depth there). Copying the handle does not copy the segment.
@@ -78,7 +81,7 @@ impl Segment {
     /// # Safety
     /// Nobody uses the segment any more, this is called once, and `heap` is of the heap that it came from.
     pub(crate) unsafe fn free(self, heap: &mut LocalHeap) {
-        if let Some(block) = NonNull::new(std::ptr::with_exposed_provenance_mut((self.0 & ADDRESS) as usize)) {
+        if let Some(block) = self.block() {
             // SAFETY: allocated in `new` with the same size; the caller's promise.
             unsafe { heap.free(block, self.len() * size_of::<Bucket>()) }
         }
@@ -213,6 +216,39 @@ impl Segment {
         }
     }
 
+    /// Calls `f` with the place of every entry.
+    pub(crate) fn each_place(self, mut f: impl FnMut(Place)) {
+        for (i, bucket) in self.buckets().iter().enumerate() {
+            // What the caller does with the entries is a cache miss for each.
+            if let Some(next) = self.buckets().get(i + 1) {
+                Ways(next.used()).for_each(|way| prefetch_write((next.word(way) & ENTRY) as *const u8));
+            }
+            for way in Ways(bucket.used()) {
+                f(Place { segment: self, bucket: i as u8, way: way as u8 });
+            }
+        }
+    }
+
+    fn block(self) -> Option<NonNull<u8>> {
+        NonNull::new(std::ptr::with_exposed_provenance_mut((self.0 & ADDRESS) as usize))
+    }
+
+    /// A copy in a fuller page of the heap, if this one lies in a sparse page.
+    pub(crate) fn denser(self, heap: &Heap, local: &mut LocalHeap) -> Option<Segment> {
+        let (block, size) = (self.block()?, self.len() * size_of::<Bucket>());
+        // SAFETY: the segment is in use and has this size.
+        let new = unsafe {
+            if !heap.is_sparse(block, size) {
+                return None;
+            }
+            local.alloc_denser(block, size)?
+        };
+        // SAFETY: both blocks have that many bytes and are not the same. Nobody writes to this segment: its latch is held;
+        // prefetching reads atomics, of this one only.
+        unsafe { block.copy_to_nonoverlapping(new, size) };
+        Some(Segment(new.expose_provenance().get() as u64 | (self.0 & 63)))
+    }
+
     /// Number of entries.
     pub(crate) fn count(self) -> usize {
         self.buckets().iter().map(|b| b.used().count_ones() as usize).sum()
@@ -241,12 +277,47 @@ impl Segment {
 mod tests {
     use super::*;
     use crate::bucket::{WAYS, pack};
-    use crate::heap::{Heap, usable};
+    use crate::heap::usable;
 
     #[test]
     fn sizes_are_classes_of_the_heap() {
         for n in SIZES {
             assert_eq!(usable(n * size_of::<Bucket>()), n * size_of::<Bucket>());
+        }
+    }
+
+    /// Stragglers of a size that most have left are moved together.
+    #[test]
+    fn segments_leave_sparse_pages() {
+        let heap = Heap::new();
+        let mut local = heap.local();
+        let mut all: Vec<Segment> = (0..1000).map(|_| Segment::new(20, &mut local)).collect();
+        let mut kept = Vec::new();
+        for (i, segment) in all.drain(..).enumerate() {
+            if i % 10 == 0 {
+                assert!(segment.insert(0x80, pack(8 * (i as u64 + 1), i as u16)));
+                kept.push(segment);
+            } else {
+                // SAFETY: nobody uses it.
+                unsafe { segment.free(&mut local) };
+            }
+        }
+        local.flush();
+        let before = heap.stats().free_in_pages;
+        let mut moved = 0;
+        for segment in &mut kept {
+            if let Some(new) = segment.denser(&heap, &mut local) {
+                // SAFETY: nobody uses it.
+                unsafe { std::mem::replace(segment, new).free(&mut local) };
+                moved += 1;
+            }
+        }
+        local.flush();
+        let after = heap.stats().free_in_pages;
+        assert!(moved > 50 && after < before / 4, "{moved} moved, {before} to {after} bytes free");
+        for (i, segment) in kept.into_iter().enumerate() {
+            let i = i as u64 * 10;
+            assert!(segment.find(i as u16, 0x80, |word| word & ENTRY == 8 * (i + 1)).is_some());
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::bucket::{frag_of, pack, tag_of};
 use crate::entry::Entry;
-use crate::heap::LocalHeap;
+use crate::heap::{Heap, LocalHeap};
 use crate::key::{Key, KeyHasher};
 use crate::local::Local;
 use crate::segment::{MAX_BUCKETS, Place, Segment};
@@ -291,20 +291,45 @@ impl Table {
         }
     }
 
-    /// Shrinks the segment at `hash` if it is sparse, and says where the next segment begins.
-    pub(crate) fn compact_step(&self, hash: u64, local: &mut Local) -> Option<u64> {
-        let (segment, depth) = self.segment(hash)?;
+    /// Tidies the part of the table at `hash`: shrinks its segment if it is sparse, moves it, and with `entries` its entries, out
+    /// of sparse pages of the heap. Says where the next part begins.
+    pub(crate) fn tidy(&self, hash: u64, entries: bool, heap: &Heap, local: &mut Local) -> Tidied {
+        let Some((mut segment, depth)) = self.segment(hash) else { return Tidied::default() };
         let count = segment.count();
-        if segment.len() > 1 && count * 3 < segment.len() * crate::bucket::WAYS {
-            let wanted = (count * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
-            if let Some(new) = segment.resized(wanted, &mut local.heap) {
-                self.replace(hash, depth, new);
-                local.retired.push(Garbage::Segment(segment));
-            }
+        let mut tidied = Tidied { seen: 1, ..Tidied::default() };
+        let sparse = segment.len() > 1 && count * 3 < segment.len() * crate::bucket::WAYS;
+        let wanted = (count * 4).div_ceil(3 * crate::bucket::WAYS).max(1);
+        let smaller = if sparse { segment.resized(wanted, &mut local.heap) } else { None };
+        if let Some(new) = smaller.or_else(|| segment.denser(heap, &mut local.heap)) {
+            self.replace(hash, depth, new);
+            local.retired.push(Garbage::Segment(segment));
+            segment = new;
+            tidied.moved += 1;
+        }
+        if entries {
+            segment.each_place(|place| {
+                tidied.seen += 1;
+                if let Some(moved) = Entry::from_word(place.word()).to_denser_page(heap, &mut local.heap) {
+                    place.set_address(moved.to_word());
+                    tidied.moved += 1;
+                }
+            });
         }
         let prefix = if depth == 0 { 0 } else { hash >> (64 - depth) };
-        (prefix + 1 < 1 << depth).then(|| (prefix + 1) << (64 - depth))
+        tidied.next = (prefix + 1 < 1 << depth).then(|| (prefix + 1) << (64 - depth));
+        tidied
     }
+}
+
+/// What one step of tidying did.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tidied {
+    /// The hash at which to go on; `None` at the end of the table.
+    pub next: Option<u64>,
+    /// Blocks looked at.
+    pub seen: u32,
+    /// Blocks moved.
+    pub moved: u32,
 }
 
 /// The entries of a full segment in two of the next depth. Only here are entries touched: the bits stored beside a

@@ -1,7 +1,7 @@
 //! Visiting the keys of one held slot in hash order, in steps.
 
 use crate::db::{Db, EntryRef};
-use crate::key::Key;
+use crate::table::Tidied;
 
 impl Db<'_> {
     /// Calls `f` with the entries of `slot` from hash `from` on that share a bucket, and says where the next bucket begins;
@@ -17,7 +17,7 @@ impl Db<'_> {
 
     /// Number of keys with an expiry of the database in a held slot.
     pub fn slot_expires(&self, slot: u16) -> u32 {
-        self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.expiring)
+        self.keyspace().body(self.held(), slot).table(self.physical()).map_or(0, |t| t.expiring.get())
     }
 
     /// No key of the database in this slot expires before this time; `None` if none expires at all.
@@ -33,14 +33,13 @@ impl Db<'_> {
         }
     }
 
-    /// Shrinks a sparse part of the slot's table at hash `from`, and says where the next part begins.
-    pub fn compact(&mut self, slot: u16, from: u64) -> Option<u64> {
-        let table = self.keyspace().body(self.held(), slot).table(self.physical())?;
-        table.compact_step(from, self.local())
-    }
-
-    /// Moves the blocks of `keys` that lie in sparse pages of the heap. Returns how many moved.
-    pub fn defragment_keys(&mut self, keys: &[Key<'_>]) -> usize {
-        keys.iter().filter(|key| self.defragment(key)).count()
+    /// Tidies the part of the slot's table at hash `from`, at most some hundred entries: shrinks what is sparse and moves what
+    /// lies in sparse pages of the heap, entries only if `entries` says so.
+    pub fn tidy(&mut self, slot: u16, from: u64, entries: bool) -> Tidied {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        match ks.body(self.held(), slot).table(physical) {
+            Some(table) => table.tidy(from, entries, ks.heap(), self.local()),
+            None => Tidied::default(),
+        }
     }
 }

@@ -322,23 +322,6 @@ impl Db<'_> {
             entry.set_access(access);
         }
     }
-
-    /// Moves the key's block if it lies in a sparse page of the heap. True: it was moved.
-    pub(crate) fn defragment(&mut self, key: &Key<'_>) -> bool {
-        let body = self.ks.body(self.held, key.slot);
-        let Some((place, entry)) = body.table(self.physical).and_then(|t| t.find(key)) else { return false };
-        // SAFETY: the entry is in use and its block has this size.
-        if !unsafe { self.ks.heap().is_sparse(entry.pointer(), entry.size()) } {
-            return false;
-        }
-        match entry.relocate(&mut self.local.heap) {
-            Some(moved) => {
-                place.set_address(moved.to_word());
-                true
-            }
-            None => false,
-        }
-    }
 }
 
 /// A string too long for an entry becomes a blob; everything else stays.

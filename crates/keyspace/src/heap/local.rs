@@ -100,6 +100,18 @@ impl LocalHeap {
         NonNull::new(std::ptr::with_exposed_provenance_mut(moved))
     }
 
+    /// A block like `block`, but in a fuller page; `block` stays in use: for what cannot be moved at once.
+    ///
+    /// # Safety
+    /// `block` is in use, came from this heap, and `size` has its usable length.
+    pub unsafe fn alloc_denser(&mut self, block: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+        let class = Class::of(size)?;
+        // SAFETY: by the caller's promise.
+        let taken = unsafe { self.shared.shelves[class.index()].take_denser(class, block.addr().get())? };
+        self.counters.allocated(size, class.size());
+        NonNull::new(std::ptr::with_exposed_provenance_mut(taken))
+    }
+
     /// Gives all free blocks kept at hand back to their pages: for a worker that goes to sleep, and after a pass of
     /// defragmenting, since they keep pages from becoming empty. Takes up to some hundred microseconds.
     pub fn flush(&mut self) {

@@ -88,11 +88,23 @@ impl Heap {
         Class::of(size).is_some_and(|class| unsafe { self.0.shelves[class.index()].is_sparse(block.addr().get()) })
     }
 
-    /// Gives the memory of up to `pages` empty pages back to the system; returns the bytes. The heap does so by itself
-    /// above a bound of 1 MB and a 64th of what is in use: this is for going below (MEMORY PURGE). About 10
-    /// microseconds a page.
+    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 1 MB and a 1024th of what is in
+    /// use; false if more are left. Workers call it now and then. About 10 microseconds a page.
+    pub fn trim(&self, pages: usize) -> bool {
+        self.0.pool.trim(pages)
+    }
+
+    /// Gives the memory of up to `pages` empty pages back to the system, all if need be (MEMORY PURGE); returns the bytes.
     pub fn shrink(&self, pages: usize) -> usize {
         self.0.pool.shrink(0, pages)
+    }
+
+    /// Bytes of blocks in use, and of free blocks in pages with others in use, in the classes of these sizes.
+    pub fn use_of_sizes(&self, sizes: impl Iterator<Item = usize>) -> (usize, usize) {
+        sizes.filter_map(Class::of).fold((0, 0), |(used, free), class| {
+            let counts = self.0.shelves[class.index()].counts();
+            (used + counts.used * class.size(), free + counts.free * class.size())
+        })
     }
 
     /// Bytes in use, each block counted with its usable length. Sums one counter per worker.

@@ -196,7 +196,6 @@ const fn words(blocks: usize) -> usize {
 #[derive(Default)]
 pub struct PageList {
     head: Option<PageRef>,
-    len: usize,
 }
 
 impl PageList {
@@ -204,11 +203,6 @@ impl PageList {
     #[inline]
     pub fn head(&self) -> Option<PageRef> {
         self.head
-    }
-
-    /// How many pages are in the list.
-    pub fn len(&self) -> usize {
-        self.len
     }
 
     /// Puts a page, which is in no list, at the front.
@@ -220,7 +214,6 @@ impl PageList {
             head.before.store(page.0.as_ptr(), Relaxed);
         }
         self.head = Some(page);
-        self.len += 1;
     }
 
     /// Takes the first page out.
@@ -241,6 +234,5 @@ impl PageList {
             Some(before) => before.next.store(page.next.load(Relaxed), Relaxed),
             None => self.head = next,
         }
-        self.len -= 1;
     }
 }

@@ -1,7 +1,8 @@
 //! Empty pages, which any class of their kind may take, and the chunks behind them.
 //!
-//! Pages come back resident ("ready") and are handed out again first. Above a bound some are given back to the system
-//! ("returned"), a few at a time by whoever brings the next one, so that nobody pays for all of a FLUSHALL at once.
+//! Pages come back resident ("ready") and are handed out again first. What exceeds a bound is given back to the system
+//! ("returned") in steps, by workers between their turns: a page costs some microseconds, and at the end of a FLUSHALL, when
+//! every page has a few blocks left, each block freed empties one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +16,7 @@ use super::{
 /// Ready bytes that are kept in any case, so that small changes never reach the system.
 const READY_MIN: usize = 1 << 20;
 /// ... and this share of the bytes in use by classes.
-const READY_SHARE: usize = 64;
-/// Pages given back for each page that arrives above the bound.
-const RETURN_STEP: usize = 2;
-
+const READY_SHARE: usize = 1024;
 /// The pool.
 #[derive(Default)]
 pub struct Pool {
@@ -76,8 +74,7 @@ impl Pool {
 
     /// Takes empty pages of a kind back; they are in no list of a class any more.
     pub fn give(&self, kind: PageKind, pages: &mut PageList) {
-        let arrived = pages.len();
-        if arrived == 0 {
+        if pages.head().is_none() {
             return;
         }
         let mut state = self.lock();
@@ -87,9 +84,16 @@ impl Pool {
             state.bytes.ready += len;
             state.ready[kind as usize].push(page);
         }
-        let bound = READY_MIN + state.bytes.assigned / READY_SHARE;
-        drop(state);
-        self.shrink(bound, arrived * RETURN_STEP);
+    }
+
+    /// Gives up to `pages` ready pages above the bound back to the system. True: no more are above it.
+    pub fn trim(&self, pages: usize) -> bool {
+        let bytes = self.bytes();
+        let bound = READY_MIN + bytes.assigned / READY_SHARE;
+        if bytes.ready > bound {
+            self.shrink(bound, pages);
+        }
+        self.bytes().ready <= bound
     }
 
     /// Gives up to `pages` ready pages back to the system while more than `bound` bytes are ready; returns the bytes

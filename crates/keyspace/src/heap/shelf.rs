@@ -49,6 +49,8 @@ pub struct ShelfCounts {
     pub pages: usize,
     /// Those without a free block.
     pub pages_full: usize,
+    /// Blocks handed out.
+    pub used: usize,
     /// Free blocks in pages.
     pub free: usize,
 }
@@ -148,12 +150,29 @@ impl Shelf {
         moved
     }
 
+    /// A block from the fullest page, if that is another and not emptier page than `block`'s; `block` stays in use. None if
+    /// there is no such page, or if somebody has the lock.
+    ///
+    /// # Safety
+    /// `block` is in use, of this class and heap.
+    pub unsafe fn take_denser(&self, class: Class, block: usize) -> Option<usize> {
+        // SAFETY: by the caller's promise.
+        let from = unsafe { page_of(block) };
+        let mut rows = self.try_lock()?;
+        let to = fullest(&rows).filter(|to| *to != from && to.row() >= from.row())?;
+        let mut taken = None;
+        self.take(&mut rows, class, to, 1, &mut |block| taken = Some(block));
+        taken
+    }
+
     /// Counts, without the lock.
     pub fn counts(&self) -> ShelfCounts {
+        let used = self.used.load(Relaxed);
         ShelfCounts {
             pages: self.pages.load(Relaxed),
             pages_full: self.pages_full.load(Relaxed),
-            free: self.blocks.load(Relaxed).saturating_sub(self.used.load(Relaxed)),
+            used,
+            free: self.blocks.load(Relaxed).saturating_sub(used),
         }
     }
 

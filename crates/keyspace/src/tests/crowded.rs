@@ -48,7 +48,7 @@ fn one_slot_holds_hundreds_of_thousands() {
         }
         let mut from = Some(0);
         while let Some(hash) = from {
-            from = db.compact(slot, hash);
+            from = db.tidy(slot, hash, true).next;
         }
         let (mut seen, mut steps) = (0, 0);
         let mut from = Some(0);
@@ -104,4 +104,58 @@ fn a_flush_is_freed_in_steps() {
     assert_eq!([0, 1, 2, 3].map(|db| ks.len(db)), [0; 4]);
     let counters = single.local.counters();
     assert_eq!([&counters.reclaiming, &counters.reclaimed].map(|c| c.load(Relaxed)), [0, 6001]);
+}
+
+/// Entries of sizes that have become rare are moved together.
+#[test]
+fn what_lies_in_sparse_pages_is_moved_together() {
+    let ks = Keyspace::new(1, 1, 5);
+    let mut single = Single::new(&ks);
+    let name = |slot: u32, n: u32| format!("{{{slot}}}{n}").into_bytes();
+    let slots: BTreeSet<u16> = (0..100).map(|slot| crate::slot_of(&name(slot, 0))).collect();
+    for n in 0..200 {
+        single.with(0, |db| {
+            for slot in 0..100 {
+                db.set_string(&db.key(&name(slot, n)), &[b'x'; 30], false, Expiry::Clear);
+            }
+        });
+    }
+    let tidy = |single: &mut Single<'_>| {
+        let mut moved = 0;
+        for _ in 0..2 {
+            for &slot in &slots {
+                single.with(0, |db| {
+                    let mut from = Some(0);
+                    while let Some(hash) = from {
+                        let tidied = db.tidy(slot, hash, true);
+                        from = tidied.next;
+                        moved += tidied.moved;
+                    }
+                });
+            }
+            single.local.heap.flush();
+        }
+        while !ks.heap().trim(16) {}
+        moved
+    };
+    // Nine of ten keys get other sizes.
+    single.with(0, |db| {
+        for slot in 0..100 {
+            for n in (0..200).filter(|n| n % 10 > 0) {
+                db.set_string(&db.key(&name(slot, n)), &[b'y'; 330], false, Expiry::Clear);
+            }
+        }
+    });
+    let before = ks.heap().stats();
+    assert!(tidy(&mut single) > 0);
+    let after = ks.heap().stats();
+    assert!(before.free_in_pages > 1 << 20 && after.free_in_pages < before.free_in_pages / 3, "{before:?} {after:?}");
+    single.with(0, |db| {
+        for slot in 0..100 {
+            for n in 0..200 {
+                let wanted: &[u8] = if n % 10 > 0 { &[b'y'; 330] } else { &[b'x'; 30] };
+                assert_eq!(db.peek(&db.key(&name(slot, n))).unwrap().string().unwrap().to_vec(), wanted);
+            }
+        }
+    });
 }

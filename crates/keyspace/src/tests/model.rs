@@ -214,7 +214,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
             let slot = crate::slot_of(b"{tag}");
             let mut from = Some(0);
             while let Some(hash) = from {
-                from = db.compact(slot, hash);
+                from = db.tidy(slot, hash, true).next;
             }
         }
         Step::Select(_) | Step::Swap(..) | Step::Flush(_) => unreachable!("not within one database"),

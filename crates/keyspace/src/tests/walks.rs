@@ -51,7 +51,7 @@ fn change(db: &mut Db<'_>, slot: u16, what: &Between, present: &mut BTreeSet<u16
         Between::Compact => {
             let mut from = Some(0);
             while let Some(hash) = from {
-                from = db.compact(slot, hash);
+                from = db.tidy(slot, hash, true).next;
             }
         }
     }

@@ -102,7 +102,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("allocator_allocated", used);
     t.line("allocator_active", used + held.saturating_sub(live));
     t.line("allocator_resident", resident);
-    t.line("allocator_muzzy", 0);
+    t.line("allocator_muzzy", heap.ready);
     t.line("total_system_memory", system);
     t.line("total_system_memory_human", human(system));
     t.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
