@@ -102,9 +102,12 @@ pub mod flags {
     pub const PROTECTED: u32 = 1 << 21;
     /// Ours: a reader of hashes that deletes the expired fields it comes across, so that it may write.
     pub const EXPIRES_FIELDS: u32 = 1 << 22;
+    /// Ours: may change its keys in another database than the selected one.
+    pub const OTHER_DB: u32 = 1 << 23;
 
     /// Two of ours that were given the same bit make one command do the other's things.
-    const _: () = assert!(IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS == IN_MULTI + PROTECTED + EXPIRES_FIELDS);
+    const _: () =
+        assert!(IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB);
 
     /// Flag names as COMMAND INFO prints them, by bit.
     pub const NAMES: [&str; 20] = [

@@ -23,28 +23,40 @@ impl Engine {
     }
 
     /// Takes all latches of `need`, trying for about a microsecond.
-    pub(crate) fn acquire(&mut self, need: Need) -> Result<Held, Busy> {
-        let mut spins = 0;
+    fn acquire(&mut self, need: Need) -> Result<Held, Busy> {
+        // Each attempt at many latches takes and gives back what it gets.
+        let mut attempts = 1 + SPINS / u32::try_from(need.len()).unwrap_or(u32::MAX);
         loop {
             let wakes = &mut self.wakes;
+            attempts -= 1;
             match self.shared.keyspace.try_acquire(&need, |w| wakes.push(w)) {
                 Ok(held) => return Ok(held),
-                Err(slot) if spins == SPINS => return Err(Busy { need, slot }),
-                Err(_) => spins += 1,
+                Err(slot) if attempts == 0 => return Err(Busy { need, slot }),
+                Err(_) => std::hint::spin_loop(),
             }
-            std::hint::spin_loop();
         }
     }
 
-    /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1).
+    fn reserved_by(&self, token: u64) -> Option<&Need> {
+        self.reservation.as_ref().filter(|(owner, _)| *owner == token).map(|(_, need)| need)
+    }
+
+    /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1). Then
+    /// everything reserved is taken, which may be more than is needed now: what was missed last time is what starved.
     pub(crate) fn acquire_for(&mut self, need: Need, token: u64) -> Result<Held, Busy> {
-        if self.reservation.as_ref().is_none_or(|(owner, _)| *owner != token) {
+        let need = match self.reserved_by(token) {
+            None => return self.acquire(need),
+            Some(reserved) if reserved.covers(&need) => reserved.clone(),
+            Some(_) => {
+                // Waiters have come meanwhile, and with them the latches needed.
+                self.cancel_reservation(token);
+                self.reserve(&need, token);
+                need
+            }
+        };
+        if self.reservation.is_none() {
+            // Somebody else was faster.
             return self.acquire(need);
-        }
-        if self.reservation.as_ref().is_some_and(|(_, reserved)| *reserved != need) {
-            // Waiters have come or gone meanwhile, and with them the latches needed.
-            self.cancel_reservation(token);
-            self.reserve(&need, token);
         }
         let wakes = &mut self.wakes;
         match self.shared.keyspace.try_acquire_reserved(&need, |w| wakes.push(w)) {
@@ -66,7 +78,7 @@ impl Engine {
 
     /// Gives a reservation up, if `token` has one.
     pub fn cancel_reservation(&mut self, token: u64) {
-        if self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token)
+        if self.reserved_by(token).is_some()
             && let Some((_, need)) = self.reservation.take()
         {
             let wakes = &mut self.wakes;
@@ -76,7 +88,7 @@ impl Engine {
 
     /// Registers a connection to be woken when `slot` may be free. False: it is free now, try again.
     pub fn park(&self, slot: u16, token: u64) -> bool {
-        let reserver = self.reservation.as_ref().is_some_and(|(owner, _)| *owner == token);
+        let reserver = self.reserved_by(token).is_some();
         self.shared.keyspace.park(slot, Waiter { worker: self.index, token }, reserver)
     }
 
@@ -106,13 +118,15 @@ impl Engine {
         if held.is_all() || !self.has_interest(held) {
             return None;
         }
-        let mut missing = Vec::new();
+        let mut missing = std::collections::BTreeSet::new();
         for call in calls.iter().filter(|call| call.row.spec.has(flags::WRITE)) {
             let mut positions = Vec::new();
             call.row.spec.keys_of(call.args, &mut positions);
             let hasher = self.shared.keyspace.hasher();
             let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| hasher.key(k));
-            missing.extend(self.slots_of_waiters(held, call.db, keys));
+            // MOVE and COPY make keys elsewhere.
+            let db = (!call.row.spec.has(flags::OTHER_DB)).then_some(call.db);
+            missing.extend(self.slots_of_waiters(held, db, keys));
         }
         (!missing.is_empty()).then(|| self.need_of(held.slots().iter().copied().chain(missing)))
     }

@@ -1,11 +1,10 @@
 //! What the engine hangs on a slot while somebody watches or waits for keys in it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use keyspace::{Held, Keyspace};
 
-use crate::blocked::Blocked;
+use crate::serve::Queue;
 
 /// A key with its logical database.
 pub(crate) type DbKey = (u16, Box<[u8]>);
@@ -17,7 +16,7 @@ pub(crate) struct Attachment {
     /// tombstone of rule K5: it outlives the key.
     pub(crate) watched: BTreeMap<DbKey, Watched>,
     /// By key: who waits for it, in order of arrival (rule K4).
-    pub(crate) blocked: BTreeMap<DbKey, VecDeque<Arc<Blocked>>>,
+    pub(crate) blocked: BTreeMap<DbKey, Queue>,
 }
 
 pub(crate) struct Watched {

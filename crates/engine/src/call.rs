@@ -6,7 +6,7 @@ use command::{Row, Run};
 use keyspace::{Key, Need};
 use resp::{Args, Protocol};
 
-use crate::blocked::Blocked;
+use crate::blocked::{Blocked, Seat};
 use crate::walker::Walking;
 
 /// A command of the data plane on behalf of one session.
@@ -24,8 +24,8 @@ pub struct Call<'a> {
     pub protocol: Protocol,
     /// The worker's name for the session, for wake-ups.
     pub token: u64,
-    /// Whether the command may wait; if not it answers its nil at once.
-    pub may_block: bool,
+    /// Where its session sits while it waits; without a seat it answers its nil at once.
+    pub seat: Option<&'a Seat>,
 }
 
 /// How running ended.

@@ -206,7 +206,10 @@ impl Engine {
         }
         let ran = match outcome {
             Outcome::Done => Ran::Done,
-            Outcome::Block(block) if call.may_block => Ran::Blocked(self.block(call, block, &held)),
+            Outcome::Block(block) if call.seat.is_some() => match self.block(call, block, &held) {
+                Some(blocked) => Ran::Blocked(blocked),
+                None => Ran::Done,
+            },
             Outcome::Block(block) => {
                 block.nil.write(&mut Reply::new(out, call.protocol));
                 Ran::Done

@@ -13,12 +13,13 @@ mod call;
 mod engine;
 mod evict;
 mod expire;
+mod serve;
 mod sweep;
 mod walker;
 mod watch;
 
 pub use block::BlockRun;
-pub use blocked::{Blocked, Served};
+pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};

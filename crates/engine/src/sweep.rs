@@ -200,7 +200,7 @@ mod tests {
         let mut batch = Batch::new();
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
         let (args, mut out) = (batch.args(0, &[]), Vec::new());
-        let call = Call { row, args, first: None, db: 0, protocol: Protocol::Resp2, token: 0, may_block: false };
+        let call = Call { row, args, first: None, db: 0, protocol: Protocol::Resp2, token: 0, seat: None };
         assert!(matches!(engine.run(&call, &mut out), Ran::Done));
         String::from_utf8(out).expect("text")
     }

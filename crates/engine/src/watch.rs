@@ -20,10 +20,10 @@ pub struct WatchedKey {
 }
 
 impl Engine {
-    /// Begins to watch keys of logical database `db`. Those in `already` are watched already.
-    pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>) -> Result<(), Busy> {
+    /// Begins to watch keys of logical database `db` for the session `token`. Those in `already` are watched already.
+    pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>, token: u64) -> Result<(), Busy> {
         let need = self.need_of(keys.iter().map(|k| keyspace::slot_of(k)));
-        let held = self.acquire(need)?;
+        let held = self.acquire_for(need, token)?;
         // What has expired before the watch began does not break it.
         let hashed: Vec<_> = keys.iter().map(|k| self.shared.keyspace.hasher().key(k)).collect();
         let version = self.next_version(&held);

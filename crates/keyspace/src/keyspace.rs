@@ -179,6 +179,26 @@ pub enum Need {
     All,
 }
 
+impl Need {
+    /// Whether whoever has this has all of `other`.
+    pub fn covers(&self, other: &Need) -> bool {
+        match (self, other) {
+            (Need::All, _) => true,
+            (Need::Slots(_), Need::All) => false,
+            (Need::Slots(mine), Need::Slots(others)) => others.iter().all(|slot| mine.binary_search(slot).is_ok()),
+        }
+    }
+
+    /// Number of latches.
+    #[expect(clippy::len_without_is_empty, reason = "that there is something to need goes without saying")]
+    pub fn len(&self) -> usize {
+        match self {
+            Need::Slots(slots) => slots.len(),
+            Need::All => SLOTS,
+        }
+    }
+}
+
 impl Keyspace {
     /// A keyspace for `workers` workers and `databases` databases; `seed` keys its hashes.
     pub fn new(workers: usize, databases: usize, seed: u64) -> Self {

@@ -24,7 +24,12 @@ pub(crate) struct Acceptor {
     /// `None`: all workers are active always (`workers N`).
     governor: Option<Governor>,
     last: Figures,
+    /// Monotonic nanoseconds before which a failure to accept is not logged again.
+    silent_until: u64,
 }
+
+/// Between two complaints about what cannot be accepted: a second.
+const COMPLAIN_NS: u64 = 1_000_000_000;
 
 /// Running totals, to take differences of.
 #[derive(Clone, Copy, Default)]
@@ -38,7 +43,7 @@ struct Figures {
 impl Acceptor {
     pub(crate) fn new(node: Arc<Node>, poll: Poll, listeners: Listening, lanes: Arc<[Lane]>, automatic: bool) -> Self {
         let governor = automatic.then(|| Governor::new(lanes.len()));
-        Self { node, poll, listeners, lanes, governor, last: Figures::default() }
+        Self { node, poll, listeners, lanes, governor, last: Figures::default(), silent_until: 0 }
     }
 
     fn active(&self) -> usize {
@@ -55,7 +60,8 @@ impl Acceptor {
             }
             let keepalive = self.node.config.settings().tcp_keepalive;
             // All of them, always: an edge that was met with too few descriptors does not come again.
-            for listener in self.listeners.lock().iter() {
+            let listeners = self.listeners.clone();
+            for listener in listeners.lock().iter() {
                 self.accept_all(listener, keepalive);
             }
             self.govern();
@@ -63,7 +69,7 @@ impl Acceptor {
         Ok(())
     }
 
-    fn accept_all(&self, listener: &Listener, keepalive: u32) {
+    fn accept_all(&mut self, listener: &Listener, keepalive: u32) {
         loop {
             match listener.accept(keepalive) {
                 Ok(incoming) => {
@@ -73,8 +79,19 @@ impl Acceptor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return tracing::warn!(%error, "cannot accept a connection"),
+                // Somebody left before his turn had come.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return self.complain(&error),
             }
+        }
+    }
+
+    /// Says that a connection could not be accepted (out of descriptors, mostly), but not for each that is tried.
+    fn complain(&mut self, error: &io::Error) {
+        let now = self.node.clock.monotonic_ns();
+        if now >= self.silent_until {
+            self.silent_until = now + COMPLAIN_NS;
+            tracing::warn!(%error, "cannot accept connections");
         }
     }
 

@@ -27,12 +27,20 @@ const EVENTS: usize = 256;
 /// Between two reports of the worker's load.
 const LOOK_MS: u64 = 25;
 
+/// A connection's socket.
+struct Place {
+    token: Token,
+    socket: Socket,
+    /// It is among those that take more than one turn may send.
+    unsent: bool,
+}
+
 /// A worker and its sockets.
 pub struct Epoll {
     poll: Poll,
     worker: Worker,
     lanes: Arc<[Lane]>,
-    sockets: Vec<Option<(Token, Socket)>>,
+    sockets: Vec<Option<Place>>,
     /// Sockets that may have more to read.
     unfinished: Vec<Token>,
     /// Sockets that take more than one turn may send.
@@ -102,8 +110,14 @@ impl Epoll {
                 self.read(token);
             }
             self.worker.turn(now);
+            while let Some(token) = self.worker.next_thirsty() {
+                self.unfinished.push(token);
+            }
             for token in std::mem::take(&mut self.unsent) {
-                self.flush(token);
+                if let Some(place) = self.place(token) {
+                    place.unsent = false;
+                    self.flush(token);
+                }
             }
             while let Some(token) = self.worker.next_output() {
                 self.flush(token);
@@ -152,7 +166,7 @@ impl Epoll {
 
     /// Gives connections that are at rest to another worker.
     fn shed(&mut self, order: Shed) {
-        let tokens: Vec<Token> = self.sockets.iter().flatten().map(|(token, _)| *token).collect();
+        let tokens: Vec<Token> = self.sockets.iter().flatten().map(|place| place.token).collect();
         let mut left = order.count;
         for token in tokens {
             if left == 0 {
@@ -162,7 +176,7 @@ impl Epoll {
             left -= 1;
             let peer = detached.session.client.peer.clone();
             let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::take);
-            if let Some((_, socket)) = place {
+            if let Some(Place { socket, .. }) = place {
                 // What arrives from here on is reported to the new driver when it registers the socket.
                 let _ = self.poll.registry().deregister(&mut SourceFd(&socket.fd()));
                 self.lanes[order.to].put(Incoming { socket, peer, moved: Some(detached) });
@@ -179,31 +193,33 @@ impl Epoll {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
         }
-        self.sockets[index] = Some((token, socket));
+        self.sockets[index] = Some(Place { token, socket, unsent: false });
+    }
+
+    fn place(&mut self, token: Token) -> Option<&mut Place> {
+        self.sockets.get_mut(token as u32 as usize)?.as_mut().filter(|place| place.token == token)
     }
 
     fn remove(&mut self, token: Token) {
-        if let Some(place) = self.sockets.get_mut(token as u32 as usize)
-            && place.as_ref().is_some_and(|(t, _)| *t == token)
-        {
+        if self.place(token).is_some() {
             // Closing the descriptor takes it out of epoll, too.
-            *place = None;
+            self.sockets[token as u32 as usize] = None;
         }
     }
 
+    /// The peer has broken off.
+    fn closed(&mut self, token: Token) {
+        self.worker.closed(token);
+        self.remove(token);
+    }
+
     fn read(&mut self, token: Token) {
-        let Some((_, socket)) =
-            self.sockets.get(token as u32 as usize).and_then(|s| s.as_ref()).filter(|(t, _)| *t == token)
-        else {
-            return;
-        };
+        let place = self.sockets.get(token as u32 as usize).and_then(Option::as_ref);
+        let Some(Place { socket, .. }) = place.filter(|place| place.token == token) else { return };
         let Some(buffer) = self.worker.space(token) else { return };
         let spare = buffer.capacity() - buffer.len();
         match socket.read_into(buffer) {
-            Ok(0) => {
-                self.worker.closed(token);
-                self.remove(token);
-            }
+            Ok(0) => self.worker.ended(token),
             Ok(n) => {
                 self.worker.received(token, n);
                 // Always once more until the kernel says that there is nothing: an end of stream may follow unannounced.
@@ -213,29 +229,29 @@ impl Epoll {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.unfinished.push(token),
-            Err(_) => {
-                self.worker.closed(token);
-                self.remove(token);
-            }
+            Err(_) => self.closed(token),
         }
     }
 
     fn flush(&mut self, token: Token) {
         let mut left = SEND_BYTES.min(self.send_left);
         loop {
+            let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::as_mut);
+            let Some(place) = place.filter(|place| place.token == token) else { return };
             let result = match self.worker.output(token) {
                 Output::Idle => return,
                 Output::Close => return self.remove(token),
+                Output::Last(bytes) => {
+                    let _ = place.socket.send(bytes);
+                    return self.closed(token);
+                }
                 Output::Send(_) if left == 0 => {
-                    if !self.unsent.contains(&token) {
+                    if !std::mem::replace(&mut place.unsent, true) {
                         self.unsent.push(token);
                     }
                     return;
                 }
-                Output::Send(bytes) => match self.sockets.get(token as u32 as usize).and_then(|s| s.as_ref()) {
-                    Some((t, socket)) if *t == token => socket.send(&bytes[..bytes.len().min(left)]),
-                    _ => return,
-                },
+                Output::Send(bytes) => place.socket.send(&bytes[..bytes.len().min(left)]),
             };
             match result {
                 Ok(n) => {
@@ -246,10 +262,7 @@ impl Epoll {
                 // The edge that says there is room again flushes the rest.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.worker.closed(token);
-                    return self.remove(token);
-                }
+                Err(_) => return self.closed(token),
             }
         }
     }

@@ -42,8 +42,9 @@ impl Lane {
 
     /// Adds a socket and wakes the driver.
     pub fn put(&self, incoming: Incoming) {
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).push(incoming);
+        // Counted before it can be taken.
         self.waiting.fetch_add(1, Relaxed);
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).push(incoming);
         self.wake();
     }
 

@@ -48,16 +48,16 @@ impl Driver {
     }
 }
 
-type Wake = Arc<dyn Fn() + Send + Sync>;
+/// Stops the node when a thread leaves its loop, whatever the reason: its connections would wait for ever.
+struct StopsWithMe(Arc<Node>);
 
-/// A worker's end: one that has failed takes the others along, rather than leave its connections to nobody.
-fn ending(node: &Node, result: io::Result<()>) -> io::Result<()> {
-    if let Err(error) = &result {
-        tracing::error!(%error, "a worker has failed");
-        node.stop();
+impl Drop for StopsWithMe {
+    fn drop(&mut self) {
+        self.0.stop();
     }
-    result
 }
+
+type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A node that serves.
 pub struct Server {
@@ -79,17 +79,24 @@ impl Server {
         let mut threads = Vec::new();
         for index in 0..node.workers() {
             let worker = Worker::new(node.clone(), index, seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
-            let (lane, stop) = (lanes.clone(), node.clone());
+            let (lane, stops) = (lanes.clone(), StopsWithMe(node.clone()));
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
             let (wake, thread): (Wake, _) = match driver {
                 Driver::Epoll => {
                     let (driver, waker) = Epoll::new(worker, lane)?;
-                    (Arc::new(move || drop(waker.wake())), builder.spawn(move || ending(&stop, driver.run()))?)
+                    let run = move || {
+                        let _stops = stops;
+                        driver.run()
+                    };
+                    (Arc::new(move || drop(waker.wake())), builder.spawn(run)?)
                 }
                 Driver::Uring => {
                     let waker = Arc::new(uring::Waker::new()?);
                     let own = waker.clone();
-                    let run = move || ending(&stop, Uring::new(worker, lane, own).and_then(Uring::run));
+                    let run = move || {
+                        let _stops = stops;
+                        Uring::new(worker, lane, own)?.run()
+                    };
                     (Arc::new(move || waker.wake()), builder.spawn(run)?)
                 }
             };
@@ -104,7 +111,12 @@ impl Server {
         open(listening.clone());
         let acceptor = Acceptor::new(node.clone(), poll, listening, lanes, automatic);
         let builder = std::thread::Builder::new().name("acceptor".into());
-        threads.push(builder.spawn(move || acceptor.run())?);
+        let stops = StopsWithMe(node.clone());
+        let run = move || {
+            let _stops = stops;
+            acceptor.run()
+        };
+        threads.push(builder.spawn(run)?);
         Ok(Server { threads, node })
     }
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use engine::Seat;
+
 /// What a connection costs beside its buffers, in bytes, roughly.
 const CONNECTION: u64 = 1024;
 
@@ -69,6 +71,8 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// See above.
     pub no_touch: AtomicBool,
+    /// Where its wait is found by those who want to end it.
+    pub seat: Seat,
     texts: Mutex<Texts>,
 }
 
@@ -111,6 +115,7 @@ impl Client {
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            seat: Seat::default(),
             texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),
         }
     }

@@ -1,11 +1,13 @@
 //! A connection as its worker sees it: buffers, decoder, session, and what it waits for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Blocked, Walking};
 use resp::{Decoder, OwnedArgs};
 
 use crate::session::Session;
+use crate::stats::add;
 
 /// What a connection waits for before its next command can run.
 pub(crate) enum Wait {
@@ -41,6 +43,16 @@ pub(crate) struct Conn {
     pub(crate) dirty: bool,
     /// Close once the output is sent; nothing more is executed.
     pub(crate) closing: bool,
+    /// Close even if the output cannot be sent.
+    pub(crate) cut: bool,
+    /// The peer sends nothing more: close once everything is executed.
+    pub(crate) ended: bool,
+    /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
+    pub(crate) missing: usize,
+    /// It had enough to do: the driver has stopped reading.
+    pub(crate) held: bool,
+    /// Bytes of output that the driver has taken and not sent yet.
+    pub(crate) in_flight: usize,
     /// Nanoseconds that the command that waits took until it began to wait.
     pub(crate) spent: u64,
     /// Failures in a row to get a latch.
@@ -63,6 +75,11 @@ impl Conn {
             queued: false,
             dirty: false,
             closing: false,
+            cut: false,
+            ended: false,
+            missing: 0,
+            held: false,
+            in_flight: 0,
             spent: 0,
             busy: 0,
             over_soft_since: None,
@@ -77,6 +94,23 @@ impl Conn {
     /// Bytes still to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Bytes still to be sent, what the driver has taken included.
+    pub(crate) fn owed(&self) -> usize {
+        self.unsent() + self.in_flight
+    }
+
+    /// Drops the output.
+    pub(crate) fn forget_output(&mut self) {
+        self.out = Vec::new();
+        self.sent = 0;
+    }
+
+    /// Counts bytes sent.
+    pub(crate) fn count_out(&self, n: usize) {
+        add(&self.session.client.bytes_out, n as u64);
+        self.session.client.output_len.store(self.owed() as u64, Relaxed);
     }
 
     /// Whether its last command has been answered rather than waits for something.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
 use engine::{Call, Ran, Room};
-use keyspace::Key;
+use keyspace::{Key, Need};
 use resp::Args;
 
 use crate::compatibility;
@@ -40,6 +40,32 @@ impl Worker {
     ///
     /// `node` and `settings` are the worker's own, borrowed for a whole turn.
     pub(crate) fn execute(
+        &mut self,
+        conn: &mut Conn,
+        node: &Arc<Node>,
+        settings: &Arc<Settings>,
+        args: Args<'_>,
+        item: Item,
+    ) -> Next {
+        if conn.session.client.seat.is_closed() {
+            // CLIENT KILL has been answered: from here on the client does nothing.
+            self.end_session(conn);
+            return Next::Stop;
+        }
+        let failures = conn.busy;
+        let next = self.try_execute(conn, node, settings, args, item);
+        if failures > 0 && conn.busy <= failures {
+            // However it ended, it does not wait for latches any more: nobody must wait for it.
+            conn.busy = 0;
+            self.engine.cancel_reservation(conn.token);
+        }
+        if !self.engine.wakes.is_empty() {
+            self.wake_others();
+        }
+        next
+    }
+
+    fn try_execute(
         &mut self,
         conn: &mut Conn,
         node: &Arc<Node>,
@@ -129,7 +155,7 @@ impl Worker {
             add(&self.stats.commands[command.counted_as].failed, 1);
             self.stats.count_error(&conn.out[before + 1..]);
         }
-        if conn.session.replies != Replies::On {
+        if conn.session.replies != Replies::On && conn.has_ended() {
             self.apply_reply_mode(conn, before);
         }
         next
@@ -160,7 +186,7 @@ impl Worker {
                     db: conn.session.db,
                     protocol: conn.session.protocol,
                     token: conn.token,
-                    may_block: true,
+                    seat: Some(&conn.session.client.seat),
                 };
                 match self.engine.run(&call, &mut conn.out) {
                     Ran::Done => Next::Continue,
@@ -231,7 +257,8 @@ impl Worker {
 
     fn wait_for_latch(&mut self, conn: &mut Conn, busy: &engine::Busy) -> Next {
         conn.busy += 1;
-        if conn.busy >= STARVING {
+        // Whoever needs everything cannot hope for a moment in which all of it is free.
+        if conn.busy >= STARVING || busy.need == Need::All {
             self.engine.reserve(&busy.need, conn.token);
         }
         add(&self.stats.parked, 1);
@@ -304,7 +331,7 @@ impl Worker {
     }
 
     /// Takes the reply back if the client does not want it.
-    fn apply_reply_mode(&mut self, conn: &mut Conn, before: usize) {
+    pub(crate) fn apply_reply_mode(&mut self, conn: &mut Conn, before: usize) {
         match conn.session.replies {
             Replies::On => {}
             Replies::Off => conn.out.truncate(before),

@@ -58,6 +58,9 @@ impl Worker {
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
         }
+        if settings.output_limit_normal.soft > 0 {
+            self.check_soft_limits(settings.output_limit_normal, now);
+        }
         if self.index == 0 {
             self.node.sample(now);
         }
@@ -100,7 +103,7 @@ impl Worker {
         };
         let tokens: Vec<_> = self.conns.iter().flatten().filter(|c| idle(c)).map(|c| c.token).collect();
         for token in tokens {
-            self.closed_by_us(token);
+            self.cut(token);
         }
     }
 }

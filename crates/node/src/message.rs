@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::Blocked;
+
 /// A message to a worker.
 pub enum Message {
     /// The latch this connection waits for may be free.
@@ -10,18 +12,20 @@ pub enum Message {
     Served {
         /// The connection.
         token: u64,
-        /// The encoded reply.
-        reply: Vec<u8>,
+        /// The encoded reply; `None` if there was nothing after all, and the wait had been left.
+        reply: Option<Vec<u8>>,
     },
     /// Ends a connection (CLIENT KILL).
     Kill {
         /// The connection.
         token: u64,
     },
-    /// Ends the wait of a blocked connection (CLIENT UNBLOCK).
+    /// Answers a blocked connection whose wait has been cancelled (CLIENT UNBLOCK).
     Unblock {
         /// The connection.
         token: u64,
+        /// The wait, which has been cancelled.
+        wait: Arc<Blocked>,
         /// With an error instead of the nil of a timeout.
         with_error: bool,
     },

@@ -1,46 +1,126 @@
-//! Bytes into connections and out of them, and the buffers that hold them meanwhile.
+//! What goes into connections and comes out of them: query buffers and outputs, how much of each there may be, and how a
+//! stream ends.
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use engine::Ending;
+
 use crate::config::OutputLimit;
-use crate::conn::Conn;
+use crate::conn::{Conn, Wait};
 use crate::stats::add;
 use crate::worker::{Token, Worker};
 
 /// Query buffers and output buffers of this size are kept for reuse.
-const BUFFER: usize = 16 * 1024;
+pub(crate) const BUFFER: usize = 16 * 1024;
 /// Spare buffers kept.
 const SPARES: usize = 256;
-/// Bytes not yet executed that a client may have while authentication is required and has not happened.
-const UNAUTHENTICATED_MAX: u64 = 1 << 20;
+/// Up to this much of a command that has not arrived as a whole is kept in a buffer of its size: there may be many who
+/// send slowly.
+const SNUG: usize = 1024;
+/// Unread bytes of a connection that has commands to execute above which a driver that has a choice reads no further.
+const READ_AHEAD: usize = BUFFER;
+/// As [`READ_AHEAD`], for a driver to which stopping is an effort.
+const INPUT_AHEAD: usize = 64 * 1024;
+/// Most that a client that has not authenticated may have sent without its being executed, as in Redis.
+const STRANGER_MAX: u64 = 1 << 20;
 
 /// What the driver does with a connection that has output.
 pub enum Output<'a> {
     /// Send these bytes, then call [`Worker::sent`].
     Send(&'a [u8]),
+    /// Send what goes at once of these bytes, then call [`Worker::closed`] and close the socket.
+    Last(&'a [u8]),
     /// Everything has been sent: close the socket. The worker has forgotten the connection.
     Close,
     /// Nothing to do.
     Idle,
 }
 
+impl Conn {
+    /// Whether it has `most` bytes to read and something to do with them: what has arrived comes first. What a connection
+    /// sends that waits for keys, is bounded by `client-query-buffer-limit` only: that somebody has left shows in reading.
+    fn has_enough(&self, most: usize) -> bool {
+        self.has_to_do() && self.unread() >= most
+    }
+
+    /// Whether commands have arrived that will be executed without anything more.
+    fn has_to_do(&self) -> bool {
+        self.queued || self.busy > 0 || matches!(self.wait, Wait::Latch | Wait::Walk(_))
+    }
+}
+
+/// How much larger a full query buffer of `len` bytes becomes, if an argument is known to lack `missing` bytes: a large one gets
+/// what it needs and no more. Else in proportion, so that no byte is moved often.
+fn more_room(len: usize, missing: usize) -> usize {
+    let more = if missing > len / 2 { missing } else { len.min((len / 4).max(1 << 20)) };
+    more.max(BUFFER)
+}
+
 impl Worker {
+    // ---- buffers
+
+    pub(crate) fn spare(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == BUFFER && self.spares.len() < SPARES {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spares.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER))
+    }
+
+    /// An output buffer from the spares for a connection that has none.
+    #[inline]
+    pub(crate) fn ensure_out(&mut self, conn: &mut Conn) {
+        if conn.out.capacity() == 0 {
+            conn.out = self.buffer();
+        }
+    }
+
+    /// Gives the buffer of a connection back that waits for the rest of a command and has little of it.
+    pub(crate) fn snuggle(&mut self, conn: &mut Conn) {
+        let unread = conn.unread();
+        if conn.query.capacity() == BUFFER && unread <= SNUG {
+            let snug = conn.query[conn.start..].to_vec();
+            conn.start = 0;
+            let buffer = std::mem::replace(&mut conn.query, snug);
+            self.spare(buffer);
+        }
+    }
+
     // ---- input
 
     /// Where the driver reads to: at least 4 KB of spare room behind the bytes in the vector, which must stay.
-    /// `None`: the connection is gone or takes no more.
+    ///
+    /// `None`: the connection is gone or takes no more, or has enough to do for now; then [`Worker::next_thirsty`] names it.
     pub fn space(&mut self, token: Token) -> Option<&mut Vec<u8>> {
+        let conn = self.conn(token)?;
+        if conn.has_enough(READ_AHEAD) {
+            conn.held = true;
+            return None;
+        }
+        self.room(token, BUFFER / 4)
+    }
+
+    /// The query buffer with room for at least `least` bytes, at most [`BUFFER`].
+    fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>> {
         let index = token as u32 as usize;
-        let conn = self.conns.get_mut(index)?.as_deref_mut().filter(|c| c.token == token && !c.closing)?;
-        if conn.query.capacity() == 0 {
-            conn.query = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER));
-        } else if conn.query.capacity() - conn.query.len() < BUFFER / 4 {
+        let conn = self.conns.get(index)?.as_deref().filter(|c| c.token == token && !c.closing)?;
+        let fresh = (conn.query.capacity() < BUFFER).then(|| self.buffer());
+        let conn = self.conns.get_mut(index)?.as_deref_mut()?;
+        if let Some(mut buffer) = fresh {
+            buffer.extend_from_slice(&conn.query[conn.start..]);
+            conn.start = 0;
+            conn.query = buffer;
+        }
+        if conn.query.capacity() - conn.query.len() < least {
             if conn.start > 0 {
                 conn.query.drain(..conn.start);
                 conn.start = 0;
             }
-            if conn.query.capacity() - conn.query.len() < BUFFER / 4 {
-                conn.query.reserve(BUFFER.max(conn.query.len().min(1 << 26)));
+            if conn.query.capacity() - conn.query.len() < least {
+                conn.query.reserve_exact(more_room(conn.query.len(), conn.missing));
             }
         }
         Some(&mut conn.query)
@@ -51,14 +131,18 @@ impl Worker {
         add(&self.stats.bytes_in, n as u64);
         add(&self.stats.reads, 1);
         let limit = self.follower.settings().client_query_buffer_limit;
+        let now = self.engine.now();
         let Some(conn) = self.conn(token) else { return };
-        add(&conn.session.client.bytes_in, n as u64);
-        // What MULTI has queued is not executed either, and grows as input does.
-        let waiting = conn.unread() as u64 + conn.session.client.queued_bytes.load(Relaxed);
-        if waiting > limit || (waiting > UNAUTHENTICATED_MAX && !conn.session.authenticated) {
-            tracing::warn!(client = conn.session.client.id, "closing client that reached max query buffer length");
+        let client = &conn.session.client;
+        add(&client.bytes_in, n as u64);
+        client.last_active.store(now, Relaxed);
+        // Commands queued by MULTI have not been executed yet either; those that will be at once do not count.
+        let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
+        let too_much = pending > limit || (pending > STRANGER_MAX && !conn.session.authenticated);
+        if too_much && !conn.has_to_do() {
+            tracing::warn!(client = client.id, "closing client that reached max query buffer length");
             add(&self.stats.query_overruns, 1);
-            return self.closed_by_us(token);
+            return self.cut_off(token);
         }
         if conn.is_free() && !conn.queued {
             conn.queued = true;
@@ -66,21 +150,76 @@ impl Worker {
         }
     }
 
-    /// Closes a connection at once, whatever it still has to send.
-    pub(crate) fn closed_by_us(&mut self, token: Token) {
-        if let Some(conn) = self.conn(token) {
-            conn.out.clear();
-            conn.sent = 0;
+    /// Bytes have arrived: for drivers that own the buffers they receive into. False: enough for now; what arrives is
+    /// still taken, but [`Worker::next_thirsty`] names the connection when it can do with more.
+    pub fn input(&mut self, token: Token, bytes: &[u8]) -> bool {
+        if let Some(query) = self.room(token, bytes.len()) {
+            query.extend_from_slice(bytes);
+            self.received(token, bytes.len());
+        }
+        let Some(conn) = self.conn(token) else { return true };
+        let enough = conn.has_enough(if conn.session.authenticated { INPUT_AHEAD } else { READ_AHEAD });
+        conn.held |= enough;
+        !enough
+    }
+
+    /// The next connection that had enough to do and can be read from again, after a turn.
+    pub fn next_thirsty(&mut self) -> Option<Token> {
+        self.thirsty.pop()
+    }
+
+    /// Sees whether a connection that had enough to do can be read from again.
+    pub(crate) fn look_at_thirst(&mut self, conn: &mut Conn) {
+        if conn.held && !conn.has_enough(READ_AHEAD) {
+            conn.held = false;
+            self.thirsty.push(conn.token);
+        }
+    }
+
+    // ---- ends
+
+    /// The peer will send nothing more, but may still read: what it has sent is executed and answered, then the
+    /// connection is closed. Who waits for keys is given up at once, as in Redis.
+    pub fn ended(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.ended = true;
+        if let Wait::Keys(_) = conn.wait {
+            self.end_session(&mut conn);
+        } else if conn.is_free() && !conn.queued && conn.busy == 0 {
             conn.closing = true;
+        }
+        let closing = conn.closing;
+        self.put_conn(conn);
+        if closing {
             self.mark_dirty(token);
         }
     }
 
-    /// Bytes have arrived: for drivers that own the buffers they receive into.
-    pub fn input(&mut self, token: Token, bytes: &[u8]) {
-        if let Some(query) = self.space(token) {
-            query.extend_from_slice(bytes);
-            self.received(token, bytes.len());
+    /// Nothing more is executed for the connection: it is closed when its output is sent. Of a wait that is being served
+    /// the reply comes first.
+    pub(crate) fn end_session(&mut self, conn: &mut Conn) {
+        conn.closing = true;
+        if let Wait::Keys(blocked) = &conn.wait
+            && blocked.leave() != Ending::Coming
+        {
+            self.end_wait(conn);
+        }
+    }
+
+    /// Closes a connection (CLIENT KILL): what it has not read by now, it never will.
+    pub(crate) fn cut(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.cut = true;
+        self.end_session(&mut conn);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    /// Closes a connection that has too much of something.
+    pub(crate) fn cut_off(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token) {
+            conn.forget_output();
+            self.cut(token);
         }
     }
 
@@ -107,21 +246,30 @@ impl Worker {
     /// What to do for a connection: see [`Output`].
     pub fn output(&mut self, token: Token) -> Output<'_> {
         let index = token as u32 as usize;
-        match self.conn(token) {
+        let last = match self.conn(token) {
             None => return Output::Idle,
-            Some(conn) if conn.unsent() > 0 => {}
-            Some(conn) if conn.closing => {
+            // The reply of what is being served comes first.
+            Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
+            Some(conn) if conn.cut => true,
+            Some(conn) if conn.unsent() > 0 => false,
+            Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
                 if let Some(conn) = self.take_conn(token) {
                     self.dispose(conn);
                 }
                 return Output::Close;
             }
             Some(_) => return Output::Idle,
-        }
+        };
         match self.conns[index].as_deref() {
+            Some(conn) if last => Output::Last(&conn.out[conn.sent..]),
             Some(conn) => Output::Send(&conn.out[conn.sent..]),
             None => Output::Idle,
         }
+    }
+
+    /// Whether the connection is to be closed even while some of its output is being sent.
+    pub fn is_cut(&mut self, token: Token) -> bool {
+        self.conn(token).is_some_and(|conn| conn.cut && !matches!(conn.wait, Wait::Keys(_)))
     }
 
     /// `n` bytes of a connection's output have been sent.
@@ -129,9 +277,8 @@ impl Worker {
         add(&self.stats.bytes_out, n as u64);
         add(&self.stats.writes, 1);
         let Some(conn) = self.conn(token) else { return };
-        add(&conn.session.client.bytes_out, n as u64);
         conn.sent += n;
-        conn.session.client.output_len.store(conn.unsent() as u64, Relaxed);
+        conn.count_out(n);
         if conn.unsent() == 0 {
             conn.sent = 0;
             conn.session.client.output_buffer.store(0, Relaxed);
@@ -153,6 +300,7 @@ impl Worker {
             conn.sent = 0;
         }
         conn.session.client.output_buffer.store(0, Relaxed);
+        conn.in_flight += conn.out.len();
         Some(std::mem::take(&mut conn.out))
     }
 
@@ -161,8 +309,8 @@ impl Worker {
         add(&self.stats.bytes_out, n as u64);
         add(&self.stats.writes, 1);
         if let Some(conn) = self.conn(token) {
-            add(&conn.session.client.bytes_out, n as u64);
-            conn.session.client.output_len.store(conn.unsent() as u64, Relaxed);
+            conn.in_flight = conn.in_flight.saturating_sub(n);
+            conn.count_out(n);
         }
     }
 
@@ -171,18 +319,10 @@ impl Worker {
         self.spare(buffer);
     }
 
-    /// An output buffer from the spares for a connection that has none.
-    #[inline]
-    pub(crate) fn ensure_out(&mut self, conn: &mut Conn) {
-        if conn.out.capacity() == 0 {
-            conn.out = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER));
-        }
-    }
-
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         // As in Redis, what fits the first buffer is always allowed.
-        let len = (conn.unsent() as u64).saturating_sub(BUFFER as u64);
+        let len = (conn.owed() as u64).saturating_sub(BUFFER as u64);
         let soft = limit.soft > 0 && len > limit.soft;
         if !soft {
             conn.over_soft_since = None;
@@ -195,19 +335,24 @@ impl Worker {
         if (limit.hard > 0 && len > limit.hard) || too_long {
             tracing::warn!(client = conn.session.client.id, bytes = len, "closing client: output buffer limit");
             add(&self.stats.output_overruns, 1);
-            conn.out.clear();
-            conn.sent = 0;
-            conn.closing = true;
+            conn.forget_output();
+            conn.cut = true;
+            self.end_session(conn);
         }
     }
 
-    // ---- buffers
-
-    /// Keeps a buffer for reuse.
-    pub(crate) fn spare(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() == BUFFER && self.spares.len() < SPARES {
-            buffer.clear();
-            self.spares.push(buffer);
+    /// Looks again at those whose output is above the soft limit: they may ask for nothing more and read nothing.
+    pub(crate) fn check_soft_limits(&mut self, limit: OutputLimit, now: u64) {
+        let over = |conn: &Conn| conn.over_soft_since.is_some() && !conn.closing;
+        let tokens: Vec<Token> = self.conns.iter().flatten().filter(|c| over(c)).map(|c| c.token).collect();
+        for token in tokens {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            self.check_output_limit(&mut conn, limit, now);
+            let cut = conn.cut;
+            self.put_conn(conn);
+            if cut {
+                self.mark_dirty(token);
+            }
         }
     }
 }

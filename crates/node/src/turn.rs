@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use resp::{Batch, Limits, Progress, Reply};
 
 use crate::config::Settings;
-use crate::conn::Conn;
+use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::node::Node;
 use crate::stats::add;
@@ -19,6 +19,9 @@ const PER_CONNECTION: usize = 1024;
 /// No command is begun after a turn has executed commands for this long, in nanoseconds: sockets and housekeeping are next.
 /// Looked at where the clock is read anyway: after windows, and around commands that are not always short.
 const TURN_NS: u64 = 2_000_000;
+
+/// Bytes of replies to one connection after which others get their turn, and the driver sends.
+const OUTPUT_PER_TURN: usize = 256 * 1024;
 
 /// Commands of one connection in a window.
 struct Group {
@@ -187,6 +190,7 @@ impl Worker {
         client.query_len.store((query.len() - conn.start) as u64, Relaxed);
         client.query_free.store((query.capacity() - query.len()) as u64, Relaxed);
         self.ensure_out(&mut conn);
+        let out_from = conn.out.len();
         let mut consumed = 0;
         let mut next = Next::Continue;
         let mut i = from;
@@ -196,6 +200,9 @@ impl Worker {
             if !matches!(next, Next::Retry) {
                 consumed = batch.end(i);
                 i += 1;
+            }
+            if conn.out.len() > out_from + OUTPUT_PER_TURN {
+                break;
             }
         }
         conn.query = query;
@@ -211,20 +218,18 @@ impl Worker {
             conn.decoder.forget();
         }
         conn.start += consumed;
-        self.trim(&mut conn, &progress);
+        // Of a command that others stand before nothing is known yet.
+        conn.missing = if i == to { progress.reserve_hint(conn.unread()) } else { 0 };
+        self.trim(&mut conn);
         self.finish(conn, interrupted || i > from, settings);
     }
 
-    /// Gives an emptied query buffer back, makes room in one that waits for a large argument.
-    fn trim(&mut self, conn: &mut Conn, progress: &Progress) {
+    /// Gives an emptied query buffer back.
+    fn trim(&mut self, conn: &mut Conn) {
         if conn.unread() == 0 {
             conn.start = 0;
             let buffer = std::mem::take(&mut conn.query);
             self.spare(buffer);
-        } else if progress.missing > 0 && conn.is_free() {
-            conn.query.drain(..conn.start);
-            conn.start = 0;
-            conn.query.reserve(progress.reserve_hint(conn.query.len()));
         }
     }
 
@@ -234,7 +239,7 @@ impl Worker {
         let client = &conn.session.client;
         client.query_len.store(conn.unread() as u64, Relaxed);
         client.query_free.store((conn.query.capacity() - conn.query.len()) as u64, Relaxed);
-        client.output_len.store(conn.unsent() as u64, Relaxed);
+        client.output_len.store(conn.owed() as u64, Relaxed);
         client.output_buffer.store(conn.out.capacity() as u64, Relaxed);
         if conn.unsent() > 0 {
             self.check_output_limit(&mut conn, settings.output_limit_normal, now);
@@ -242,15 +247,25 @@ impl Worker {
             let out = std::mem::take(&mut conn.out);
             self.spare(out);
         }
-        if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
-            conn.dirty = true;
-            self.dirty.push(conn.token);
-        }
         // More may be there than one turn's share, or than was parsed before AUTH.
         let again = eager && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
         if again {
             conn.queued = true;
             self.ready.push_back(conn.token);
+        } else {
+            self.snuggle(&mut conn);
+        }
+        self.look_at_thirst(&mut conn);
+        if conn.ended && !again && !conn.queued && conn.busy == 0 {
+            match conn.wait {
+                Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
+                // It comes back here when that is over.
+                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Walk(_) => {}
+            }
+        }
+        if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
+            conn.dirty = true;
+            self.dirty.push(conn.token);
         }
         self.put_conn(conn);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Blocked, Step};
+use engine::{Blocked, Ending, Step};
 use resp::{Args, OwnedArgs, Reply};
 
 use crate::conn::{Conn, Wait};
@@ -35,13 +35,26 @@ impl Worker {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }
         for served in std::mem::take(&mut self.engine.served) {
-            self.tell(served.waiter.worker, Message::Served { token: served.waiter.token, reply: served.reply });
+            let (worker, token) = (served.waiter.worker, served.waiter.token);
+            self.tell(worker, Message::Served { token, reply: served.reply });
         }
         // Nobody can subscribe yet.
         self.engine.published.clear();
         for token in std::mem::take(&mut self.again) {
             self.resume(token);
         }
+    }
+
+    /// Wakes connections of other workers at once: what else there is to do in this turn may take long.
+    pub(crate) fn wake_others(&mut self) {
+        let (node, me) = (&self.node, self.index);
+        self.engine.wakes.retain(|waiter| {
+            let worker = usize::from(waiter.worker);
+            if worker != me {
+                node.send(worker, Message::Unpark(waiter.token));
+            }
+            worker == me
+        });
     }
 
     fn tell(&mut self, worker: u16, message: Message) {
@@ -61,18 +74,29 @@ impl Worker {
         }
     }
 
-    /// A blocked command has been served by whoever changed its key.
-    pub(crate) fn served(&mut self, token: Token, reply: &[u8]) {
+    /// A blocked command has been served by whoever changed its key, or found nothing after its time was up.
+    pub(crate) fn served(&mut self, token: Token, reply: Option<&[u8]>) {
         let Some(mut conn) = self.take_conn(token) else { return };
         if let Wait::Keys(blocked) = std::mem::replace(&mut conn.wait, Wait::No) {
             self.count_out(&conn, &blocked);
-            self.count_ended(&conn, blocked.args.args(), reply);
-            self.ensure_out(&mut conn);
-            conn.out.extend_from_slice(reply);
+            match reply {
+                Some(reply) => self.answer_wait(&mut conn, &blocked, |out| out.extend_from_slice(reply)),
+                None if conn.closing => {}
+                None => self.answer_wait(&mut conn, &blocked, |out| Reply::new(out, blocked.protocol).null_array()),
+            }
         }
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
+    }
+
+    /// Writes the reply of a command that had to wait, if the client wants replies.
+    fn answer_wait(&mut self, conn: &mut Conn, blocked: &Blocked, write: impl FnOnce(&mut Vec<u8>)) {
+        self.ensure_out(conn);
+        let before = conn.out.len();
+        write(&mut conn.out);
+        self.count_ended(conn, blocked.args.args(), &conn.out[before..]);
+        self.apply_reply_mode(conn, before);
     }
 
     /// One connection less waits for keys.
@@ -80,6 +104,7 @@ impl Worker {
         sub(&self.stats.blocked, 1);
         sub(&self.stats.blocking_keys, blocked.waited_keys().count() as u64);
         conn.session.client.blocked.store(false, Relaxed);
+        conn.session.client.seat.rise();
         if let Some(at) = blocked.deadline {
             self.deadlines.remove(&(at, conn.token));
             sub(&self.stats.waiting_with_deadline, 1);
@@ -98,13 +123,11 @@ impl Worker {
         self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);
     }
 
-    /// Ends a wait for keys from the client's side: CLIENT UNBLOCK.
-    pub(crate) fn unblock(&mut self, token: Token, with_error: bool) {
+    /// Answers a wait that CLIENT UNBLOCK has cancelled.
+    pub(crate) fn unblock(&mut self, token: Token, wait: &Arc<Blocked>, with_error: bool) {
         let Some(conn) = self.conn(token) else { return };
-        let Wait::Keys(blocked) = &conn.wait else { return };
-        let blocked = blocked.clone();
-        if blocked.cancel() {
-            self.give_up(token, &blocked, with_error);
+        if matches!(&conn.wait, Wait::Keys(blocked) if Arc::ptr_eq(blocked, wait)) {
+            self.give_up(token, wait, with_error);
         }
     }
 
@@ -112,16 +135,15 @@ impl Worker {
     fn give_up(&mut self, token: Token, blocked: &Arc<Blocked>, with_error: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.end_wait(&mut conn);
-        self.ensure_out(&mut conn);
-        let before = conn.out.len();
-        if with_error {
-            let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
-            write_error(&mut conn.out, blocked.protocol, text);
-        } else {
-            // Redis answers so whatever the command would have answered inside MULTI.
-            Reply::new(&mut conn.out, blocked.protocol).null_array();
-        }
-        self.count_ended(&conn, blocked.args.args(), &conn.out[before..]);
+        self.answer_wait(&mut conn, blocked, |out| {
+            if with_error {
+                let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                write_error(out, blocked.protocol, text);
+            } else {
+                // Redis answers so whatever the command would have answered inside MULTI.
+                Reply::new(out, blocked.protocol).null_array();
+            }
+        });
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
@@ -171,7 +193,9 @@ impl Worker {
             self.count_ended(&conn, args.args(), b"");
         }
         self.ensure_out(&mut conn);
+        let before = conn.out.len();
         Reply::new(&mut conn.out, conn.session.protocol).ok();
+        self.apply_reply_mode(&mut conn, before);
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
@@ -193,12 +217,9 @@ impl Worker {
                 }
                 _ => continue,
             };
-            if blocked.cancel() {
+            // Who serves it at this moment, or has cancelled it, tells how it ended.
+            if blocked.leave() == Ending::Ended {
                 self.give_up(token, &blocked, false);
-            } else {
-                // Somebody is serving it at this moment; if nothing comes of that, the wait is over all the same.
-                self.deadlines.insert((now + 1, token));
-                break;
             }
         }
     }
@@ -225,8 +246,12 @@ impl Worker {
             let Some(mut conn) = self.take_conn(token) else { continue };
             if let Wait::Walk(mut walking) = std::mem::replace(&mut conn.wait, Wait::No) {
                 self.ensure_out(&mut conn);
+                let before = conn.out.len();
                 match self.engine.step_walk(&mut walking, &mut conn.out) {
-                    Step::Done => self.again.push(token),
+                    Step::Done => {
+                        self.apply_reply_mode(&mut conn, before);
+                        self.again.push(token);
+                    }
                     // A busy latch is looked at again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::Engine;
+use engine::{Ending, Engine};
 use resp::{Batch, Protocol, Reply};
 
 use crate::client::{Client, Peer};
@@ -66,6 +66,8 @@ pub struct Worker {
     /// Connections to look at again at once.
     pub(crate) again: Vec<Token>,
     pub(crate) batch: Batch,
+    /// Connections that had enough to do and can be read from again.
+    pub(crate) thirsty: Vec<Token>,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -100,6 +102,7 @@ impl Worker {
             walks: VecDeque::new(),
             again: Vec::new(),
             batch: Batch::new(),
+            thirsty: Vec::new(),
             spares: Vec::new(),
         };
         worker.reconfigure();
@@ -176,7 +179,7 @@ impl Worker {
         // Killed on the way: who killed it may have told the worker it was leaving. It looks up the worker after it has
         // taken the client off the list, so either it finds this one or we find the client gone.
         if !self.node.clients().contains_key(&id) {
-            self.closed_by_us(token);
+            self.cut(token);
         }
         token
     }
@@ -244,9 +247,11 @@ impl Worker {
         }
         if let Wait::Keys(blocked) = wait {
             self.count_out(conn, &blocked);
-            // If it is being served right now, the reply will find nobody: as if the client had left a moment later.
-            blocked.cancel();
-            self.leftovers.push(blocked);
+            // If it is being served right now, the reply will find nobody: as if the client had left a moment later. Who
+            // serves it takes it out of its queues.
+            if blocked.leave() != Ending::Coming {
+                self.leftovers.push(blocked);
+            }
         }
     }
 
@@ -263,9 +268,9 @@ impl Worker {
     pub(crate) fn deliver(&mut self, message: Message) {
         match message {
             Message::Unpark(token) => self.unpark(token),
-            Message::Served { token, reply } => self.served(token, &reply),
-            Message::Kill { token } => self.closed_by_us(token),
-            Message::Unblock { token, with_error } => self.unblock(token, with_error),
+            Message::Served { token, reply } => self.served(token, reply.as_deref()),
+            Message::Kill { token } => self.cut(token),
+            Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::Seen { token, line } => self.show(token, &line),
             Message::ResetStats => {
                 self.stats.reset();

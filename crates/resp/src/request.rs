@@ -45,11 +45,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How many bytes to reserve beyond the `unread` bytes that the buffer holds: what is missing, but at most doubling the buffer,
-    /// so that memory follows data that has arrived and not a length that was only announced.
+    /// How many bytes to reserve beyond the `unread` bytes that the buffer holds: what is missing, but at most three times what is
+    /// there, so that memory follows data that has arrived and not a length that was only announced.
     pub fn reserve_hint(&self, unread: usize) -> usize {
         const READ: usize = 16 * 1024;
-        self.missing.min(unread.max(READ))
+        self.missing.min(unread.saturating_mul(3).max(READ))
     }
 }
 

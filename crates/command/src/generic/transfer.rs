@@ -43,7 +43,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "copy",
             arity: -3,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | OTHER_DB,
             keys: &[KeySpec::one(1, RO | ACCESS), KeySpec::one(2, OW | UPDATE)],
             since: "6.2.0",
             complexity: "O(1): values are copied when they are changed, in pieces.",
@@ -58,7 +58,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "move",
             arity: 3,
-            flags: WRITE | FAST,
+            flags: WRITE | FAST | OTHER_DB,
             keys: &[KeySpec::one(1, RW | ACCESS | UPDATE)],
             summary: "Moves a key to another database.",
             syntax: "key db",

@@ -4,6 +4,7 @@
 //! connection is gone. Completions name a place and a generation, so that a late one finds nobody rather than somebody else.
 
 mod buffers;
+mod quiet;
 mod wake;
 
 use std::io;
@@ -17,6 +18,7 @@ use node::{Output, Token, Worker};
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::socket::{Incoming, Socket};
 use buffers::{Buffers, GROUP};
+use quiet::{Quiet, ROUND_MS};
 pub use wake::Waker;
 
 const TICK_MS: u64 = 100;
@@ -40,8 +42,12 @@ struct Conn {
     sending: Option<(Vec<u8>, usize)>,
     /// The worker has forgotten the connection; it goes as soon as the kernel has let go of it.
     doomed: bool,
-    /// The stream has ended: what was received is executed and answered, then it goes.
+    /// The stream has ended: nothing more is received.
     ended: bool,
+    /// The worker has enough to do for now: nothing is received until it says so.
+    held: bool,
+    /// How long ago it sent something.
+    quiet: Quiet,
     /// The lane it is to move to once its receive has ended.
     moving: Option<usize>,
 }
@@ -62,8 +68,6 @@ pub struct Uring {
     places: Vec<u32>,
     /// Places whose receive must be armed again.
     rearm: Vec<u32>,
-    /// Places whose stream has ended in this turn.
-    ended: Vec<u32>,
     woken: bool,
 }
 
@@ -72,6 +76,8 @@ fn new_ring() -> io::Result<IoUring> {
         .setup_single_issuer()
         .setup_coop_taskrun()
         .setup_defer_taskrun()
+        // Says that completions wait to be run, so that a worker with other work to do fetches them without waiting.
+        .setup_taskrun_flag()
         .setup_cqsize(ENTRIES * 8)
         .build(ENTRIES)
 }
@@ -103,7 +109,6 @@ impl Uring {
             generation: 0,
             places: Vec::new(),
             rearm: Vec::new(),
-            ended: Vec::new(),
             woken: false,
         };
         driver.arm_wake()?;
@@ -117,7 +122,7 @@ impl Uring {
 
     fn serve(&mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
-        let mut looked = 0;
+        let (mut looked, mut looked_at_quiet) = (0, 0);
         let mut completions: Vec<(u64, i32, u32)> = Vec::new();
         while !node.stopping.load(Relaxed) {
             self.wait()?;
@@ -141,12 +146,18 @@ impl Uring {
                     self.flush(place)?;
                 }
             }
-            for place in std::mem::take(&mut self.ended) {
-                self.end(place)?;
+            while let Some(token) = self.worker.next_thirsty() {
+                if let Some(place) = self.place(token) {
+                    self.let_in(place)?;
+                }
             }
             if now >= looked + LOOK_MS {
                 looked = now;
                 self.look()?;
+            }
+            if now >= looked_at_quiet + ROUND_MS {
+                looked_at_quiet = now;
+                self.look_at_quiet()?;
             }
         }
         Ok(())
@@ -195,7 +206,7 @@ impl Uring {
 
     fn arm_receive(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
-        if conn.receiving || conn.doomed || conn.ended || conn.moving.is_some() {
+        if conn.receiving || conn.doomed || conn.ended || conn.held || conn.moving.is_some() {
             return Ok(());
         }
         conn.receiving = true;
@@ -224,34 +235,73 @@ impl Uring {
     }
 
     fn received(&mut self, place: u32, token: Option<Token>, result: i32, flags: u32) -> io::Result<()> {
+        let mut enough = false;
         if let Some(id) = cqueue::buffer_select(flags) {
             if let (Some(token), Ok(len @ 1..)) = (token, usize::try_from(result)) {
-                self.worker.input(token, self.buffers.bytes(id, len));
+                enough = !self.worker.input(token, self.buffers.bytes(id, len));
             }
             self.buffers.give_back(id);
         }
         let Some(token) = token else { return Ok(()) };
+        if enough {
+            self.hold(place)?;
+        }
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        conn.quiet = Quiet::Recently;
         if cqueue::more(flags) {
             return Ok(());
         }
         conn.receiving = false;
-        let ended = result == 0
-            || (result < 0 && result != -libc::ENOBUFS && result != -libc::ECANCELED && result != -libc::EINTR);
         if conn.doomed {
             return self.dispose(place);
         }
-        if ended {
+        if result == 0 {
             // What came before the end is executed and answered first.
             conn.ended = true;
-            self.ended.push(place);
+            conn.moving = None;
+            self.worker.ended(token);
             return Ok(());
+        }
+        if result < 0 && result != -libc::ENOBUFS && result != -libc::ECANCELED && result != -libc::EINTR {
+            return self.doom(place);
         }
         if let Some(to) = conn.moving.take() {
             return self.hand_over(place, token, to);
         }
         self.rearm.push(place);
         Ok(())
+    }
+
+    /// Stops receiving: the worker has enough to do for this connection.
+    fn hold(&mut self, place: u32) -> io::Result<()> {
+        match self.conns[place as usize].as_mut() {
+            Some(conn) if !conn.held => conn.held = true,
+            _ => return Ok(()),
+        }
+        self.cancel_receive(place)
+    }
+
+    /// Receives again.
+    fn let_in(&mut self, place: u32) -> io::Result<()> {
+        if let Some(conn) = self.conns[place as usize].as_mut() {
+            conn.held = false;
+        }
+        self.arm_receive(place)
+    }
+
+    fn cancel_receive(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_ref().filter(|c| c.receiving) else { return Ok(()) };
+        let target = user_data(RECEIVE, place, conn.generation);
+        let entry = opcode::AsyncCancel::new(target).build().user_data(user_data(CANCEL, place, 0));
+        self.push(&entry)
+    }
+
+    /// Closes a connection now, whatever there is to receive or to send.
+    fn doom(&mut self, place: u32) -> io::Result<()> {
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        self.worker.closed(conn.token);
+        conn.doomed = true;
+        self.dispose(place)
     }
 
     fn sent(&mut self, place: u32, token: Token, result: i32) -> io::Result<()> {
@@ -281,33 +331,27 @@ impl Uring {
         if doomed {
             return self.dispose(place);
         }
-        self.flush(place)?;
-        self.end(place)
-    }
-
-    /// Closes a connection whose stream has ended, once nothing is being sent.
-    fn end(&mut self, place: u32) -> io::Result<()> {
-        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
-        if !conn.ended || conn.doomed || conn.sending.is_some() {
-            return Ok(());
-        }
-        conn.doomed = true;
-        self.worker.closed(conn.token);
-        self.dispose(place)
+        self.flush(place)
     }
 
     // ---- sending and closing
 
     /// Sends what a connection has to send, unless a send is under way: its completion comes back here.
     fn flush(&mut self, place: u32) -> io::Result<()> {
-        let Some(conn) = self.conns[place as usize].as_mut().filter(|c| c.sending.is_none() && !c.doomed) else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns[place as usize].as_mut().filter(|c| !c.doomed) else { return Ok(()) };
+        if conn.sending.is_some() {
+            // It may never end: the peer need not read.
+            return if self.worker.is_cut(conn.token) { self.doom(place) } else { Ok(()) };
+        }
         match self.worker.output(conn.token) {
             Output::Idle => Ok(()),
             Output::Close => {
                 conn.doomed = true;
                 self.dispose(place)
+            }
+            Output::Last(bytes) => {
+                let _ = conn.socket.send(bytes);
+                self.doom(place)
             }
             Output::Send(_) => {
                 conn.sending = self.worker.take_output(conn.token).map(|buffer| (buffer, 0));
@@ -358,6 +402,8 @@ impl Uring {
             sending: None,
             doomed: false,
             ended: false,
+            held: false,
+            quiet: Quiet::Looked,
             moving: None,
         };
         let place = self.free.pop().unwrap_or_else(|| {
@@ -408,9 +454,7 @@ impl Uring {
             }
             left -= 1;
             conn.moving = Some(order.to);
-            let target = user_data(RECEIVE, place, conn.generation);
-            let entry = opcode::AsyncCancel::new(target).build().user_data(user_data(CANCEL, place, 0));
-            self.push(&entry)?;
+            self.cancel_receive(place)?;
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ use crate::meter::Meter;
 use crate::node::Node;
 use crate::stats::WorkerStats;
 use crate::table::{Command, Handler};
+use crate::transfer::BUFFER;
 
 /// Runs a session command.
 pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
@@ -204,6 +205,12 @@ impl<'a> SessionCtx<'a> {
     /// If there are fewer: the row's arity says how many there are at least.
     pub fn arg(&self, i: usize) -> &'a [u8] {
         self.args.get(i).expect("within the arity of the row")
+    }
+
+    /// Whether the output is longer than `client-output-buffer-limit` ever allows.
+    pub fn is_too_much(&self) -> bool {
+        let hard = self.settings.output_limit_normal.hard;
+        hard > 0 && self.out.len().saturating_sub(BUFFER) as u64 > hard
     }
 
     /// Argument `i` as an integer, or Redis's error.

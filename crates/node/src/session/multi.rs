@@ -130,7 +130,7 @@ fn watch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
     }
     let keys: Vec<&[u8]> = ctx.args.iter().skip(1).collect();
-    if let Err(busy) = ctx.engine.watch(ctx.session.db, &keys, &mut ctx.session.watched) {
+    if let Err(busy) = ctx.engine.watch(ctx.session.db, &keys, &mut ctx.session.watched, ctx.token) {
         return Ok(Flow::Busy(busy));
     }
     ctx.session.client.watching.store(ctx.session.watched.len() as u32, Relaxed);
@@ -163,7 +163,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 db,
                 protocol: ctx.session.protocol,
                 token: ctx.token,
-                may_block: false,
+                seat: None,
             }),
             Handler::Session(row) if row.spec.name == "select" => {
                 db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
@@ -186,6 +186,8 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             ctx.reply().array(multi.queue.len());
             let mut calls = calls.into_iter();
             let mut flow = Flow::Done;
+            // Where the output became longer than it may be: the client will not see the rest, or anything.
+            let mut overflow = None;
             for (queued, args) in multi.commands() {
                 let command = ctx.node.table.get(queued.command);
                 let exact = ctx.meter.is_exact(command, args);
@@ -234,6 +236,10 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                 if let Some(b'-') = ctx.out.get(before) {
                     add(&ctx.stats.commands[command.counted_as].failed, 1);
                     ctx.stats.count_error(&ctx.out[before + 1..]);
+                }
+                match overflow {
+                    Some(end) => ctx.out.truncate(end),
+                    None => overflow = ctx.is_too_much().then_some(ctx.out.len()),
                 }
                 if ctx.monitored && command.is_shown_to_monitors() {
                     ctx.node.show_to_monitors(&ctx.session.client, db_before, args);

@@ -165,9 +165,10 @@ fn unblock(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     };
     let id = ctx.int(2)?;
     let target = u64::try_from(id).ok().and_then(|id| ctx.node.clients().get(&id).cloned());
-    let blocked = target.as_ref().is_some_and(|client| client.blocked.swap(false, Relaxed));
-    if let Some(client) = target.filter(|_| blocked) {
-        let message = Message::Unblock { token: client.token.load(Relaxed), with_error };
+    let wait = target.as_ref().and_then(|client| client.seat.interrupt());
+    let blocked = wait.is_some();
+    if let Some((client, wait)) = target.zip(wait) {
+        let message = Message::Unblock { token: client.token.load(Relaxed), wait, with_error };
         ctx.node.send(usize::from(client.worker.load(Relaxed)), message);
     }
     ctx.reply().integer(i64::from(blocked));

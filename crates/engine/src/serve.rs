@@ -1,0 +1,194 @@
+//! Serving those who wait: how they queue, and how a change runs their commands.
+//!
+//! The worker that changes a key runs the waiting commands itself, under the latches it holds, before it releases them:
+//! nobody can observe the element between the push and the pop that was waiting for it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use command::{Block, Outcome, Touched};
+use keyspace::{Held, Key, Need, Waiter};
+use resp::{Args, OwnedArgs};
+
+use crate::attachment::{Attachment, DbKey};
+use crate::blocked::{Blocked, Served};
+use crate::call::Call;
+use crate::engine::Engine;
+
+/// Who waits for a key, in order of arrival.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiters: VecDeque<Arc<Blocked>>,
+    /// How many of them name other keys, too: what they take or change may concern further slots and waiters.
+    reaching: usize,
+}
+
+impl Queue {
+    fn push(&mut self, blocked: &Arc<Blocked>) {
+        // BLPOP k k waits once.
+        if !self.waiters.back().is_some_and(|last| Arc::ptr_eq(last, blocked)) {
+            self.waiters.push_back(blocked.clone());
+            self.reaching += usize::from(reaches(blocked));
+        }
+    }
+
+    fn remove(&mut self, blocked: &Arc<Blocked>) {
+        if let Some(at) = self.waiters.iter().position(|waiter| Arc::ptr_eq(waiter, blocked)) {
+            self.waiters.remove(at);
+            self.reaching -= usize::from(reaches(blocked));
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<&Arc<Blocked>> {
+        self.waiters.get(at)
+    }
+}
+
+/// Whether a command names more than one key.
+fn reaches(blocked: &Blocked) -> bool {
+    let mut positions = Vec::new();
+    blocked.row.spec.keys_of(blocked.args.args(), &mut positions);
+    positions.len() > 1
+}
+
+impl Engine {
+    /// Puts a command that wants to block into the queues of its keys. Its latches are held. `None`: its session has been
+    /// closed, and waits for nothing any more.
+    pub(crate) fn block(&mut self, call: &Call<'_>, block: Block, held: &Held) -> Option<Arc<Blocked>> {
+        // Only what the command itself needs, though more may be held for those who wait already.
+        let slots = match self.need_of_call(call) {
+            Need::Slots(slots) => slots.to_vec(),
+            Need::All => held.slots().to_vec(),
+        };
+        let waiter = Waiter { worker: self.index, token: call.token };
+        let args = OwnedArgs::new(call.args);
+        let blocked = Arc::new(Blocked::new(waiter, call.row, args, call.db, call.protocol, block, slots));
+        if !call.seat.is_some_and(|seat| seat.sit(&blocked)) {
+            return None;
+        }
+        for key in blocked.waited_keys() {
+            let slot = keyspace::slot_of(key);
+            Attachment::with(&self.shared.keyspace, held, slot, |a| {
+                a.blocked.entry((call.db, key.into())).or_default().push(&blocked);
+            });
+        }
+        Some(blocked)
+    }
+
+    /// Takes a wait that has ended out of the queues. False: a latch is busy, try again later.
+    pub fn forget(&mut self, blocked: &Arc<Blocked>) -> bool {
+        blocked.waited_keys().all(|key| {
+            let Some(held) = self.acquire_one(keyspace::slot_of(key)) else { return false };
+            self.unqueue(blocked, key, &held);
+            self.release(held);
+            true
+        })
+    }
+
+    fn unqueue(&self, blocked: &Arc<Blocked>, key: &[u8], held: &Held) {
+        Attachment::with(&self.shared.keyspace, held, keyspace::slot_of(key), |a| {
+            let db_key = (blocked.db, Box::from(key));
+            if let Some(queue) = a.blocked.get_mut(&db_key) {
+                queue.remove(blocked);
+                if queue.waiters.is_empty() {
+                    a.blocked.remove(&db_key);
+                }
+            }
+        });
+    }
+
+    /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for what these would change.
+    /// `db`: the logical database of the keys; `None`: they may change in any.
+    pub(crate) fn slots_of_waiters<'k>(
+        &self,
+        held: &Held,
+        db: Option<u16>,
+        keys: impl Iterator<Item = Key<'k>>,
+    ) -> BTreeSet<u16> {
+        let mut missing = BTreeSet::new();
+        let mut seen: BTreeSet<DbKey> = BTreeSet::new();
+        let mut next: Vec<DbKey> = Vec::new();
+        let all = 0..self.shared.keyspace.databases() as u16;
+        for key in keys {
+            let dbs = db.map_or(all.clone(), |db| db..db + 1);
+            next.extend(dbs.map(|db| (db, Box::from(key.bytes))));
+        }
+        let mut positions = Vec::new();
+        while let Some(db_key) = next.pop() {
+            let slot = keyspace::slot_of(&db_key.1);
+            if seen.contains(&db_key) || !held.covers(slot) {
+                continue;
+            }
+            Attachment::of(&self.shared.keyspace, held, slot, |attachment| {
+                let queue = attachment.blocked.get(&db_key).filter(|queue| queue.reaching > 0);
+                for blocked in queue.iter().flat_map(|queue| &queue.waiters) {
+                    missing.extend(blocked.slots.iter().filter(|slot| !held.covers(**slot)));
+                    positions.clear();
+                    blocked.row.spec.keys_of(blocked.args.args(), &mut positions);
+                    let keys = positions.iter().filter_map(|at| blocked.args.args().get(at.index));
+                    let others = keys.map(|key| (blocked.db, Box::from(key)));
+                    next.extend(others.filter(|other| *other != db_key && !seen.contains(other)));
+                }
+            });
+            seen.insert(db_key);
+        }
+        missing
+    }
+
+    /// Serves whoever waits for the keys in `touched`, and for what serving changes, in order.
+    pub(crate) fn serve(&mut self, touched: Vec<Touched>, held: &Held) {
+        let mut ready: VecDeque<Touched> = touched.into();
+        while let Some(key) = ready.pop_front() {
+            let db_key = (key.db, key.key);
+            let hashed = self.shared.keyspace.hasher().key(&db_key.1);
+            let mut skipped = 0;
+            while let Some(blocked) = self.waiter(held, key.slot, &db_key, skipped) {
+                let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
+                // With nothing there nobody is served, however many wait.
+                let Some(found) = found else { break };
+                if found != blocked.kind || !self.serve_one(&blocked, held, &mut ready) {
+                    skipped += 1;
+                }
+            }
+        }
+    }
+
+    /// Who is at this place in the queue of a key.
+    fn waiter(&self, held: &Held, slot: u16, db_key: &DbKey, at: usize) -> Option<Arc<Blocked>> {
+        Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at).cloned())?
+    }
+
+    /// Runs a waiting command. True: it is out of the queues.
+    fn serve_one(&mut self, blocked: &Arc<Blocked>, held: &Held, ready: &mut VecDeque<Touched>) -> bool {
+        debug_assert!(held.covers_all(&blocked.slots), "rule K4: a change holds what those who wait for it need");
+        if !held.covers_all(&blocked.slots) || !blocked.claim() {
+            return false;
+        }
+        let mut reply = Vec::new();
+        let args: Args<'_> = blocked.args.args();
+        let call = Call {
+            row: blocked.row,
+            args,
+            first: None,
+            db: blocked.db,
+            protocol: blocked.protocol,
+            token: blocked.waiter.token,
+            seat: None,
+        };
+        let outcome = self.run_handler(&call, held, &mut reply);
+        let touched = std::mem::take(&mut self.fx.touched);
+        self.mark_watched(&touched, held);
+        ready.extend(touched);
+        let reply = match outcome {
+            Outcome::Block(_) if blocked.unclaim() => return false,
+            Outcome::Block(_) => None,
+            Outcome::Done => {
+                blocked.served();
+                Some(reply)
+            }
+        };
+        blocked.waited_keys().for_each(|key| self.unqueue(blocked, key, held));
+        self.served.push(Served { waiter: blocked.waiter, reply });
+        true
+    }
+}

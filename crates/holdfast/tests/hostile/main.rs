@@ -1,0 +1,66 @@
+//! Clients that mean harm, or know no better: what they send costs bounded memory and time, they hear a clear error where
+//! one can be sent, and others notice nothing.
+//!
+//! `HOLDFAST_LONG=1` runs the sizes of an attack (10,000 connections, values of 512 MB) instead of a sketch of them.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+#[path = "../attack/mod.rs"]
+mod attack;
+mod connections;
+mod input;
+mod output;
+mod sizes;
+
+use std::time::{Duration, Instant};
+
+use attack::{Server, simple};
+use resp::Value;
+
+under_both_drivers! { "2":
+    input::slow_connections
+    input::half_sent_commands
+    input::giant_lengths
+    input::strangers_send_little
+    input::long_lines
+    input::a_pipeline_of_100_000
+    input::a_pipeline_longer_than_the_query_buffer
+    input::the_query_buffer_has_a_limit
+    output::who_never_reads_is_cut_off
+    output::who_never_reads_can_be_killed
+    output::who_read_too_slowly_for_too_long_is_cut_off
+    output::a_pipeline_of_large_replies_stops_at_the_limit
+    output::large_replies_are_not_moved_about
+    connections::clients_have_a_limit
+    connections::descriptors_run_out
+    connections::half_closed_gets_all_replies
+    connections::half_closed_while_waiting
+    connections::resets
+    connections::storms
+    connections::leaving_in_the_middle_of_things
+    connections::the_end_under_load
+    sizes::large_values
+    sizes::too_large_values
+    sizes::walks_and_flushes_let_others_run
+    sizes::many_who_wait_for_one_key
+}
+
+fn error(text: &str) -> Value {
+    Value::Error(text.into())
+}
+
+fn ok() -> Value {
+    simple("OK")
+}
+
+fn falls_to(server: &Server, field: &str, most: u64) {
+    let mut client = server.connect();
+    let deadline = Instant::now() + attack::PATIENCE;
+    loop {
+        let seen = client.info(field);
+        if seen <= most {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{field} stays at {seen}, above {most}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
