@@ -25,7 +25,7 @@ impl Engine {
     /// Takes all latches of `need`, trying for about a microsecond.
     fn acquire(&mut self, need: Need) -> Result<Held, Busy> {
         // Each attempt at many latches takes and gives back what it gets.
-        let mut attempts = 1 + SPINS / u32::try_from(need.len()).unwrap_or(u32::MAX);
+        let mut attempts = 1 + SPINS / u32::try_from(need.len().max(1)).unwrap_or(u32::MAX);
         loop {
             let wakes = &mut self.wakes;
             attempts -= 1;

@@ -276,6 +276,15 @@ fn debug_needs_permission_and_sleep_stops_everything() {
 }
 
 #[test]
+fn a_block_without_keys_needs_no_latch() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    client.send("multi;ping;echo x;exec");
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+QUEUED", "+QUEUED"]);
+    assert_eq!(client.reply(), "*2 +PONG $1 x");
+}
+
+#[test]
 fn exec_refuses_what_memory_forbids() {
     let server = Server::start(&["--workers", "1"]);
     let (mut client, mut admin) = (server.client(), server.client());
@@ -287,8 +296,12 @@ fn exec_refuses_what_memory_forbids() {
         "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'."
     );
     assert_eq!(client.call("exec"), "-ERR EXEC without MULTI");
-    client.send("multi;get k;exec");
-    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+QUEUED", "*1 $-1"]);
+    // Queueing takes memory, too: as in Redis nothing is queued now, and what only reads runs outside a block.
+    client.send("multi;get k;exec;get k");
+    assert_eq!(client.reply(), "+OK");
+    assert_eq!(client.reply(), "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(client.reply(), "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(client.reply(), "$-1");
 }
 
 #[test]

@@ -22,7 +22,6 @@ use crate::worker::{Worker, write_error};
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-const EXECABORT: &str = "EXECABORT Transaction discarded because of: ";
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +103,7 @@ impl Worker {
                 }
                 Room::Soon => {}
                 Room::None => {
-                    self.refuse_for_memory(conn, command);
+                    self.refuse(conn, Some(command), OOM.as_bytes());
                     return Next::Continue;
                 }
             }
@@ -288,17 +287,6 @@ impl Worker {
             return Some(session::DEBUG_FORBIDDEN.into());
         }
         None
-    }
-
-    /// Answers that there is no memory. A block that is to be executed then is gone; one that is being queued is broken.
-    fn refuse_for_memory(&mut self, conn: &mut Conn, command: &Command) {
-        if command.name == "exec" {
-            let watched = conn.session.leave_multi();
-            self.engine.unwatch_later(watched);
-            self.refuse(conn, Some(command), [EXECABORT, OOM].concat().as_bytes());
-        } else {
-            self.refuse(conn, Some(command), OOM.as_bytes());
-        }
     }
 
     /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
