@@ -1,6 +1,7 @@
 //! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
 use keyspace::access::AccessClock;
@@ -19,6 +20,15 @@ const VERSION_SHIFT: u32 = 20;
 pub struct Shared {
     /// The data.
     pub keyspace: Keyspace,
+    /// Workers give way in the worst moments: see [`Engine::give_way`].
+    pub disturbed: AtomicBool,
+}
+
+impl Shared {
+    /// With nothing in it but the keyspace.
+    pub fn new(keyspace: Keyspace) -> Self {
+        Self { keyspace, disturbed: AtomicBool::new(false) }
+    }
 }
 
 /// One worker's engine. Everything it needs from outside is handed in: time by [`Engine::set_now`], chance by the seed.
@@ -80,6 +90,15 @@ impl Engine {
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
+        }
+    }
+
+    /// A moment in which it matters who comes next, with latches held perhaps. Debug builds under torture let somebody else
+    /// run now and then: few cores show few interleavings by themselves.
+    #[inline]
+    pub fn give_way(&mut self) {
+        if cfg!(debug_assertions) && self.shared.disturbed.load(Relaxed) && self.rng.below(8) == 0 {
+            std::thread::yield_now();
         }
     }
 
@@ -272,6 +291,7 @@ impl Engine {
         version: u64,
         out: &mut Vec<u8>,
     ) -> Outcome {
+        self.give_way();
         self.expire_before(call, held, version);
         let start = out.len();
         match self.with_ctx(call, held, version, out, handler) {

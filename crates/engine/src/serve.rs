@@ -66,6 +66,7 @@ impl Engine {
         if !call.seat.is_some_and(|seat| seat.sit(&blocked)) {
             return None;
         }
+        self.give_way();
         for key in blocked.waited_keys() {
             let slot = keyspace::slot_of(key);
             Attachment::with(&self.shared.keyspace, held, slot, |a| {
@@ -164,6 +165,7 @@ impl Engine {
         if !held.covers_all(&blocked.slots) || !blocked.claim() {
             return false;
         }
+        self.give_way();
         let mut reply = Vec::new();
         let args: Args<'_> = blocked.args.args();
         let call = Call {

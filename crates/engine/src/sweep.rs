@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn expired_fields_go_in_one_sweep_however_many_they_are() {
-        let shared = Arc::new(Shared { keyspace: Keyspace::new(1, 1, 7) });
+        let shared = Arc::new(Shared::new(Keyspace::new(1, 1, 7)));
         let mut engine = Engine::new(shared.clone(), 0, 7);
         engine.begin_turn(NOW);
         for i in 0..5 * FIELDS_PER_HASH {

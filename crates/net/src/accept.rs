@@ -28,6 +28,9 @@ pub(crate) struct Acceptor {
     silent_until: u64,
 }
 
+/// Between two shuffles: about what the drivers take to look.
+const SHUFFLE: Duration = Duration::from_millis(25);
+
 /// Between two complaints about what cannot be accepted: a second.
 const COMPLAIN_NS: u64 = 1_000_000_000;
 
@@ -54,7 +57,8 @@ impl Acceptor {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         while !self.node.stopping.load(Relaxed) {
-            match self.poll.poll(&mut events, Some(ROUND)) {
+            let shuffling = self.node.shuffling.load(Relaxed);
+            match self.poll.poll(&mut events, Some(if shuffling { SHUFFLE } else { ROUND })) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -64,7 +68,10 @@ impl Acceptor {
             for listener in listeners.lock().iter() {
                 self.accept_all(listener, keepalive);
             }
-            self.govern();
+            match shuffling {
+                true => self.shuffle(),
+                false => self.govern(),
+            }
         }
         Ok(())
     }
@@ -118,6 +125,16 @@ impl Acceptor {
             });
         }
         self.balance();
+    }
+
+    /// Orders half of every worker's connections to the next one, for tests (DEBUG SHUFFLE-CLIENTS).
+    fn shuffle(&self) {
+        for i in 0..self.lanes.len() {
+            let to = (i + 1) % self.lanes.len();
+            if to != i {
+                self.lanes[i].order(Shed { to, count: self.connections(i).div_ceil(2) });
+            }
+        }
     }
 
     fn figures(&self) -> Figures {

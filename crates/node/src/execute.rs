@@ -261,6 +261,7 @@ impl Worker {
             self.engine.reserve(&busy.need, conn.token);
         }
         add(&self.stats.parked, 1);
+        self.engine.give_way();
         if self.engine.park(busy.slot, conn.token) {
             conn.wait = Wait::Latch;
         } else {

@@ -42,6 +42,8 @@ pub struct Node {
     pub active_expire: AtomicBool,
     /// The CPU time of every turn is measured (DEBUG TURNS): the longest is in [`WorkerStats::longest_turn`].
     pub measuring: AtomicBool,
+    /// Connections change workers all the time (DEBUG SHUFFLE-CLIENTS).
+    pub shuffling: AtomicBool,
     /// SLOWLOG.
     pub slow_log: Arc<SlowLog>,
     /// Rates of the last moments.
@@ -90,7 +92,7 @@ impl Node {
         let table = Table::new().renamed(config.renames().clone());
         let commands = table.all().len();
         Arc::new(Node {
-            engine: Arc::new(engine::Shared { keyspace: Keyspace::new(workers, databases, seed) }),
+            engine: Arc::new(engine::Shared::new(Keyspace::new(workers, databases, seed))),
             config,
             table,
             clock,
@@ -102,6 +104,7 @@ impl Node {
             connected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             measuring: AtomicBool::new(false),
+            shuffling: AtomicBool::new(false),
             slow_log: Arc::default(),
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),

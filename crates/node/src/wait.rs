@@ -31,6 +31,7 @@ impl Worker {
 
     /// Sends on what the engine has for connections: wake-ups and served replies.
     pub(crate) fn send_on(&mut self) {
+        self.engine.give_way();
         for waiter in std::mem::take(&mut self.engine.wakes) {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }

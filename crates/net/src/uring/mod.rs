@@ -68,6 +68,8 @@ pub struct Uring {
     places: Vec<u32>,
     /// Places whose receive must be armed again.
     rearm: Vec<u32>,
+    /// Connections that are to be closed and still send, by place and generation: since the last look, and before.
+    cut: [Vec<(u32, u32)>; 2],
     woken: bool,
 }
 
@@ -109,6 +111,7 @@ impl Uring {
             generation: 0,
             places: Vec::new(),
             rearm: Vec::new(),
+            cut: Default::default(),
             woken: false,
         };
         driver.arm_wake()?;
@@ -340,8 +343,10 @@ impl Uring {
     fn flush(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut().filter(|c| !c.doomed) else { return Ok(()) };
         if conn.sending.is_some() {
-            // It may never end: the peer need not read.
-            return if self.worker.is_cut(conn.token) { self.doom(place) } else { Ok(()) };
+            if self.worker.is_cut(conn.token) {
+                self.cut[0].push((place, conn.generation));
+            }
+            return Ok(());
         }
         match self.worker.output(conn.token) {
             Output::Idle => Ok(()),
@@ -438,7 +443,15 @@ impl Uring {
     fn look(&mut self) -> io::Result<()> {
         let lane = &self.lanes[self.worker.index()];
         lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
-        match lane.take_order() {
+        let order = lane.take_order();
+        // What could be sent has been sent by now; the rest may take for ever, as the peer need not read.
+        let recent = std::mem::take(&mut self.cut[0]);
+        for (place, generation) in std::mem::replace(&mut self.cut[1], recent) {
+            if self.conns[place as usize].as_ref().is_some_and(|c| c.generation == generation && !c.doomed) {
+                self.doom(place)?;
+            }
+        }
+        match order {
             Some(order) => self.shed(order),
             None => Ok(()),
         }

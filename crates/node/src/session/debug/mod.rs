@@ -45,6 +45,20 @@ fn set_active_expire(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+fn shuffle_clients(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = flag(ctx, 2);
+    ctx.node.shuffling.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn disturb(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = flag(ctx, 2);
+    ctx.node.engine.disturbed.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
 fn error(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(Error::text(ctx.arg(2)))
 }

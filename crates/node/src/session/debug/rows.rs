@@ -21,6 +21,10 @@ const TURNS: &str =
     "Measures the CPU time of turns of the workers' loops; LONGEST answers the longest since START in microseconds.";
 const NO_EFFECT: &str = "Accepted for tests written for Redis; without effect here.";
 
+const DISTURB: &str = "Whether workers give way in the worst moments; only debug builds do.";
+
+const SHUFFLE: &str = "Whether connections change workers all the time.";
+
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
     spec: Spec {
@@ -37,6 +41,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("change-repl-id", 2, "", "Changes the replication id: without replicas nobody sees it.", super::nothing),
         sub("config-rewrite-force-all", 2, "", "As CONFIG REWRITE, but writes every setting.", super::config_rewrite),
         sub("dict-resizing", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("disturb", 3, "<0 | 1>", DISTURB, super::disturb),
         sub("error", 3, "message", "Answers this error.", super::error),
         sub("help", 2, "", "Returns helpful text about the different subcommands.", help),
         sub("htstats", -3, "db [FULL]", "Answers how many keys a database has.", super::htstats),
@@ -47,6 +52,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
         sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire that nobody looks at.", super::set_active_expire),
         sub("set-disable-deny-scripts", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("shuffle-clients", 3, "<0 | 1>", SHUFFLE, super::shuffle_clients),
         sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
         sub("stringmatch-len", -3, "[arg ...]", NO_EFFECT, super::nothing),
         sub("turns", 3, "<START | LONGEST | STOP>", TURNS, super::turns),
