@@ -56,6 +56,8 @@ pub struct Engine {
     pub reclaims: Vec<Reclaim>,
     /// Where the expiry sweep is.
     pub(crate) sweep: crate::sweep::Sweep,
+    /// Where tidying is.
+    pub(crate) tidy: crate::tidy::Tidy,
     /// The best candidates for eviction so far.
     pub(crate) pool: crate::evict::Pool,
     /// Watches that ended while their slot was busy.
@@ -86,6 +88,7 @@ impl Engine {
             published: Vec::new(),
             reclaims: Vec::new(),
             sweep: Default::default(),
+            tidy: Default::default(),
             pool: Default::default(),
             leftovers: Vec::new(),
             reservation: None,

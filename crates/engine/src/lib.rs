@@ -15,6 +15,7 @@ mod evict;
 mod expire;
 mod serve;
 mod sweep;
+mod tidy;
 mod walker;
 mod watch;
 
@@ -24,5 +25,6 @@ pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
 pub use sweep::Swept;
+pub use tidy::Tidied;
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

@@ -32,6 +32,10 @@ pub struct Counters {
     pub reclaiming: AtomicU64,
     /// Entries of emptied databases that were freed.
     pub reclaimed: AtomicU64,
+    /// Entries and tables moved to fuller pages of the heap.
+    pub moved: AtomicU64,
+    /// Entries and tables that the defragmenter looked at and left where they were.
+    pub unmoved: AtomicU64,
     /// Large values that were deleted and are still to be freed.
     pub dying: AtomicU64,
     /// The worker's [`Local`] exists.
@@ -97,6 +101,11 @@ impl Local {
         let done = self.dying.step(budget);
         self.counters.dying.store(self.dying.len() as u64, Relaxed);
         done
+    }
+
+    /// Gives free blocks kept at hand back to the heap, so that pages become empty: after a pass of tidying.
+    pub fn flush_heap(&mut self) {
+        self.heap.flush();
     }
 
     /// Whether large values wait to be freed.

@@ -142,6 +142,23 @@ impl Segment {
         None
     }
 
+    /// The word of the entry that probably has these hash bits, without looking at entries.
+    #[inline]
+    pub(crate) fn probable(self, frag: u16, tag: u8) -> Option<u64> {
+        let buckets = self.buckets();
+        let home = self.home(frag);
+        for i in self.probe(home) {
+            let mut words = Ways(buckets[i].matches(tag)).map(|way| buckets[i].word(way));
+            if let Some(word) = words.find(|&word| frag_of(word) == frag) {
+                return Some(word);
+            }
+            if i == home && buckets[i].overflow() == 0 {
+                break;
+            }
+        }
+        None
+    }
+
     /// Puts a word (with its hash bits) into a free way near its home. False: there is none, the segment must grow.
     #[inline]
     pub(crate) fn insert(self, tag: u8, word: u64) -> bool {

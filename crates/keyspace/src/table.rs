@@ -136,9 +136,8 @@ impl Table {
     #[inline]
     pub(crate) fn probable_entry(&self, hash: u64) -> Option<*const u8> {
         let (segment, depth) = self.segment(hash)?;
-        let bucket = &segment.buckets()[segment.home(frag(hash, depth))];
-        let way = bucket.matches(tag_of(hash)).trailing_zeros() as usize / 8;
-        (way < crate::bucket::WAYS).then(|| (bucket.word(way) & 0x0000_ffff_ffff_fff8) as *const u8)
+        let word = segment.probable(frag(hash, depth), tag_of(hash))?;
+        Some((word & 0x0000_ffff_ffff_fff8) as *const u8)
     }
 
     #[inline]

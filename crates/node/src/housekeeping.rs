@@ -38,6 +38,7 @@ impl Worker {
             let more = self.engine.has_garbage() && self.engine.step_garbage(GARBAGE_STEP);
             self.reclaiming = !self.node.engine.keyspace.heap().trim(TRIM_PAGES) || more;
         }
+        self.tidy(now, settings);
         if now < self.next_round {
             return;
         }

@@ -22,6 +22,7 @@ mod session;
 mod slowlog;
 mod stats;
 mod table;
+mod tidying;
 mod transfer;
 mod turn;
 mod wait;

@@ -77,6 +77,10 @@ pub struct WorkerStats {
     pub waiting_with_deadline: AtomicU64,
     /// Keys that blocked connections wait for.
     pub blocking_keys: AtomicU64,
+    /// Percent of a processor that defragmenting uses now.
+    pub defrag_percent: AtomicU64,
+    /// Nanoseconds of tidying and defragmenting.
+    pub defrag_nanos: AtomicU64,
     /// Reads from sockets.
     pub reads: AtomicU64,
     /// Writes to sockets.
@@ -119,6 +123,8 @@ impl WorkerStats {
             turns: zero(),
             waiting_with_deadline: zero(),
             blocking_keys: zero(),
+            defrag_percent: zero(),
+            defrag_nanos: zero(),
             reads: zero(),
             writes: zero(),
             query_overruns: zero(),

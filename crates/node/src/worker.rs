@@ -49,6 +49,8 @@ pub struct Worker {
     pub(crate) evict_until: u64,
     /// When the turn executes no further commands, monotonic nanoseconds; 0 before its first.
     pub(crate) turn_until: u64,
+    /// Tables and entries are being moved together.
+    pub(crate) tidying: crate::tidying::Tidying,
     /// What was deleted or flushed is being freed.
     pub(crate) reclaiming: bool,
     /// Somebody monitors, as this turn sees it.
@@ -95,6 +97,7 @@ impl Worker {
             turn_began: None,
             evict_until: 0,
             turn_until: 0,
+            tidying: Default::default(),
             reclaiming: false,
             monitored: false,
             paused: None,
@@ -315,7 +318,7 @@ impl Worker {
         }
         let waits = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.paused.filter(|_| !self.held_back.is_empty()).map(|(_, until)| until);
-        waits.into_iter().chain(pause).chain([self.next_round]).min()
+        waits.into_iter().chain(pause).chain(self.tidying.deadline()).chain([self.next_round]).min()
     }
 
     /// Whether another turn should follow at once.

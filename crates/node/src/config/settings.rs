@@ -173,6 +173,16 @@ pub struct Settings {
     /// Minutes.
     pub lfu_decay_time: u32,
     pub active_expire_effort: u32,
+    pub activedefrag: bool,
+    pub active_defrag_ignore_bytes: u64,
+    /// Percent.
+    pub active_defrag_threshold_lower: u64,
+    /// Percent.
+    pub active_defrag_threshold_upper: u64,
+    /// Percent.
+    pub active_defrag_cycle_min: u64,
+    /// Percent.
+    pub active_defrag_cycle_max: u64,
 
     /// What handlers depend on.
     pub tunables: Tunables,
@@ -262,6 +272,12 @@ impl Settings {
             lfu_log_factor: read.number("lfu-log-factor"),
             lfu_decay_time: read.number("lfu-decay-time"),
             active_expire_effort: read.number("active-expire-effort"),
+            activedefrag: read.bool("activedefrag"),
+            active_defrag_ignore_bytes: read.number("active-defrag-ignore-bytes"),
+            active_defrag_threshold_lower: read.number("active-defrag-threshold-lower"),
+            active_defrag_threshold_upper: read.number("active-defrag-threshold-upper"),
+            active_defrag_cycle_min: read.number("active-defrag-cycle-min"),
+            active_defrag_cycle_max: read.number("active-defrag-cycle-max"),
             tunables: Tunables {
                 limits: read.limits(),
                 max_string: read.number("proto-max-bulk-len"),

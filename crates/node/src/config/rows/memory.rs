@@ -4,7 +4,6 @@ use super::{Kind, LONG_MAX, ULONG_MAX, between, int};
 use crate::config::row::{Section, row};
 
 const LAZY: &str = "large values are always freed in small steps, without stalling anyone";
-const DEFRAG: &str = "entries come from an allocator of our own: nothing is defragmented";
 
 pub(super) static SECTION: Section = Section {
     title: "Memory, eviction and expiry",
@@ -65,22 +64,24 @@ pub(super) static SECTION: Section = Section {
 pub(super) static DEFRAGMENTATION: Section = Section {
     title: "Defragmentation",
     rows: &[
-        row("activedefrag", Kind::Bool, "no", "Move values to fill holes in memory.").refused(
-            "active defragmentation cannot be enabled: entries come from an allocator of our own, which leaves few holes",
-        ),
+        row("activedefrag", Kind::Bool, "yes", "Move keys out of sparse parts of memory (Redis's default is no)."),
         row(
             "active-defrag-ignore-bytes",
             Kind::Memory { min: 1, max: LONG_MAX },
-            "100mb",
-            "Wasted bytes at which to start.",
-        )
-        .inert(DEFRAG),
-        row("active-defrag-threshold-lower", between(0, 1000), "10", "Waste at which to start, percent.").inert(DEFRAG),
-        row("active-defrag-threshold-upper", between(0, 1000), "100", "Waste at which to do the most, percent.")
-            .inert(DEFRAG),
-        row("active-defrag-cycle-min", between(1, 99), "1", "Least effort, percent of a processor.").inert(DEFRAG),
-        row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, percent of a processor.").inert(DEFRAG),
-        row("active-defrag-max-scan-fields", super::long(1), "1000", "Elements handled in one step.").inert(DEFRAG),
+            "10mb",
+            "Free bytes between keys below which nothing is moved.",
+        ),
+        row(
+            "active-defrag-threshold-lower",
+            between(0, 1000),
+            "5",
+            "Free bytes between keys, in percent of those in use, at which moving starts.",
+        ),
+        row("active-defrag-threshold-upper", between(0, 1000), "50", "The same, at which most effort is spent."),
+        row("active-defrag-cycle-min", between(1, 99), "5", "Least effort, percent of a processor per worker."),
+        row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, percent of a processor per worker."),
+        row("active-defrag-max-scan-fields", super::long(1), "1000", "Elements handled in one step.")
+            .inert("keys are moved; what a collection keeps outside its key is not"),
         row("jemalloc-bg-thread", Kind::Bool, "yes", "Let jemalloc purge in a thread of its own.")
             .inert("the allocator is another one"),
     ],

@@ -28,8 +28,15 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("keyspace_hits", r.keys_sum(|c| &c.hits));
     t.line("keyspace_misses", r.keys_sum(|c| &c.misses));
     t.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks"]);
-    t.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses"]);
-    t.zeros(&["active_defrag_key_hits", "active_defrag_key_misses", "total_active_defrag_time"]);
+    t.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys"]);
+    // A key and its value are one block.
+    for name in ["active_defrag_hits", "active_defrag_key_hits"] {
+        t.line(name, r.keys_sum(|c| &c.moved));
+    }
+    for name in ["active_defrag_misses", "active_defrag_key_misses"] {
+        t.line(name, r.keys_sum(|c| &c.unmoved));
+    }
+    t.line("total_active_defrag_time", r.sum(|s| &s.defrag_nanos) / 1_000_000);
     t.zeros(&["current_active_defrag_time", "tracking_total_keys", "tracking_total_items"]);
     t.zeros(&["tracking_total_prefixes", "unexpected_error_replies"]);
     t.line("total_error_replies", r.sum(|s| &s.errors));

@@ -128,7 +128,8 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("mem_clients_normal", clients);
     t.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     t.line("mem_allocator", "mimalloc");
-    t.zeros(&["mem_overhead_db_hashtable_rehashing", "active_defrag_running"]);
+    t.line("mem_overhead_db_hashtable_rehashing", 0);
+    t.line("active_defrag_running", r.sum(|s| &s.defrag_percent));
     t.line("lazyfree_pending_objects", r.keys_sum(|c| &c.reclaiming));
     t.line("lazyfreed_objects", r.keys_sum(|c| &c.reclaimed));
 }
