@@ -1,0 +1,39 @@
+//! Lua 5.1 for `EVAL` and `FUNCTION`, independent of sockets, keys and commands.
+//!
+//! A script is a generator: [`Running::step`] runs it until it wants something. `redis.call` gives [`Step::Call`]; the host
+//! executes the command [`Running::args`] on its own stack and steps on with the reply's bytes. Now and then, after about
+//! [`Limits::slice`] instructions, the script gives [`Step::SliceOver`], so that the host can serve others, look at its clock and
+//! end the script with [`Input::Stop`]. The script knows no clock and no time limit.
+//!
+//! ```ignore
+//! let mut running = Running::eval(machine, &source, keys, argv, seed)?;
+//! let mut step = running.step(Input::Start);
+//! loop {
+//!     step = match step {
+//!         Step::Call { protocol } => { /* execute running.args() into `reply` */ running.step(Input::Reply(&reply)) }
+//!         Step::CheckCommand => running.step(Input::Checked(Checked::Allowed)),
+//!         Step::Log { .. } | Step::SliceOver => running.step(Input::Continue),
+//!         Step::Done => break,
+//!     };
+//! }
+//! let finished = running.finish(protocol, &mut out);
+//! ```
+//!
+//! What is the host's: numkeys and arity of `EVAL`, the cache of sources by SHA1 and its eviction, which commands a script may
+//! call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an error reply), undoing
+//! a stopped script's writes, the time limit and `SCRIPT KILL`.
+
+mod error;
+mod library;
+mod machine;
+mod payload;
+mod running;
+mod sha1;
+mod source;
+
+pub use error::Error;
+pub use library::{Function, Library, load_library};
+pub use machine::{Limits, Machine};
+pub use payload::{RestoredLibrary, dump_libraries, restore_libraries};
+pub use running::{Checked, Finished, Input, LogLevel, Outcome, Refused, Running, Step};
+pub use source::{Flags, Source};
