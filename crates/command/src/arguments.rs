@@ -6,6 +6,12 @@ use object::number::{parse_f64, parse_i64};
 
 const TIMEOUT_RANGE: Error = Error::new("ERR timeout is out of range");
 
+/// Whether `n` is in the range of Redis's `int`, as numbers of databases must be.
+pub fn check_i32(n: i64) -> Result<(), Error> {
+    let outside = || format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
+    i32::try_from(n).map(drop).map_err(|_| Error::text(outside()))
+}
+
 impl Ctx<'_> {
     /// Argument `i` as an integer from `-i64::MAX` on, so that it can be negated.
     pub(crate) fn negatable(&self, i: usize) -> Result<i64, Error> {
@@ -47,7 +53,13 @@ impl Ctx<'_> {
 /// Redis reads timeouts with `strtold`, which knows hexadecimal numbers too.
 fn parse_seconds(text: &[u8]) -> Option<f64> {
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"));
-    let Some(digits) = digits else { return parse_f64(text) };
+    let Some(digits) = digits else {
+        let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+        // What is too small for a double is not nothing, which would be for ever.
+        let tiny = || mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'));
+        return parse_f64(text)
+            .map(|seconds| if seconds == 0.0 && tiny() { f64::MIN_POSITIVE.copysign(seconds) } else { seconds });
+    };
     let hex = |value: f64, digit: &u8| Some(value * 16.0 + f64::from(char::from(*digit).to_digit(16)?));
     (!digits.is_empty()).then(|| digits.iter().try_fold(0.0, hex)).flatten()
 }
@@ -71,6 +83,17 @@ mod tests {
         }
         for text in ["", "abc", "0x", "0xg", "nan", " 1"] {
             assert_eq!(parse_seconds(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_timeouts_are_not_endless() {
+        for text in ["1e-400", "0.1e-500", "1e-320", "0.0004"] {
+            let seconds = parse_seconds(text.as_bytes()).unwrap();
+            assert_eq!(whole_ms(seconds * 1000.0), 1.0, "{text}");
+        }
+        for text in ["0", "0.0", "-0", "0e5", "0e1"] {
+            assert_eq!(parse_seconds(text.as_bytes()), Some(0.0), "{text}");
         }
     }
 }

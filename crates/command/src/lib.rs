@@ -32,6 +32,7 @@ mod set;
 mod string;
 mod zset;
 
+pub use arguments::check_i32;
 pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use digest::Digest;

@@ -16,9 +16,21 @@ pub(crate) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
 }
 
+/// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before zero.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii_start();
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+    let first = digits.iter().position(|&byte| byte != b'0');
+    match first {
+        Some(_) if digits == b"-0" => Some(0),
+        Some(at) => object::number::parse_u64(digits.get(at..)?),
+        None => (!digits.is_empty()).then_some(0),
+    }
+}
+
 /// The cursor at argument `i`.
 pub(crate) fn cursor(ctx: &Ctx<'_>, i: usize) -> Result<u64, Error> {
-    object::number::parse_u64(ctx.arg(i)).ok_or(Error::new("ERR invalid cursor"))
+    parse_cursor(ctx.arg(i)).ok_or(Error::new("ERR invalid cursor"))
 }
 
 impl<'a> ScanOptions<'a> {

@@ -14,6 +14,7 @@ use crate::ctx::Ctx;
 use crate::error::Error;
 use crate::families::Run;
 use crate::rng::Rng;
+use crate::scan_options;
 use crate::spec::{Row, Spec, flags::*};
 use crate::walk::{Position, Walk};
 
@@ -259,7 +260,7 @@ impl Walk for Scan {
 }
 
 fn scan(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
-    let cursor = object::number::parse_u64(ctx.arg(1)).ok_or(Error::new("ERR invalid cursor"))?;
+    let cursor = scan_options::cursor(ctx, 1)?;
     let (mut count, mut filter) = (10, Filter { pattern: None, kind: None });
     let mut i = 2;
     while i < ctx.args.len() {
@@ -458,6 +459,11 @@ mod tests {
         assert_eq!(bench.words("scan 0 type what"), "-ERR unknown type name 'what'\r\n");
         assert_eq!(bench.words("scan x"), "-ERR invalid cursor\r\n");
         assert_eq!(bench.words("scan -1"), "-ERR invalid cursor\r\n");
+        assert_eq!(bench.run(&[b"scan", b""]), b"-ERR invalid cursor\r\n");
+        assert_eq!(bench.words("scan 18446744073709551616"), "-ERR invalid cursor\r\n");
+        for lenient in [&b"+0"[..], b"-0", b" 0", b"000", b"+007", b"18446744073709551615"] {
+            assert!(bench.run(&[b"scan", lenient]).starts_with(b"*2\r\n"), "{}", lenient.escape_ascii());
+        }
         assert_eq!(bench.words("scan 0 count 0"), "-ERR syntax error\r\n");
         assert_eq!(bench.words("scan 0 count x"), "-ERR value is not an integer or out of range\r\n");
         assert_eq!(bench.words("scan 0 count"), "-ERR syntax error\r\n");

@@ -4,6 +4,7 @@
 
 use keyspace::{Expiry, Key};
 
+use crate::arguments::check_i32;
 use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;
 use crate::error::Error;
@@ -74,10 +75,7 @@ const SAME_OBJECT: Error = Error::new("ERR source and destination objects are th
 /// Argument `i` as the number of a logical database.
 pub(super) fn database(ctx: &Ctx<'_>, i: usize) -> Result<u16, Error> {
     let n = ctx.int(i)?;
-    if i32::try_from(n).is_err() {
-        let text = format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
-        return Err(Error::text(text));
-    }
+    check_i32(n)?;
     match u16::try_from(n) {
         Ok(db) if usize::from(db) < ctx.db.keyspace().databases() => Ok(db),
         _ => Err(Error::new("ERR DB index is out of range")),

@@ -183,12 +183,11 @@ fn bitpos(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         _ => return Err(Error::new("ERR The bit argument must be 1 or 0.")),
     };
     let argc = ctx.args.len();
+    if argc > 6 {
+        return Err(Error::SYNTAX);
+    }
     let start = if argc > 3 { ctx.int(3)? } else { 0 };
-    let in_bits = match argc {
-        ..=5 => false,
-        6 => unit_is_bit(ctx, 5)?,
-        _ => return Err(Error::SYNTAX),
-    };
+    let in_bits = argc == 6 && unit_is_bit(ctx, 5)?;
     let end = if argc > 4 { Some(ctx.int(4)?) } else { None };
     let range = Range { start, end, bits: in_bits };
     let key = ctx.key(1);

@@ -10,12 +10,17 @@
 mod attack;
 mod chaos;
 mod databases;
+mod evicting;
 mod money;
 mod queues;
+mod scans;
+mod sessions;
+mod tokens;
 mod world;
 
 use attack::{How, Server, simple, text};
-use world::{Actor, World};
+use resp::Value;
+use world::{Actor, World, array};
 
 /// Everybody, and how many of them.
 const CAST: &[(&str, usize, Actor)] = &[
@@ -36,6 +41,11 @@ const CAST: &[(&str, usize, Actor)] = &[
     ("carrier", 1, databases::carrier),
     ("far waiter", 1, databases::far_waiter),
     ("ferry", 1, databases::ferry),
+    ("token mover", 3, tokens::mover),
+    ("token auditor", 1, tokens::auditor),
+    ("crowd", 1, scans::crowd),
+    ("scanner", 1, scans::scanner),
+    ("turncoat", 2, sessions::turncoat),
     ("killer", 1, chaos::killer),
     ("interrupter", 1, chaos::interrupter),
     ("storm", 1, chaos::storm),
@@ -51,6 +61,8 @@ fn torture(how: How) {
         assert_eq!(client.call(&["DEBUG", "SHUFFLE-CLIENTS", on]), simple("OK"));
         assert_eq!(client.call(&["DEBUG", "DISTURB", on]), simple("OK"));
     };
+    tokens::put_down(&world);
+    scans::put_down(&world);
     torment("1");
     world.play(CAST);
     torment("0");
@@ -61,12 +73,63 @@ fn torture(how: How) {
     money::check(&world);
     queues::check(&world);
     databases::check(&world);
+    tokens::check(&world);
+    same_elsewhere(how, &server);
     server.connect().call(&["FLUSHALL"]);
     world.falls_to("used_memory", before + (24 << 20));
     let info = text(&server.connect().call(&["INFO", "everything"]));
     info.lines().filter(|line| line.starts_with("worker")).for_each(|line| println!("{line}"));
     println!("{how:?}: {}", world.summary());
     assert!(server.terminate().success());
+}
+
+/// Everything, dumped and restored in another server, has the same digest there.
+fn same_elsewhere(how: How, server: &Server) {
+    let other = Server::start(How { workers: "1", ..how }, &[]).expect("as the first one");
+    let (mut from, mut to) = (server.connect(), other.connect());
+    // Nothing shall expire in between.
+    for client in [&mut from, &mut to] {
+        client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    }
+    for db in 0..16 {
+        let db = db.to_string();
+        from.call(&["SELECT", &db]);
+        to.call(&["SELECT", &db]);
+        for key in array(from.call(&["KEYS", "*"])) {
+            let key = text(&key);
+            let (payload, at) = (from.call(&["DUMP", &key]), from.call(&["PEXPIRETIME", &key]));
+            let (Value::Bulk(payload), Value::Integer(at)) = (payload, at) else { panic!("{key} went away") };
+            let at = at.max(0).to_string();
+            let command = [&b"RESTORE"[..], key.as_bytes(), at.as_bytes(), &payload, b"ABSTTL"];
+            assert_eq!(to.call(&command), simple("OK"), "{key}");
+        }
+    }
+    assert_eq!(from.call(&["DEBUG", "DIGEST"]), to.call(&["DEBUG", "DIGEST"]));
+}
+
+/// Memory has a limit, and keys are evicted by every policy in turn.
+fn short_of_memory(how: How) {
+    let Some(server) = Server::start(how, &["--maxmemory", "24mb", "--maxmemory-policy", "allkeys-lru"]) else {
+        return;
+    };
+    let world = World::new(&server);
+    assert_eq!(server.connect().call(&["DEBUG", "SHUFFLE-CLIENTS", "1"]), simple("OK"));
+    world.play(evicting::CAST);
+    assert_eq!(server.connect().call(&["DEBUG", "SHUFFLE-CLIENTS", "0"]), simple("OK"));
+    server.wait_alone();
+    evicting::check(&world);
+    println!("{how:?}: {}", world.summary());
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn short_of_memory_with_epoll() {
+    short_of_memory(How { driver: "epoll", workers: "2" });
+}
+
+#[test]
+fn short_of_memory_with_io_uring() {
+    short_of_memory(How { driver: "io_uring", workers: "4" });
 }
 
 #[test]

@@ -114,8 +114,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             name = Some(check_name(ctx.arg(i + 1))?);
             i += 2;
         } else {
-            let option = String::from_utf8_lossy(ctx.arg(i)).into_owned();
-            return Err(Error::text(format!("ERR Syntax error in HELLO option '{option}'")));
+            return Err(Error::text([b"ERR Syntax error in HELLO option '", ctx.arg(i), b"'"].concat()));
         }
     }
     if let Some((user, password)) = login {

@@ -80,7 +80,8 @@ fn echo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 /// The database index in `text`, if there is one.
 pub(crate) fn database(text: &[u8], databases: u16) -> Result<u16, Error> {
-    let index = keyspace::canonical_int(text).ok_or(Error::new("ERR value is not an integer or out of range"))?;
+    let index = keyspace::canonical_int(text).ok_or(Error::NOT_INTEGER)?;
+    command::check_i32(index)?;
     u16::try_from(index).ok().filter(|&db| db < databases).ok_or(Error::new("ERR DB index is out of range"))
 }
 

@@ -300,10 +300,11 @@ pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
     if let Some(text) = compatibility::subcommand_not_there(&container.name, name) {
         return Error::text(text);
     }
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+    let name = &name[..name.len().min(128)];
     // DEBUG takes its subcommands apart itself, so it words this differently.
     let what = if container.spec.has(flags::PROTECTED) { " or wrong number of arguments for" } else { "" };
-    Error::text(format!("ERR unknown subcommand{what} '{name}'. Try {} HELP.", container.name.to_uppercase()))
+    let hint = format!("'. Try {} HELP.", container.name.to_uppercase());
+    Error::text([b"ERR unknown subcommand", what.as_bytes(), b" '", name, hint.as_bytes()].concat())
 }
 
 /// What runs a container called without a subcommand: its arity has refused that already.

@@ -90,7 +90,7 @@ fn filter<'a>(ctx: &SessionCtx<'a>) -> Result<Filter<'a>, Error> {
             filter.local = Some(value);
         } else if ctx.is(i, "USER") {
             if value != b"default" {
-                return Err(Error::text(format!("ERR No such user '{}'", String::from_utf8_lossy(value))));
+                return Err(Error::text([b"ERR No such user '", value, b"'"].concat()));
             }
             filter.user = Some(value);
         } else if ctx.is(i, "SKIPME") {

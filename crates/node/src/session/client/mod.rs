@@ -53,13 +53,13 @@ fn setname(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn setinfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (option, value) = (ctx.arg(2), ctx.arg(3));
-    let shown = String::from_utf8_lossy(option).into_owned();
     let is_name = option.eq_ignore_ascii_case(b"lib-name");
     if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
-        return Err(Error::text(format!("ERR Unrecognized option '{shown}'")));
+        return Err(Error::text([b"ERR Unrecognized option '", option, b"'"].concat()));
     }
     if !is_printable(value) {
-        return Err(Error::text(format!("ERR {shown} cannot contain spaces, newlines or special characters.")));
+        let why = b" cannot contain spaces, newlines or special characters.";
+        return Err(Error::text([b"ERR ", option, &why[..]].concat()));
     }
     let mut texts = ctx.session.client.texts();
     let field = if is_name { &mut texts.lib_name } else { &mut texts.lib_version };
@@ -85,7 +85,7 @@ fn kind(word: &[u8]) -> Result<Kind, Error> {
     if ["slave", "replica", "pubsub", "master"].into_iter().any(is) {
         return Ok(Kind::Other);
     }
-    Err(Error::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word))))
+    Err(Error::text([b"ERR Unknown client type '", word, b"'"].concat()))
 }
 
 fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -155,10 +155,15 @@ fn no_touch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+/// Redis looks at the number of these arguments itself, and words it so.
+fn too_many(subcommand: &str) -> Error {
+    Error::text(format!("ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."))
+}
+
 fn unblock(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let with_error = match ctx.args.get(3) {
         None => false,
-        Some(_) if ctx.args.len() > 4 => return Err(Error::SYNTAX),
+        Some(_) if ctx.args.len() > 4 => return Err(too_many("unblock")),
         Some(word) if word.eq_ignore_ascii_case(b"timeout") => false,
         Some(word) if word.eq_ignore_ascii_case(b"error") => true,
         Some(_) => return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),

@@ -8,7 +8,7 @@ use crate::pause::Pause;
 pub fn pause(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let all = match ctx.args.get(3) {
         None => true,
-        Some(_) if ctx.args.len() > 4 => return Err(Error::SYNTAX),
+        Some(_) if ctx.args.len() > 4 => return Err(super::too_many("pause")),
         Some(word) if word.eq_ignore_ascii_case(b"all") => true,
         Some(word) if word.eq_ignore_ascii_case(b"write") => false,
         Some(_) => return Err(Error::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
