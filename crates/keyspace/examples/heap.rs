@@ -166,7 +166,7 @@ fn load_and_churn(count: usize) {
     println!("two passes of moving: {moved} moved in {} ms", start.elapsed().as_millis());
     let after = report("after moving", &heap, base, count);
     drop(local);
-    let (live, heap) = (heap.live(), (heap, blocks));
+    let (live, heap) = (heap.stats().live, (heap, blocks));
     println!("RSS {:.3} of live", after as f64 / live as f64);
     drop(heap);
 }

@@ -63,9 +63,9 @@ impl Reclaim {
                         freed += 1;
                     });
                     // Others may still be prefetching from it.
-                    local.retired.push(Garbage::Segment(segment));
+                    local.retire(Garbage::Segment(segment));
                 }
-                Some(directory) => local.retired.push(directory),
+                Some(directory) => local.retire(directory),
                 None => match self.tables.pop() {
                     Some(table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
                     None => break true,

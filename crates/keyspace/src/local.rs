@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
+use crate::table::Garbage;
 use crate::value::Value;
 
 /// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight.
@@ -84,6 +85,16 @@ impl Local {
     /// Starts a turn: addresses read by [`crate::Keyspace::prefetch_entry`] stay readable until [`Self::end_turn`].
     pub fn begin_turn(&mut self) {
         self.retired.pin();
+    }
+
+    /// Takes memory of a table that is no longer part of it and that others may still be prefetching from: it is freed at the end of
+    /// a turn soon, and counts as free at once, so that eviction sees what it achieves.
+    #[inline]
+    pub(crate) fn retire(&mut self, garbage: Garbage) {
+        if let Garbage::Segment(segment) = &garbage {
+            self.heap.retiring(segment.bytes());
+        }
+        self.retired.push(garbage);
     }
 
     /// Ends a turn and frees table memory that nobody can be reading.

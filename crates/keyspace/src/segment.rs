@@ -83,8 +83,13 @@ impl Segment {
     pub(crate) unsafe fn free(self, heap: &mut LocalHeap) {
         if let Some(block) = self.block() {
             // SAFETY: allocated in `new` with the same size; the caller's promise.
-            unsafe { heap.free(block, self.len() * size_of::<Bucket>()) }
+            unsafe { heap.free(block, self.bytes()) }
         }
+    }
+
+    /// Bytes of its buckets.
+    pub(crate) fn bytes(self) -> usize {
+        self.len() * size_of::<Bucket>()
     }
 
     /// Number of buckets.

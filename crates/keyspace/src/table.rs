@@ -98,12 +98,17 @@ pub(crate) enum Garbage {
 }
 
 impl Garbage {
+    /// Frees what [`Local::retire`] has taken.
+    ///
     /// # Safety
     /// No worker can still be reading it, and `heap` is of the heap that segments come from.
     pub(crate) unsafe fn free(self, heap: &mut LocalHeap) {
         match self {
-            // SAFETY: the caller's promise.
-            Garbage::Segment(s) => unsafe { s.free(heap) },
+            Garbage::Segment(s) => {
+                heap.retired(s.bytes());
+                // SAFETY: the caller's promise.
+                unsafe { s.free(heap) }
+            }
             // SAFETY: the caller's promise.
             Garbage::Directory(word) => unsafe { Directory(word).free() },
         }
@@ -174,7 +179,7 @@ impl Table {
             Some(new) => self.replace(hash, depth, new),
             None => self.split(hash, old, depth, hasher, local),
         }
-        local.retired.push(Garbage::Segment(old));
+        local.retire(Garbage::Segment(old));
     }
 
     /// Points all cells of the segment at `hash` to `new`, which has the same depth.
@@ -200,7 +205,7 @@ impl Table {
         } else if Directory(root).bits() == depth {
             let cells = Directory(root).cells();
             let doubled = Directory::new(depth + 1, |i| cells[i / 2].load(Relaxed));
-            local.retired.push(Garbage::Directory(root));
+            local.retire(Garbage::Directory(root));
             doubled
         } else {
             Directory(root)
@@ -220,7 +225,7 @@ impl Table {
         self.count.set(self.count.get() - 1);
         let root = self.root.load(Relaxed);
         if self.count.get() == 0 {
-            self.dismantle(|garbage| local.retired.push(garbage));
+            self.dismantle(|garbage| local.retire(garbage));
         } else if root & DIRECTORY == 0 {
             let segment = Segment(root);
             // Under a third full: shrink to about three quarters.
@@ -228,7 +233,7 @@ impl Table {
                 let wanted = (self.count.get() as usize * 4).div_ceil(3 * crate::bucket::WAYS);
                 if let Some(new) = segment.resized(wanted, &mut local.heap) {
                     self.root.store(new.0, Release);
-                    local.retired.push(Garbage::Segment(segment));
+                    local.retire(Garbage::Segment(segment));
                 }
             }
         }
@@ -301,7 +306,7 @@ impl Table {
         let smaller = if sparse { segment.resized(wanted, &mut local.heap) } else { None };
         if let Some(new) = smaller.or_else(|| segment.denser(heap, &mut local.heap)) {
             self.replace(hash, depth, new);
-            local.retired.push(Garbage::Segment(segment));
+            local.retire(Garbage::Segment(segment));
             segment = new;
             tidied.moved += 1;
         }

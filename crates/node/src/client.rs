@@ -7,6 +7,8 @@ use engine::Seat;
 
 /// What a connection costs beside its buffers, in bytes, roughly.
 const CONNECTION: u64 = 1024;
+/// What a watched key costs beside its bytes, roughly.
+const WATCHED: u64 = 96;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct Client {
     pub queued: AtomicI32,
     /// Number of watched keys.
     pub watching: AtomicU32,
+    /// Bytes of these keys.
+    pub watched_bytes: AtomicU64,
     /// Blocked in a command.
     pub blocked: AtomicBool,
     /// 2 or 3.
@@ -102,6 +106,7 @@ impl Client {
             last_active: AtomicU64::new(now),
             queued: AtomicI32::new(-1),
             watching: AtomicU32::new(0),
+            watched_bytes: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
             protocol: AtomicU16::new(2),
             query_len: AtomicU64::new(0),
@@ -120,11 +125,12 @@ impl Client {
         }
     }
 
-    /// Bytes it costs: its buffers, its queue, itself, but for the arguments of a command that runs.
+    /// Bytes it costs: its buffers, its queue, the keys it watches, itself, but for the arguments of a command that runs.
     pub fn memory(&self) -> u64 {
         let buffers = self.query_len.load(Relaxed) + self.query_free.load(Relaxed);
         let output = self.output_buffer.load(Relaxed).max(self.output_len.load(Relaxed));
-        CONNECTION + buffers + output + self.queued_bytes.load(Relaxed)
+        let watched = u64::from(self.watching.load(Relaxed)) * WATCHED + self.watched_bytes.load(Relaxed);
+        CONNECTION + buffers + output + watched + self.queued_bytes.load(Relaxed)
     }
 
     /// What the client says of itself.

@@ -59,6 +59,8 @@ pub(crate) struct Conn {
     pub(crate) busy: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
     pub(crate) over_soft_since: Option<u64>,
+    /// Its part of the worker's [`crate::WorkerStats::client_memory`].
+    pub(crate) weight: u64,
 }
 
 impl Conn {
@@ -83,6 +85,7 @@ impl Conn {
             spent: 0,
             busy: 0,
             over_soft_since: None,
+            weight: 0,
         }
     }
 
@@ -105,6 +108,9 @@ impl Conn {
     pub(crate) fn forget_output(&mut self) {
         self.out = Vec::new();
         self.sent = 0;
+        let client = &self.session.client;
+        client.output_len.store(self.in_flight as u64, Relaxed);
+        client.output_buffer.store(0, Relaxed);
     }
 
     /// Counts bytes sent.

@@ -94,9 +94,13 @@ impl Worker {
             self.refuse(conn, Some(command), &error);
             return Next::Continue;
         }
-        if settings.maxmemory > 0 && (conn.session.queues(command) || self.does(conn, command, flags::DENYOOM)) {
-            match self.make_room(settings) {
+        if settings.maxmemory > 0 {
+            // Replies and what clients send count, too: reading may need room as well, but is never refused.
+            let room = self.make_room(settings);
+            let needs = || conn.session.queues(command) || self.does(conn, command, flags::DENYOOM);
+            match room {
                 Room::Enough => {}
+                _ if !needs() => {}
                 Room::Soon if self.must_wait_for_room(settings) => {
                     self.again.push(conn.token);
                     return Next::Retry;

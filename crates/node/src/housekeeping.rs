@@ -6,6 +6,7 @@ use engine::{Order, Policy, Room, Swept};
 
 use crate::config::{EvictionPolicy, Settings};
 use crate::conn::Wait;
+use crate::crowd;
 use crate::stats::add;
 use crate::worker::Worker;
 
@@ -62,6 +63,9 @@ impl Worker {
         if settings.output_limit_normal.soft > 0 {
             self.check_soft_limits(settings.output_limit_normal, now);
         }
+        if crowd::limit(settings).is_some() {
+            self.weigh_all(settings);
+        }
         if self.index == 0 {
             self.node.sample(now);
         }
@@ -74,7 +78,7 @@ impl Worker {
     /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
     pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
         let node = self.node.clone();
-        let above = || node.used_memory_about() > settings.maxmemory;
+        let above = || node.uses_more_than(settings.maxmemory);
         if !above() {
             return Room::Enough;
         }
@@ -94,7 +98,7 @@ impl Worker {
     pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
         let excess =
             if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
-        self.node.used_memory_about() > settings.maxmemory + excess
+        self.node.uses_more_than(settings.maxmemory.saturating_add(excess))
     }
 
     /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient.

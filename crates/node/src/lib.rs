@@ -8,6 +8,7 @@ mod clock;
 pub mod compatibility;
 pub mod config;
 mod conn;
+mod crowd;
 mod execute;
 mod histogram;
 mod housekeeping;

@@ -20,6 +20,11 @@ pub enum Message {
         /// The connection.
         token: u64,
     },
+    /// Ends a connection because of `maxmemory-clients`: what it has not been sent is dropped.
+    Evict {
+        /// The connection.
+        token: u64,
+    },
     /// Answers a blocked connection whose wait has been cancelled (CLIENT UNBLOCK).
     Unblock {
         /// The connection.

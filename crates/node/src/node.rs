@@ -20,6 +20,9 @@ use crate::table::Table;
 /// The version of Redis whose commands and behaviour are offered.
 pub const REDIS_VERSION: &str = "8.0.0";
 
+/// What a worker's reports of its memory may lag behind, in bytes, other threads' share included.
+const ABOUT: u64 = 32 << 10;
+
 /// One `holdfast server` process.
 pub struct Node {
     /// The data.
@@ -77,6 +80,8 @@ pub struct Facts {
     pub driver: String,
     /// Bytes of heap in use, by the global allocator's count.
     pub memory: Option<fn() -> u64>,
+    /// The same but for 8 KB per thread, at hardly any cost.
+    pub memory_about: Option<fn() -> u64>,
     /// Resident bytes.
     pub resident: Option<fn() -> u64>,
     /// User and system CPU time of the process in microseconds.
@@ -117,13 +122,19 @@ impl Node {
 
     /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator.
     pub fn used_memory(&self) -> u64 {
-        self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live() as u64
+        self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().in_pages() as u64
     }
 
-    /// [`Self::used_memory`] but for some KB per worker, at hardly any cost.
+    /// Whether more memory is in use than `limit` bytes: exactly where it matters, else to a thousandth of the limit, at hardly
+    /// any cost.
     #[inline]
-    pub fn used_memory_about(&self) -> u64 {
-        self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().live_about() as u64
+    pub fn uses_more_than(&self, limit: u64) -> bool {
+        let error = ABOUT * self.mailboxes.len() as u64;
+        if limit / 1024 < error {
+            return self.used_memory() > limit;
+        }
+        let about = self.facts.memory_about.map_or(0, |f| f()) + self.engine.keyspace.heap().in_pages_about() as u64;
+        about > limit
     }
 
     /// Highest `used_memory` seen.

@@ -89,6 +89,10 @@ pub struct WorkerStats {
     pub query_overruns: AtomicU64,
     /// Connections closed because of `client-output-buffer-limit`.
     pub output_overruns: AtomicU64,
+    /// Connections closed because of `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
+    /// Bytes that its connections take, while `maxmemory-clients` bounds them; about.
+    pub client_memory: AtomicU64,
     /// Nanoseconds in commands.
     pub command_nanos: AtomicU64,
     /// Nanoseconds in turns that executed commands, and in housekeeping.
@@ -129,6 +133,8 @@ impl WorkerStats {
             writes: zero(),
             query_overruns: zero(),
             output_overruns: zero(),
+            evicted_clients: zero(),
+            client_memory: zero(),
             command_nanos: zero(),
             turn_nanos: zero(),
             housekeeping_nanos: zero(),
@@ -163,6 +169,7 @@ impl WorkerStats {
             &self.writes,
             &self.query_overruns,
             &self.output_overruns,
+            &self.evicted_clients,
             &self.command_nanos,
             &self.turn_nanos,
             &self.housekeeping_nanos,

@@ -7,6 +7,7 @@ use resp::{Batch, Limits, Progress, Reply};
 
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
+use crate::crowd;
 use crate::execute::Next;
 use crate::node::Node;
 use crate::stats::add;
@@ -63,10 +64,14 @@ impl Worker {
 
     fn take_turn(&mut self, now: u64) {
         self.engine.begin_turn(now);
-        if self.follower.refresh() {
+        let changed = self.follower.refresh();
+        if changed {
             self.reconfigure();
         }
         let settings = self.follower.settings().clone();
+        if changed {
+            self.weigh_all(&settings);
+        }
         let node = self.node.clone();
         let lfu = Self::is_lfu(settings.maxmemory_policy);
         self.engine.clock().set(now, lfu, settings.lfu_log_factor, settings.lfu_decay_time);
@@ -247,6 +252,7 @@ impl Worker {
             let out = std::mem::take(&mut conn.out);
             self.spare(out);
         }
+        let limit = crowd::limit(settings).filter(|_| conn.weigh(&self.stats));
         // More may be there than one turn's share, or than was parsed before AUTH.
         let again = eager && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
         if again {
@@ -268,5 +274,8 @@ impl Worker {
             self.dirty.push(conn.token);
         }
         self.put_conn(conn);
+        if let Some(limit) = limit {
+            self.close_largest(limit);
+        }
     }
 }

@@ -165,9 +165,10 @@ impl Worker {
         if !conn.is_free() || conn.unsent() > 0 || conn.unread() > 0 || conn.queued || conn.dirty {
             return None;
         }
-        let conn = self.take_conn(token)?;
+        let mut conn = self.take_conn(token)?;
         self.engine.cancel_reservation(token);
         self.release_token(token);
+        conn.unweigh(&self.stats);
         Some(Box::new(Detached { session: conn.session }))
     }
 
@@ -232,6 +233,7 @@ impl Worker {
 
     pub(crate) fn dispose(&mut self, mut conn: Box<Conn>) {
         self.release_token(conn.token);
+        conn.unweigh(&self.stats);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
@@ -273,6 +275,7 @@ impl Worker {
             Message::Unpark(token) => self.unpark(token),
             Message::Served { token, reply } => self.served(token, reply.as_deref()),
             Message::Kill { token } => self.cut(token),
+            Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::Seen { token, line } => self.show(token, &line),
             Message::ResetStats => {

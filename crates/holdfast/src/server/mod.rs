@@ -140,6 +140,7 @@ fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Erro
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
         driver: driver.name().into(),
         memory: Some(crate::memory::in_use),
+        memory_about: Some(crate::memory::in_use_about),
         resident: Some(crate::memory::resident),
     };
     Ok(Node::new(live, clock, workers, random_seed()?, facts))

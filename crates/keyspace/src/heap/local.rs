@@ -82,6 +82,20 @@ impl LocalHeap {
         self.counters.allocated(new, 0);
     }
 
+    /// Counts a block in a page as free that will be freed soon, when nobody can be reading it any more.
+    pub(crate) fn retiring(&mut self, size: usize) {
+        if let Some(class) = Class::of(size) {
+            self.counters.retired(class.size());
+        }
+    }
+
+    /// Takes [`Self::retiring`] back, as the block is freed now.
+    pub(crate) fn retired(&mut self, size: usize) {
+        if let Some(class) = Class::of(size) {
+            self.counters.retired_freed(class.size());
+        }
+    }
+
     /// Moves a block into a fuller page and returns its new address, or leaves it where it is: for blocks that
     /// [`super::Heap::is_sparse`] names. Copies `size` bytes.
     ///
@@ -161,7 +175,7 @@ impl LocalHeap {
             // More than the address space.
             handle_alloc_error(Layout::new::<[u8; 4096]>())
         };
-        self.counters.allocated(size, usable);
+        self.counters.allocated(size, 0);
         self.counters.large_changed(usable as isize);
         // SAFETY: the layout is not empty.
         NonNull::new(unsafe { std::alloc::alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
@@ -172,7 +186,7 @@ impl LocalHeap {
     #[cold]
     unsafe fn free_large(&mut self, block: NonNull<u8>, size: usize) {
         let usable = super::usable(size);
-        self.counters.freed(size, usable);
+        self.counters.freed(size, 0);
         self.counters.large_changed(-(usable as isize));
         // SAFETY: `alloc_large` allocated the block with this layout, which was valid then.
         unsafe { std::alloc::dealloc(block.as_ptr(), Layout::from_size_align_unchecked(usable, 8)) };

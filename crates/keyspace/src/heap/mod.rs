@@ -107,15 +107,17 @@ impl Heap {
         })
     }
 
-    /// Bytes in use, each block counted with its usable length. Sums one counter per worker.
-    pub fn live(&self) -> usize {
-        self.0.registry.totals().live as usize
+    /// Bytes in use in pages, each block counted with its usable length; what has been retired is not. Larger blocks come from
+    /// the global allocator, which counts them. Sums one counter per worker.
+    pub fn in_pages(&self) -> usize {
+        // Below zero for a moment when one worker has freed what another allocates just now.
+        (self.0.registry.totals().in_pages as i64).max(0) as usize
     }
 
-    /// [`Self::live`] but for 16 KB per worker: one load of a line that rarely changes.
+    /// [`Self::in_pages`] but for 16 KB per worker: one load of a line that rarely changes.
     #[inline]
-    pub fn live_about(&self) -> usize {
-        self.0.registry.live_about()
+    pub fn in_pages_about(&self) -> usize {
+        self.0.registry.in_pages_about()
     }
 
     /// What the heap holds. Takes about a microsecond.
@@ -123,7 +125,7 @@ impl Heap {
         let totals = self.0.registry.totals();
         let pool = self.0.pool.bytes();
         let mut stats = Stats {
-            live: totals.live as usize,
+            live: totals.in_pages.wrapping_add(totals.large) as usize,
             requested: totals.requested as usize,
             large: totals.large as usize,
             held: pool.headers + pool.assigned + pool.ready + totals.large as usize,

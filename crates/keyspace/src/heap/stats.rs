@@ -13,22 +13,22 @@ const REPORT: u64 = 16 * 1024;
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Counters {
-    /// The part of `live` that has been reported.
+    /// The part of `in_pages` that has been reported.
     reported: AtomicU64,
     /// What all workers have reported.
     common: Arc<Common>,
-    /// Blocks, by the length of their class.
-    live: AtomicU64,
+    /// Blocks in pages, by the length of their class, but for those that are retired.
+    in_pages: AtomicU64,
     /// Blocks, by the bytes asked for.
     requested: AtomicU64,
-    /// The part of `live` that came from the global allocator.
+    /// Blocks that came from the global allocator.
     large: AtomicU64,
 }
 
 /// The sum of some counters.
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
-    pub live: u64,
+    pub in_pages: u64,
     pub requested: u64,
     pub large: u64,
 }
@@ -40,8 +40,8 @@ struct Common(AtomicU64);
 
 impl Counters {
     #[inline]
-    fn change_live(&self, live: u64) {
-        self.live.store(live, Relaxed);
+    fn set_in_pages(&self, live: u64) {
+        self.in_pages.store(live, Relaxed);
         // Between -REPORT and REPORT.
         if live.wrapping_sub(self.reported.load(Relaxed)).wrapping_add(REPORT) > 2 * REPORT {
             self.report(live);
@@ -54,18 +54,30 @@ impl Counters {
         self.reported.store(live, Relaxed);
     }
 
-    /// Counts an allocation. Only the owning worker calls this.
+    /// Counts an allocation; `usable` is 0 for one outside pages. Only the owning worker calls this.
     #[inline]
     pub fn allocated(&self, requested: usize, usable: usize) {
-        self.change_live(self.live.load(Relaxed).wrapping_add(usable as u64));
+        self.set_in_pages(self.in_pages.load(Relaxed).wrapping_add(usable as u64));
         self.requested.store(self.requested.load(Relaxed).wrapping_add(requested as u64), Relaxed);
     }
 
     /// Counts a release. Only the owning worker calls this.
     #[inline]
     pub fn freed(&self, requested: usize, usable: usize) {
-        self.change_live(self.live.load(Relaxed).wrapping_sub(usable as u64));
+        self.set_in_pages(self.in_pages.load(Relaxed).wrapping_sub(usable as u64));
         self.requested.store(self.requested.load(Relaxed).wrapping_sub(requested as u64), Relaxed);
+    }
+
+    /// Counts a block in a page as free that will be as soon as nobody can be reading it. Only the owning worker calls this.
+    #[inline]
+    pub fn retired(&self, usable: usize) {
+        self.set_in_pages(self.in_pages.load(Relaxed).wrapping_sub(usable as u64));
+    }
+
+    /// Takes [`Self::retired`] back: the block is freed next.
+    #[inline]
+    pub fn retired_freed(&self, usable: usize) {
+        self.set_in_pages(self.in_pages.load(Relaxed).wrapping_add(usable as u64));
     }
 
     /// Counts a change of the bytes that came from the global allocator. Only the owning worker calls this.
@@ -74,7 +86,7 @@ impl Counters {
     }
 
     fn add_to(&self, totals: &mut Totals) {
-        totals.live = totals.live.wrapping_add(self.live.load(Relaxed));
+        totals.in_pages = totals.in_pages.wrapping_add(self.in_pages.load(Relaxed));
         totals.requested = totals.requested.wrapping_add(self.requested.load(Relaxed));
         totals.large = totals.large.wrapping_add(self.large.load(Relaxed));
     }
@@ -95,16 +107,16 @@ impl Registry {
         counters
     }
 
-    /// About the sum of `live`: 16 KB per worker may be missing or too much.
+    /// About the sum of `in_pages`: 16 KB per worker may be missing or too much.
     #[inline]
-    pub fn live_about(&self) -> usize {
+    pub fn in_pages_about(&self) -> usize {
         // Below zero when one worker has reported what it freed and another not yet what it allocated.
         (self.common.0.load(Relaxed) as i64).max(0) as usize
     }
 
     /// The worker is gone; what it counted stays.
     pub fn remove(&self, gone: &Arc<Counters>) {
-        gone.report(gone.live.load(Relaxed));
+        gone.report(gone.in_pages.load(Relaxed));
         let (counters, past) = &mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = counters.iter().position(|c| Arc::ptr_eq(c, gone)) {
             counters.swap_remove(at).add_to(past);

@@ -3,7 +3,7 @@
 //! Invariants: the ring's memory and the buffers live, at fixed addresses, until the io_uring is gone; a buffer is either the
 //! kernel's (in the ring) or ours (between a completion that names it and [`Buffers::give_back`]), never both.
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -26,18 +26,20 @@ pub struct Buffers {
     published: u16,
 }
 
-fn allocate(size: usize) -> NonNull<u8> {
-    let layout = Layout::from_size_align(size, 4096).expect("small and page-aligned");
+/// Memory that the kernel shares with us: as that of its socket buffers, it is no part of what `maxmemory` bounds. Hence from the
+/// system, not from the counted allocator; what is never written is never resident either.
+fn allocate(size: usize, align: usize) -> NonNull<u8> {
+    let layout = Layout::from_size_align(size, align).expect("small, and aligned to a page at most");
     // SAFETY: the layout is not empty.
-    NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+    NonNull::new(unsafe { System.alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 impl Buffers {
     /// Registers a ring of buffers. Its memory is never freed: the kernel may write to it until the io_uring is torn down,
     /// which happens after we have let go of it.
     pub fn register(submitter: &Submitter<'_>) -> io::Result<Buffers> {
-        let ring = allocate(usize::from(COUNT) * size_of::<BufRingEntry>()).cast();
-        let memory = allocate(usize::from(COUNT) * SIZE);
+        let ring = allocate(usize::from(COUNT) * size_of::<BufRingEntry>(), 4096).cast();
+        let memory = allocate(usize::from(COUNT) * SIZE, 16);
         let mut buffers = Buffers { ring, memory, tail: 0, published: u16::MAX };
         // SAFETY: the ring is page-aligned, zeroed, of COUNT entries, and lives for ever.
         unsafe { submitter.register_buf_ring_with_flags(ring.as_ptr() as u64, COUNT, GROUP, 0)? };

@@ -271,6 +271,7 @@ impl Session {
     #[must_use]
     pub fn take_watched(&mut self) -> Vec<WatchedKey> {
         self.client.watching.store(0, Relaxed);
+        self.client.watched_bytes.store(0, Relaxed);
         std::mem::take(&mut self.watched)
     }
 

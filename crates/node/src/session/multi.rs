@@ -130,10 +130,14 @@ fn watch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
     }
     let keys: Vec<&[u8]> = ctx.args.iter().skip(1).collect();
+    let before = ctx.session.watched.len();
     if let Err(busy) = ctx.engine.watch(ctx.session.db, &keys, &mut ctx.session.watched, ctx.token) {
         return Ok(Flow::Busy(busy));
     }
-    ctx.session.client.watching.store(ctx.session.watched.len() as u32, Relaxed);
+    let client = &ctx.session.client;
+    client.watching.store(ctx.session.watched.len() as u32, Relaxed);
+    let more: u64 = ctx.session.watched[before..].iter().map(|watched| watched.key.len() as u64).sum();
+    add(&client.watched_bytes, more);
     ctx.reply().ok();
     Ok(Flow::Done)
 }

@@ -21,9 +21,9 @@ pub(super) static SECTION: Section = Section {
             "maxmemory-clients",
             Kind::MemoryOrPercent { max: LONG_MAX },
             "0",
-            "Memory of all connections together, beyond which the largest are closed; 0 for no limit.",
-        )
-        .inert("the memory of connections is not limited as a whole yet"),
+            "Memory of all connections together, or percent of `maxmemory`, beyond which the largest are closed; 0 for \
+             no limit.",
+        ),
         row(
             "tracking-table-max-keys",
             super::long(0),

@@ -24,7 +24,8 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("expired_stale_perc", "0.00");
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     t.line("evicted_keys", r.keys_sum(|c| &c.evicted));
-    t.zeros(&["evicted_clients", "evicted_scripts", "total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    t.line("evicted_clients", r.sum(|s| &s.evicted_clients));
+    t.zeros(&["evicted_scripts", "total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     t.line("keyspace_hits", r.keys_sum(|c| &c.hits));
     t.line("keyspace_misses", r.keys_sum(|c| &c.misses));
     t.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks"]);
