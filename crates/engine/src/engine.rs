@@ -170,10 +170,11 @@ impl Engine {
         Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version)
     }
 
-    /// A version above everything seen so far in the held slots.
+    /// A version above everything seen so far in the held slots; what they see next is above it.
     pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
         let floor = self.last_version.max(self.shared.keyspace.last_version(held));
         self.last_version = (self.now << VERSION_SHIFT).max(floor + 1);
+        self.shared.keyspace.raise(held, self.last_version);
         self.last_version
     }
 

@@ -10,6 +10,8 @@ mod barrier;
 mod block;
 mod blocked;
 mod call;
+#[cfg(test)]
+mod concurrent_test;
 mod engine;
 mod evict;
 mod expire;

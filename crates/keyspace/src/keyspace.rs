@@ -132,6 +132,8 @@ pub struct Keyspace {
     volatile: Box<[AtomicU64]>,
     /// Physical database of each logical one; changed by SWAPDB with every latch held.
     database_map: Box<[AtomicU16]>,
+    /// Version of the last command that held every latch; written by it.
+    floor: AtomicU64,
     waiting: Waiting,
     epochs: Arc<Epochs>,
     counters: Box<[Arc<Counters>]>,
@@ -209,6 +211,7 @@ impl Keyspace {
             occupied: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             volatile: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
+            floor: AtomicU64::new(0),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
             counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),
@@ -466,14 +469,25 @@ impl Keyspace {
         next_bit(&self.volatile, from)
     }
 
-    /// The highest version of any held slot.
+    /// The highest version of any held slot: of its last writer, or of the last one that held everything.
     #[inline]
     pub fn last_version(&self, held: &Held) -> u64 {
         let version = |slot| self.body(held, slot).last_version.get();
+        // The latches order this load after the store.
+        let floor = self.floor.load(Relaxed);
         if held.all {
-            return (0..SLOTS as u16).map(version).max().unwrap_or(0);
+            return (0..SLOTS as u16).map(version).fold(floor, u64::max);
         }
-        held.slots.iter().map(|&slot| version(slot)).max().unwrap_or(0)
+        held.slots.iter().map(|&slot| version(slot)).fold(floor, u64::max)
+    }
+
+    /// Notes that what is held may change at `version`: whoever writes to any of it later is above that (rule L1).
+    #[inline]
+    pub fn raise(&self, held: &Held, version: u64) {
+        if held.all {
+            self.floor.fetch_max(version, Relaxed);
+        }
+        held.slots.iter().for_each(|&slot| self.body(held, slot).written_at(version));
     }
 
     /// Whether somebody wants to hear of changes in a held slot.

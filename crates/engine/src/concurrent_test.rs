@@ -1,0 +1,235 @@
+//! Several engines on one keyspace at once: their effects, put in the order of their versions, say what has become of it
+//! (rules L1 and L3). Nothing is logged yet, so this is where it shows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use command::{Digest, FAMILIES, Rng, Row, Run, Tunables, effects};
+use keyspace::access::AccessClock;
+use keyspace::{Db, Keyspace, Need};
+use resp::{Batch, Protocol};
+
+use crate::{Call, Ending, Engine, Ran, Seat, Shared, WatchedKey};
+
+const BEGIN: u64 = 1_000_000_000_000;
+const DATABASES: usize = 3;
+const KEYS: [&str; 6] = ["a", "b", "c", "{a}d", "{a}e", "f"];
+
+/// Commands of all kinds. `K` is a key, `D` a database, `N` a small number.
+const LINES: &[&str] = &[
+    "set K N",
+    "set K N px N",
+    "mset K N K N K N",
+    "del K K",
+    "append K N",
+    "rename K K",
+    "copy K K replace",
+    "copy K K db D replace",
+    "move K D",
+    "pexpire K N",
+    "persist K",
+    "get K",
+    "mget K K K",
+    "del K",
+    "rpush K N N",
+    "lpop K",
+    "lmove K K left right",
+    "sort K by nosort store K",
+    "blpop K K 0",
+    "blmove K K left right 0",
+    "rpush K N",
+    "del K K K",
+    "sadd K N N N",
+    "spop K",
+    "smove K K N",
+    "sunionstore K K K",
+    "zadd K N a N b",
+    "zpopmin K",
+    "bzpopmin K K 0",
+    "zunionstore K 2 K K",
+    "hset K a N b N",
+    "hpexpire K N fields 1 a",
+    "hgetall K",
+    "incrby K N",
+    "flushdb",
+    "flushall",
+    "swapdb D D",
+];
+
+/// What one run of a command or block did, with the last version of it.
+type Record = (u64, Vec<u8>);
+
+/// One worker, without a loop.
+struct Hand {
+    engine: Engine,
+    rng: Rng,
+    records: Vec<Record>,
+}
+
+impl Hand {
+    fn words(&mut self) -> (&'static Row<Run>, Vec<String>) {
+        let n = LINES.len() as u64;
+        // Barriers are few.
+        let most = if self.rng.below(50) == 0 { n } else { n - 3 };
+        let line = LINES[self.rng.below(most) as usize];
+        let words: Vec<String> = line
+            .split(' ')
+            .map(|word| match word {
+                "K" => KEYS[self.rng.below(KEYS.len() as u64) as usize].into(),
+                "D" => self.rng.below(DATABASES as u64).to_string(),
+                "N" => (1 + self.rng.below(9)).to_string(),
+                word => word.into(),
+            })
+            .collect();
+        let row = FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| row.spec.name == words[0]);
+        (row.unwrap_or_else(|| panic!("no {line}")), words)
+    }
+
+    fn record(&mut self) {
+        let encoded = std::mem::take(&mut self.engine.fx.encoded);
+        if !encoded.is_empty() {
+            self.records.push((self.engine.last_version, encoded));
+        }
+        self.engine.wakes.clear();
+        self.engine.served.clear();
+        self.engine.published.clear();
+        while self.engine.step_garbage(100) {}
+    }
+
+    /// Runs a command, which may wait for a moment.
+    fn single(&mut self) {
+        let (row, words) = self.words();
+        let mut batch = Batch::new();
+        assert!(batch.push_copy(words.iter().map(String::as_bytes)));
+        let (seat, mut out) = (Seat::default(), Vec::new());
+        let db = self.rng.below(DATABASES as u64) as u16;
+        let call = Call {
+            row,
+            args: batch.args(0, &[]),
+            first: None,
+            db,
+            protocol: Protocol::Resp2,
+            token: 0,
+            seat: Some(&seat),
+        };
+        let ran = loop {
+            match self.engine.run(&call, &mut out) {
+                Ran::Busy(_) => std::thread::yield_now(),
+                ran => break ran,
+            }
+        };
+        self.record();
+        if let Ran::Blocked(blocked) = ran {
+            (0..self.rng.below(20)).for_each(|_| std::thread::yield_now());
+            if blocked.leave() == Ending::Ended {
+                while !self.engine.forget(&blocked) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Runs a block, sometimes with a watch, and mostly with several databases.
+    fn block(&mut self) {
+        let parts: Vec<_> = (0..1 + self.rng.below(4)).map(|_| self.words()).collect();
+        let mut batch = Batch::new();
+        parts.iter().for_each(|(_, words)| assert!(batch.push_copy(words.iter().map(String::as_bytes))));
+        let calls: Vec<Call<'_>> = parts
+            .iter()
+            .enumerate()
+            .map(|(i, (row, _))| {
+                let db = self.rng.below(DATABASES as u64) as u16;
+                Call { row, args: batch.args(i, &[]), first: None, db, protocol: Protocol::Resp2, token: 0, seat: None }
+            })
+            .collect();
+        let mut watched: Vec<WatchedKey> = Vec::new();
+        if self.rng.below(3) == 0 {
+            let key = KEYS[self.rng.below(KEYS.len() as u64) as usize].as_bytes();
+            while self.engine.watch(0, &[key], &mut watched, 0).is_err() {
+                std::thread::yield_now();
+            }
+            self.record();
+        }
+        let block = loop {
+            match self.engine.begin_block(&calls, &watched, 0) {
+                Ok(block) => break block,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        if let Some(mut block) = block {
+            let mut out = Vec::new();
+            calls.iter().for_each(|call| self.engine.run_in_block(&mut block, call, &mut out));
+            self.engine.end_block(block);
+        }
+        self.record();
+        self.engine.unwatch_later(watched);
+        while self.engine.has_leftovers() {
+            self.engine.unwatch_leftovers();
+        }
+    }
+}
+
+fn digest(shared: &Keyspace) -> Digest {
+    let held = shared.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
+    let (mut local, clock) = (shared.local(3), AccessClock::new(7));
+    let digest = Digest::of_everything(&mut Db::new(shared, &held, &mut local, &clock, 0, 1), 0);
+    shared.release(held, |_| {});
+    digest
+}
+
+fn replay(records: &[Record], tunables: &Tunables) -> Digest {
+    let keyspace = Keyspace::new(4, DATABASES, 7);
+    let held = keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
+    let (mut local, clock) = (keyspace.local(0), AccessClock::new(7));
+    for (_, encoded) in records {
+        for effect in effects::decode(encoded) {
+            let mut effect = effect.expect("our own encoding");
+            if let Some(barrier) = effect.barrier().expect("our own encoding") {
+                if let Some(mut reclaim) = barrier.carry_out(&keyspace, &held, &mut local) {
+                    while !reclaim.step(&mut local, 100) {}
+                }
+                continue;
+            }
+            let mut db = Db::new(&keyspace, &held, &mut local, &clock, effect.db, 1);
+            effects::replay(&mut effect, &mut db, &tunables.limits).expect("our own effect");
+        }
+    }
+    keyspace.release(held, |_| {});
+    digest(&keyspace)
+}
+
+#[test]
+fn effects_in_the_order_of_versions_give_what_is_there() {
+    let tunables = Arc::new(Tunables { max_string: 1 << 20, databases: DATABASES as u16, ..Tunables::default() });
+    for seed in 0..20 {
+        let shared = Arc::new(Shared::new(Keyspace::new(4, DATABASES, 7)));
+        shared.disturbed.store(true, Relaxed);
+        let time = AtomicU64::new(BEGIN);
+        let mut records: Vec<Record> = std::thread::scope(|scope| {
+            let hands: Vec<_> = (0..3)
+                .map(|i| {
+                    let (shared, tunables, time) = (shared.clone(), tunables.clone(), &time);
+                    scope.spawn(move || {
+                        let engine = Engine::new(shared, i, seed * 10 + u64::from(i));
+                        let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(i)), records: Vec::new() };
+                        hand.engine.configure(tunables, 0);
+                        hand.engine.fx.recording = true;
+                        for _ in 0..40 {
+                            // Turns last a while, and their times differ.
+                            hand.engine.begin_turn(time.fetch_add(hand.rng.below(3), Relaxed));
+                            for _ in 0..hand.rng.below(12) {
+                                if hand.rng.below(3) == 0 { hand.block() } else { hand.single() }
+                            }
+                            hand.engine.end_turn();
+                        }
+                        hand.records
+                    })
+                })
+                .collect();
+            hands.into_iter().flat_map(|hand| hand.join().expect("no panic")).collect()
+        });
+        records.sort_by_key(|(version, _)| *version);
+        assert!(records.len() > 100, "something happens");
+        assert_eq!(digest(&shared.keyspace), replay(&records, &tunables), "seed {seed}");
+    }
+}
