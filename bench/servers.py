@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+CEILING = "ceiling"
 
 
 def fail(message):
@@ -34,6 +35,7 @@ def add_arguments(parser):
         "{port} and {dir} in it are replaced (default: holdfast with epoll, with io_uring, and redis-server)")
     parser.add_argument("--holdfast", metavar="PATH", default=default_holdfast(),
                         help="the binary whose `bench` makes the load (default: target/dist or target/release)")
+    parser.add_argument("--ceiling", action="store_true", help="also a server that answers a constant (crates/net/examples)")
     parser.add_argument("--redis-server", metavar="PATH", default="redis-server", help="Redis for the default servers")
     parser.add_argument("--server-cpu", metavar="CPUS", default="0", help="CPUs of the servers, such as 0 or 0,1")
     parser.add_argument("--client-cpu", metavar="CPUS", default="1", help="CPUs of the load generator")
@@ -155,7 +157,17 @@ def chosen_servers(options):
         if not equals or not name or not command:
             fail(f"--server takes NAME=COMMAND, not `{server}`")
         pairs.append((name, command))
+    if options.ceiling:
+        pairs.append((CEILING, shlex.quote(ceiling())))
     return pairs
+
+
+def ceiling():
+    """The example's path; built if it is not there."""
+    build = REPOSITORY / "target" / "release" / "examples" / "ceiling"
+    if not build.exists():
+        subprocess.run(["cargo", "build", "--release", "-p", "net", "--example", "ceiling"], cwd=REPOSITORY, check=True)
+    return str(build)
 
 
 def bench(options, server, arguments, limit_s, counting=False):

@@ -41,6 +41,7 @@ struct Figures {
     cpu_ns: u64,
     idle_ns: u64,
     commands: u64,
+    reads: u64,
 }
 
 impl Acceptor {
@@ -122,6 +123,7 @@ impl Acceptor {
                 busy: per(figures.cpu_ns, last.cpu_ns),
                 idle: per(figures.idle_ns, last.idle_ns),
                 rate: per(figures.commands, last.commands) * 1e9,
+                depth: per(figures.commands, last.commands) / per(figures.reads, last.reads).max(1e-9),
             });
         }
         self.balance();
@@ -143,6 +145,7 @@ impl Acceptor {
             cpu_ns: self.lanes.iter().map(|l| l.cpu_ns.load(Relaxed)).sum(),
             idle_ns: machine_idle_ns(),
             commands: self.node.stats.iter().map(|s| s.processed.load(Relaxed)).sum(),
+            reads: self.node.stats.iter().map(|s| s.reads.load(Relaxed)).sum(),
         }
     }
 
