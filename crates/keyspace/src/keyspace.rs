@@ -322,6 +322,11 @@ impl Keyspace {
         if let Some(entry) = self.peek_main(local, slot).and_then(|main| main.probable_entry(hash)) {
             prefetch_write(entry);
             prefetch_write(entry.wrapping_add(64));
+            // How long it is is not known yet. What is missing of a value of a hundred bytes or two would hold up the
+            // next latch, which waits for all that was read and written before it; beyond that the processor sees the
+            // pattern itself. Not for writing: other workers may be reading.
+            prefetch_read(entry.wrapping_add(128));
+            prefetch_read(entry.wrapping_add(192));
         }
     }
 
@@ -532,6 +537,18 @@ pub(crate) fn prefetch_write(p: *const u8) {
     // SAFETY: a prefetch has no effect but on caches, whatever the address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
+/// Starts to bring a cache line here for reading.
+#[inline]
+fn prefetch_read(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect but on caches, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = p;

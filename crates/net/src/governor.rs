@@ -247,7 +247,8 @@ mod tests {
     #[test]
     fn grows_while_it_pays_and_shrinks_with_the_load() {
         let mut g = Governor::new(16);
-        let light = |n: usize| Observed { busy: n as f64, idle: 32.0 - 2.0 * n as f64, rate: n as f64 * ONE, depth: 1.0 };
+        let light =
+            |n: usize| Observed { busy: n as f64, idle: 32.0 - 2.0 * n as f64, rate: n as f64 * ONE, depth: 1.0 };
         run(&mut g, 80, light);
         assert_eq!(g.active(), 16);
         run(&mut g, 1000, |_| Observed { busy: 0.2, idle: 31.0, rate: 1e4, depth: 1.0 });

@@ -11,6 +11,7 @@ use crate::crowd;
 use crate::execute::Next;
 use crate::node::Node;
 use crate::stats::add;
+use crate::table::Command;
 use crate::worker::{Token, Worker};
 
 /// Commands parsed and prefetched before they are executed.
@@ -150,10 +151,16 @@ impl Worker {
 
     fn identify(&self, group: &Group, batch: &Batch, items: &mut Vec<Item>) {
         let unread = &group.conn.query[group.conn.start..];
+        // A pipeline mostly says the same command again.
+        let (mut name, mut found): (&[u8], Option<&Command>) = (&[], None);
         for i in group.from..group.to {
             let args = batch.args(i, unread);
             let mut item = Item::default();
-            if let Some(command) = self.node.table.find_command(&args[0]) {
+            let called = args.get(0).unwrap_or_default();
+            if called != name {
+                (name, found) = (called, self.node.table.find_command(called));
+            }
+            if let Some(command) = found {
                 item.command = command.id as u32 + 1;
                 if command.has_one_key
                     && let Some(bytes) = args.get(1)
