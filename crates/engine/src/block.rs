@@ -5,7 +5,7 @@ use keyspace::{Held, Need};
 use resp::Reply;
 
 use crate::call::{Busy, Call};
-use crate::engine::Engine;
+use crate::engine::{Engine, FREED_AT_ONCE};
 use crate::watch::WatchedKey;
 
 /// A block under way: its latches are held until [`Engine::end_block`].
@@ -74,6 +74,7 @@ impl Engine {
 
     /// Runs one command of a block. One that would block answers its nil.
     pub fn run_in_block(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
+        let flushed = self.reclaims.len();
         let outcome = match call.row.run {
             // What holds for the whole block need not be found out for each of its commands.
             Run::Keyed(handler) => {
@@ -83,6 +84,9 @@ impl Engine {
             }
             _ => self.run_handler(call, &block.held, out),
         };
+        for reclaim in self.reclaims.iter_mut().skip(flushed) {
+            let _ = reclaim.step_at_once(&mut self.local, FREED_AT_ONCE);
+        }
         if let Outcome::Block(wait) = outcome {
             wait.nil.write(&mut Reply::new(out, call.protocol));
         }
@@ -91,10 +95,14 @@ impl Engine {
         }
     }
 
-    /// Ends a block: watchers and waiters learn what it changed, the latches go back.
-    pub fn end_block(&mut self, block: BlockRun) {
+    /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
+    /// before those who wait are served (a block is one moment, but DEBUG SLEEP in it is not).
+    pub fn end_block(&mut self, block: BlockRun, later: u64) {
         self.mark_watched(&block.touched, &block.held);
+        let now = self.now;
+        self.now += later;
         self.serve(block.touched, &block.held);
+        self.now = now;
         // Of the block's commands, most took the next version without asking.
         self.shared.keyspace.raise(&block.held, self.last_version);
         self.release(block.held);

@@ -23,6 +23,8 @@ const SLOTS_PER_LOOK: usize = 16;
 pub(crate) struct Sweep {
     slot: u16,
     db: u16,
+    /// The physical database of the table that is walked: SWAPDB may come in between.
+    physical: u16,
     /// Hash within the slot's table from which on to go on; 0 at its beginning.
     hash: u64,
     /// Earliest expiry met since the beginning of the table.
@@ -42,10 +44,28 @@ pub enum Swept {
     Part,
 }
 
+/// What came of a try to sweep a slot.
+enum Hold {
+    Done,
+    More,
+    /// Its latch was held.
+    Busy,
+}
+
+impl Sweep {
+    /// Whether a table is half walked.
+    fn is_begun(&self) -> bool {
+        self.hash != 0
+    }
+}
+
 impl Engine {
     /// Sweeps on until every slot of the worker's share has been looked at or `in_time` says that time is up. Slots are shared
-    /// out among `workers` workers.
+    /// out among the first `workers` workers; the others only finish what they have begun.
     pub fn sweep(&mut self, workers: u16, mut in_time: impl FnMut() -> bool) -> Swept {
+        if self.index >= workers && !self.sweep.is_begun() {
+            return Swept::All;
+        }
         let mut looked = 0;
         let mut left = SLOTS + 1;
         while left > 0 {
@@ -62,12 +82,16 @@ impl Engine {
                 self.sweep = Sweep { slot, ..Sweep::default() };
                 continue;
             }
-            // Neighbouring slots of one worker share cache lines of the bitmap and of nothing else.
-            if slot / 64 % workers == self.index && !self.sweep_slot() {
-                if !in_time() {
-                    return Swept::Part;
+            // Neighbouring slots of one worker share cache lines of the bitmap and of nothing else. A table that is half walked
+            // is finished by who began: until then the slot does not know when it is due.
+            if self.sweep.is_begun() || slot / 64 % workers == self.index {
+                match self.sweep_slot() {
+                    Hold::Done => {}
+                    Hold::Busy if self.sweep.is_begun() => return Swept::Part,
+                    Hold::Busy => {}
+                    Hold::More if !in_time() => return Swept::Part,
+                    Hold::More => continue,
                 }
-                continue;
             }
             left -= 1;
             looked = if self.sweep.walked { SLOTS_PER_LOOK } else { looked + 1 };
@@ -80,27 +104,36 @@ impl Engine {
         Swept::All
     }
 
-    /// Does one hold's worth of the present slot. True: the slot is done (or busy: next time).
-    fn sweep_slot(&mut self) -> bool {
+    /// Does one hold's worth of the present slot.
+    fn sweep_slot(&mut self) -> Hold {
         let slot = self.sweep.slot;
-        let Some(held) = self.acquire_one(slot) else { return true };
+        let Some(held) = self.acquire_one(slot) else { return Hold::Busy };
         let done = self.sweep_held(slot, &held);
         self.release(held);
-        done
+        if done { Hold::Done } else { Hold::More }
     }
 
     fn sweep_held(&mut self, slot: u16, held: &Held) -> bool {
         let databases = self.shared.keyspace.databases() as u16;
+        if self.sweep.is_begun() && self.shared.keyspace.physical(self.sweep.db) != self.sweep.physical {
+            // SWAPDB gave the half walked table another number: it is due from its beginning.
+            if let Some(db) = (0..databases).find(|db| self.shared.keyspace.physical(*db) == self.sweep.physical) {
+                self.db(held, db, 0).set_next_expiry(slot, 0);
+            }
+            self.sweep.hash = 0;
+            self.sweep.db = 0;
+        }
         while self.sweep.db < databases {
             let (db, now) = (self.sweep.db, self.now);
             let due = |next: Option<u64>| next.is_some_and(|at| at < now);
-            if self.sweep.hash == 0 && !due(self.db(held, db, 0).next_expiry(slot)) {
+            if !self.sweep.is_begun() && !due(self.db(held, db, 0).next_expiry(slot)) {
                 self.sweep.db += 1;
                 continue;
             }
-            if self.sweep.hash == 0 {
+            if !self.sweep.is_begun() {
                 // From here on, whoever sets an earlier expiry lowers it again.
                 self.db(held, db, 0).set_next_expiry(slot, u64::MAX);
+                self.sweep.physical = self.shared.keyspace.physical(db);
                 self.sweep.earliest = None;
                 self.sweep.unfinished = false;
             }
@@ -234,5 +267,38 @@ mod tests {
         }
         assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":0\r\n");
         assert_eq!(shared.keyspace.field_expires(0), 0);
+    }
+
+    /// A slot of which a part was walked is finished, whatever comes in between: it does not know when it is due meanwhile.
+    #[test]
+    fn a_table_that_is_half_walked_is_finished() {
+        for between in ["a busy latch", "swapdb", "fewer workers"] {
+            let shared = Arc::new(Shared { keyspace: Keyspace::new(2, 2, 7) });
+            let mut engine = Engine::new(shared.clone(), 1, 7);
+            engine.begin_turn(NOW);
+            // A slot of worker 1 of 2.
+            let tag = (0..).map(|i| format!("{{{i}}}")).find(|tag| keyspace::slot_of(tag.as_bytes()) / 64 % 2 == 1);
+            let tag = tag.expect("every slot has keys");
+            let slot = keyspace::slot_of(tag.as_bytes());
+            for i in 0..20_000 {
+                run(&mut engine, &["set", &format!("{tag}{i}"), "v", "px", "10"]);
+            }
+            engine.begin_turn(NOW + 11);
+            while !engine.sweep.is_begun() {
+                assert_eq!(engine.sweep(2, || false), Swept::Part);
+            }
+            let mut workers = 2;
+            match between {
+                "a busy latch" => {
+                    let held = engine.acquire_one(slot).expect("nobody else is here");
+                    assert_eq!(engine.sweep(2, || true), Swept::Part);
+                    engine.release(held);
+                }
+                "swapdb" => assert_eq!(run(&mut engine, &["swapdb", "0", "1"]), "+OK\r\n"),
+                _ => workers = 1,
+            }
+            while engine.sweep(workers, || true) == Swept::Part {}
+            assert_eq!(shared.keyspace.len(0) + shared.keyspace.len(1), 0, "{between}");
+        }
     }
 }

@@ -16,6 +16,7 @@ const UNSAFE: &[&str] = &[
     "holdfast/src/memory.rs",
     "holdfast/src/server/clock.rs",
     "holdfast/src/server/process.rs",
+    "holdfast/src/server/title.rs",
     "holdfast/tests/attack/process.rs",
     "keyspace/examples/heap.rs",
     "keyspace/src/dying.rs",

@@ -244,3 +244,28 @@ fn moves_to_another_port_while_it_runs() {
     assert_eq!(get(second, "port"), second.to_string());
     assert!(TcpStream::connect(("127.0.0.1", first)).is_err());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_title_of_the_process() {
+    let shown = |server: &Running| {
+        let bytes = fs::read(format!("/proc/{}/cmdline", server.process.id())).unwrap();
+        String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+    };
+    let (scratch, port) = (Scratch::new(), free_port());
+    let file = scratch.config(&format!("port {port}"));
+    let server = Running::start(&[&file]);
+    assert_eq!(shown(&server), format!("{} 127.0.0.1:{port}", env!("CARGO_BIN_EXE_holdfast")));
+    let long = "x".repeat(200);
+    for (template, title) in [
+        ("{port}-{tls-port}-{config-file}".to_owned(), format!("{port}-0-{file}")),
+        (format!("{long}{{server-mode}}"), long.clone()),
+        ("short".to_owned(), "short".to_owned()),
+    ] {
+        assert_eq!(ask(port, &format!("config set proc-title-template {template}")), "+OK");
+        assert_eq!(shown(&server), title);
+    }
+    drop(server);
+    let server = Running::start(&[&file, "--set-proc-title", "no"]);
+    assert!(shown(&server).contains("set-proc-title"));
+}

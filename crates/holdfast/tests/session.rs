@@ -329,3 +329,46 @@ fn a_queue_does_not_grow_for_ever() {
     assert!(client.is_closed());
     assert_eq!(field(&other.call("info stats"), "client_query_buffer_limit_disconnections"), "1");
 }
+
+/// A command that is too long is refused however it arrives: whole, or while others are about to be executed.
+#[test]
+fn a_single_command_has_a_limit() {
+    for before in ["", "ping;"] {
+        let server = Server::start(&["--workers", "1", "--client-query-buffer-limit", "1mb"]);
+        let (mut client, mut other) = (server.client(), server.client());
+        client.send(&format!("{before}set k {}", "x".repeat(1 << 20)));
+        while client.reply_within(std::time::Duration::from_secs(5)).is_some_and(|reply| reply == "+PONG") {}
+        assert_eq!(field(&other.call("info stats"), "client_query_buffer_limit_disconnections"), "1");
+        assert_eq!(other.call("exists k"), ":0");
+    }
+}
+
+/// Who waits for a key of a block is served when the block has slept, not at the time that it began.
+#[test]
+fn sleep_in_a_block_comes_before_who_waits() {
+    let server = Server::start(&["--workers", "2", "--enable-debug-command", "yes"]);
+    let (mut waiting, mut client) = (server.client(), server.client());
+    waiting.send("blpop list 1");
+    server.blocked_clients(1);
+    for line in ["multi", "rpush list a", "pexpire list 50", "debug sleep 0.1", "exec"] {
+        client.call(line);
+    }
+    assert_eq!(waiting.reply(), "*-1");
+    assert_eq!(client.call("exists list"), ":0");
+}
+
+/// What little a flush takes out is gone with its reply; in a block it does not count as freed lazily.
+#[test]
+fn a_small_flush_is_done_at_once() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut client = server.client();
+    for (lines, freed) in [(&["flushall"][..], "2"), (&["multi", "flushall", "exec"], "0")] {
+        client.call("config resetstat");
+        client.call("mset a 1 b 2");
+        for line in lines {
+            client.call(line);
+        }
+        let memory = client.call("info memory");
+        assert_eq!([field(&memory, "lazyfree_pending_objects"), field(&memory, "lazyfreed_objects")], ["0", freed]);
+    }
+}

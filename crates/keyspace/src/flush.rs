@@ -51,6 +51,18 @@ impl Keyspace {
 impl Reclaim {
     /// Frees about `entries` entries. True: nothing is left.
     pub fn step(&mut self, local: &mut Local, entries: usize) -> bool {
+        let (freed, done) = self.free(local, entries);
+        bump(&local.counters.reclaimed, freed as u64);
+        done
+    }
+
+    /// As [`Self::step`], but what is freed does not count as freed later than it was deleted.
+    pub fn step_at_once(&mut self, local: &mut Local, entries: usize) -> bool {
+        self.free(local, entries).1
+    }
+
+    /// Frees about `entries` entries: how many, and whether nothing is left.
+    fn free(&mut self, local: &mut Local, entries: usize) -> (usize, bool) {
         let mut freed = 0;
         let done = loop {
             if freed >= entries {
@@ -74,7 +86,6 @@ impl Reclaim {
         };
         let counters = &local.counters;
         counters.reclaiming.store(counters.reclaiming.load(Relaxed).saturating_sub(freed as u64), Relaxed);
-        bump(&counters.reclaimed, freed as u64);
-        done
+        (freed, done)
     }
 }

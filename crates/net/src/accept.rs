@@ -47,6 +47,8 @@ struct Figures {
 impl Acceptor {
     pub(crate) fn new(node: Arc<Node>, poll: Poll, listeners: Listening, lanes: Arc<[Lane]>, automatic: bool) -> Self {
         let governor = automatic.then(|| Governor::new(lanes.len()));
+        let active = governor.as_ref().map_or(lanes.len(), Governor::active);
+        node.active_workers.store(active, Relaxed);
         Self { node, poll, listeners, lanes, governor, last: Figures::default(), silent_until: 0 }
     }
 
@@ -125,6 +127,7 @@ impl Acceptor {
                 rate: per(figures.commands, last.commands) * 1e9,
                 depth: per(figures.commands, last.commands) / per(figures.reads, last.reads).max(1e-9),
             });
+            self.node.active_workers.store(governor.active(), Relaxed);
         }
         self.balance();
     }

@@ -50,7 +50,8 @@ impl Worker {
             let clock = self.node.clock.clone();
             let effort = settings.active_expire_effort;
             let until = clock.monotonic_ns() + by_effort(SWEEP_NS, effort);
-            if self.engine.sweep(self.node.workers() as u16, || clock.monotonic_ns() < until) == Swept::Part {
+            let workers = self.node.active_workers.load(Relaxed) as u16;
+            if self.engine.sweep(workers, || clock.monotonic_ns() < until) == Swept::Part {
                 wait = by_effort(CATCH_UP_MS, effort);
             }
         }

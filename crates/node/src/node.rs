@@ -1,7 +1,7 @@
 //! What the workers of one node share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use keyspace::Keyspace;
@@ -41,6 +41,8 @@ pub struct Node {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
     connected: AtomicU64,
+    /// How many workers are active, the first ones: the others have no connections, and leave the expiry sweep to these.
+    pub active_workers: AtomicUsize,
     /// The expiry sweep runs (DEBUG SET-ACTIVE-EXPIRE).
     pub active_expire: AtomicBool,
     /// The CPU time of every turn is measured (DEBUG TURNS): the longest is in [`WorkerStats::longest_turn`].
@@ -107,6 +109,7 @@ impl Node {
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
             connected: AtomicU64::new(0),
+            active_workers: AtomicUsize::new(workers),
             active_expire: AtomicBool::new(true),
             measuring: AtomicBool::new(false),
             shuffling: AtomicBool::new(false),

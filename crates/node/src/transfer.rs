@@ -140,14 +140,21 @@ impl Worker {
         let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
         let too_much = pending > limit || (pending > STRANGER_MAX && !conn.session.authenticated);
         if too_much && !conn.has_to_do() {
-            tracing::warn!(client = client.id, "closing client that reached max query buffer length");
-            add(&self.stats.query_overruns, 1);
-            return self.cut_off(token);
+            return self.overrun(token);
         }
         if conn.is_free() && !conn.queued {
             conn.queued = true;
             self.ready.push_back(token);
         }
+    }
+
+    /// Closes a connection that has sent more than `client-query-buffer-limit`.
+    pub(crate) fn overrun(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token) {
+            tracing::warn!(client = conn.session.client.id, "closing client that reached max query buffer length");
+        }
+        add(&self.stats.query_overruns, 1);
+        self.cut_off(token);
     }
 
     /// Bytes have arrived: for drivers that own the buffers they receive into. False: enough for now; what arrives is

@@ -146,6 +146,16 @@ impl Worker {
         let progress = conn.decoder.decode(&conn.query[conn.start..], &limits, most, batch);
         let group = Group { from, to: batch.len(), progress, conn };
         self.identify(&group, batch, items);
+        // What has arrived while commands were to be executed was let through, but not a single command of any length.
+        let limit = settings.client_query_buffer_limit as usize;
+        if group.conn.unread() > limit {
+            let start = |i: usize| if i == group.from { 0 } else { batch.end(i - 1) };
+            if (group.from..group.to).any(|i| batch.end(i) - start(i) > limit) {
+                self.put_conn(group.conn);
+                self.overrun(token);
+                return None;
+            }
+        }
         Some(group)
     }
 

@@ -4,6 +4,7 @@ use node::config::{Host, Row, Settings};
 
 use super::log::Log;
 use super::process;
+use super::title::Title;
 
 /// This process.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Process {
     pub log: Log,
     /// Its listeners.
     pub listening: net::Listening,
+    /// Its title.
+    pub title: Title,
 }
 
 impl Host for Process {
@@ -39,7 +42,9 @@ impl Host for Process {
                     };
                     return Err(refusal.to_owned());
                 }
+                self.title.show(settings);
             }
+            "proc-title-template" => self.title.show(settings),
             _ => {}
         }
         Ok(())

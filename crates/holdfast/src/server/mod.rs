@@ -5,6 +5,7 @@ mod host;
 mod log;
 mod process;
 mod supervisor;
+mod title;
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -21,6 +22,7 @@ use self::host::Process;
 use self::log::Log;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
+use self::title::Title;
 
 /// Runs a server with what follows `holdfast server` on the command line.
 pub fn run(args: &[Vec<u8>]) -> ExitCode {
@@ -68,6 +70,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     limit_clients(&mut values, settings.maxclients)?;
+    let mut title = Title::reserve(&settings, file.as_deref());
 
     let live = Arc::new(Live::new(values, file, renames));
     let settings = live.settings();
@@ -80,7 +83,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     })?;
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node, &listeners);
-    let open = |listening| live.set_host(Box::new(Process { log, listening }));
+    title.show(&settings);
+    let open = |listening| live.set_host(Box::new(Process { log, listening, title }));
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");

@@ -143,6 +143,8 @@ pub struct Settings {
     pub loglevel: LogLevel,
     /// `supervised`
     pub supervised: Supervised,
+    pub set_proc_title: bool,
+    pub proc_title_template: Vec<u8>,
     /// 1 to 500.
     pub hz: u32,
     /// Milliseconds.
@@ -246,6 +248,8 @@ impl Settings {
                 "auto" => Supervised::Auto,
                 _ => Supervised::No,
             },
+            set_proc_title: read.bool("set-proc-title"),
+            proc_title_template: read.text("proc-title-template"),
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
 

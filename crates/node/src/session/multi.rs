@@ -192,6 +192,8 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             let mut flow = Flow::Done;
             // Where the output became longer than it may be: the client will not see the rest, or anything.
             let mut overflow = None;
+            // Milliseconds of DEBUG SLEEP.
+            let mut asleep = 0;
             for (queued, args) in multi.commands() {
                 let command = ctx.node.table.get(queued.command);
                 let exact = ctx.meter.is_exact(command, args);
@@ -228,10 +230,11 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                         match run(&mut inner, row.run) {
                             Flow::Done | Flow::Busy(_) => {}
                             Flow::Close => flow = Flow::Close,
-                            // The block is one moment: its sleep follows it.
+                            // The block is one moment: its sleep follows it, but comes before who waits for its keys.
                             Flow::Sleep(ms) => {
                                 ctx.reply().ok();
-                                ctx.node.pauses.freeze(ctx.engine.now() + ms);
+                                asleep += ms;
+                                ctx.node.pauses.freeze(ctx.engine.now() + asleep);
                                 slept = ms * 1_000_000;
                             }
                         }
@@ -255,7 +258,7 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                     ctx.meter.ran(command.counted_as);
                 }
             }
-            ctx.engine.end_block(block);
+            ctx.engine.end_block(block, asleep);
             keep(ctx, multi);
             return Ok(flow);
         }

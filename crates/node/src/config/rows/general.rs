@@ -7,7 +7,6 @@ use crate::config::special::Special;
 
 const SUPERVISOR: &str = "the process stays in the foreground: leave this to systemd or the container's runtime";
 const SYSLOG: &str = "the log goes to standard output or `logfile`";
-const TITLE: &str = "the process keeps its title";
 const PINNING: &str = "threads are not pinned: start the process with taskset";
 
 pub(super) static SECTION: Section = Section {
@@ -60,15 +59,14 @@ pub(super) static SECTION: Section = Section {
             .immutable()
             .inert("there is no logo")
             .harmless("yes"),
-        row("set-proc-title", Kind::Bool, "yes", "Set the title of the process.").immutable().inert(TITLE),
+        row("set-proc-title", Kind::Bool, "yes", "Set the title of the process.").immutable(),
         row(
             "proc-title-template",
             Kind::Text,
             "{title} {listen-addr} {server-mode}",
             "Template of the title of the process.",
         )
-        .check(check::title_template)
-        .inert(TITLE),
+        .check(check::title_template),
         row("locale-collate", Kind::Text, "", "Locale for comparing texts in SORT ... ALPHA.")
             .inert("texts are compared byte by byte"),
         row("ignore-warnings", Kind::Text, "", "Warnings about the system to leave out.")
