@@ -159,7 +159,7 @@ impl Hand {
         if let Some(mut block) = block {
             let mut out = Vec::new();
             calls.iter().for_each(|call| self.engine.run_in_block(&mut block, call, &mut out));
-            self.engine.end_block(block);
+            self.engine.end_block(block, 0);
         }
         self.record();
         self.engine.unwatch_later(watched);

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_table_that_is_half_walked_is_finished() {
         for between in ["a busy latch", "swapdb", "fewer workers"] {
-            let shared = Arc::new(Shared { keyspace: Keyspace::new(2, 2, 7) });
+            let shared = Arc::new(Shared::new(Keyspace::new(2, 2, 7)));
             let mut engine = Engine::new(shared.clone(), 1, 7);
             engine.begin_turn(NOW);
             // A slot of worker 1 of 2.
