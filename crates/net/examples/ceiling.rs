@@ -37,6 +37,11 @@ fn number(bytes: &[u8], mark: u8) -> Option<(usize, usize)> {
 
 /// The first two letters of the first command's name and its length in bytes, if it is complete.
 fn command(bytes: &[u8]) -> Option<([u8; 2], usize)> {
+    if bytes.first().is_some_and(|&b| b != b'*') {
+        // A command as one types it.
+        let end = bytes.iter().position(|&b| b == b'\n')?;
+        return (end > 0).then(|| ([bytes[0], bytes[1]], end + 1));
+    }
     let (arguments, mut at) = number(bytes, b'*')?;
     let mut name = [0; 2];
     for i in 0..arguments {
