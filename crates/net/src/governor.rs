@@ -16,7 +16,8 @@ const SPARE: f64 = 0.3;
 /// Commands per read from which on clients are taken to have CPU to spare, whatever the machine's idle time says: a pipeline
 /// costs its client a fraction of what it costs the server, and what is not idle may belong to others.
 const DEEP: f64 = 4.0;
-/// An added worker must raise the commands per second at least this much; one less must not lower them so much.
+/// An added worker must raise the commands per second at least this much, and more than it raises the CPU time per command,
+/// which holds still where throughput does not; one less must not lower them so much.
 const PAYS: f64 = 1.08;
 /// Load per remaining worker up to which one is put to sleep.
 const FITS: f64 = 0.6;
@@ -54,8 +55,8 @@ pub struct Observed {
 struct Trial {
     /// Active workers before.
     from: usize,
-    /// Commands per second before.
-    rate: f64,
+    /// What was seen with them.
+    before: Observed,
 }
 
 /// The state of the decision. Pure: figures in, a number of workers out.
@@ -173,15 +174,16 @@ impl Governor {
     }
 
     fn attempt(&mut self, active: usize, seen: Observed) -> usize {
-        self.trial = Some(Trial { from: self.active, rate: seen.rate });
+        self.trial = Some(Trial { from: self.active, before: seen });
         self.set(active)
     }
 
     fn decide(&mut self, trial: Trial, seen: Observed) -> usize {
         self.depth = seen.depth;
         let added = self.active > trial.from;
-        let (fewer, more) = if added { (trial.rate, seen.rate) } else { (seen.rate, trial.rate) };
-        let pays = more >= fewer * PAYS;
+        let (fewer, more) = if added { (trial.before, seen) } else { (seen, trial.before) };
+        let dearer = (more.busy * fewer.rate) / (fewer.busy * more.rate).max(f64::MIN_POSITIVE);
+        let pays = more.rate >= fewer.rate * PAYS.max(dearer);
         if pays == added {
             self.backoff = BACKOFF;
             // The next step in this direction may be right, too; at the end of it the other one is looked at later.
@@ -214,7 +216,7 @@ mod tests {
     fn shared(workers: usize, gain: f64, depth: f64) -> Observed {
         match workers {
             1 => Observed { busy: 0.96, idle: 0.1, rate: ONE, depth },
-            _ => Observed { busy: 1.4, idle: 0.0, rate: ONE * gain, depth },
+            _ => Observed { busy: 0.96 * 1.05 * gain, idle: 0.0, rate: ONE * gain, depth },
         }
     }
 
@@ -261,6 +263,18 @@ mod tests {
         let (_, with_two) =
             mean(&mut g, 2000, |_, n| Observed { busy: 0.95 * n as f64, idle: 0.5, rate: ONE, depth: 1.0 });
         assert!(with_two < 80, "{with_two} of 2000 rounds with a worker that does not pay");
+    }
+
+    #[test]
+    fn a_worker_that_costs_more_than_it_brings_does_not_pay() {
+        let mut g = Governor::new(2);
+        let (_, with_two) = mean(&mut g, 2000, |_, n| Observed {
+            busy: if n == 1 { 0.95 } else { 1.9 },
+            idle: 0.5,
+            rate: if n == 1 { ONE } else { ONE * 1.2 },
+            depth: 16.0,
+        });
+        assert!(with_two < 80, "{with_two} of 2000 rounds");
     }
 
     #[test]
