@@ -35,6 +35,7 @@ const UNSAFE: &[&str] = &[
     "net/src/socket.rs",
     "net/src/uring/",
     "object/src/zset/prefetch.rs",
+    "script/src/lua/",
 ];
 
 fn crates() -> PathBuf {

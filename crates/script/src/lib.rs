@@ -23,16 +23,28 @@
 //! call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an error reply), undoing
 //! a stopped script's writes, the time limit and `SCRIPT KILL`.
 
+mod api;
+mod bit;
 mod error;
+mod errors;
+mod json;
 mod library;
+mod load;
+mod lua;
 mod machine;
+mod msgpack;
+mod pack;
+mod pattern;
 mod payload;
+mod random;
+mod reply;
 mod running;
+mod sandbox;
 mod sha1;
 mod source;
 
 pub use error::Error;
-pub use library::{Function, Library, load_library};
+pub use library::{Function, Library, library_name, load_library};
 pub use machine::{Limits, Machine};
 pub use payload::{RestoredLibrary, dump_libraries, restore_libraries};
 pub use running::{Checked, Finished, Input, LogLevel, Outcome, Refused, Running, Step};
