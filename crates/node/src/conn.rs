@@ -49,6 +49,8 @@ pub(crate) struct Conn {
     pub(crate) ended: bool,
     /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
     pub(crate) missing: usize,
+    /// Unread bytes there will be when a large argument has arrived that is arriving; 0 for none.
+    pub(crate) large_until: usize,
     /// It had enough to do: the driver has stopped reading.
     pub(crate) held: bool,
     /// Bytes of output that the driver has taken and not sent yet.
@@ -80,6 +82,7 @@ impl Conn {
             cut: false,
             ended: false,
             missing: 0,
+            large_until: 0,
             held: false,
             in_flight: 0,
             spent: 0,
@@ -92,6 +95,14 @@ impl Conn {
     /// Bytes received and not yet executed.
     pub(crate) fn unread(&self) -> usize {
         self.query.len() - self.start
+    }
+
+    /// Notes that the argument that is arriving lacks `missing` bytes; 0 if that is not known. It is large if more of it was lacking
+    /// than half of what was there, and stays so.
+    pub(crate) fn expect(&mut self, missing: usize) {
+        let end = self.unread() + missing;
+        let large = missing > 0 && (missing > self.unread() / 2 || end == self.large_until);
+        self.large_until = if large { end } else { 0 };
     }
 
     /// Bytes still to be sent.

@@ -241,6 +241,7 @@ impl Worker {
         }
         conn.start += consumed;
         // Of a command that others stand before nothing is known yet.
+        conn.expect(if i == to { progress.missing } else { 0 });
         conn.missing = if i == to { progress.reserve_hint(conn.unread()) } else { 0 };
         self.trim(&mut conn);
         self.finish(conn, interrupted || i > from, settings);
