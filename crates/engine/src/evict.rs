@@ -5,6 +5,7 @@
 //! from there, so that in the end every slot has been looked at.
 
 use command::{class, effects::op};
+use keyspace::access::AccessClock;
 use keyspace::{EntryRef, SLOTS};
 
 use crate::engine::Engine;
@@ -42,6 +43,18 @@ pub enum Order {
     Random,
     /// Expires first.
     Expiry,
+}
+
+impl Order {
+    /// What makes an entry go before others, the higher the sooner; `None` if chance decides.
+    fn score(self, entry: &EntryRef<'_>, clock: &AccessClock) -> Option<u64> {
+        match self {
+            Order::Access if clock.is_lfu() => Some(255 - u64::from(clock.frequency(entry.access()))),
+            Order::Access => Some(u64::from(clock.idle_seconds(entry.access()))),
+            Order::Random => None,
+            Order::Expiry => Some(u64::MAX - entry.expiry().unwrap_or(u64::MAX)),
+        }
+    }
 }
 
 /// A key that might be evicted.
@@ -163,6 +176,7 @@ impl Engine {
                 (db, self.rng.below(SLOTS as u64) as u16, self.rng.next_u64())
             }
         };
+        let (mut found, mut visited) = (0, 0);
         for _ in 0..SLOTS_PER_SAMPLE {
             let keyspace = &self.shared.keyspace;
             let next = |from| if policy.volatile { keyspace.next_volatile(from) } else { keyspace.next_occupied(from) };
@@ -171,22 +185,26 @@ impl Engine {
                 hash = self.rng.next_u64();
             }
             slot = there;
-            let (found, rest) = self.sample_slot(policy, db, slot, hash);
-            if found > 0 {
+            let (more, rest) = self.sample_slot(policy, db, slot, hash);
+            found += more;
+            visited += 1;
+            // Where slots have few keys a sample is of several: but of no more than it has keys.
+            if found >= policy.samples || (found > 0 && visited >= policy.samples) {
                 return;
             }
             (slot, hash) = match rest {
                 Some(hash) => (slot, hash),
-                None => ((slot + 1) % SLOTS as u16, 0),
+                None => ((slot + 1) % SLOTS as u16, self.rng.next_u64()),
             };
         }
-        self.pool.stopped = Some((db, slot, hash));
+        if found == 0 {
+            self.pool.stopped = Some((db, slot, hash));
+        }
     }
 
     /// Looks at the keys of a slot from a hash on: how many candidates there were, and where to go on if none was found.
     fn sample_slot(&mut self, policy: Policy, db: u16, slot: u16, from: u64) -> (usize, Option<u64>) {
         let Some(held) = self.acquire_one(slot) else { return (0, None) };
-        let lfu = self.clock.is_lfu();
         let salt = self.rng.next_u64();
         let mut pool = std::mem::take(&mut self.pool);
         let view = self.db(&held, db, 0);
@@ -199,14 +217,8 @@ impl Engine {
                     if policy.volatile && entry.expiry().is_none() {
                         return;
                     }
-                    let score = match policy.order {
-                        Order::Access if lfu => 255 - u64::from(view.clock().frequency(entry.access())),
-                        Order::Access => u64::from(view.clock().idle_seconds(entry.access())),
-                        Order::Random => salt,
-                        Order::Expiry => u64::MAX - entry.expiry().unwrap_or(u64::MAX),
-                    };
                     found += 1;
-                    pool.offer(score, db, entry.key());
+                    pool.offer(policy.order.score(&entry, view.clock()).unwrap_or(salt), db, entry.key());
                 });
             }
             // The first keys of the slot lie before the place where it began: they are looked at another time, or now if it
@@ -229,8 +241,12 @@ impl Engine {
         let version = self.next_version(&held);
         self.fx.interest = shared.keyspace.interest(&held, key.slot);
         let mut view = self.db(&held, candidate.db, version);
-        let there = view.peek(&key).is_some_and(|e| !policy.volatile || e.expiry().is_some());
-        if there {
+        // Used, or given more time, since it was sampled: then it is no longer the best one to go.
+        let goes = view.peek(&key).is_some_and(|entry| {
+            let still_best = policy.order.score(&entry, view.clock()).is_none_or(|score| score >= candidate.score);
+            (!policy.volatile || entry.expiry().is_some()) && still_best
+        });
+        if goes {
             view.remove(&key);
             keyspace::bump(&self.local.counters().evicted, 1);
             self.fx.push(op::DELETE, candidate.db, &key, |_| {});
@@ -238,6 +254,9 @@ impl Engine {
             self.publish(&held);
         }
         self.release(held);
-        there
+        goes
     }
 }
+
+#[cfg(test)]
+mod tests;

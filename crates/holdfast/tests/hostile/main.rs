@@ -7,6 +7,7 @@
 #[path = "../attack/mod.rs"]
 mod attack;
 mod connections;
+mod crowd;
 mod input;
 mod output;
 mod sizes;
@@ -38,6 +39,8 @@ under_both_drivers! { "2":
     connections::storms
     connections::leaving_in_the_middle_of_things
     connections::the_end_under_load
+    crowd::the_largest_goes_first
+    crowd::who_must_not_be_evicted_stays
     sizes::large_values
     sizes::too_large_values
     sizes::walks_and_flushes_let_others_run
