@@ -52,8 +52,7 @@ impl Conn {
 /// How much larger a full query buffer of `len` bytes becomes, if an argument is known to lack `missing` bytes: one that is `large`
 /// gets what it needs and no more. Else in proportion, so that no byte is moved often.
 fn more_room(len: usize, missing: usize, large: bool) -> usize {
-    let more = if missing > 0 && large { missing } else { len.min((len / 4).max(1 << 20)) };
-    more.max(BUFFER)
+    if missing > 0 && large { missing } else { len.min((len / 4).max(1 << 20)).max(BUFFER) }
 }
 
 impl Worker {
@@ -120,7 +119,8 @@ impl Worker {
                 conn.start = 0;
             }
             if conn.query.capacity() - conn.query.len() < least {
-                conn.query.reserve_exact(more_room(conn.query.len(), conn.missing, conn.large_until > 0));
+                let more = more_room(conn.query.len(), conn.missing, conn.large_until > 0);
+                conn.query.reserve_exact(more.max(least));
             }
         }
         Some(&mut conn.query)

@@ -211,6 +211,10 @@ impl Worker {
         let client = &conn.session.client;
         client.query_len.store((query.len() - conn.start) as u64, Relaxed);
         client.query_free.store((query.capacity() - query.len()) as u64, Relaxed);
+        // What has arrived may be the last that was too much: then it is not executed.
+        if let Some(limit) = crowd::limit(settings).filter(|_| conn.weigh(&self.stats)) {
+            self.close_largest(limit);
+        }
         self.ensure_out(&mut conn);
         let out_from = conn.out.len();
         let mut consumed = 0;
