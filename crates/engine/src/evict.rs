@@ -12,6 +12,8 @@ use crate::engine::Engine;
 
 /// Candidates kept between samples (Redis `EVPOOL_SIZE`).
 const POOL: usize = 16;
+/// Random slots tried for one that is not empty.
+const SLOT_TRIES: usize = 32;
 /// Slots looked at for one sample before it has failed.
 const SLOTS_PER_SAMPLE: usize = 256;
 /// Buckets looked at in one slot before its latch is given back.
@@ -82,8 +84,12 @@ impl Pool {
         if self.best.len() >= POOL && self.best.first().is_some_and(|worst| worst.score >= score) {
             return;
         }
-        if self.best.iter().any(|c| *c.key == *key && c.db == db) {
-            return;
+        if let Some(known) = self.best.iter().position(|c| *c.key == *key && c.db == db) {
+            if self.best.get(known).is_some_and(|c| c.score >= score) {
+                return;
+            }
+            // Idle for longer by now.
+            self.best.remove(known);
         }
         let at = self.best.partition_point(|c| c.score < score);
         self.best.insert(at, Candidate { score, db, key: key.into() });
@@ -173,7 +179,7 @@ impl Engine {
                 let first = self.rng.below(u64::from(databases)) as u16;
                 let db = (0..databases).map(|i| (first + i) % databases).find(|&db| self.has_evictable_in(db, policy));
                 let Some(db) = db else { return };
-                (db, self.rng.below(SLOTS as u64) as u16, self.rng.next_u64())
+                (db, self.random_slot(policy), self.rng.next_u64())
             }
         };
         let (mut found, mut visited) = (0, 0);
@@ -194,12 +200,28 @@ impl Engine {
             }
             (slot, hash) = match rest {
                 Some(hash) => (slot, hash),
+                None if found > 0 => (self.random_slot(policy), self.rng.next_u64()),
                 None => ((slot + 1) % SLOTS as u16, self.rng.next_u64()),
             };
         }
         if found == 0 {
             self.pool.stopped = Some((db, slot, hash));
         }
+    }
+
+    /// A random slot that may have candidates, each as likely as any other if they are not very rare. The next one after a random
+    /// place would be the likelier the more empty slots precede it: keys in others would outlive their use.
+    fn random_slot(&mut self, policy: Policy) -> u16 {
+        let mut slot = 0;
+        for _ in 0..SLOT_TRIES {
+            slot = self.rng.below(SLOTS as u64) as u16;
+            let keyspace = &self.shared.keyspace;
+            let next = if policy.volatile { keyspace.next_volatile(slot) } else { keyspace.next_occupied(slot) };
+            if next == Some(slot) {
+                break;
+            }
+        }
+        slot
     }
 
     /// Looks at the keys of a slot from a hash on: how many candidates there were, and where to go on if none was found.

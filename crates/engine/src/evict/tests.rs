@@ -224,10 +224,13 @@ proptest! {
         let mut pool = Pool::default();
         let mut model: BTreeMap<(u16, u8), u64> = BTreeMap::new();
         for &(score, db, key) in &scores {
-            // The score under which a key is known stands; of a key that fell out a new one counts.
+            // Of a key that is known the higher score stands; of one that fell out the new one.
             let known = pool.best.iter().any(|c| c.db == db && *c.key == [key]);
             pool.offer(score, db, &[key]);
-            if !known {
+            if known {
+                let stands = model.entry((db, key)).or_default();
+                *stands = score.max(*stands);
+            } else {
                 model.insert((db, key), score);
                 if model.len() > POOL {
                     let worst = *model.values().min().expect("not empty");
