@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Waiter};
-use resp::Reply;
+use resp::{Parts, Reply};
 
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
@@ -52,6 +52,8 @@ pub struct Engine {
     pub wakes: Vec<Waiter>,
     /// Replies of blocked commands that were served: the worker sends these on.
     pub served: Vec<Served>,
+    /// Long strings that belong into the replies just written: the worker sends them from where they are.
+    pub parts: Parts,
     /// Keyspace notifications to publish.
     pub published: Vec<Event>,
     /// Emptied tables to free in steps.
@@ -87,6 +89,7 @@ impl Engine {
             last_version: 0,
             wakes: Vec::new(),
             served: Vec::new(),
+            parts: Parts::default(),
             published: Vec::new(),
             reclaims: Vec::new(),
             sweep: Default::default(),
@@ -318,6 +321,7 @@ impl Engine {
             }
             Err(error) => {
                 out.truncate(start);
+                self.parts.truncate(start);
                 Reply::new(out, call.protocol).error(error.as_bytes());
                 Outcome::Done
             }
@@ -336,7 +340,7 @@ impl Engine {
         f(&mut Ctx {
             args: call.args,
             db: Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, call.db, version),
-            out: Reply::new(out, call.protocol),
+            out: Reply::sharing(out, call.protocol, &mut self.parts),
             fx: &mut self.fx,
             events: &mut self.events,
             now: self.now,

@@ -177,7 +177,11 @@ impl Engine {
             token: blocked.waiter.token,
             seat: None,
         };
+        // Those there are belong to the output of who is being run right now.
+        let parts = std::mem::take(&mut self.parts);
         let outcome = self.run_handler(&call, held, &mut reply);
+        self.parts.copy_into(&mut reply);
+        self.parts = parts;
         let touched = std::mem::take(&mut self.fx.touched);
         self.mark_watched(&touched, held);
         ready.extend(touched);

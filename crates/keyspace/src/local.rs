@@ -7,7 +7,7 @@ use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
 use crate::table::Garbage;
-use crate::value::Value;
+use crate::value::{Blob, Value};
 
 /// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight.
 #[derive(Default)]
@@ -128,6 +128,11 @@ impl Local {
     pub(crate) fn bury(&mut self, value: Value) {
         self.dying.add(value);
         self.counters.dying.store(self.dying.len() as u64, Relaxed);
+    }
+
+    /// Lets go of a long string that a reply has shared, in steps if nobody else has it.
+    pub fn let_go(&mut self, bytes: Arc<Blob>) {
+        self.bury(Value::Blob(bytes));
     }
 
     /// This worker's counters.

@@ -13,15 +13,11 @@ use mio::{Events, Interest, Poll, Token as MioToken, Waker};
 use node::{Output, Token, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
-use crate::socket::{Incoming, Socket};
+use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_BYTES_PER_TURN, Socket};
 
 const WAKE: MioToken = MioToken(usize::MAX);
 /// A worker looks around at least this often.
 const TICK_MS: u64 = 100;
-/// Bytes sent to one connection before the others get their turn.
-const SEND_BYTES: usize = 1 << 20;
-/// Bytes sent in one turn: about a millisecond.
-const SEND_BYTES_PER_TURN: usize = 4 << 20;
 /// Events taken at once: with more connections ready than that, reading from all of them would make the turn long.
 const EVENTS: usize = 256;
 /// Between two reports of the worker's load.
@@ -33,6 +29,8 @@ struct Place {
     socket: Socket,
     /// It is among those that take more than one turn may send.
     unsent: bool,
+    /// It is among those that may have more to read.
+    unread: bool,
 }
 
 /// A worker and its sockets.
@@ -47,6 +45,8 @@ pub struct Epoll {
     unsent: Vec<Token>,
     /// Bytes that may still be sent in this turn.
     send_left: usize,
+    /// Bytes that may still be received in this turn.
+    read_left: usize,
 }
 
 impl Epoll {
@@ -62,6 +62,7 @@ impl Epoll {
             unfinished: Vec::new(),
             unsent: Vec::new(),
             send_left: SEND_BYTES_PER_TURN,
+            read_left: READ_BYTES_PER_TURN,
         };
         Ok((driver, waker))
     }
@@ -79,6 +80,7 @@ impl Epoll {
             }
             let now = node.clock.unix_ms();
             self.send_left = SEND_BYTES_PER_TURN;
+            self.read_left = READ_BYTES_PER_TURN;
             tokens.clear();
             for event in &events {
                 if event.token() == WAKE {
@@ -93,7 +95,13 @@ impl Epoll {
                     ));
                 }
             }
-            let unfinished = std::mem::take(&mut self.unfinished);
+            // Those before the others who had to wait because enough had been read.
+            for token in std::mem::take(&mut self.unfinished) {
+                if let Some(place) = self.place(token) {
+                    place.unread = false;
+                    self.read(token);
+                }
+            }
             for &(token, readable, writable, ended) in &tokens {
                 if writable {
                     self.flush(token);
@@ -103,15 +111,12 @@ impl Epoll {
                 }
                 if ended {
                     // The end of the stream is read after what came before it has been executed and answered.
-                    self.unfinished.push(token);
+                    self.read_later(token);
                 }
-            }
-            for token in unfinished {
-                self.read(token);
             }
             self.worker.turn(now);
             while let Some(token) = self.worker.next_thirsty() {
-                self.unfinished.push(token);
+                self.read_later(token);
             }
             for token in std::mem::take(&mut self.unsent) {
                 if let Some(place) = self.place(token) {
@@ -193,7 +198,7 @@ impl Epoll {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
         }
-        self.sockets[index] = Some(Place { token, socket, unsent: false });
+        self.sockets[index] = Some(Place { token, socket, unsent: false, unread: false });
     }
 
     fn place(&mut self, token: Token) -> Option<&mut Place> {
@@ -213,22 +218,35 @@ impl Epoll {
         self.remove(token);
     }
 
+    /// Reads in the next turn.
+    fn read_later(&mut self, token: Token) {
+        if let Some(place) = self.place(token)
+            && !std::mem::replace(&mut place.unread, true)
+        {
+            self.unfinished.push(token);
+        }
+    }
+
     fn read(&mut self, token: Token) {
+        if self.read_left == 0 {
+            return self.read_later(token);
+        }
         let place = self.sockets.get(token as u32 as usize).and_then(Option::as_ref);
         let Some(Place { socket, .. }) = place.filter(|place| place.token == token) else { return };
         let Some(buffer) = self.worker.space(token) else { return };
-        let spare = buffer.capacity() - buffer.len();
-        match socket.read_into(buffer) {
+        let room = (buffer.capacity() - buffer.len()).min(READ_BYTES).min(self.read_left);
+        match socket.read_into(buffer, room) {
             Ok(0) => self.worker.ended(token),
             Ok(n) => {
+                self.read_left -= n;
                 self.worker.received(token, n);
                 // Always once more until the kernel says that there is nothing: an end of stream may follow unannounced.
-                if n == spare {
-                    self.unfinished.push(token);
+                if n == room {
+                    self.read_later(token);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.unfinished.push(token),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.read_later(token),
             Err(_) => self.closed(token),
         }
     }
@@ -251,7 +269,7 @@ impl Epoll {
                     }
                     return;
                 }
-                Output::Send(bytes) => place.socket.send(&bytes[..bytes.len().min(left)]),
+                Output::Send(out) => place.socket.send_out(out, left),
             };
             match result {
                 Ok(n) => {

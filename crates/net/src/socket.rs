@@ -1,9 +1,18 @@
 //! Stream sockets, TCP and unix, as drivers use them.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use node::{Detached, Peer};
+use node::{Detached, Outgoing, Peer, SLICES};
+
+/// Bytes sent to one connection before the others get their turn.
+pub const SEND_BYTES: usize = 1 << 20;
+/// Bytes received from one connection before the others get their turn.
+pub const READ_BYTES: usize = 1 << 20;
+/// Bytes received in one turn: about a millisecond.
+pub const READ_BYTES_PER_TURN: usize = 4 << 20;
+/// Bytes sent in one turn: about a millisecond.
+pub const SEND_BYTES_PER_TURN: usize = 4 << 20;
 
 /// A connected, non-blocking stream socket.
 #[derive(Debug)]
@@ -29,11 +38,13 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Reads into the spare room of `buffer`: one system call. Returns the number of bytes, 0 at the end of the stream.
-    pub fn read_into(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    /// Reads at most `most` bytes into the spare room of `buffer`: one system call. Returns the number of bytes, 0 at the end of
+    /// the stream.
+    pub fn read_into(&self, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
         let spare = buffer.spare_capacity_mut();
-        // SAFETY: the kernel writes at most `spare.len()` bytes to the spare room.
-        let n = unsafe { libc::recv(self.fd(), spare.as_mut_ptr().cast(), spare.len(), 0) };
+        let room = spare.len().min(most);
+        // SAFETY: the kernel writes at most `room` bytes to the spare room.
+        let n = unsafe { libc::recv(self.fd(), spare.as_mut_ptr().cast(), room, 0) };
         let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has initialised `n` bytes behind the length.
         unsafe { buffer.set_len(buffer.len() + n) };
@@ -44,6 +55,23 @@ impl Socket {
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the kernel reads at most `bytes.len()` bytes.
         let n = unsafe { libc::send(self.fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends what it can of `out`, but at most `most` bytes: one system call.
+    pub fn send_out(&self, out: &Outgoing, most: usize) -> io::Result<usize> {
+        if out.is_plain() {
+            let bytes = out.plain();
+            return self.send(&bytes[..bytes.len().min(most)]);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = out.slices(&mut slices, most);
+        // SAFETY: all zeros is an empty message.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = slices.as_mut_ptr().cast();
+        message.msg_iovlen = count as _;
+        // SAFETY: `IoSlice` has the layout of `iovec`; there are `count` of them, and the kernel only reads.
+        let n = unsafe { libc::sendmsg(self.fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 

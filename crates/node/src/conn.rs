@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::{Blocked, Walking};
 use resp::{Decoder, OwnedArgs};
 
+use crate::outgoing::Outgoing;
 use crate::session::Session;
 use crate::stats::add;
 
@@ -33,9 +34,8 @@ pub(crate) struct Conn {
     /// Received and not yet executed, from `start` on.
     pub(crate) query: Vec<u8>,
     pub(crate) start: usize,
-    /// Replies, from `sent` on still to be sent.
-    pub(crate) out: Vec<u8>,
-    pub(crate) sent: usize,
+    /// Replies still to be sent.
+    pub(crate) out: Outgoing,
     pub(crate) wait: Wait,
     /// In the queue of connections with something to do.
     pub(crate) queued: bool,
@@ -73,8 +73,7 @@ impl Conn {
             decoder: Decoder::new(),
             query: Vec::new(),
             start: 0,
-            out: Vec::new(),
-            sent: 0,
+            out: Outgoing::default(),
             wait: Wait::No,
             queued: false,
             dirty: false,
@@ -107,7 +106,7 @@ impl Conn {
 
     /// Bytes still to be sent.
     pub(crate) fn unsent(&self) -> usize {
-        self.out.len() - self.sent
+        self.out.unsent()
     }
 
     /// Bytes still to be sent, what the driver has taken included.
@@ -117,8 +116,7 @@ impl Conn {
 
     /// Drops the output.
     pub(crate) fn forget_output(&mut self) {
-        self.out = Vec::new();
-        self.sent = 0;
+        self.out = Outgoing::default();
         let client = &self.session.client;
         client.output_len.store(self.in_flight as u64, Relaxed);
         client.output_buffer.store(0, Relaxed);

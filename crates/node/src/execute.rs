@@ -72,7 +72,7 @@ impl Worker {
         args: Args<'_>,
         item: Item,
     ) -> Next {
-        let before = conn.out.len();
+        let before = conn.out.bytes.len();
         let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
             self.refuse(conn, None, &unknown_command(args));
             return Next::Continue;
@@ -121,7 +121,7 @@ impl Worker {
                 conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
                 conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
             }
-            resp::Reply::new(&mut conn.out, conn.session.protocol).queued();
+            resp::Reply::new(&mut conn.out.bytes, conn.session.protocol).queued();
             self.apply_reply_mode(conn, before);
             return Next::Continue;
         }
@@ -136,6 +136,9 @@ impl Worker {
         } else {
             self.dispatch(conn, node, settings, command, args, item)
         };
+        if !self.engine.parts.is_empty() {
+            conn.out.adopt(&mut self.engine.parts);
+        }
         if next == Next::Retry {
             return next;
         }
@@ -154,9 +157,9 @@ impl Worker {
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
-        if conn.out.get(before) == Some(&b'-') {
+        if conn.out.bytes.get(before) == Some(&b'-') {
             add(&self.stats.commands[command.counted_as].failed, 1);
-            self.stats.count_error(&conn.out[before + 1..]);
+            self.stats.count_error(&conn.out.bytes[before + 1..]);
         }
         if conn.session.replies != Replies::On && conn.has_ended() {
             self.apply_reply_mode(conn, before);
@@ -191,7 +194,7 @@ impl Worker {
                     token: conn.token,
                     seat: Some(&conn.session.client.seat),
                 };
-                match self.engine.run(&call, &mut conn.out) {
+                match self.engine.run(&call, &mut conn.out.bytes) {
                     Ran::Done => Next::Continue,
                     Ran::Busy(busy) => self.wait_for_latch(conn, &busy),
                     Ran::Blocked(blocked) => {
@@ -217,7 +220,7 @@ impl Worker {
                         monitored: self.monitored,
                         command,
                         args,
-                        out: &mut conn.out,
+                        out: &mut conn.out.bytes,
                         token: conn.token,
                         block: None,
                     },
@@ -296,7 +299,7 @@ impl Worker {
 
     /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
     fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
-        let before = conn.out.len();
+        let before = conn.out.bytes.len();
         if let Some(command) = command {
             add(&self.stats.commands[command.counted_as].rejected, 1);
         }
@@ -312,7 +315,7 @@ impl Worker {
             conn.session.abort_multi();
         }
         self.stats.count_error(text);
-        write_error(&mut conn.out, conn.session.protocol, text);
+        write_error(&mut conn.out.bytes, conn.session.protocol, text);
         if conn.session.replies != Replies::On {
             self.apply_reply_mode(conn, before);
         }

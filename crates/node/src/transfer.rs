@@ -7,6 +7,7 @@ use engine::Ending;
 
 use crate::config::OutputLimit;
 use crate::conn::{Conn, Wait};
+use crate::outgoing::Outgoing;
 use crate::stats::add;
 use crate::worker::{Token, Worker};
 
@@ -26,8 +27,8 @@ const STRANGER_MAX: u64 = 1 << 20;
 
 /// What the driver does with a connection that has output.
 pub enum Output<'a> {
-    /// Send these bytes, then call [`Worker::sent`].
-    Send(&'a [u8]),
+    /// Send some of this, then call [`Worker::sent`].
+    Send(&'a Outgoing),
     /// Send what goes at once of these bytes, then call [`Worker::closed`] and close the socket.
     Last(&'a [u8]),
     /// Everything has been sent: close the socket. The worker has forgotten the connection.
@@ -72,8 +73,8 @@ impl Worker {
     /// An output buffer from the spares for a connection that has none.
     #[inline]
     pub(crate) fn ensure_out(&mut self, conn: &mut Conn) {
-        if conn.out.capacity() == 0 {
-            conn.out = self.buffer();
+        if conn.out.bytes.capacity() == 0 {
+            conn.out.bytes = self.buffer();
         }
     }
 
@@ -268,8 +269,8 @@ impl Worker {
             Some(_) => return Output::Idle,
         };
         match self.conns[index].as_deref() {
-            Some(conn) if last => Output::Last(&conn.out[conn.sent..]),
-            Some(conn) => Output::Send(&conn.out[conn.sent..]),
+            Some(conn) if last => Output::Last(conn.out.plain()),
+            Some(conn) => Output::Send(&conn.out),
             None => Output::Idle,
         }
     }
@@ -283,36 +284,33 @@ impl Worker {
     pub fn sent(&mut self, token: Token, n: usize) {
         add(&self.stats.bytes_out, n as u64);
         add(&self.stats.writes, 1);
-        let Some(conn) = self.conn(token) else { return };
-        conn.sent += n;
+        let index = token as u32 as usize;
+        let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|c| c.token == token) else {
+            return;
+        };
+        conn.out.advance(n, |part| self.engine.local().let_go(part));
         conn.count_out(n);
         if conn.unsent() == 0 {
-            conn.sent = 0;
             conn.session.client.output_buffer.store(0, Relaxed);
-            let buffer = std::mem::take(&mut conn.out);
-            self.spare(buffer);
-        } else if conn.sent > conn.out.len() / 2 && conn.sent > BUFFER {
-            // Less is moved than was sent, so moving costs no more than sending did.
-            conn.out.drain(..conn.sent);
-            conn.sent = 0;
+            let out = std::mem::take(&mut conn.out);
+            self.recycle(out);
+        } else {
+            conn.out.compact(BUFFER);
         }
     }
 
     /// Takes a connection's output away, for drivers whose sends own their buffer. What was sent of it is told to
-    /// [`Worker::count_sent`], the buffer comes back through [`Worker::recycle`].
-    pub fn take_output(&mut self, token: Token) -> Option<Vec<u8>> {
+    /// [`Worker::count_sent`], it comes back through [`Worker::recycle`].
+    pub fn take_output(&mut self, token: Token) -> Option<Outgoing> {
         let conn = self.conn(token)?;
-        if conn.sent > 0 {
-            conn.out.drain(..conn.sent);
-            conn.sent = 0;
-        }
         conn.session.client.output_buffer.store(0, Relaxed);
-        conn.in_flight += conn.out.len();
+        conn.in_flight += conn.unsent();
         Some(std::mem::take(&mut conn.out))
     }
 
     /// `n` bytes of output that was taken have been sent.
-    pub fn count_sent(&mut self, token: Token, n: usize) {
+    pub fn count_sent(&mut self, token: Token, out: &mut Outgoing, n: usize) {
+        out.advance(n, |part| self.engine.local().let_go(part));
         add(&self.stats.bytes_out, n as u64);
         add(&self.stats.writes, 1);
         if let Some(conn) = self.conn(token) {
@@ -321,9 +319,11 @@ impl Worker {
         }
     }
 
-    /// Takes an output buffer back.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
+    /// Takes output back that was sent, or that nobody waits for.
+    pub fn recycle(&mut self, out: Outgoing) {
+        let (buffer, parts) = out.take_apart();
         self.spare(buffer);
+        parts.for_each(|part| self.engine.local().let_go(part));
     }
 
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.

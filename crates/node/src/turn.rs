@@ -216,7 +216,7 @@ impl Worker {
             self.close_largest(limit);
         }
         self.ensure_out(&mut conn);
-        let out_from = conn.out.len();
+        let unsent_before = conn.unsent();
         let mut consumed = 0;
         let mut next = Next::Continue;
         let mut i = from;
@@ -227,7 +227,7 @@ impl Worker {
                 consumed = batch.end(i);
                 i += 1;
             }
-            if conn.out.len() > out_from + OUTPUT_PER_TURN {
+            if conn.unsent() > unsent_before + OUTPUT_PER_TURN {
                 break;
             }
         }
@@ -237,7 +237,7 @@ impl Worker {
             consumed = progress.consumed;
             if let Some(error) = &progress.error {
                 self.stats.count_error(b"ERR Protocol error");
-                Reply::new(&mut conn.out, conn.session.protocol).protocol_error(error);
+                Reply::new(&mut conn.out.bytes, conn.session.protocol).protocol_error(error);
                 conn.closing = true;
             }
         } else {
@@ -267,12 +267,12 @@ impl Worker {
         client.query_len.store(conn.unread() as u64, Relaxed);
         client.query_free.store((conn.query.capacity() - conn.query.len()) as u64, Relaxed);
         client.output_len.store(conn.owed() as u64, Relaxed);
-        client.output_buffer.store(conn.out.capacity() as u64, Relaxed);
+        client.output_buffer.store(conn.out.bytes.capacity() as u64, Relaxed);
         if conn.unsent() > 0 {
             self.check_output_limit(&mut conn, settings.output_limit_normal, now);
         } else if !conn.closing {
             let out = std::mem::take(&mut conn.out);
-            self.spare(out);
+            self.recycle(out);
         }
         let limit = crowd::limit(settings).filter(|_| conn.weigh(&self.stats));
         // More may be there than one turn's share, or than was parsed before AUTH.

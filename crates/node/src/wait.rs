@@ -94,9 +94,9 @@ impl Worker {
     /// Writes the reply of a command that had to wait, if the client wants replies.
     fn answer_wait(&mut self, conn: &mut Conn, blocked: &Blocked, write: impl FnOnce(&mut Vec<u8>)) {
         self.ensure_out(conn);
-        let before = conn.out.len();
-        write(&mut conn.out);
-        self.count_ended(conn, blocked.args.args(), &conn.out[before..]);
+        let before = conn.out.bytes.len();
+        write(&mut conn.out.bytes);
+        self.count_ended(conn, blocked.args.args(), &conn.out.bytes[before..]);
         self.apply_reply_mode(conn, before);
     }
 
@@ -194,8 +194,8 @@ impl Worker {
             self.count_ended(&conn, args.args(), b"");
         }
         self.ensure_out(&mut conn);
-        let before = conn.out.len();
-        Reply::new(&mut conn.out, conn.session.protocol).ok();
+        let before = conn.out.bytes.len();
+        Reply::new(&mut conn.out.bytes, conn.session.protocol).ok();
         self.apply_reply_mode(&mut conn, before);
         self.put_conn(conn);
         self.mark_dirty(token);
@@ -247,8 +247,8 @@ impl Worker {
             let Some(mut conn) = self.take_conn(token) else { continue };
             if let Wait::Walk(mut walking) = std::mem::replace(&mut conn.wait, Wait::No) {
                 self.ensure_out(&mut conn);
-                let before = conn.out.len();
-                match self.engine.step_walk(&mut walking, &mut conn.out) {
+                let before = conn.out.bytes.len();
+                match self.engine.step_walk(&mut walking, &mut conn.out.bytes) {
                     Step::Done => {
                         self.apply_reply_mode(&mut conn, before);
                         self.again.push(token);

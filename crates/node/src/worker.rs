@@ -240,7 +240,7 @@ impl Worker {
         monitor::stop(&self.node, &mut conn.session);
         self.node.dismiss(conn.session.client.id);
         self.spare(std::mem::take(&mut conn.query));
-        self.spare(std::mem::take(&mut conn.out));
+        self.recycle(std::mem::take(&mut conn.out));
     }
 
     /// Ends whatever the connection waits for, from its own side.
@@ -293,7 +293,7 @@ impl Worker {
         let Some(mut conn) = self.take_conn(token) else { return };
         if conn.session.monitors && !conn.closing {
             self.ensure_out(&mut conn);
-            conn.out.extend_from_slice(line);
+            conn.out.bytes.extend_from_slice(line);
             self.check_output_limit(&mut conn, limit, now);
         }
         self.put_conn(conn);

@@ -1,7 +1,9 @@
 //! Writing replies.
 
-use crate::ProtocolError;
+use std::sync::Arc;
+
 use crate::double::append_double;
+use crate::{Parts, ProtocolError};
 
 /// The version of the protocol a client has chosen (`HELLO`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +32,8 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
+    /// Where long strings go that need not be copied.
+    parts: Option<&'a mut Parts>,
     protocol: Protocol,
 }
 
@@ -61,13 +65,19 @@ impl<'a> Reply<'a> {
     /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
-        Self { out, protocol }
+        Self { out, parts: None, protocol }
+    }
+
+    /// A writer that appends to `out`, and puts long strings that are shared into `parts`.
+    #[inline]
+    pub fn sharing(out: &'a mut Vec<u8>, protocol: Protocol, parts: &'a mut Parts) -> Self {
+        Self { out, parts: Some(parts), protocol }
     }
 
     /// A writer to the same output for a shorter time.
     #[inline]
     pub fn reborrow(&mut self) -> Reply<'_> {
-        Reply { out: self.out, protocol: self.protocol }
+        Reply { out: self.out, parts: self.parts.as_deref_mut(), protocol: self.protocol }
     }
 
     /// The client's protocol.
@@ -102,9 +112,12 @@ impl<'a> Reply<'a> {
     /// Takes back all that was written since `position`.
     pub fn rewind(&mut self, position: Position) {
         self.out.truncate(position.0);
+        if let Some(parts) = &mut self.parts {
+            parts.truncate(position.0);
+        }
     }
 
-    /// All that was written since `position`.
+    /// All that was written since `position`, but for long strings that were shared.
     pub fn since(&self, position: Position) -> &[u8] {
         self.out.get(position.0..).unwrap_or_default()
     }
@@ -204,6 +217,17 @@ impl<'a> Reply<'a> {
         self.out.reserve(bytes.len() + 26);
         self.header(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A long bulk string, which is sent from where it is if this output can keep it.
+    pub fn bulk_shared(&mut self, bytes: &Arc<Vec<u8>>) {
+        let Some(parts) = &mut self.parts else { return self.bulk(bytes.as_slice()) };
+        let mut number = itoa::Buffer::new();
+        self.out.push(b'$');
+        self.out.extend_from_slice(number.format(bytes.len()).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        parts.push(self.out.len(), bytes.clone());
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -346,7 +370,11 @@ impl<'a> Reply<'a> {
         } else {
             let mut number = itoa::Buffer::new();
             let digits = number.format(count).bytes();
+            let before = self.out.len();
             self.out.splice(at..end, std::iter::once(kind).chain(digits).chain(*b"\r\n"));
+            if let Some(parts) = &mut self.parts {
+                parts.shift(end, self.out.len() - before);
+            }
         }
     }
 
@@ -504,6 +532,30 @@ mod tests {
             r.finish(map, 5);
         };
         check(map, "*10\r\n....", "%5\r\n....");
+    }
+
+    #[test]
+    fn long_strings_are_shared_where_they_can_be() {
+        let long = Arc::new(vec![b'x'; 20_000]);
+        let write = |reply: &mut Reply| {
+            let array = reply.deferred_array();
+            reply.bulk_shared(&long);
+            let inner = reply.position();
+            reply.bulk_shared(&long);
+            reply.rewind(inner);
+            reply.null();
+            reply.reborrow().bulk_shared(&long);
+            (0..10).for_each(|_| reply.integer(1));
+            reply.finish(array, 13);
+        };
+        let (mut copied, mut out, mut parts) = (Vec::new(), Vec::new(), Parts::default());
+        write(&mut Reply::new(&mut copied, Protocol::Resp2));
+        write(&mut Reply::sharing(&mut out, Protocol::Resp2, &mut parts));
+        assert_eq!((parts.len(), parts.is_empty(), Arc::strong_count(&long)), (40_000, false, 3));
+        assert!(out.len() < 100);
+        parts.copy_into(&mut out);
+        assert!(out == copied);
+        assert_eq!((parts.len(), parts.is_empty(), Arc::strong_count(&long)), (0, true, 1));
     }
 
     #[test]

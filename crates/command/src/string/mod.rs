@@ -87,7 +87,7 @@ pub(crate) fn write_str(out: &mut Reply<'_>, value: Str<'_>) {
     match value {
         Str::Bytes(b) => out.bulk(b),
         Str::Int(n) => out.bulk_integer(n),
-        Str::Blob(b) => out.bulk(b.as_slice()),
+        Str::Blob(b) => out.bulk_shared(b),
     }
 }
 

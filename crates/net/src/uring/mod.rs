@@ -4,6 +4,7 @@
 //! connection is gone. Completions name a place and a generation, so that a late one finds nobody rather than somebody else.
 
 mod buffers;
+mod message;
 mod quiet;
 mod wake;
 
@@ -13,11 +14,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use node::{Output, Token, Worker};
+use node::{Outgoing, Output, Token, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::socket::{Incoming, Socket};
 use buffers::{Buffers, GROUP};
+use message::Message;
 use quiet::{Quiet, ROUND_MS};
 pub use wake::Waker;
 
@@ -25,6 +27,14 @@ const TICK_MS: u64 = 100;
 const LOOK_MS: u64 = 25;
 /// Entries of the submission queue: more are submitted in several calls.
 const ENTRIES: u32 = 1024;
+
+/// Bytes that all connections together should have handed over: the kernel goes on with a send by itself when the peer has made
+/// room, so it may copy all of them in one turn.
+const IN_FLIGHT: usize = 4 << 20;
+/// Least and most bytes of one send.
+const SEND_BYTES: (usize, usize) = (64 * 1024, 1 << 20);
+/// Bytes handed over in one turn; as many may arrive in it.
+const SEND_BYTES_PER_TURN: usize = 2 << 20;
 
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
@@ -38,8 +48,12 @@ struct Conn {
     generation: u32,
     /// A multishot receive is under way.
     receiving: bool,
-    /// The buffer being sent, and how much of it has been.
-    sending: Option<(Vec<u8>, usize)>,
+    /// What is being sent.
+    sending: Option<Outgoing>,
+    /// Where the kernel finds the pieces of what is being sent, if there are several.
+    message: Option<Box<Message>>,
+    /// What is being sent waits for a turn that may send more.
+    delayed: bool,
     /// The worker has forgotten the connection; it goes as soon as the kernel has let go of it.
     doomed: bool,
     /// The stream has ended: nothing more is received.
@@ -70,6 +84,12 @@ pub struct Uring {
     rearm: Vec<u32>,
     /// Connections that are to be closed and still send, by place and generation: since the last look, and before.
     cut: [Vec<(u32, u32)>; 2],
+    /// Places that take more than one turn may send.
+    unsent: Vec<u32>,
+    /// Bytes that may still be handed to the kernel in this turn.
+    send_left: usize,
+    /// Sends under way.
+    sends: usize,
     woken: bool,
 }
 
@@ -112,6 +132,9 @@ impl Uring {
             places: Vec::new(),
             rearm: Vec::new(),
             cut: Default::default(),
+            unsent: Vec::new(),
+            send_left: SEND_BYTES_PER_TURN,
+            sends: 0,
             woken: false,
         };
         driver.arm_wake()?;
@@ -130,6 +153,7 @@ impl Uring {
         while !node.stopping.load(Relaxed) {
             self.wait()?;
             let now = node.clock.unix_ms();
+            self.send_left = SEND_BYTES_PER_TURN;
             completions.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
             for (data, result, flags) in completions.drain(..) {
                 self.complete(data, result, flags)?;
@@ -144,6 +168,7 @@ impl Uring {
                 self.arm_receive(place)?;
             }
             self.worker.turn(now);
+            self.send_delayed()?;
             while let Some(token) = self.worker.next_output() {
                 if let Some(place) = self.place(token) {
                     self.flush(place)?;
@@ -181,7 +206,7 @@ impl Uring {
     }
 
     fn patience_ms(&self) -> u64 {
-        if self.worker.has_work() {
+        if self.worker.has_work() || !self.unsent.is_empty() {
             return 0;
         }
         let now = self.worker.node().clock.unix_ms();
@@ -232,6 +257,7 @@ impl Uring {
         let alive = self.conns.get(place as usize).and_then(Option::as_ref);
         let token = alive.filter(|c| c.generation & 0x3fff_ffff == generation).map(|c| c.token);
         if kind == SEND {
+            self.sends = self.sends.saturating_sub(1);
             return token.map_or(Ok(()), |token| self.sent(place, token, result));
         }
         self.received(place, token, result, flags)
@@ -309,18 +335,17 @@ impl Uring {
 
     fn sent(&mut self, place: u32, token: Token, result: i32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
-        let Some((buffer, mut done)) = conn.sending.take() else { return Ok(()) };
+        let Some(mut out) = conn.sending.take() else { return Ok(()) };
         match usize::try_from(result) {
             Ok(n) => {
-                done += n;
-                self.worker.count_sent(token, n);
-                if done < buffer.len() && !conn.doomed {
-                    conn.sending = Some((buffer, done));
+                self.worker.count_sent(token, &mut out, n);
+                if out.unsent() > 0 && !conn.doomed {
+                    conn.sending = Some(out);
                     return self.send(place);
                 }
             }
-            Err(_) if result == -libc::EINTR || result == -libc::EAGAIN => {
-                conn.sending = Some((buffer, done));
+            Err(_) if !conn.doomed && (result == -libc::EINTR || result == -libc::EAGAIN) => {
+                conn.sending = Some(out);
                 return self.send(place);
             }
             Err(_) if !conn.doomed => {
@@ -330,7 +355,7 @@ impl Uring {
             Err(_) => {}
         }
         let doomed = conn.doomed;
-        self.worker.recycle(buffer);
+        self.worker.recycle(out);
         if doomed {
             return self.dispose(place);
         }
@@ -359,27 +384,58 @@ impl Uring {
                 self.doom(place)
             }
             Output::Send(_) => {
-                conn.sending = self.worker.take_output(conn.token).map(|buffer| (buffer, 0));
+                conn.sending = self.worker.take_output(conn.token);
                 self.send(place)
             }
         }
     }
 
+    /// Hands what a connection sends to the kernel, as much of it as this turn may still send.
     fn send(&mut self, place: u32) -> io::Result<()> {
-        let Some(conn) = self.conns[place as usize].as_ref() else { return Ok(()) };
-        let Some((buffer, done)) = &conn.sending else { return Ok(()) };
-        let rest = &buffer[*done..];
-        let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
-        let entry = opcode::Send::new(Fd(conn.socket.fd()), rest.as_ptr(), len)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build()
-            .user_data(user_data(SEND, place, conn.generation));
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        let Some(out) = &conn.sending else { return Ok(()) };
+        if self.send_left == 0 {
+            conn.delayed = true;
+            self.unsent.push(place);
+            return Ok(());
+        }
+        self.sends += 1;
+        let (least, most) = SEND_BYTES;
+        let most = (IN_FLIGHT / self.sends).clamp(least, most).min(self.send_left);
+        self.send_left -= out.unsent().min(most);
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let fd = Fd(conn.socket.fd());
+        let entry = if out.is_plain() {
+            let bytes = out.plain();
+            opcode::Send::new(fd, bytes.as_ptr(), bytes.len().min(most) as u32).flags(flags).build()
+        } else {
+            let message = conn.message.get_or_insert_default();
+            opcode::SendMsg::new(fd, message.fill(out, most)).flags(flags as u32).build()
+        };
+        let entry = entry.user_data(user_data(SEND, place, conn.generation));
         self.push(&entry)
+    }
+
+    /// Goes on with those that had to wait because enough was being sent.
+    fn send_delayed(&mut self) -> io::Result<()> {
+        for place in std::mem::take(&mut self.unsent) {
+            let conn = self.conns.get_mut(place as usize).and_then(Option::as_mut);
+            if conn.is_some_and(|conn| std::mem::take(&mut conn.delayed)) {
+                self.send(place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Lets a doomed connection go, as far as the kernel has let go of it.
     fn dispose(&mut self, place: u32) -> io::Result<()> {
-        let Some(conn) = self.conns[place as usize].as_ref() else { return Ok(()) };
+        let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        if std::mem::take(&mut conn.delayed)
+            && let Some(out) = conn.sending.take()
+        {
+            // The kernel does not have it.
+            self.worker.recycle(out);
+        }
         if conn.receiving || conn.sending.is_some() {
             // Ends the receive, and a send that waits for room.
             conn.socket.shutdown();
@@ -405,6 +461,8 @@ impl Uring {
             generation: self.generation,
             receiving: false,
             sending: None,
+            message: None,
+            delayed: false,
             doomed: false,
             ended: false,
             held: false,

@@ -210,7 +210,7 @@ impl<'a> SessionCtx<'a> {
     /// Whether the output is longer than `client-output-buffer-limit` ever allows.
     pub fn is_too_much(&self) -> bool {
         let hard = self.settings.output_limit_normal.hard;
-        hard > 0 && self.out.len().saturating_sub(BUFFER) as u64 > hard
+        hard > 0 && (self.out.len() + self.engine.parts.len()).saturating_sub(BUFFER) as u64 > hard
     }
 
     /// Argument `i` as an integer, or Redis's error.
@@ -290,6 +290,7 @@ pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
         Ok(flow) => flow,
         Err(error) => {
             ctx.out.truncate(start);
+            ctx.engine.parts.truncate(start);
             ctx.reply().error(error.as_bytes());
             Flow::Done
         }

@@ -245,7 +245,10 @@ fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
                     ctx.stats.count_error(&ctx.out[before + 1..]);
                 }
                 match overflow {
-                    Some(end) => ctx.out.truncate(end),
+                    Some(end) => {
+                        ctx.out.truncate(end);
+                        ctx.engine.parts.truncate(end);
+                    }
                     None => overflow = ctx.is_too_much().then_some(ctx.out.len()),
                 }
                 if ctx.monitored && command.is_shown_to_monitors() {

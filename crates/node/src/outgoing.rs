@@ -1,0 +1,196 @@
+//! What is to be sent to one connection: bytes of its own, and long strings that are sent from where they are.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use resp::{Part, Parts};
+
+/// Pieces sent in one system call.
+pub const SLICES: usize = 16;
+
+/// The output of a connection, and how much of it has been sent.
+#[derive(Default)]
+pub struct Outgoing {
+    /// Its own bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// How many of them have been sent.
+    sent: usize,
+    /// Long strings and their places among the bytes; those that were sent are gone.
+    parts: VecDeque<Part>,
+    /// Bytes of the first that have been sent.
+    part_sent: usize,
+    /// Bytes of all parts still to be sent.
+    parts_unsent: usize,
+}
+
+impl Outgoing {
+    /// Bytes still to be sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.bytes.len() - self.sent + self.parts_unsent
+    }
+
+    /// Whether there are no parts: all there is to be sent is [`Self::plain`].
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The bytes that go before the first part.
+    #[inline]
+    pub fn plain(&self) -> &[u8] {
+        match self.parts.front() {
+            None => &self.bytes[self.sent..],
+            Some(_) if self.part_sent > 0 => &[],
+            Some(part) => &self.bytes[self.sent..part.at],
+        }
+    }
+
+    /// What goes next, at most `most` bytes and as many pieces as `slices` takes; how many pieces.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> usize {
+        let (mut count, mut left, mut at) = (0, most, self.sent);
+        let mut put = |piece: &'a [u8]| {
+            let piece = &piece[..piece.len().min(left)];
+            if !piece.is_empty()
+                && let Some(slice) = slices.get_mut(count)
+            {
+                *slice = IoSlice::new(piece);
+                left -= piece.len();
+                count += 1;
+            }
+        };
+        let mut skip = self.part_sent;
+        for part in self.parts.iter().take(SLICES) {
+            put(&self.bytes[at..part.at]);
+            put(&part.bytes[std::mem::take(&mut skip)..]);
+            at = part.at;
+        }
+        if self.parts.len() <= SLICES {
+            put(&self.bytes[at..]);
+        }
+        count
+    }
+
+    /// Counts `n` bytes as sent; parts that were sent go to `gone`.
+    pub(crate) fn advance(&mut self, mut n: usize, mut gone: impl FnMut(Arc<Vec<u8>>)) {
+        while let Some(part) = self.parts.front() {
+            let own = n.min(part.at - self.sent);
+            self.sent += own;
+            n -= own;
+            if self.sent < part.at {
+                return;
+            }
+            let of_part = n.min(part.bytes.len() - self.part_sent);
+            self.part_sent += of_part;
+            self.parts_unsent -= of_part;
+            n -= of_part;
+            if self.part_sent < part.bytes.len() {
+                return;
+            }
+            self.part_sent = 0;
+            if let Some(part) = self.parts.pop_front() {
+                gone(part.bytes);
+            }
+        }
+        self.sent = (self.sent + n).min(self.bytes.len());
+    }
+
+    /// Takes what was just written with these places in [`Self::bytes`].
+    pub(crate) fn adopt(&mut self, parts: &mut Parts) {
+        self.parts_unsent += parts.len();
+        self.parts.extend(parts.drain());
+    }
+
+    /// Takes back what was written behind `end`.
+    pub(crate) fn truncate(&mut self, end: usize) {
+        self.bytes.truncate(end);
+        while let Some(part) = self.parts.back().filter(|part| part.at > end) {
+            self.parts_unsent -= part.bytes.len();
+            self.parts.pop_back();
+        }
+    }
+
+    /// Drops the sent bytes at the front if they are most of all, and more than `least`: less is moved than was sent, so moving
+    /// costs no more than sending did.
+    pub(crate) fn compact(&mut self, least: usize) {
+        if self.sent > self.bytes.len() / 2 && self.sent > least {
+            self.bytes.drain(..self.sent);
+            for part in &mut self.parts {
+                part.at -= self.sent;
+            }
+            self.sent = 0;
+        }
+    }
+
+    /// Takes it apart: the buffer of the own bytes, emptied, and the parts.
+    pub(crate) fn take_apart(self) -> (Vec<u8>, impl Iterator<Item = Arc<Vec<u8>>>) {
+        let mut bytes = self.bytes;
+        bytes.clear();
+        (bytes, self.parts.into_iter().map(|part| part.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use resp::{Protocol, Reply};
+
+    fn gather(out: &Outgoing, most: usize) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = out.slices(&mut slices, most);
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn everything_is_sent_once_and_in_order(
+            lengths in prop::collection::vec((any::<bool>(), 1usize..60), 0..60),
+            steps in prop::collection::vec((1usize..200, any::<bool>()), 0..60),
+        ) {
+            let (mut out, mut parts, mut expected) = (Outgoing::default(), Parts::default(), Vec::new());
+            let mut write = |out: &mut Outgoing, some: &[(bool, usize)]| {
+                for (i, &(shared, len)) in some.iter().enumerate() {
+                    let bytes = Arc::new(vec![i as u8; len]);
+                    Reply::new(&mut expected, Protocol::Resp2).bulk(&*bytes);
+                    let mut reply = Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts);
+                    if shared { reply.bulk_shared(&bytes) } else { reply.bulk(&*bytes) }
+                    out.adopt(&mut parts);
+                }
+            };
+            let half = lengths.len() / 2;
+            write(&mut out, &lengths[..half]);
+            let mut sent = Vec::new();
+            let mut step = |out: &mut Outgoing, n: usize, compact: bool| {
+                let next = gather(out, n);
+                let before = out.unsent();
+                sent.extend_from_slice(&next);
+                out.advance(next.len(), drop);
+                if compact {
+                    out.compact(0);
+                }
+                assert_eq!(out.unsent(), before - next.len());
+                !next.is_empty()
+            };
+            for &(n, compact) in &steps {
+                step(&mut out, n, compact);
+            }
+            write(&mut out, &lengths[half..]);
+            // What is taken back leaves no trace.
+            let end = out.bytes.len();
+            Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts).bulk_shared(&Arc::new(vec![0; 50]));
+            out.adopt(&mut parts);
+            out.truncate(end);
+            for &(n, compact) in steps.iter().cycle().take(if steps.is_empty() { 0 } else { 10_000 }) {
+                if !step(&mut out, n, compact) {
+                    break;
+                }
+            }
+            while step(&mut out, usize::MAX, false) {}
+            prop_assert_eq!(out.unsent(), 0);
+            prop_assert!(out.is_plain());
+            prop_assert_eq!(sent, expected);
+        }
+    }
+}
