@@ -7,6 +7,7 @@ use crate::Tunables;
 use crate::effects::{Effects, Writer};
 use crate::error::Error;
 use crate::notify::Events;
+use crate::rest::Rest;
 use crate::rng::Rng;
 
 /// How a handler ended, if not with an error.
@@ -15,6 +16,8 @@ pub enum Outcome {
     /// The reply has been written.
     #[default]
     Done,
+    /// The reply has begun and is long: the rest of it is written in steps.
+    Rest(Rest),
     /// Nothing to answer yet: wait until one of the keys changes, then run again.
     Block(Block),
 }

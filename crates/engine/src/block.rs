@@ -87,8 +87,10 @@ impl Engine {
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
             let _ = reclaim.step_at_once(&mut self.local, FREED_AT_ONCE);
         }
-        if let Outcome::Block(wait) = outcome {
-            wait.nil.write(&mut Reply::new(out, call.protocol));
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Rest(rest) => rest.finish(&mut Reply::new(out, call.protocol)),
+            Outcome::Block(wait) => wait.nil.write(&mut Reply::new(out, call.protocol)),
         }
         if block.interest {
             block.touched.append(&mut self.fx.touched);

@@ -37,7 +37,7 @@ pub enum Ran {
     Busy(Busy),
     /// The command waits in the queues of its keys.
     Blocked(Arc<Blocked>),
-    /// The command walks over the keyspace: step it until it is done.
+    /// The command walks over the keyspace, or has more to reply: step it until it is done.
     Walking(Box<Walking>),
 }
 

@@ -10,7 +10,7 @@ use resp::{Parts, Reply};
 
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
-use crate::walker::Walking;
+use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
 /// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1).
@@ -240,6 +240,11 @@ impl Engine {
         }
         let ran = match outcome {
             Outcome::Done => Ran::Done,
+            Outcome::Rest(rest) if call.seat.is_some() => Ran::Walking(Box::new(Walking::rest(rest, call.protocol))),
+            Outcome::Rest(rest) => {
+                rest.finish(&mut Reply::new(out, call.protocol));
+                Ran::Done
+            }
             Outcome::Block(block) if call.seat.is_some() => match self.block(call, block, &held) {
                 Some(blocked) => Ran::Blocked(blocked),
                 None => Ran::Done,
@@ -359,7 +364,7 @@ impl Engine {
     ) -> Outcome {
         match self.with_ctx(call, held, 0, out, begin) {
             Ok(walk) => {
-                let mut walking = Walking::new(walk, call.db, call.protocol);
+                let mut walking = Walker::new(walk, call.db, call.protocol);
                 self.finish_walk_held(&mut walking, held, out);
             }
             Err(error) => Reply::new(out, call.protocol).error(error.as_bytes()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use command::{Block, Outcome, Touched};
 use keyspace::{Held, Key, Need, Waiter};
-use resp::{Args, OwnedArgs};
+use resp::{Args, OwnedArgs, Reply};
 
 use crate::attachment::{Attachment, DbKey};
 use crate::blocked::{Blocked, Served};
@@ -188,7 +188,10 @@ impl Engine {
         let reply = match outcome {
             Outcome::Block(_) if blocked.unclaim() => return false,
             Outcome::Block(_) => None,
-            Outcome::Done => {
+            Outcome::Done | Outcome::Rest(_) => {
+                if let Outcome::Rest(rest) = outcome {
+                    rest.finish(&mut Reply::new(&mut reply, blocked.protocol));
+                }
                 blocked.served();
                 Some(reply)
             }

@@ -1,6 +1,7 @@
-//! Drives walks over the keyspace (KEYS, SCAN, RANDOMKEY): one slot's latch at a time, in bounded steps.
+//! Drives what goes on for several turns: walks over the keyspace (KEYS, SCAN, RANDOMKEY), one slot's latch at a time, in
+//! bounded steps, and long replies.
 
-use command::{Position, Walk};
+use command::{Position, Rest, Walk};
 use keyspace::Held;
 use resp::{Protocol, Reply};
 
@@ -9,8 +10,16 @@ use crate::engine::Engine;
 /// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
 const BUCKETS_PER_STEP: u64 = 400;
 
+/// A command that goes on for several turns.
+pub struct Walking(Way);
+
+enum Way {
+    Walk(Walker),
+    Rest(Rest, Protocol),
+}
+
 /// A walk under way.
-pub struct Walking {
+pub(crate) struct Walker {
     walk: Box<dyn Walk>,
     at: Position,
     buckets: u64,
@@ -32,13 +41,37 @@ pub enum Step {
 
 impl Walking {
     pub(crate) fn new(walk: Box<dyn Walk>, db: u16, protocol: Protocol) -> Self {
+        Self(Way::Walk(Walker::new(walk, db, protocol)))
+    }
+
+    /// The rest of a long reply.
+    pub(crate) fn rest(rest: Rest, protocol: Protocol) -> Self {
+        Self(Way::Rest(rest, protocol))
+    }
+}
+
+impl Walker {
+    pub(crate) fn new(walk: Box<dyn Walk>, db: u16, protocol: Protocol) -> Self {
         Self { at: walk.start(), walk, buckets: 0, db, protocol, ended: None }
     }
 }
 
 impl Engine {
-    /// Goes on with a walk for a bounded time.
+    /// Goes on with a walk or a long reply for a bounded time.
     pub fn step_walk(&mut self, walking: &mut Walking, out: &mut Vec<u8>) -> Step {
+        match &mut walking.0 {
+            Way::Walk(walker) => self.step_walker(walker, out),
+            Way::Rest(rest, protocol) => {
+                if rest.step(&mut Reply::new(out, *protocol)) {
+                    Step::More
+                } else {
+                    Step::Done
+                }
+            }
+        }
+    }
+
+    fn step_walker(&mut self, walking: &mut Walker, out: &mut Vec<u8>) -> Step {
         if let Some(next) = walking.ended {
             return self.finish_walk(walking, next, out);
         }
@@ -61,7 +94,7 @@ impl Engine {
     }
 
     /// Runs a walk to its end with everything held (MULTI).
-    pub(crate) fn finish_walk_held(&mut self, walking: &mut Walking, held: &Held, out: &mut Vec<u8>) {
+    pub(crate) fn finish_walk_held(&mut self, walking: &mut Walker, held: &Held, out: &mut Vec<u8>) {
         while self.next_slot(walking).is_some() && !walking.walk.enough(walking.buckets) {
             self.walk_slot(walking, held, u64::MAX);
         }
@@ -69,7 +102,7 @@ impl Engine {
         while let Step::More = self.finish_walk(walking, next, out) {}
     }
 
-    fn finish_walk(&mut self, walking: &mut Walking, next: Option<Position>, out: &mut Vec<u8>) -> Step {
+    fn finish_walk(&mut self, walking: &mut Walker, next: Option<Position>, out: &mut Vec<u8>) -> Step {
         if walking.walk.finish(next, &mut Reply::new(out, walking.protocol)) {
             return Step::Done;
         }
@@ -78,7 +111,7 @@ impl Engine {
     }
 
     /// The slot to look at next; moves the position to its beginning if it is a later one.
-    fn next_slot(&self, walking: &mut Walking) -> Option<u16> {
+    fn next_slot(&self, walking: &mut Walker) -> Option<u16> {
         loop {
             match self.shared.keyspace.next_occupied(walking.at.slot) {
                 Some(slot) if slot < walking.walk.end() => {
@@ -93,7 +126,7 @@ impl Engine {
     }
 
     /// Visits the slot's keys from the position on. True: it stopped inside the slot.
-    fn walk_slot(&mut self, walking: &mut Walking, held: &Held, limit: u64) -> bool {
+    fn walk_slot(&mut self, walking: &mut Walker, held: &Held, limit: u64) -> bool {
         let now = self.now;
         while walking.buckets < limit && !walking.walk.enough(walking.buckets) {
             walking.buckets += 1;

@@ -57,6 +57,8 @@ pub(crate) struct Conn {
     pub(crate) in_flight: usize,
     /// Nanoseconds that the command that waits took until it began to wait.
     pub(crate) spent: u64,
+    /// Its walk waits until the client has read some of what it was sent.
+    pub(crate) stalled: bool,
     /// Failures in a row to get a latch.
     pub(crate) busy: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
@@ -85,6 +87,7 @@ impl Conn {
             held: false,
             in_flight: 0,
             spent: 0,
+            stalled: false,
             busy: 0,
             over_soft_since: None,
             weight: 0,

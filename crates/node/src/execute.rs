@@ -145,7 +145,8 @@ impl Worker {
         conn.busy = 0;
         if !exact {
             self.meter.ran(command.counted_as);
-        } else if conn.has_ended() {
+        } else if conn.has_ended() || matches!(conn.wait, Wait::Walk(_)) {
+            // The steps that follow belong to nobody: they are not time that others wait for.
             self.meter.finish(command, args, &conn.session.client, self.engine.now(), from);
         } else {
             // It is counted when it has ended.
@@ -161,8 +162,12 @@ impl Worker {
             add(&self.stats.commands[command.counted_as].failed, 1);
             self.stats.count_error(&conn.out.bytes[before + 1..]);
         }
-        if conn.session.replies != Replies::On && conn.has_ended() {
-            self.apply_reply_mode(conn, before);
+        if conn.session.replies != Replies::On {
+            if conn.has_ended() {
+                self.apply_reply_mode(conn, before);
+            } else if matches!(conn.session.replies, Replies::Off | Replies::Skip) {
+                conn.out.truncate(before);
+            }
         }
         next
     }

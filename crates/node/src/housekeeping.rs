@@ -105,7 +105,8 @@ impl Worker {
     /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient.
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
         let idle = |c: &crate::conn::Conn| {
-            matches!(c.wait, Wait::No) && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms
+            (matches!(c.wait, Wait::No) || c.stalled)
+                && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms
         };
         let tokens: Vec<_> = self.conns.iter().flatten().filter(|c| idle(c)).map(|c| c.token).collect();
         for token in tokens {

@@ -297,6 +297,7 @@ impl Worker {
         } else {
             conn.out.compact(BUFFER);
         }
+        self.look_at_stall(token);
     }
 
     /// Takes a connection's output away, for drivers whose sends own their buffer. What was sent of it is told to
@@ -317,6 +318,7 @@ impl Worker {
             conn.in_flight = conn.in_flight.saturating_sub(n);
             conn.count_out(n);
         }
+        self.look_at_stall(token);
     }
 
     /// Takes output back that was sent, or that nobody waits for.

@@ -10,11 +10,14 @@ use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::message::Message;
 use crate::pause::Pause;
+use crate::session::Replies;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
 
 /// Time for walks in a turn, in nanoseconds.
 const WALKS_NS: u64 = 1_000_000;
+/// Bytes that a client has not read yet above which its walk waits: a long reply need not be in memory as a whole.
+const WALK_AHEAD: usize = 1 << 20;
 
 impl Worker {
     /// The command of this connection has become a wait for keys.
@@ -236,12 +239,25 @@ impl Worker {
         self.engine.unwatch_leftovers();
     }
 
-    /// Lets walks over the keyspace go on by a step each, as many as there is time for; the others are first next time.
+    /// A client has read something: its walk may have waited for that.
+    #[inline]
+    pub(crate) fn look_at_stall(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token)
+            && conn.stalled
+            && conn.owed() <= WALK_AHEAD
+        {
+            conn.stalled = false;
+            self.walks.push_back(token);
+        }
+    }
+
+    /// Lets walks over the keyspace, and long replies, go on by a step each, as many as there is time for; the others are first next time.
     pub(crate) fn step_walks(&mut self) {
         if self.walks.is_empty() {
             return;
         }
         let until = self.node.clock.monotonic_ns() + WALKS_NS;
+        let (limit, now) = (self.follower.settings().output_limit_normal, self.engine.now());
         for _ in 0..self.walks.len() {
             let Some(token) = self.walks.pop_front() else { break };
             let Some(mut conn) = self.take_conn(token) else { continue };
@@ -256,11 +272,19 @@ impl Worker {
                     // A busy latch is looked at again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);
-                        self.walks.push_back(token);
+                        // Nobody wants the parts that came before the last either.
+                        if matches!(conn.session.replies, Replies::Off | Replies::Skip) {
+                            conn.out.truncate(before);
+                        }
+                        conn.stalled = conn.owed() > WALK_AHEAD;
+                        if !conn.stalled {
+                            self.walks.push_back(token);
+                        }
                     }
                 }
+                self.check_output_limit(&mut conn, limit, now);
             }
-            let has_output = conn.unsent() > 0;
+            let has_output = conn.unsent() > 0 || conn.closing;
             self.put_conn(conn);
             if has_output {
                 self.mark_dirty(token);

@@ -2,11 +2,13 @@
 
 use object::Hash;
 use object::hash::Field;
+use resp::Reply;
 
 use super::drop_expired;
 use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
+use crate::rest::{Rest, is_long, write_step};
 use crate::scan_options::{ScanOptions, cursor};
 
 pub(super) fn hget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
@@ -82,14 +84,29 @@ fn every(ctx: &mut Ctx<'_>, names: bool, values: bool) -> Result<Outcome, Error>
     } else {
         ctx.out.array(len);
     }
-    for Field { name, value, .. } in hash.iter().flat_map(|hash| hash.iter(ctx.now)) {
+    let now = ctx.now;
+    let write = move |out: &mut Reply<'_>, Field { name, value, .. }: Field<'_>| {
         if names {
-            bulk(&mut ctx.out, name);
+            bulk(out, name);
         }
         if values {
-            bulk(&mut ctx.out, value);
+            bulk(out, value);
         }
+    };
+    let Some(hash) = hash else { return Ok(Outcome::Done) };
+    if is_long(hash.len(), hash.len(), hash.memory()) {
+        let (hash, mut at) = (hash.clone(), 0);
+        return Ok(Outcome::Rest(Rest::new(move |out| {
+            let (seen, done) = write_step(out, hash.fields_from(at), |out, field| {
+                if !field.expired(now) {
+                    write(out, field);
+                }
+            });
+            at += seen;
+            !done
+        })));
     }
+    hash.iter(now).for_each(|field| write(&mut ctx.out, field));
     Ok(Outcome::Done)
 }
 

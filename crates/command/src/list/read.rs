@@ -3,6 +3,7 @@
 use super::{index_of, range_of, write_elem};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
+use crate::rest::{Rest, is_long, write_step};
 use object::List;
 use object::block::Needle;
 
@@ -37,6 +38,14 @@ pub(super) fn lrange(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let range = range_of(start, stop, list.len());
     let count = range.end - range.start;
     ctx.out.array(count as usize);
+    if is_long(count, list.len(), list.memory()) {
+        let (list, mut left) = (list.clone(), range);
+        return Ok(Outcome::Rest(Rest::new(move |out| {
+            let (written, done) = write_step(out, list.range(left.start, left.end - left.start), write_elem);
+            left.start += written;
+            !done
+        })));
+    }
     list.range(range.start, count).for_each(|elem| write_elem(&mut ctx.out, elem));
     Ok(Outcome::Done)
 }

@@ -9,6 +9,7 @@ use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
 use crate::notify::class;
+use crate::rest::{Rest, is_long, write_step};
 use crate::scan_options::{ScanOptions, cursor};
 
 /// Refuses a member that no set can hold (4 GB; `proto-max-bulk-len` is far below by default).
@@ -108,6 +109,14 @@ pub(super) fn smembers(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     let set = ctx.db.read_as::<Set>(&key)?;
     ctx.out.set(set.map_or(0, Set::len) as usize);
+    if let Some(set) = set.filter(|set| is_long(set.len(), set.len(), set.memory())) {
+        let (set, mut at) = (set.clone(), 0);
+        return Ok(Outcome::Rest(Rest::new(move |out| {
+            let (written, done) = write_step(out, set.iter_from(at), bulk);
+            at += written;
+            !done
+        })));
+    }
     for member in set.into_iter().flat_map(Set::iter) {
         bulk(&mut ctx.out, member);
     }

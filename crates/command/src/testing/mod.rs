@@ -104,6 +104,7 @@ impl Bench {
         };
         match outcome {
             Ok(Outcome::Done) => {}
+            Ok(Outcome::Rest(rest)) => rest.finish(&mut ctx.out),
             Ok(Outcome::Block(_)) => ctx.out.rewind(start),
             Err(error) => {
                 ctx.out.rewind(start);

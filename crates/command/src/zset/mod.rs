@@ -35,16 +35,22 @@ fn float(ctx: &Ctx<'_>, i: usize) -> Result<f64, Error> {
 
 /// Writes members, with their scores if asked: pairs in RESP3, one flat array in RESP2.
 fn write_all<'a>(out: &mut Reply<'_>, members: impl ExactSizeIterator<Item = (&'a [u8], f64)>, scores: bool) {
-    let pairs = scores && out.is_resp3();
-    out.array(if scores && !pairs { members.len().saturating_mul(2) } else { members.len() });
-    for (member, score) in members {
-        if pairs {
-            out.array(2);
-        }
-        out.bulk(member);
-        if scores {
-            out.double(score);
-        }
+    write_length(out, members.len(), scores);
+    members.for_each(|member| write_one(out, member, scores));
+}
+
+/// The header of so many members.
+fn write_length(out: &mut Reply<'_>, members: usize, scores: bool) {
+    out.array(if scores && !out.is_resp3() { members.saturating_mul(2) } else { members });
+}
+
+fn write_one(out: &mut Reply<'_>, (member, score): (&[u8], f64), scores: bool) {
+    if scores && out.is_resp3() {
+        out.array(2);
+    }
+    out.bulk(member);
+    if scores {
+        out.double(score);
     }
 }
 

@@ -1,8 +1,9 @@
 //! ZRANGE and its older relatives; ZRANGESTORE.
 
-use super::{bounds, store, write_all};
+use super::{bounds, store, write_all, write_length, write_one};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
+use crate::rest::{Rest, is_long, write_step};
 use object::ZSet;
 use object::zset::{LexRange, ScoreRange};
 
@@ -124,7 +125,25 @@ impl Query<'_> {
 
 fn reply(ctx: &mut Ctx<'_>, query: &Query<'_>) -> Result<Outcome, Error> {
     match ctx.db.read_as::<ZSet>(&ctx.key(1))? {
-        Some(set) => write_all(&mut ctx.out, set.iter(query.ranks(set), query.reverse), query.scores),
+        Some(set) => {
+            let mut ranks = query.ranks(set);
+            let (count, scores, reverse) = (ranks.end - ranks.start, query.scores, query.reverse);
+            if is_long(count, set.len(), set.memory()) {
+                let set = set.clone();
+                write_length(&mut ctx.out, count as usize, scores);
+                return Ok(Outcome::Rest(Rest::new(move |out| {
+                    let members = set.iter(ranks.clone(), reverse);
+                    let (written, done) = write_step(out, members, |out, member| write_one(out, member, scores));
+                    if reverse {
+                        ranks.end -= written;
+                    } else {
+                        ranks.start += written;
+                    }
+                    !done
+                })));
+            }
+            write_all(&mut ctx.out, set.iter(ranks, reverse), scores);
+        }
         None => ctx.out.array(0),
     }
     Ok(Outcome::Done)

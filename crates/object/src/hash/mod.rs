@@ -240,10 +240,16 @@ impl Hash {
 
     /// All fields, expired or not, in the order of their ranks.
     pub fn fields(&self) -> Fields<'_> {
+        self.fields_from(0)
+    }
+
+    /// The fields from this rank on, expired or not.
+    pub fn fields_from(&self, rank: u64) -> Fields<'_> {
+        let index = usize::try_from(rank).unwrap_or(usize::MAX);
         match &self.form {
-            Form::Pairs(block) => Fields::of_block(block.iter(), 2),
-            Form::Triples(triples) => triples.fields_from(0),
-            Form::Table(table) => Fields(Walk::Table(table.iter())),
+            Form::Pairs(block) => Fields::of_block(block.iter_from(index.saturating_mul(2)), 2),
+            Form::Triples(triples) => triples.fields_from(index),
+            Form::Table(table) => Fields(Walk::Table(table.iter_from(rank))),
         }
     }
 

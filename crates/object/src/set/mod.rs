@@ -265,10 +265,16 @@ impl Set {
 
     /// All members, in the order of their ranks.
     pub fn iter(&self) -> Iter<'_> {
+        self.iter_from(0)
+    }
+
+    /// The members from this rank on.
+    pub fn iter_from(&self, rank: u64) -> Iter<'_> {
+        let index = usize::try_from(rank).unwrap_or(usize::MAX);
         Iter(match &self.form {
-            Form::Ints(ints) => Walk::Ints(ints, 0),
-            Form::Block(block) => Walk::Block(block.iter()),
-            Form::Table(table) => Walk::Table(table.iter()),
+            Form::Ints(ints) => Walk::Ints(ints, index),
+            Form::Block(block) => Walk::Block(block.iter_from(index)),
+            Form::Table(table) => Walk::Table(table.iter_from(rank)),
         })
     }
 
