@@ -31,6 +31,8 @@ struct Place {
     unsent: bool,
     /// It is among those that may have more to read.
     unread: bool,
+    /// The stream has an end that has not been read yet, which is told only once.
+    ends: bool,
 }
 
 /// A worker and its sockets.
@@ -111,6 +113,9 @@ impl Epoll {
                 }
                 if ended {
                     // The end of the stream is read after what came before it has been executed and answered.
+                    if let Some(place) = self.place(token) {
+                        place.ends = true;
+                    }
                     self.read_later(token);
                 }
             }
@@ -198,7 +203,7 @@ impl Epoll {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
         }
-        self.sockets[index] = Some(Place { token, socket, unsent: false, unread: false });
+        self.sockets[index] = Some(Place { token, socket, unsent: false, unread: false, ends: false });
     }
 
     fn place(&mut self, token: Token) -> Option<&mut Place> {
@@ -232,7 +237,7 @@ impl Epoll {
             return self.read_later(token);
         }
         let place = self.sockets.get(token as u32 as usize).and_then(Option::as_ref);
-        let Some(Place { socket, .. }) = place.filter(|place| place.token == token) else { return };
+        let Some(&Place { ref socket, ends, .. }) = place.filter(|place| place.token == token) else { return };
         let Some(buffer) = self.worker.space(token) else { return };
         let room = (buffer.capacity() - buffer.len()).min(READ_BYTES).min(self.read_left);
         match socket.read_into(buffer, room) {
@@ -240,8 +245,7 @@ impl Epoll {
             Ok(n) => {
                 self.read_left -= n;
                 self.worker.received(token, n);
-                // Always once more until the kernel says that there is nothing: an end of stream may follow unannounced.
-                if n == room {
+                if n == room || ends {
                     self.read_later(token);
                 }
             }

@@ -9,6 +9,7 @@ mod attack;
 mod connections;
 mod crowd;
 mod input;
+mod long;
 mod output;
 mod sizes;
 
@@ -31,6 +32,10 @@ under_both_drivers! { "2":
     output::who_read_too_slowly_for_too_long_is_cut_off
     output::a_pipeline_of_large_replies_stops_at_the_limit
     output::large_replies_are_not_moved_about
+    long::long_strings_are_of_their_moment
+    long::long_strings_are_let_go_of
+    long::long_collections_are_of_their_moment
+    long::long_collections_wait_for_their_reader
     connections::clients_have_a_limit
     connections::descriptors_run_out
     connections::half_closed_gets_all_replies

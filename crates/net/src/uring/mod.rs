@@ -30,7 +30,7 @@ const ENTRIES: u32 = 1024;
 
 /// Bytes that all connections together should have handed over: the kernel goes on with a send by itself when the peer has made
 /// room, so it may copy all of them in one turn.
-const IN_FLIGHT: usize = 4 << 20;
+const IN_FLIGHT: usize = 2 << 20;
 /// Least and most bytes of one send.
 const SEND_BYTES: (usize, usize) = (64 * 1024, 1 << 20);
 /// Bytes handed over in one turn; as many may arrive in it.
