@@ -156,9 +156,14 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Nil or no value.
+    /// The type of an argument; what is above the arguments is none.
+    fn arg_kind(&self, at: c_int) -> Kind {
+        if at <= self.args { self.kind(at) } else { Kind::None }
+    }
+
+    /// Whether an argument is nil or missing.
     pub(crate) fn is_nothing(&self, at: c_int) -> bool {
-        matches!(self.kind(at), Kind::None | Kind::Nil)
+        matches!(self.arg_kind(at), Kind::None | Kind::Nil)
     }
 
     /// The truth of a value.
@@ -437,7 +442,7 @@ impl<'a> Frame<'a> {
 
     /// Raises `bad argument #1 to 'name' (string expected, got nil)`.
     fn bad_type(&mut self, at: c_int, expected: &str) -> Raised {
-        let text = format!("{expected} expected, got {}", self.kind(at).name());
+        let text = format!("{expected} expected, got {}", self.arg_kind(at).name());
         self.bad_argument(at, &text)
     }
 
@@ -452,8 +457,8 @@ impl<'a> Frame<'a> {
     /// The number that an argument is, or an error.
     pub(crate) fn check_number(&mut self, at: c_int) -> Result<f64, Raised> {
         match self.number(at) {
-            Some(number) => Ok(number),
-            None => Err(self.bad_type(at, "number")),
+            Some(number) if at <= self.args => Ok(number),
+            _ => Err(self.bad_type(at, "number")),
         }
     }
 
