@@ -5,7 +5,7 @@
 
 /// Lines by family.
 pub const LINES: &[&[&str]] =
-    &[KEYS, STRINGS, BITS, LISTS, LIST_READS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_READS, SORTS];
+    &[KEYS, STRINGS, BITS, LISTS, LIST_READS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_READS, SORTS, SESSIONS];
 
 const KEYS: &[&str] = &[
     "del K",
@@ -28,6 +28,11 @@ const KEYS: &[&str] = &[
     "pexpiretime none",
     "ttl none",
     "move K 0",
+    "move K X",
+    "copy K K db X",
+    "restore K X V replace",
+    "restore K 0 V idletime X freq X",
+    "scan 0 count 1000 type V",
     "dbsize",
     "keys *",
     "keys [k]?",
@@ -72,6 +77,7 @@ const STRINGS: &[&str] = &[
     "mget K K K",
     "get K",
     "lcs K K",
+    "set K V pxat X",
     "lcs K K len",
     "lcs K K idx withmatchlen",
     "lcs K K idx minmatchlen N",
@@ -129,6 +135,11 @@ const LISTS: &[&str] = &[
     "blpop K K 0.01",
     "blmpop 0.01 2 K K left",
     "brpoplpush K K 0.01",
+    "brpop K K 0.01",
+    "blmove K K left right 0.01",
+    "lmpop X K left count X",
+    "ltrim K X X",
+    "linsert K before V V",
 ];
 
 const LIST_READS: &[&str] = &[
@@ -186,6 +197,8 @@ const HASHES: &[&str] = &[
     "hincrby K F X",
     "hincrbyfloat K F S",
     "hscan K 0 count 1000",
+    "httl none fields 1 F",
+    "hexpire K X O fields 1 F",
     "hscan K 0 count 1000 novalues",
     "hrandfield none",
 ];
@@ -224,6 +237,9 @@ const ZSETS: &[&str] = &[
     "zmpop 2 K K min count 2",
     "bzpopmin K K 0.01",
     "bzmpop 0.01 1 K max",
+    "bzpopmax K 0.01",
+    "zmpop X K max count X",
+    "zadd K 1 F 1 F 1 F",
     "zrangestore K K 0 2",
     "zrangestore K K S S byscore",
     "zunionstore K 2 K K weights S 2",
@@ -257,6 +273,8 @@ const ZSET_READS: &[&str] = &[
     "zdiff 2 K K withscores",
     "zintercard 2 K K limit N",
     "zscan K 0 count 1000",
+    "zrange K X X withscores",
+    "zrange K S S byscore rev limit X X",
     "zrandmember none",
     "geodist K F F km",
     "geohash K F F",
@@ -273,6 +291,173 @@ const SORTS: &[&str] = &[
     "sort K alpha get # get K",
     "sort K store K",
     "sort_ro K alpha desc",
+];
+
+/// Words that bend a command: numbers at the edges of types, options in wrong places, what is no number.
+const BENT: &[&str] = &[
+    "0",
+    "-1",
+    "1",
+    "7",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "18446744073709551615",
+    "2147483647",
+    "2147483648",
+    "4294967296",
+    "-2147483649",
+    "9223372036854776",
+    "99999999999999999999",
+    "536870912",
+    "+1",
+    "-0",
+    "01",
+    " 1",
+    "1 ",
+    "1.5",
+    ".5",
+    "5.",
+    "1e3",
+    "1e-400",
+    "0x10",
+    "inf",
+    "-inf",
+    "nan",
+    "(1",
+    "(inf",
+    "[f3",
+    "(",
+    "-",
+    "+",
+    "",
+    "abc",
+    "nx",
+    "xx",
+    "gt",
+    "lt",
+    "ch",
+    "incr",
+    "get",
+    "ex",
+    "px",
+    "pxat",
+    "keepttl",
+    "persist",
+    "fields",
+    "count",
+    "limit",
+    "match",
+    "by",
+    "store",
+    "desc",
+    "withscores",
+    "rev",
+    "byscore",
+    "bylex",
+    "weights",
+    "aggregate",
+    "max",
+    "left",
+    "rank",
+    "maxlen",
+    "idx",
+    "replace",
+    "absttl",
+    "db",
+    "bit",
+    "overflow",
+    "sat",
+    "a",
+    "b",
+    "k1",
+    "f1",
+];
+
+/// Bends the words of a command, the name left alone: one is replaced, dropped, doubled or added, two change places, or one
+/// shouts. `None`: the outcome would depend on more than the arguments.
+pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
+    if picks.is_empty() {
+        return Some(words);
+    }
+    let mut picks = picks.iter().copied().map(usize::from);
+    while let (Some(how), Some(place), Some(word)) = (picks.next(), picks.next(), picks.next()) {
+        let word = BENT[word % BENT.len()].as_bytes().to_vec();
+        let last = words.len() - 1;
+        let at = 1 + place % last.max(1);
+        match how % 8 {
+            0..=2 if last > 0 => words[at] = word,
+            3 if last > 0 => drop(words.remove(at)),
+            4 if last > 1 => words.swap(at, last),
+            5 if last > 0 => words.insert(at, words[at].clone()),
+            6 if last > 0 => words[at].make_ascii_uppercase(),
+            _ => words.push(word),
+        }
+    }
+    // Milliseconds pass differently on two servers. Who waits does so shortly; members by chance and places in an index of 32 bits are matters of taste.
+    let waits = words[0].starts_with(b"b") && !words[0].starts_with(b"bit");
+    let alike = match words[0].as_slice() {
+        b"blmpop" | b"bzmpop" => words.get(1)? == b"0.01",
+        b"psetex" | b"pexpire" | b"hpexpire" => false,
+        _ if words.iter().any(|word| word.eq_ignore_ascii_case(b"px")) => false,
+        _ if words.iter().any(|word| word.to_ascii_lowercase().ends_with(b"bylex")) => false,
+        b"zlexcount" => false,
+        _ if waits => words.last()? == b"0.01",
+        b"set" => !words.iter().any(|word| word.to_ascii_lowercase().starts_with(b"if")),
+        b"lset" => words.get(2).is_none_or(|at| at.len() < 10),
+        b"sort" | b"sort_ro" | b"wait" | b"config" | b"client" => false,
+        b"bitfield" | b"bitfield_ro" => !words.iter().any(|word| word.len() > 18),
+        b"spop" | b"srandmember" | b"hrandfield" | b"zrandmember" | b"object" => false,
+        b"sscan" | b"hscan" | b"zscan" | b"scan" => words.get(2).is_none_or(|cursor| cursor == b"0"),
+        _ => true,
+    };
+    alike.then_some(words)
+}
+
+const SESSIONS: &[&str] = &[
+    "multi",
+    "multi",
+    "exec",
+    "exec",
+    "discard",
+    "watch K K",
+    "unwatch",
+    "set K V",
+    "get K",
+    "incr K",
+    "rpush K V V",
+    "blpop K 0.01",
+    "lrange K 0 -1",
+    "select 0",
+    "select X",
+    "swapdb 0 0",
+    "swapdb X X",
+    "ping",
+    "ping V",
+    "echo V",
+    "client setname F",
+    "client getname",
+    "client unblock X",
+    "client unblock X error",
+    "client no-evict on",
+    "client setinfo lib-name F",
+    "client kill id X",
+    "client list type V",
+    "config get maxmemory-policy",
+    "config set maxmemory-samples X",
+    "config set hz X",
+    "config set timeout V",
+    "command getkeys set K V",
+    "command getkeys mset K V K V",
+    "command getkeys rename K K",
+    "auth V",
+    "hello X",
+    "reset",
+    "nonsense K V",
+    "object what K",
+    "flushall V",
+    "flushdb async",
+    "wait 0 0",
 ];
 
 const KEY_NAMES: [&str; 5] = ["a", "b", "c", "kk", "k1"];

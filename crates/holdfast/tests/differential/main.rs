@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use resp::Value;
 
-use lines::{LINES, fill};
+use lines::{LINES, bend, fill};
 use pair::{Peer, comparable, show};
 
 /// A line of the table, and what its placeholders become.
@@ -27,6 +27,8 @@ struct Step {
     family: usize,
     line: usize,
     picks: Vec<u8>,
+    /// How its words are bent, three picks each; mostly not at all.
+    bent: Vec<u8>,
 }
 
 /// A history stays with two families most of the time, so that their commands meet on the same keys.
@@ -34,8 +36,14 @@ fn history() -> impl Strategy<Value = (bool, Vec<Step>)> {
     let families = (0..LINES.len(), 0..LINES.len());
     (any::<bool>(), families).prop_flat_map(|(resp3, (a, b))| {
         let family = prop_oneof![6 => Just(a), 3 => Just(b), 1 => 0..LINES.len()];
-        let step = (family, any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 10))
-            .prop_map(|(family, line, picks)| Step { family, line: line.index(LINES[family].len()), picks });
+        let bent = prop_oneof![
+            3 => Just(Vec::new()),
+            2 => prop::collection::vec(any::<u8>(), 3),
+            1 => prop::collection::vec(any::<u8>(), 6..=9),
+        ];
+        let step = (family, any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 10), bent).prop_map(
+            |(family, line, picks, bent)| Step { family, line: line.index(LINES[family].len()), picks, bent },
+        );
         (Just(resp3), prop::collection::vec(step, 1..80))
     })
 }
@@ -98,6 +106,7 @@ fn shown(args: &[Vec<u8>]) -> String {
 fn compare(servers: &mut Servers, known: &[Vec<bool>], resp3: bool, steps: &[Step]) -> Result<(), TestCaseError> {
     let hello = if resp3 { "hello 3" } else { "hello 2" };
     for peer in [&mut servers.redis, &mut servers.ours] {
+        peer.words("reset");
         peer.words("flushall");
         let reply = peer.words(hello);
         prop_assert!(!matches!(reply, Value::Error(_)), "{hello}: {reply:?}");
@@ -107,10 +116,13 @@ fn compare(servers: &mut Servers, known: &[Vec<bool>], resp3: bool, steps: &[Ste
         if !known[step.family][step.line] {
             continue;
         }
-        let args = fill(LINES[step.family][step.line], &step.picks);
+        let Some(args) = bend(fill(LINES[step.family][step.line], &step.picks), &step.bent) else { continue };
         told.push(shown(&args));
         let (redis, ours) = servers.both(&args);
         prop_assert!(redis == ours, "after\n  {}\nredis: {}\nours:  {}", told.join("\n  "), show(&redis), show(&ours));
+    }
+    for peer in [&mut servers.redis, &mut servers.ours] {
+        peer.words("reset");
     }
     // SORT leaves sorted sets in the large form in Redis.
     let encodings = !told.iter().any(|line| line.starts_with("\"sort"));
@@ -144,7 +156,13 @@ fn replies_are_those_of_redis() {
     let known: Vec<Vec<bool>> =
         LINES.iter().map(|lines| lines.iter().map(|line| servers.know(line)).collect()).collect();
     let servers = RefCell::new(servers);
-    let config = |cases| Config { cases, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
+    let config = |cases| Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 3000,
+        max_shrink_time: 20_000,
+        ..Config::default()
+    };
     let mut runner = match std::env::var("DIFFERENTIAL_CASES") {
         Ok(cases) => TestRunner::new(config(cases.parse().expect("a number of cases"))),
         Err(_) => TestRunner::new_with_rng(config(150), TestRng::from_seed(RngAlgorithm::ChaCha, &[42; 32])),

@@ -107,7 +107,9 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     match command {
         b"smembers" | b"sunion" | b"sinter" | b"sdiff" | b"hkeys" | b"hvals" | b"keys" => sorted(reply, 1),
         b"hgetall" => sorted(reply, 2),
-        b"sscan" => scanned(reply, 1),
+        b"exec" => deeply_sorted(reply),
+        b"sscan" | b"scan" => scanned(reply, 1),
+        b"hello" => about_hello(reply),
         b"zscan" => scanned(reply, 2),
         // Redis makes a hash ready for expiries even by a command that then sets none.
         b"object" if reply == Value::Bulk(b"listpackex".to_vec()) => Value::Bulk(b"listpack".to_vec()),
@@ -117,9 +119,23 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     }
 }
 
+/// A block may hold commands whose members have no order.
+fn deeply_sorted(reply: Value) -> Value {
+    match sorted(reply, 1) {
+        Value::Array(items) => sorted(Value::Array(items.into_iter().map(|item| sorted(item, 1)).collect()), 1),
+        other => other,
+    }
+}
+
+/// Servers have names, versions and ids of their own.
+fn about_hello(reply: Value) -> Value {
+    if matches!(reply, Value::Error(_)) { reply } else { Value::Null }
+}
+
 /// Redis's shortest text of a double is not always the shortest, so doubles are compared as numbers.
 fn numbers(reply: Value) -> Value {
     match reply {
+        Value::Error(text) => Value::Error(printed(text)),
         Value::Bulk(text) => match double(&text) {
             Some(number) => Value::Double(number),
             None => Value::Bulk(text),
@@ -129,6 +145,15 @@ fn numbers(reply: Value) -> Value {
         Value::Map(pairs) => Value::Map(pairs.into_iter().map(|(k, v)| (numbers(k), numbers(v))).collect()),
         other => other,
     }
+}
+
+/// An error as C prints it: what it quotes ends at a zero byte.
+fn printed(mut text: Vec<u8>) -> Vec<u8> {
+    while let Some(zero) = text.iter().position(|byte| *byte == 0) {
+        let quote = text[zero..].iter().position(|byte| *byte == b'\'').unwrap_or(text.len() - zero);
+        text.drain(zero..zero + quote);
+    }
+    text
 }
 
 /// A text of many digits that is a double.
