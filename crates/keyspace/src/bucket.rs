@@ -1,7 +1,7 @@
 //! One cache line of a table: seven tags, an overflow counter and seven words.
 //!
 //! Word 0 holds the tags (bytes 0..7; 0 is empty, a tag has its top bit set) and, in byte 7, how many entries whose home
-//! is this bucket live in one of the next. A word holds the entry's address (48 bits, 8-aligned) and, above it, the 16
+//! is this bucket live in one of the next. A word holds the entry's address (48 bits, 4-aligned) and, above it, the 16
 //! hash bits that order the segment, so that a segment grows without touching its entries.
 //!
 //! Words are atomics only because prefetching reads them without the latch; under the latch plain order is enough.
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Entries per bucket.
 pub(crate) const WAYS: usize = 7;
-const ADDRESS: u64 = 0x0000_ffff_ffff_fff8;
+/// The address in a word.
+pub(crate) const ADDRESS: u64 = 0x0000_ffff_ffff_fffc;
 const LOW_BYTES: u64 = 0x0001_0101_0101_0101;
 const HIGH_BITS: u64 = 0x0080_8080_8080_8080;
 
@@ -29,7 +30,7 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
 
 #[inline]
 pub(crate) fn pack(address: u64, frag: u16) -> u64 {
-    assert!(address & !ADDRESS == 0, "heap addresses are 48 bits and 8-aligned");
+    assert!(address & !ADDRESS == 0, "heap addresses are 48 bits and 4-aligned");
     address | u64::from(frag) << 48
 }
 

@@ -151,7 +151,7 @@ impl Entry {
     #[inline]
     pub(crate) fn from_word(word: u64) -> Entry {
         // SAFETY: the table only stores words made by `to_word`, never null.
-        Entry(unsafe { NonNull::new_unchecked((word & 0x0000_ffff_ffff_fff8) as *mut u8) })
+        Entry(unsafe { NonNull::new_unchecked((word & crate::bucket::ADDRESS) as *mut u8) })
     }
 
     #[inline]

@@ -23,8 +23,6 @@ pub(crate) const SIZES: [usize; 32] = [
     64,
 ];
 const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
-/// The address in an entry's word.
-const ENTRY: u64 = 0x0000_ffff_ffff_fff8;
 
 /// The address and size of a segment in one word: 64-aligned address, low six bits `buckets - 1`. The upper 16 bits
 /// are the owner's (the table keeps the segment's depth there). Copying the handle does not copy the segment.
@@ -243,7 +241,8 @@ impl Segment {
         for (i, bucket) in self.buckets().iter().enumerate() {
             // What the caller does with the entries is a cache miss for each.
             if let Some(next) = self.buckets().get(i + 1) {
-                Ways(next.used()).for_each(|way| prefetch_write((next.word(way) & ENTRY) as *const u8));
+                Ways(next.used())
+                    .for_each(|way| prefetch_write((next.word(way) & crate::bucket::ADDRESS) as *const u8));
             }
             for way in Ways(bucket.used()) {
                 f(Place { segment: self, bucket: i as u8, way: way as u8 });
@@ -339,7 +338,7 @@ mod tests {
         assert!(moved > 50 && after < before / 4, "{moved} moved, {before} to {after} bytes free");
         for (i, segment) in kept.into_iter().enumerate() {
             let i = i as u64 * 10;
-            assert!(segment.find(i as u16, 0x80, |word| word & ENTRY == 8 * (i + 1)).is_some());
+            assert!(segment.find(i as u16, 0x80, |word| word & crate::bucket::ADDRESS == 8 * (i + 1)).is_some());
         }
     }
 

@@ -142,7 +142,7 @@ impl Table {
     pub(crate) fn probable_entry(&self, hash: u64) -> Option<*const u8> {
         let (segment, depth) = self.segment(hash)?;
         let word = segment.probable(frag(hash, depth), tag_of(hash))?;
-        Some((word & 0x0000_ffff_ffff_fff8) as *const u8)
+        Some((word & crate::bucket::ADDRESS) as *const u8)
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Size classes: 8-byte steps up to 1 KB, then 32 steps per doubling (1.6% mean rounding) up to a little over 16 KB.
+//! Size classes: 4-byte steps up to 1 KB, then 32 steps per doubling (1.6% mean rounding) up to a little over 16 KB.
 //!
 //! General allocators step by 12-25%, which is most of their overhead on small entries; a heap that holds nothing but
 //! entries can afford many classes, because the cost of a class is one partly filled page.
@@ -8,9 +8,11 @@ pub const SMALL_MAX: usize = LINEAR_MAX * 16 + LINEAR_MAX / 2;
 /// Number of size classes.
 pub const COUNT: usize = LINEAR_COUNT + 4 * PER_DOUBLING + 1;
 
-const STEP: usize = 8;
+const STEP: usize = 4;
+/// A free block holds a link of its chain.
+const SMALLEST: usize = 8;
 const LINEAR_MAX: usize = 1024;
-const LINEAR_COUNT: usize = LINEAR_MAX / STEP;
+const LINEAR_COUNT: usize = (LINEAR_MAX - SMALLEST) / STEP + 1;
 const PER_DOUBLING: usize = 32;
 /// Blocks up to this size live in small pages, so that what a page cannot use at its end stays near 1%.
 const SMALL_PAGE_BLOCK_MAX: usize = 2048;
@@ -50,8 +52,8 @@ impl Class {
     #[inline]
     pub const fn of(size: usize) -> Option<Self> {
         if size <= LINEAR_MAX {
-            // Size 0 shares the first class: `0 - 1` saturates.
-            Some(Self((size.saturating_sub(1) / STEP) as u16))
+            // Everything up to the smallest shares the first class.
+            Some(Self((size.saturating_sub(SMALLEST - STEP + 1) / STEP) as u16))
         } else if size <= SMALL_MAX {
             let last = size - 1;
             let doubling = last.ilog2() as usize;
@@ -73,7 +75,7 @@ impl Class {
         self.0 as usize
     }
 
-    /// Bytes of a block; a multiple of 8.
+    /// Bytes of a block; a multiple of 4.
     #[inline]
     pub const fn size(self) -> usize {
         TABLE[self.index()].size as usize
@@ -111,7 +113,7 @@ const TABLE: [Row; COUNT] = {
     let mut i = 0;
     while i < COUNT {
         let size = if i < LINEAR_COUNT {
-            (i + 1) * STEP
+            SMALLEST + i * STEP
         } else {
             let above = i - LINEAR_COUNT;
             (PER_DOUBLING + above % PER_DOUBLING + 1) << (above / PER_DOUBLING + 5)
@@ -139,10 +141,10 @@ mod tests {
     fn classes_are_tight_and_ordered() {
         let mut before = 0;
         for class in Class::all() {
-            assert!(class.size() > before && class.size() % 8 == 0);
+            assert!(class.size() > before && class.size() % 4 == 0);
             assert_eq!(Class::of(class.size()), Some(class));
             assert_eq!(Class::of(before + 1), Some(class));
-            assert!(class.size() - before <= 8.max(before / 32), "steps are finer than 1/16");
+            assert!(class.size() - before <= SMALLEST.max(before / 32), "steps are fine");
             before = class.size();
         }
         assert_eq!(before, SMALL_MAX);

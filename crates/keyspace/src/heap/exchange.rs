@@ -8,7 +8,8 @@ use std::ptr::{NonNull, null_mut};
 
 use super::sync::{AtomicPtr, Ordering};
 
-/// Written over the first 8 bytes of a free block while it is in a chain.
+/// Written over the first 8 bytes of a free block while it is in a chain. Blocks are aligned to 4.
+#[repr(C, packed(4))]
 pub struct Link {
     /// The next free block of the chain.
     pub next: *mut Link,

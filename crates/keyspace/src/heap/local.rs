@@ -34,7 +34,7 @@ impl LocalHeap {
         Self { counters: shared.registry.add(), shared, magazines }
     }
 
-    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 8, contents undefined; one whose usable
+    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 4, contents undefined; one whose usable
     /// length is a multiple of 64, up to 16 KB, is aligned to 64. Aborts when the system has no memory, as collections of the
     /// standard library do.
     #[inline]

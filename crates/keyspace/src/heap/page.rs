@@ -86,7 +86,7 @@ impl Page {
         debug_assert_eq!(self.used.load(Relaxed), 0);
         let len = self.area_len as usize;
         let mut capacity = len / class.size();
-        while capacity * class.size() + words(capacity) * 8 > len {
+        while bitmap_at(capacity, class) + words(capacity) * 8 > len {
             capacity -= 1;
         }
         self.capacity.store(capacity as u32, Relaxed);
@@ -177,14 +177,19 @@ impl Page {
     fn bitmap(&self, class: Class) -> &[AtomicU64] {
         let capacity = self.capacity();
         // SAFETY: `assign` chose `capacity` so that blocks and bitmap lie in the area, which belongs to this page
-        // alone and holds no reference of other types: the blocks end where the bitmap starts. Sizes of classes and
-        // the area's start are multiples of 8. The words were written by `assign` before any class saw the page; if
+        // alone and holds no reference of other types: the blocks end before the bitmap starts. It starts at a multiple of 8,
+        // as does the area. The words were written by `assign` before any class saw the page; if
         // read before that, capacity is 0.
         unsafe {
-            let start = self.area.add(capacity * class.size()).cast::<AtomicU64>();
+            let start = self.area.add(bitmap_at(capacity, class)).cast::<AtomicU64>();
             std::slice::from_raw_parts(start.as_ptr(), words(capacity))
         }
     }
+}
+
+/// Where the bitmap behind so many blocks starts.
+const fn bitmap_at(blocks: usize, class: Class) -> usize {
+    (blocks * class.size()).next_multiple_of(8)
 }
 
 /// Words of a bitmap for so many blocks.

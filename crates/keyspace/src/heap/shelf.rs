@@ -95,7 +95,7 @@ impl Shelf {
         let Some(mut rows) = self.try_lock() else {
             let mut chain = None;
             for &block in blocks {
-                // SAFETY: by the caller's promise; blocks are at least 8 bytes, aligned to 8.
+                // SAFETY: by the caller's promise; blocks are at least 8 bytes, aligned to 4.
                 unsafe { link(&mut chain, block) };
             }
             self.push_back(chain);
@@ -280,7 +280,7 @@ fn fullest(rows: &Rows<'_>) -> Option<PageRef> {
 unsafe fn link(chain: &mut Option<NonNull<Link>>, block: usize) {
     let next = chain.map_or(std::ptr::null_mut(), NonNull::as_ptr);
     let first = std::ptr::with_exposed_provenance_mut::<Link>(block);
-    // SAFETY: at least 8 bytes, aligned to 8, inside a chunk whose provenance is exposed, and owned by the caller.
+    // SAFETY: at least 8 bytes, aligned to 4 as a link is, inside a chunk whose provenance is exposed, and owned by the caller.
     unsafe { first.write(Link { next }) };
     *chain = NonNull::new(first);
 }

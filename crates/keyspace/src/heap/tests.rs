@@ -21,7 +21,7 @@ impl Block {
     fn new(local: &mut LocalHeap, size: usize, seed: u8) -> Self {
         let at = local.alloc(size);
         let in_lines = usable(size).is_multiple_of(64) && usable(size) <= 16 << 10;
-        assert!(at.addr().get().is_multiple_of(if in_lines { 64 } else { 8 }));
+        assert!(at.addr().get().is_multiple_of(if in_lines { 64 } else { 4 }));
         // SAFETY: the block is ours and has `usable(size)` bytes.
         unsafe { at.write_bytes(seed, usable(size)) };
         Self { at, size, seed }
