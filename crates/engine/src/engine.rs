@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Waiter};
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
 
 use crate::blocked::Served;
@@ -13,8 +13,9 @@ use crate::call::{Busy, Call, Ran};
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
-/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1).
-const VERSION_SHIFT: u32 = 20;
+/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1). A worker that writes more than these
+/// count runs ahead of the clock. 42 bits of milliseconds last until 2109.
+const VERSION_SHIFT: u32 = VERSION_BITS - 42;
 /// Entries of what a flush took out that are freed at once: some ten microseconds' worth.
 pub(crate) const FREED_AT_ONCE: usize = 256;
 

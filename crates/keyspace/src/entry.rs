@@ -1,12 +1,12 @@
 //! The block of one key: header, key and small value in one allocation.
 //!
 //! ```text
-//! 0  version  u64   version of the last write
-//! 8  access   u24   LRU seconds or LFU minutes and counter
-//! 11 tag      u8    kind (low nibble), HAS_EXPIRY, LONG_KEY, FIELD_EXPIRY
-//! 12 vlen     u16   length of the value part that follows the key
-//! 14 klen     u8    length of the key, unless LONG_KEY
-//! 15 [expiry  u64]  unix milliseconds, if HAS_EXPIRY
+//! 0  version  u56   version of the last write
+//! 7  access   u24   LRU seconds or LFU minutes and counter
+//! 10 tag      u8    kind (low nibble), HAS_EXPIRY, LONG_KEY, FIELD_EXPIRY
+//! 11 vlen     u16   length of the value part that follows the key
+//! 13 klen     u8    length of the key, unless LONG_KEY
+//! 14 [expiry  u64]  unix milliseconds, if HAS_EXPIRY
 //!    [klen    u32]  if LONG_KEY
 //!    key, value
 //! ```
@@ -24,11 +24,14 @@ use crate::local::Local;
 use crate::value::{Blob, Collection, Kind, Value};
 
 const VERSION: usize = 0;
-const ACCESS: usize = 8;
-const TAG: usize = 11;
-const VLEN: usize = 12;
-const KLEN: usize = 14;
-const HEADER: usize = 15;
+const ACCESS: usize = 7;
+const TAG: usize = 10;
+const VLEN: usize = 11;
+const KLEN: usize = 13;
+const HEADER: usize = 14;
+
+/// Bits of a version.
+pub const VERSION_BITS: u32 = 56;
 
 const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
@@ -176,12 +179,15 @@ impl Entry {
 
     #[inline]
     pub(crate) fn version(self) -> u64 {
-        self.read(VERSION)
+        self.read::<u64>(VERSION) & ((1 << VERSION_BITS) - 1)
     }
 
     #[inline]
     pub(crate) fn set_version(self, version: u64) {
-        self.write(VERSION, version);
+        debug_assert!(version >> VERSION_BITS == 0);
+        // Seven bytes, in two writes that overlap.
+        self.write(VERSION, version as u32);
+        self.write(VERSION + 3, (version >> 24) as u32);
     }
 
     #[inline]

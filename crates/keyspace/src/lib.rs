@@ -31,7 +31,7 @@ mod value;
 mod walk;
 
 pub use db::{Db, EntryRef, Expiry, Str, WrongType};
-pub use entry::{INLINE_MAX, KEY_MAX};
+pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;
 pub use key::{Key, KeyHasher};
 pub use keyspace::{Held, Keyspace, Need};

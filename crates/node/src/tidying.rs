@@ -24,7 +24,7 @@ const TABLES_PERCENT: u64 = 5;
 /// Free bytes between tables below which nothing is done.
 const TABLES_IGNORE: usize = 1 << 20;
 /// Tables move when the bytes free between them are more than this part of those in use.
-const TABLES_SHARE: usize = 16;
+const TABLES_SHARE: usize = 64;
 /// While keys change, sparse tables are shrunk this often even if nothing else is to be done.
 const TABLES_MS: u64 = 60_000;
 

@@ -88,7 +88,7 @@ impl Heap {
         Class::of(size).is_some_and(|class| unsafe { self.0.shelves[class.index()].is_sparse(block.addr().get()) })
     }
 
-    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 1 MB and a 1024th of what is in
+    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 512 KB and a 2048th of what is in
     /// use; false if more are left. Workers call it now and then. About 10 microseconds a page.
     pub fn trim(&self, pages: usize) -> bool {
         self.0.pool.trim(pages)

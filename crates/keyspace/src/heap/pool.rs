@@ -14,9 +14,9 @@ use super::{
 };
 
 /// Ready bytes that are kept in any case, so that small changes never reach the system.
-const READY_MIN: usize = 1 << 20;
+const READY_MIN: usize = 512 << 10;
 /// ... and this share of the bytes in use by classes.
-const READY_SHARE: usize = 1024;
+const READY_SHARE: usize = 2048;
 /// The pool.
 #[derive(Default)]
 pub struct Pool {
