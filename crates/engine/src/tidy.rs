@@ -161,9 +161,9 @@ mod tests {
             let mut names = Vec::new();
             engines[0].begin_turn(NOW);
             for n in 0..9000 {
-                let name = if n % 3 == 0 { format!("key:{n}") } else { format!("{{tag{}}}{n}", n % 7) };
+                let name = if n % 3 == 0 { format!("key:{n:05}") } else { format!("{{tag{}}}{n:05}", n % 7) };
                 let db = below(3) as u16;
-                let value = &text[..10 + 67 * below(sizes as u32) as usize];
+                let value = &text[..300 + 20 * below(sizes as u32) as usize];
                 let words: &[&str] = match below(12) {
                     0 => &["rpush", &name, "1", value, "z"],
                     1 => &["hset", &name, "field", value],
@@ -224,7 +224,7 @@ mod tests {
             let mut random = 1u64;
             for n in 0..24_000u64 {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                let name = format!("{{{}}}{}", (random >> 33) % 40, (random >> 40) % 200);
+                let name = format!("{{{:02}}}{:03}", (random >> 33) % 20, (random >> 40) % 200);
                 other.begin_turn(NOW);
                 match (random >> 50) % 8 {
                     0 => {
@@ -238,7 +238,7 @@ mod tests {
                         model.remove(&name);
                     }
                     size => {
-                        let value = format!("{n}").repeat(size as usize * 4);
+                        let value = format!("{n:05}").repeat(size as usize * 20);
                         run(&mut other, 0, &["set", &name, &value]);
                         model.insert(name, value);
                     }
