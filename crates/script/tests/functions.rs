@@ -107,7 +107,7 @@ fn refusals() {
             "local f = function() end redis.register_function('a', f) redis.register_function('a', f)",
             "ERR Function already exists in the library",
         ),
-        ("redis.register_function('a.b', function() end)", &names),
+        ("redis.register_function('a.b', function() end)", names),
         ("redis.register_function{function_name='a'}", "ERR redis.register_function must get a callback argument"),
         (
             "redis.register_function{callback=function() end}",

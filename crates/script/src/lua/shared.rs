@@ -123,6 +123,7 @@ impl Shared {
         self.work.set(0);
         self.protocol.set(Protocol::Resp2);
         self.random.set(Random::seeded(seed));
+        self.json.replace(json::Config::default());
     }
 
     /// The empty buffer.
