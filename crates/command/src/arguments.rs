@@ -48,6 +48,19 @@ impl Ctx<'_> {
         let deadline = self.now.checked_add(ms as u64).filter(|at| i64::try_from(*at).is_ok());
         deadline.map(Some).ok_or(TIMEOUT_RANGE)
     }
+
+    /// When a command ends to wait whose timeout in milliseconds is argument `i`: as [`Self::deadline`].
+    pub(crate) fn deadline_ms(&self, i: usize) -> Result<Option<u64>, Error> {
+        let ms = parse_i64(self.arg(i)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
+        match u64::try_from(ms) {
+            Ok(0) => Ok(None),
+            Ok(ms) => {
+                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(*at).is_ok());
+                deadline.map(Some).ok_or(TIMEOUT_RANGE)
+            }
+            Err(_) => Err(Error::new("ERR timeout is negative")),
+        }
+    }
 }
 
 /// Redis reads timeouts with `strtold`, which knows hexadecimal numbers too.

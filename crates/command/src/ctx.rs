@@ -34,6 +34,17 @@ pub struct Block {
     /// What to answer where blocking is not allowed (MULTI, scripts). A wait that ends at its deadline is answered with
     /// [`Nil::Array`] by every command of Redis.
     pub nil: Nil,
+    /// Run again, too, when a key is gone or has another kind: XREADGROUP then says so.
+    pub when_gone: bool,
+    /// Arguments to run again with instead, by position: what `$` of XREAD stood for.
+    pub replaced: Vec<(usize, Vec<u8>)>,
+}
+
+impl Block {
+    /// A wait for keys of a kind, as most are.
+    pub fn new(keys: Vec<usize>, kind: Kind, deadline: Option<u64>, nil: Nil) -> Self {
+        Block { keys, kind, deadline, nil, when_gone: false, replaced: Vec::new() }
+    }
 }
 
 /// The nil a blocking command answers when nothing is there.
@@ -110,6 +121,12 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         self.fx.push(op, self.db.logical(), key, write);
+    }
+
+    /// As [`Self::effect`], where those who wait for the key find nothing new: see [`Effects::push_quietly`].
+    #[inline]
+    pub fn quiet_effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.fx.push_quietly(op, self.db.logical(), key, write);
     }
 
     /// A keyspace notification for `key` in the selected database.

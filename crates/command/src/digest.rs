@@ -9,7 +9,8 @@ use std::ops::AddAssign;
 
 use keyspace::{Db, EntryRef, Kind, SLOTS};
 use object::block::Elem;
-use object::{Hash, List, Set, ZSet};
+use object::stream::Id;
+use object::{Hash, List, Set, Stream, ZSet};
 
 /// 160 bits. The digest of nothing is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -52,6 +53,7 @@ impl Digest {
             Kind::Set => entry.collection::<Set>().map(of_set),
             Kind::ZSet => entry.collection::<ZSet>().map(of_zset),
             Kind::Hash => entry.collection::<Hash>().map(|hash| of_hash(hash, now)),
+            Kind::Stream => entry.collection::<Stream>().map(of_stream),
         };
         digest += sum.unwrap_or_default();
         digest
@@ -117,6 +119,11 @@ impl<H: Hasher> Parts<H> {
         self.0.write_u64(n);
     }
 
+    fn id(&mut self, id: Id) {
+        self.number(id.ms);
+        self.number(id.seq);
+    }
+
     fn elem(&mut self, elem: Elem<'_>) {
         self.bytes(elem.as_bytes(&mut itoa::Buffer::new()));
     }
@@ -162,6 +169,47 @@ fn of_hash(hash: &Hash, now: u64) -> Digest {
             p.number(field.expiry.unwrap_or(0));
         })
     }))
+}
+
+/// When consumers were seen is left out: it changes with every attempt to read.
+fn of_stream(stream: &Stream) -> Digest {
+    let marks = stream.log.marks();
+    let mut digest = Digest::of(|p| {
+        [marks.last, marks.max_deleted].into_iter().for_each(|mark| p.id(mark));
+        p.number(marks.added);
+    });
+    digest += sum(stream.log.range(Id::MIN, Id::MAX).map(|entry| {
+        Digest::of(|p| {
+            p.id(entry.id);
+            entry.pairs().for_each(|(name, value)| {
+                p.elem(name);
+                p.elem(value);
+            });
+        })
+    }));
+    for (name, group) in stream.groups.iter() {
+        digest += Digest::of(|p| {
+            p.bytes(name);
+            p.id(group.last);
+            p.number(group.entries_read as u64);
+        });
+        digest += sum(group.consumers().map(|(_, consumer)| {
+            Digest::of(|p| {
+                p.bytes(name);
+                p.bytes(&consumer.name);
+            })
+        }));
+        digest += sum(group.pending_from(Id::MIN).map(|delivery| {
+            Digest::of(|p| {
+                p.bytes(name);
+                p.id(delivery.id);
+                p.bytes(group.name(delivery.consumer));
+                p.number(delivery.time as u64);
+                p.number(delivery.count);
+            })
+        }));
+    }
+    digest
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use keyspace::{EntryRef, Expiry, Key, Kind, Value};
 use object::rdb::{self, Refused, ValueRef};
-use object::{Hash, Limits, List, Set, ZSet};
+use object::{Hash, Limits, List, Set, Stream, ZSet};
 
 use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;
@@ -73,6 +73,7 @@ pub(crate) fn payload(entry: EntryRef<'_>) -> Result<Vec<u8>, Error> {
         Kind::Set => rdb::dump(ValueRef::Set(entry.collection::<Set>()?)),
         Kind::ZSet => rdb::dump(ValueRef::ZSet(entry.collection::<ZSet>()?)),
         Kind::Hash => rdb::dump(ValueRef::Hash(entry.collection::<Hash>()?)),
+        Kind::Stream => rdb::dump(ValueRef::Stream(entry.collection::<Stream>()?)),
     })
 }
 
@@ -166,6 +167,7 @@ fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: rdb::Value<'_>, expiry: Expiry) 
         rdb::Value::Set(set) => ctx.db.set_value(key, Value::from(set), expiry),
         rdb::Value::ZSet(zset) => ctx.db.set_value(key, Value::from(zset), expiry),
         rdb::Value::Hash(hash) => ctx.db.set_value(key, Value::from(hash), expiry),
+        rdb::Value::Stream(stream) => ctx.db.set_value(key, Value::from(stream), expiry),
     }
 }
 

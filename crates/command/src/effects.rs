@@ -33,6 +33,7 @@ pub mod op {
     pub const SETS: u8 = 48;
     pub const HASHES: u8 = 64;
     pub const ZSETS: u8 = 80;
+    pub const STREAMS: u8 = 96;
 }
 
 /// A key that changed, for watchers, waiters and invalidations.
@@ -44,6 +45,8 @@ pub struct Touched {
     pub slot: u16,
     /// The key.
     pub key: Box<[u8]>,
+    /// Whether somebody who waits for the key may find something now. Watchers hear of every change.
+    pub serves: bool,
 }
 
 /// Collects the effects of a command.
@@ -67,12 +70,24 @@ impl Effects {
     /// Notes that the entry of `key` in logical database `db` has changed by effect `op`, whose payload `write` appends.
     #[inline]
     pub fn push(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.note(op, db, key, true, write);
+    }
+
+    /// As [`Self::push`], for a change that brings nothing to those who wait for the key (acknowledging an entry of a stream):
+    /// they would all be run again in vain.
+    #[inline]
+    pub fn push_quietly(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.note(op, db, key, false, write);
+    }
+
+    #[inline]
+    fn note(&mut self, op: u8, db: u16, key: &Key<'_>, serves: bool, write: impl FnOnce(&mut Writer<'_>)) {
         self.dirty += 1;
         if self.recording {
             self.encode(op, db, key.bytes, write);
         }
         if self.interest {
-            self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into() });
+            self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into(), serves });
         }
     }
 

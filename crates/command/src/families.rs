@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{debug, dump, generic, hash, list, set, string, zset};
+use crate::{debug, dump, generic, hash, list, set, stream, string, zset};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -41,6 +41,8 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     set::ROWS,
     zset::ROWS,
     zset::ROWS_OF_SEVERAL,
+    stream::ROWS,
+    stream::ROWS_OF_GROUPS,
     debug::ROWS,
     dump::ROWS,
     generic::KEY_ROWS,
@@ -71,6 +73,7 @@ pub(crate) fn replay(
         op::HASHES => hash::replay(number, key, payload, db, limits),
         op::SETS => set::replay(number, key, payload, db, limits),
         op::ZSETS => zset::replay(number, key, payload, db, limits),
+        op::STREAMS => stream::replay(number, key, payload, db, limits),
         _ => Err(Corrupt("unknown effect")),
     }
 }

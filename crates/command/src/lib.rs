@@ -30,6 +30,7 @@ mod generic;
 pub mod hash;
 mod list;
 mod set;
+mod stream;
 mod string;
 mod zset;
 

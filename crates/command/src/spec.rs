@@ -24,6 +24,8 @@ pub struct Spec {
     pub keys: &'static [KeySpec],
     /// Finds keys that no key specification describes (SORT's STORE): argument positions.
     pub find_keys: Option<fn(Args<'_>, &mut Vec<KeyAt>)>,
+    /// Finds all keys where the specifications only nearly do (XREAD): they are for COMMAND then.
+    pub find_all_keys: Option<fn(Args<'_>, &mut Vec<KeyAt>)>,
     /// How the keys of specifications with `VARIABLE_FLAGS` are used by these arguments (SET with or without GET).
     pub vary_flags: Option<fn(Args<'_>) -> u16>,
     /// Group of the documentation ("string", "generic", ...).
@@ -50,6 +52,7 @@ impl Spec {
         flags: 0,
         keys: &[],
         find_keys: None,
+        find_all_keys: None,
         vary_flags: None,
         group: "generic",
         categories: &[],
@@ -237,6 +240,10 @@ impl Spec {
     /// Appends the positions of the keys in `args`. False: the arguments contradict themselves (a key count that is no
     /// number or exceeds them); the handler will answer what is wrong.
     pub fn keys_of(&self, args: Args<'_>, out: &mut Vec<KeyAt>) -> bool {
+        if let Some(find) = self.find_all_keys {
+            find(args, out);
+            return true;
+        }
         let start = out.len();
         let mut sound = true;
         for spec in self.keys {

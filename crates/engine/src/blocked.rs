@@ -41,6 +41,8 @@ pub struct Blocked {
     pub deadline: Option<u64>,
     /// What must be found at a key for the command to run again.
     pub(crate) kind: Kind,
+    /// It runs again, too, when a key is gone or is something else.
+    pub(crate) when_gone: bool,
     /// Positions of the keys it waits for.
     pub(crate) keys: Vec<usize>,
     /// Slots of all its keys, ascending: what running it needs.
@@ -76,8 +78,8 @@ impl Blocked {
         block: command::Block,
         slots: Vec<u16>,
     ) -> Self {
-        let command::Block { keys, kind, deadline, .. } = block;
-        Self { state: AtomicU8::new(WAITING), waiter, row, args, db, protocol, deadline, kind, keys, slots }
+        let command::Block { keys, kind, deadline, when_gone, .. } = block;
+        Self { state: AtomicU8::new(WAITING), waiter, row, args, db, protocol, deadline, kind, when_gone, keys, slots }
     }
 
     fn change(&self, from: u8, to: u8) -> bool {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use command::{Block, Outcome, Touched};
 use keyspace::{Held, Key, Need, Waiter};
-use resp::{Args, OwnedArgs, Reply};
+use resp::{Args, Reply};
 
 use crate::attachment::{Attachment, DbKey};
 use crate::blocked::{Blocked, Served};
@@ -21,6 +21,8 @@ pub(crate) struct Queue {
     waiters: VecDeque<Arc<Blocked>>,
     /// How many of them name other keys, too: what they take or change may concern further slots and waiters.
     reaching: usize,
+    /// How many of them run again when the key is gone.
+    minding_absence: usize,
 }
 
 impl Queue {
@@ -29,6 +31,7 @@ impl Queue {
         if !self.waiters.back().is_some_and(|last| Arc::ptr_eq(last, blocked)) {
             self.waiters.push_back(blocked.clone());
             self.reaching += usize::from(reaches(blocked));
+            self.minding_absence += usize::from(blocked.when_gone);
         }
     }
 
@@ -36,11 +39,13 @@ impl Queue {
         if let Some(at) = self.waiters.iter().position(|waiter| Arc::ptr_eq(waiter, blocked)) {
             self.waiters.remove(at);
             self.reaching -= usize::from(reaches(blocked));
+            self.minding_absence -= usize::from(blocked.when_gone);
         }
     }
 
-    fn get(&self, at: usize) -> Option<&Arc<Blocked>> {
-        self.waiters.get(at)
+    /// Who is at this place. With nothing at the key nobody is served, unless somebody is to hear of that.
+    fn get(&self, at: usize, present: bool) -> Option<&Arc<Blocked>> {
+        if present || self.minding_absence > 0 { self.waiters.get(at) } else { None }
     }
 }
 
@@ -61,7 +66,8 @@ impl Engine {
             Need::All => held.slots().to_vec(),
         };
         let waiter = Waiter { worker: self.index, token: call.token };
-        let args = OwnedArgs::new(call.args);
+        let replacement = |at| block.replaced.iter().find(|(i, _)| *i == at).map(|(_, arg)| arg.as_slice());
+        let args = call.args.iter().enumerate().map(|(at, arg)| replacement(at).unwrap_or(arg)).collect();
         let blocked = Arc::new(Blocked::new(waiter, call.row, args, call.db, call.protocol, block, slots));
         if !call.seat.is_some_and(|seat| seat.sit(&blocked)) {
             return None;
@@ -140,14 +146,17 @@ impl Engine {
     pub(crate) fn serve(&mut self, touched: Vec<Touched>, held: &Held) {
         let mut ready: VecDeque<Touched> = touched.into();
         while let Some(key) = ready.pop_front() {
+            if !key.serves {
+                continue;
+            }
             let db_key = (key.db, key.key);
             let hashed = self.shared.keyspace.hasher().key(&db_key.1);
             let mut skipped = 0;
-            while let Some(blocked) = self.waiter(held, key.slot, &db_key, skipped) {
+            loop {
                 let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
-                // With nothing there nobody is served, however many wait.
-                let Some(found) = found else { break };
-                if found != blocked.kind || !self.serve_one(&blocked, held, &mut ready) {
+                let Some(blocked) = self.waiter(held, key.slot, &db_key, skipped, found.is_some()) else { break };
+                let concerned = blocked.when_gone || found == Some(blocked.kind);
+                if !concerned || !self.serve_one(&blocked, held, &mut ready) {
                     skipped += 1;
                 }
             }
@@ -155,8 +164,8 @@ impl Engine {
     }
 
     /// Who is at this place in the queue of a key.
-    fn waiter(&self, held: &Held, slot: u16, db_key: &DbKey, at: usize) -> Option<Arc<Blocked>> {
-        Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at).cloned())?
+    fn waiter(&self, held: &Held, slot: u16, db_key: &DbKey, at: usize, present: bool) -> Option<Arc<Blocked>> {
+        Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at, present).cloned())?
     }
 
     /// Runs a waiting command. True: it is out of the queues.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use object::{Corrupt, Hash, List, Set, ZSet};
+use object::{Corrupt, Hash, List, Set, Stream, ZSet};
 
 /// A long string. Reference-counted so that a reply can send it without copying it under the latch.
 pub type Blob = Vec<u8>;
@@ -28,6 +28,8 @@ pub enum Kind {
     ZSet = 6,
     /// A hash.
     Hash = 7,
+    /// A stream.
+    Stream = 8,
 }
 
 impl Kind {
@@ -41,13 +43,14 @@ impl Kind {
             4 => Kind::List,
             5 => Kind::Set,
             6 => Kind::ZSet,
-            _ => Kind::Hash,
+            7 => Kind::Hash,
+            _ => Kind::Stream,
         }
     }
 
     /// The kind with this number, if there is one.
     pub(crate) fn from_byte(n: u8) -> Option<Kind> {
-        (n <= Kind::Hash as u8).then(|| Kind::from_nibble(n))
+        (n <= Kind::Stream as u8).then(|| Kind::from_nibble(n))
     }
 
     #[inline]
@@ -63,6 +66,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::ZSet => "zset",
             Kind::Hash => "hash",
+            Kind::Stream => "stream",
         }
     }
 
@@ -191,7 +195,7 @@ macro_rules! collections {
     };
 }
 
-collections!(List, Set, ZSet, Hash);
+collections!(List, Set, ZSet, Hash, Stream);
 
 impl AnyCollection {
     /// When the first of its fields expires, if it is a hash with such fields: the entry's expiry is another matter.
@@ -214,7 +218,7 @@ pub enum Value {
     Raw(Box<[u8]>),
     /// A long string.
     Blob(Arc<Blob>),
-    /// A list, set, sorted set or hash.
+    /// A list, set, sorted set, hash or stream.
     Collection(AnyCollection),
 }
 

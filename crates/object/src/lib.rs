@@ -1,4 +1,4 @@
-//! The values of keys: strings, lists, hashes, sets and sorted sets, compact and as leaf trees.
+//! The values of keys: strings, lists, hashes, sets, sorted sets and streams, compact and as leaf trees.
 
 pub mod bits;
 pub mod block;
@@ -14,6 +14,7 @@ pub mod number;
 pub mod rdb;
 pub mod set;
 pub mod shed;
+pub mod stream;
 pub mod tree;
 pub mod zset;
 
@@ -22,4 +23,5 @@ pub use hash::Hash;
 pub use limits::Limits;
 pub use list::List;
 pub use set::Set;
+pub use stream::Stream;
 pub use zset::ZSet;

@@ -286,9 +286,8 @@ fn scan(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
 }
 
 fn type_named(name: &[u8]) -> Result<&'static str, Error> {
-    let kinds = [Kind::Short, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
-    let names = kinds.into_iter().map(Kind::type_name).chain(["stream"]);
-    let found = names.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    let kinds = [Kind::Short, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Stream];
+    let found = kinds.into_iter().map(Kind::type_name).find(|known| known.as_bytes().eq_ignore_ascii_case(name));
     found.ok_or_else(|| Error::text([b"ERR unknown type name '", name, b"'"].concat()))
 }
 

@@ -18,7 +18,7 @@ pub(super) fn brpop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 fn wait(keys: std::ops::Range<usize>, deadline: Option<u64>, nil: Nil) -> Outcome {
-    Outcome::Block(Block { keys: keys.collect(), kind: Kind::List, deadline, nil })
+    Outcome::Block(Block::new(keys.collect(), Kind::List, deadline, nil))
 }
 
 fn blocking_pop(ctx: &mut Ctx<'_>, end: End) -> Result<Outcome, Error> {

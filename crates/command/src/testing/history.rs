@@ -4,7 +4,8 @@
 //! (`every_writing_command_has_a_line`), so a family that grows extends the table.
 
 /// Lines by family. `@wait` lets milliseconds pass, `@db` selects a database.
-pub const LINES: &[&[&str]] = &[CLOCK, GENERIC, STRINGS, BITS, LISTS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_SETS];
+pub const LINES: &[&[&str]] =
+    &[CLOCK, GENERIC, STRINGS, BITS, LISTS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_SETS, STREAMS, GROUPS];
 
 const CLOCK: &[&str] = &["@wait T", "@wait T", "@db D", "@db 0"];
 
@@ -180,6 +181,48 @@ const ZSET_SETS: &[&str] = &[
     "zdiffstore K 2 K K",
 ];
 
+const STREAMS: &[&str] = &[
+    "xadd K * F V",
+    "xadd K * F V F V",
+    "xadd K I F V",
+    "xadd K 1-* F V",
+    "xadd K maxlen ~ U * F V",
+    "xadd K minid = I * F V",
+    "xadd K nomkstream maxlen U limit 3 * F V",
+    "xtrim K maxlen U",
+    "xtrim K minid ~ I limit 3",
+    "xdel K I I I",
+    "xsetid K I",
+    "xsetid K 9-9 entriesadded U maxdeletedid I",
+    "xread count 2 block 0 streams K K $ I",
+    "xread streams K I",
+    "xrange K - +",
+];
+
+const GROUPS: &[&str] = &[
+    "xadd K I F V",
+    "xadd K I F V",
+    "xadd K * F V",
+    "xgroup create K g0 I",
+    "xgroup create K g0 0 mkstream",
+    "xgroup create K g1 $ mkstream entriesread U",
+    "xgroup setid K g0 I entriesread U",
+    "xgroup destroy K g1",
+    "xgroup createconsumer K g0 F",
+    "xgroup delconsumer K g0 F",
+    "xreadgroup group g0 F streams K >",
+    "xreadgroup group g0 F count 2 noack streams K >",
+    "xreadgroup group g0 F count 2 block 0 streams K {k0}a > >",
+    "xreadgroup group g0 F streams K 0",
+    "xack K g0 I I I",
+    "xclaim K g0 F 0 I I I",
+    "xclaim K g0 F T I I force idle T justid lastid I",
+    "xclaim K g0 F 0 I retrycount U time A",
+    "xautoclaim K g0 F 0 0 count 3",
+    "xautoclaim K g0 F T I justid",
+    "xpending K g0 - + 9",
+];
+
 const KEYS: [&str; 6] = ["k0", "k1", "k2", "k3", "{k0}a", "{k0}b"];
 const SCORES: [&str; 9] = ["0", "1", "2.5", "-3", "1e300", "-inf", "+inf", "0.1", "x"];
 const VALUES: [&str; 12] = [
@@ -216,6 +259,7 @@ pub fn fill(line: &str, picks: &[u8], now: u64, payloads: &[Vec<u8>]) -> Vec<Vec
                 b'D' => filled.extend((pick() % 3).to_string().bytes()),
                 b'A' => filled.extend((now - 50 + pick() as u64 * 3).to_string().bytes()),
                 b'Z' => filled.extend((now / 1000 + pick() as u64 % 3).to_string().bytes()),
+                b'I' => filled.extend(format!("{}-{}", pick() % 3, pick() % 6).bytes()),
                 b'R' => filled.extend_from_slice(&payloads[pick() % payloads.len()]),
                 c => filled.push(c),
             }

@@ -31,12 +31,13 @@ fn narrow(bench: &mut Bench) {
     limits.set_max_listpack_value = 30;
     limits.zset_max_listpack_entries = 4;
     limits.zset_max_listpack_value = 30;
+    limits.stream_node_max_entries = 3;
 }
 
 /// What DUMP answers for a value of each kind.
 fn payloads() -> Vec<Vec<u8>> {
     let mut bench = Bench::new();
-    ["set k0 text", "rpush k0 a 1 b", "hset k0 f1 v f2 2", "zadd k0 1 f1 2 f2", "sadd k0 f1 f2 9"]
+    ["set k0 text", "rpush k0 a 1 b", "hset k0 f1 v f2 2", "zadd k0 1 f1 2 f2", "sadd k0 f1 f2 9", "xadd k0 1-1 f1 v"]
         .iter()
         .filter(|line| known(line))
         .map(|line| {

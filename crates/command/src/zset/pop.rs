@@ -85,7 +85,7 @@ fn first_present<'a>(ctx: &Ctx<'a>, keys: Range<usize>) -> Result<Option<Key<'a>
 }
 
 fn wait(keys: Range<usize>, deadline: Option<u64>) -> Outcome {
-    Outcome::Block(Block { keys: keys.collect(), kind: Kind::ZSet, deadline, nil: Nil::Array })
+    Outcome::Block(Block::new(keys.collect(), Kind::ZSet, deadline, Nil::Array))
 }
 
 pub(super) fn bzpopmin(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {

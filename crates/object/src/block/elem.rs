@@ -176,6 +176,11 @@ pub(super) fn read_sized(bytes: &[u8]) -> (Elem<'_>, usize) {
 }
 
 fn read_longer(bytes: &[u8]) -> (Elem<'_>, usize) {
+    let (elem, size) = read_longer_bare(bytes);
+    (elem, size + back_len_size(size))
+}
+
+fn read_longer_bare(bytes: &[u8]) -> (Elem<'_>, usize) {
     let (head, len) = parts(bytes);
     let size = head + len;
     let elem = if bytes[0] < INT {
@@ -184,7 +189,29 @@ fn read_longer(bytes: &[u8]) -> (Elem<'_>, usize) {
         let unused = 64 - 8 * (head as u32 - 1);
         Elem::Int((little(&bytes[1..head]) << unused) as i64 >> unused)
     };
-    (elem, size + back_len_size(size))
+    (elem, size)
+}
+
+/// Appends an element without a back-length: for runs that are only walked forwards.
+#[inline]
+pub(crate) fn append_bare(out: &mut Vec<u8>, elem: Elem<'_>) {
+    let mut head = [0; HEADER_MAX];
+    let (n, bytes) = header(elem, &mut head);
+    out.extend_from_slice(&head[..n]);
+    out.extend_from_slice(bytes);
+}
+
+/// The element without a back-length that begins here, and the bytes it takes. `bytes` begins with a whole element.
+#[inline]
+pub(crate) fn read_bare(bytes: &[u8]) -> (Elem<'_>, usize) {
+    match bytes[0] {
+        small @ 0..SHORT => (Elem::Int(i64::from(small)), 1),
+        tag @ SHORT..MEDIUM => {
+            let end = 1 + usize::from(tag & 63);
+            (Elem::Bytes(&bytes[1..end]), end)
+        }
+        _ => read_longer_bare(bytes),
+    }
 }
 
 /// Bytes the element that begins here takes, back-length included.

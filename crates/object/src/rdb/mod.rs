@@ -15,13 +15,14 @@ mod load;
 mod lzf;
 mod output;
 mod save;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod ziplist;
 
 pub use footer::VERSION;
 
-use crate::{Corrupt, Hash, Limits, List, Set, ZSet};
+use crate::{Corrupt, Hash, Limits, List, Set, Stream, ZSet};
 use std::borrow::Cow;
 
 /// A value read from a payload.
@@ -37,6 +38,8 @@ pub enum Value<'a> {
     ZSet(ZSet),
     /// A hash. Fields whose time has passed are there.
     Hash(Hash),
+    /// A stream.
+    Stream(Stream),
 }
 
 /// A value to be written.
@@ -52,6 +55,8 @@ pub enum ValueRef<'a> {
     ZSet(&'a ZSet),
     /// A hash.
     Hash(&'a Hash),
+    /// A stream.
+    Stream(&'a Stream),
 }
 
 /// Why a payload is not restored.
@@ -105,4 +110,9 @@ mod kind {
     pub(super) const HASH_LISTPACK_EX_RC: u8 = 23;
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
+    /// Before Redis 7.
+    pub(super) const STREAM_LISTPACKS: u8 = 15;
+    /// Of Redis 7.0.
+    pub(super) const STREAM_LISTPACKS_2: u8 = 19;
+    pub(super) const STREAM_LISTPACKS_3: u8 = 21;
 }

@@ -19,6 +19,7 @@ pub(super) fn value(out: &mut Vec<u8>, value: ValueRef<'_>) {
         ValueRef::Set(set) => self::set(out, set),
         ValueRef::ZSet(zset) => self::zset(out, zset),
         ValueRef::Hash(hash) => self::hash(out, hash),
+        ValueRef::Stream(stream) => super::stream::save(out, stream),
     }
 }
 

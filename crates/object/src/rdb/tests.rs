@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::list::End;
+use crate::stream::Id;
 use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -108,6 +109,10 @@ fn contents(value: &Value<'_>) -> Vec<(Vec<u8>, Vec<u8>, String)> {
             .fields()
             .map(|field| (field.name.to_vec(), field.value.to_vec(), format!("{:?}", field.expiry)))
             .collect(),
+        Value::Stream(stream) => {
+            let entries = stream.log.range(Id::MIN, Id::MAX);
+            entries.flat_map(|e| e.pairs().map(move |(n, v)| (n.to_vec(), v.to_vec(), e.id.to_string()))).collect()
+        }
     };
     contents.sort();
     contents
@@ -120,6 +125,7 @@ fn encoding(value: &Value<'_>) -> &'static str {
         Value::Set(set) => set.encoding(),
         Value::ZSet(zset) => zset.encoding(),
         Value::Hash(hash) => hash.encoding(),
+        Value::Stream(stream) => stream.encoding(),
     }
 }
 
@@ -130,6 +136,7 @@ fn dump_of(value: &Value<'_>) -> Vec<u8> {
         Value::Set(set) => ValueRef::Set(set),
         Value::ZSet(zset) => ValueRef::ZSet(zset),
         Value::Hash(hash) => ValueRef::Hash(hash),
+        Value::Stream(stream) => ValueRef::Stream(stream),
     })
 }
 

@@ -28,9 +28,12 @@ pub(super) static SECTION: Section = Section {
             .alias("zset-max-ziplist-value"),
         row("hll-sparse-max-bytes", memory(0), "3000", "Most bytes of a sparse HyperLogLog.")
             .inert("HyperLogLogs are not built yet"),
-        row("stream-node-max-bytes", memory(0), "4kb", "Most bytes of a block of a stream; 0 for no limit.")
-            .inert("streams are not built yet"),
-        row("stream-node-max-entries", long(0), "100", "Most entries of a block of a stream; 0 for no limit.")
-            .inert("streams are not built yet"),
+        row(
+            "stream-node-max-bytes",
+            memory(0),
+            "4kb",
+            "Most bytes of a node of a stream; 0 for no limit. A node is closed at 64 kB in any case.",
+        ),
+        row("stream-node-max-entries", long(0), "100", "Most entries of a node of a stream; 0 for no limit."),
     ],
 };

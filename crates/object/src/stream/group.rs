@@ -1,0 +1,291 @@
+//! Consumer groups: how far a group has read, its consumers, and what was delivered and is not acknowledged yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::id::Id;
+use super::log::Marks;
+use super::pending::{Pending, Record};
+
+/// An entry that was delivered and is not acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// The entry. It may have been deleted since.
+    pub id: Id,
+    /// When it was delivered last, in unix milliseconds.
+    pub time: i64,
+    /// How often it was delivered.
+    pub count: u64,
+    /// To whom.
+    pub consumer: Member,
+}
+
+impl Record for Delivery {
+    fn id(&self) -> Id {
+        self.id
+    }
+}
+
+/// A consumer's number in its group. Not reused while the consumer is there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Member(u32);
+
+/// A consumer.
+#[derive(Clone)]
+pub struct Consumer {
+    /// Its name.
+    pub name: Arc<[u8]>,
+    /// When it last tried to read or claim, in unix milliseconds.
+    pub seen: i64,
+    /// When it last read or claimed something, in unix milliseconds; -1: never.
+    pub active: i64,
+    pending: Pending<Id>,
+}
+
+impl Consumer {
+    /// Number of pending entries.
+    pub fn pending_len(&self) -> u64 {
+        self.pending.len()
+    }
+
+    /// IDs of pending entries from `start` on.
+    pub fn pending_from(&self, start: Id) -> impl Iterator<Item = Id> {
+        self.pending.from(start)
+    }
+}
+
+/// A consumer group. Cloning costs as much as there are consumers, whatever is pending.
+#[derive(Clone)]
+pub struct Group {
+    /// The ID of the last entry that was delivered as a new one.
+    pub last: Id,
+    /// How many entries the group has read, as far as that is known; -1: unknown.
+    pub entries_read: i64,
+    pending: Pending<Delivery>,
+    names: BTreeMap<Arc<[u8]>, Member>,
+    members: Vec<Option<Consumer>>,
+}
+
+impl Group {
+    /// A group that has read up to `last`.
+    pub fn new(last: Id, entries_read: i64) -> Self {
+        Group { last, entries_read, pending: Pending::default(), names: BTreeMap::new(), members: Vec::new() }
+    }
+
+    /// Notes that `id` is being delivered as a new entry: `marks` are the stream's.
+    pub fn advance(&mut self, id: Id, marks: &Marks) {
+        if id <= self.last {
+            return;
+        }
+        if self.entries_read != -1 && !marks.has_gap_from(self.last) {
+            self.entries_read = self.entries_read.wrapping_add(1);
+        } else if marks.added > 0 {
+            self.entries_read = marks.entries_before(id).map_or(-1, |n| n as i64);
+        }
+        self.last = id;
+    }
+
+    /// How many entries of the stream the group has still to read; `None`: unknown.
+    pub fn lag(&self, marks: &Marks) -> Option<i64> {
+        let added = marks.added as i64;
+        if marks.added == 0 || marks.len == 0 {
+            Some(0)
+        } else if self.last < marks.first && marks.max_deleted < marks.first {
+            Some(marks.len as i64)
+        } else if self.entries_read != -1 && !marks.has_gap_from(self.last) {
+            Some(added.wrapping_sub(self.entries_read))
+        } else {
+            marks.entries_before(self.last).map(|read| added.wrapping_sub(read as i64))
+        }
+    }
+
+    /// Number of consumers.
+    pub fn consumer_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Consumers, by name.
+    pub fn consumers(&self) -> impl Iterator<Item = (Member, &Consumer)> {
+        self.names.values().filter_map(|member| Some((*member, self.consumer(*member)?)))
+    }
+
+    /// The number of a consumer.
+    pub fn find(&self, name: &[u8]) -> Option<Member> {
+        self.names.get(name).copied()
+    }
+
+    /// A consumer.
+    pub fn consumer(&self, member: Member) -> Option<&Consumer> {
+        self.members.get(member.0 as usize)?.as_ref()
+    }
+
+    /// A consumer's name; empty if there is none of this number.
+    pub fn name(&self, member: Member) -> &[u8] {
+        self.consumer(member).map_or(&[], |consumer| &consumer.name)
+    }
+
+    /// A consumer, to be changed.
+    pub fn consumer_mut(&mut self, member: Member) -> Option<&mut Consumer> {
+        self.members.get_mut(member.0 as usize)?.as_mut()
+    }
+
+    /// Makes a consumer that was seen at `now`, if there is none of this name. Its number, and whether it is new.
+    pub fn enroll(&mut self, name: &[u8], now: i64) -> (Member, bool) {
+        if let Some(member) = self.find(name) {
+            return (member, false);
+        }
+        let name: Arc<[u8]> = name.into();
+        let consumer = Consumer { name: name.clone(), seen: now, active: -1, pending: Pending::default() };
+        let at = self.members.iter().position(Option::is_none).unwrap_or(self.members.len());
+        if at == self.members.len() {
+            self.members.push(None);
+        }
+        self.members[at] = Some(consumer);
+        let member = Member(at as u32);
+        self.names.insert(name, member);
+        (member, true)
+    }
+
+    /// Deletes a consumer with all that is pending for it. How much that was; `None`: there is no such consumer.
+    pub fn dismiss(&mut self, name: &[u8]) -> Option<u64> {
+        let member = self.names.remove(name)?;
+        let consumer = self.members.get_mut(member.0 as usize)?.take()?;
+        let len = consumer.pending.len();
+        // One by one, or all at once if that is less work.
+        if len < self.pending.len() / 64 {
+            for id in consumer.pending.from(Id::MIN) {
+                self.pending.take(id);
+            }
+        } else if len > 0 {
+            self.pending.retain(|delivery| delivery.consumer != member);
+        }
+        Some(len)
+    }
+
+    /// Number of pending entries.
+    pub fn pending_len(&self) -> u64 {
+        self.pending.len()
+    }
+
+    /// The pending entry of an ID.
+    pub fn delivery(&self, id: Id) -> Option<Delivery> {
+        self.pending.get(id)
+    }
+
+    /// Pending entries from `start` on.
+    pub fn pending_from(&self, start: Id) -> impl Iterator<Item = Delivery> {
+        self.pending.from(start)
+    }
+
+    /// IDs of the first and the last pending entry.
+    pub fn pending_ends(&self) -> Option<(Id, Id)> {
+        Some((self.pending.first()?.id, self.pending.last()?.id))
+    }
+
+    /// Makes an entry pending for a consumer, or changes whose it is, when and how often it was delivered.
+    pub fn deliver(&mut self, delivery: Delivery) {
+        let before = self.pending.put(delivery).map(|before| before.consumer);
+        if before == Some(delivery.consumer) {
+            return;
+        }
+        if let Some(consumer) = before.and_then(|member| self.consumer_mut(member)) {
+            consumer.pending.take(delivery.id);
+        }
+        if let Some(consumer) = self.consumer_mut(delivery.consumer) {
+            consumer.pending.put(delivery.id);
+        }
+    }
+
+    /// An entry is no longer pending. False: it was not.
+    pub fn acknowledge(&mut self, id: Id) -> bool {
+        let Some(delivery) = self.pending.take(id) else { return false };
+        if let Some(consumer) = self.consumer_mut(delivery.consumer) {
+            consumer.pending.take(id);
+        }
+        true
+    }
+
+    fn memory(&self) -> usize {
+        let consumers = self.consumers().map(|(_, consumer)| consumer.pending.memory() + consumer.name.len() + 64);
+        self.pending.memory() + self.members.capacity() * size_of::<Option<Consumer>>() + consumers.sum::<usize>()
+    }
+
+    fn shed(&mut self, budget: &mut usize) {
+        self.pending.shed(budget);
+        for consumer in self.members.iter_mut().flatten() {
+            if *budget == 0 {
+                return;
+            }
+            consumer.pending.shed(budget);
+        }
+    }
+}
+
+/// The groups of a stream, by name. Shared with clones until one of them changes.
+#[derive(Clone, Default)]
+pub struct Groups(Option<Arc<BTreeMap<Box<[u8]>, Group>>>);
+
+impl Groups {
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |groups| groups.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Groups with their names, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
+        self.0.iter().flat_map(|groups| groups.iter()).map(|(name, group)| (&**name, group))
+    }
+
+    /// A group.
+    pub fn get(&self, name: &[u8]) -> Option<&Group> {
+        self.0.as_ref()?.get(name)
+    }
+
+    /// A group, to be changed.
+    pub fn get_mut(&mut self, name: &[u8]) -> Option<&mut Group> {
+        Arc::make_mut(self.0.as_mut()?).get_mut(name)
+    }
+
+    /// Adds a group. False: there is one of this name.
+    pub fn create(&mut self, name: &[u8], group: Group) -> bool {
+        let groups = Arc::make_mut(self.0.get_or_insert_default());
+        if groups.contains_key(name) {
+            return false;
+        }
+        groups.insert(name.into(), group);
+        true
+    }
+
+    /// Deletes a group.
+    pub fn destroy(&mut self, name: &[u8]) -> Option<Group> {
+        let groups = Arc::make_mut(self.0.as_mut()?);
+        let gone = groups.remove(name);
+        if groups.is_empty() {
+            self.0 = None;
+        }
+        gone
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.iter().map(|(name, group)| name.len() + size_of::<(Box<[u8]>, Group)>() + group.memory()).sum()
+    }
+
+    pub(super) fn shed(&mut self, budget: &mut usize) {
+        let Some(groups) = self.0.as_mut().and_then(Arc::get_mut) else { return };
+        while *budget > 0
+            && let Some(mut last) = groups.last_entry()
+        {
+            last.get_mut().shed(budget);
+            if *budget == 0 {
+                return;
+            }
+            last.remove();
+            *budget -= 1;
+        }
+    }
+}

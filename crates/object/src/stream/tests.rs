@@ -1,0 +1,293 @@
+//! A stream against a model, and its bytes.
+
+use super::*;
+use crate::Limits;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a stream holds, said as plainly as possible.
+#[derive(Default, Debug, Clone, PartialEq)]
+struct Model {
+    entries: BTreeMap<Id, Fields>,
+    last: Id,
+    max_deleted: Id,
+    added: u64,
+    /// By group: ID of a pending entry, consumer, count.
+    groups: BTreeMap<Vec<u8>, BTreeMap<Id, (Vec<u8>, u64)>>,
+}
+
+fn contents(stream: &Stream) -> Model {
+    let marks = stream.log.marks();
+    let fields = |entry: Entry<'_>| entry.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let group = |group: &Group| {
+        let pending: BTreeMap<_, _> =
+            group.pending_from(Id::MIN).map(|d| (d.id, (group.name(d.consumer).to_vec(), d.count))).collect();
+        for (member, consumer) in group.consumers() {
+            let own: Vec<Id> = consumer.pending_from(Id::MIN).collect();
+            let all: Vec<Id> = group.pending_from(Id::MIN).filter(|d| d.consumer == member).map(|d| d.id).collect();
+            assert_eq!(own, all);
+            assert_eq!(own.len() as u64, consumer.pending_len());
+        }
+        pending
+    };
+    Model {
+        entries: stream.log.range(Id::MIN, Id::MAX).map(|entry| (entry.id, fields(entry))).collect(),
+        last: marks.last,
+        max_deleted: marks.max_deleted,
+        added: marks.added,
+        groups: stream.groups.iter().map(|(name, g)| (name.to_vec(), group(g))).collect(),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u64, u64, u8, Vec<u8>),
+    Delete(prop::sample::Index),
+    TrimLength(u64, bool),
+    TrimBelow(prop::sample::Index, bool),
+    Deliver(u8, u8, prop::sample::Index),
+    Acknowledge(u8, prop::sample::Index),
+    Dismiss(u8, u8),
+    Destroy(u8),
+    Clone,
+    Recode,
+    Dump,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let value = prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..20),
+        2 => any::<i64>().prop_map(|n| n.to_string().into_bytes()),
+        1 => (0usize..9000).prop_map(|n| vec![b'x'; n]),
+    ];
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        20 => (0u64..3, 0u64..300, 0u8..6, value).prop_map(|(ms, seq, names, value)| Step::Add(ms, seq, names, value)),
+        3 => index().prop_map(Step::Delete),
+        1 => (0u64..40, any::<bool>()).prop_map(|(n, approx)| Step::TrimLength(n, approx)),
+        1 => (index(), any::<bool>()).prop_map(|(at, approx)| Step::TrimBelow(at, approx)),
+        4 => (0u8..2, 0u8..3, index()).prop_map(|(g, c, at)| Step::Deliver(g, c, at)),
+        2 => (0u8..2, index()).prop_map(|(g, at)| Step::Acknowledge(g, at)),
+        1 => (0u8..2, 0u8..3).prop_map(|(g, c)| Step::Dismiss(g, c)),
+        1 => (0u8..2).prop_map(Step::Destroy),
+        1 => Just(Step::Clone),
+        1 => Just(Step::Recode),
+        1 => Just(Step::Dump),
+    ]
+}
+
+fn fields_of(names: u8, value: &[u8]) -> Fields {
+    (0..1 + names % 3)
+        .map(|i| (format!("name{}", if names > 2 { i } else { 7 + i }).into_bytes(), value.to_vec()))
+        .collect()
+}
+
+fn pick(model: &Model, at: &prop::sample::Index) -> Option<Id> {
+    let ids: Vec<Id> = model.entries.keys().copied().collect();
+    (!ids.is_empty()).then(|| ids[at.index(ids.len())])
+}
+
+fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
+    let name = |n: &u8| vec![b'a' + n];
+    match step {
+        Step::Add(ms, seq, names, value) => {
+            let id = Id::new(model.last.ms + ms, if *ms == 0 { model.last.seq + seq } else { *seq });
+            let fields = fields_of(*names, value);
+            let pairs = fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+            let added = stream.log.append(id, fields.len(), pairs, limits);
+            assert_eq!(added.is_ok(), id > model.last);
+            if added.is_ok() {
+                model.entries.insert(id, fields);
+                model.last = id;
+                model.added += 1;
+            }
+        }
+        Step::Delete(at) => {
+            let id = pick(model, at).unwrap_or(Id::new(1, 1));
+            let there = model.entries.remove(&id).is_some();
+            assert_eq!(stream.log.delete(id), there);
+            assert!(!stream.log.delete(id));
+            if there {
+                model.max_deleted = model.max_deleted.max(id);
+            }
+        }
+        Step::TrimLength(len, approx) => {
+            let removed = stream.log.trim(Trim::Length(*len), *approx, 0);
+            let most = (model.entries.len() as u64).saturating_sub(*len);
+            assert!(if *approx { removed <= most } else { removed == most });
+            (0..removed).for_each(|_| drop(model.entries.pop_first()));
+        }
+        Step::TrimBelow(at, approx) => {
+            let Some(id) = pick(model, at) else { return };
+            let removed = stream.log.trim(Trim::Below(id), *approx, 0);
+            let most = model.entries.range(..id).count() as u64;
+            assert!(if *approx { removed <= most } else { removed == most });
+            (0..removed).for_each(|_| drop(model.entries.pop_first()));
+        }
+        Step::Deliver(group, consumer, at) => {
+            stream.groups.create(&name(group), Group::new(Id::MIN, 0));
+            let pending = model.groups.entry(name(group)).or_default();
+            let group = stream.groups.get_mut(&name(group)).expect("created");
+            let (member, _) = group.enroll(&name(consumer), 5);
+            let ids: Vec<Id> = model.entries.keys().copied().collect();
+            if ids.is_empty() {
+                return;
+            }
+            let id = ids[at.index(ids.len())];
+            let count = group.delivery(id).map_or(1, |d| d.count + 1);
+            group.deliver(Delivery { id, time: 7, count, consumer: member });
+            pending.insert(id, (name(consumer), count));
+        }
+        Step::Acknowledge(group, at) => {
+            let Some(pending) = model.groups.get_mut(&name(group)) else { return };
+            let ids: Vec<Id> = pending.keys().copied().collect();
+            let id = if ids.is_empty() { Id::new(1, 0) } else { ids[at.index(ids.len())] };
+            let group = stream.groups.get_mut(&name(group)).expect("as in the model");
+            assert_eq!(group.acknowledge(id), pending.remove(&id).is_some());
+        }
+        Step::Dismiss(group, consumer) => {
+            let Some(pending) = model.groups.get_mut(&name(group)) else { return };
+            let group = stream.groups.get_mut(&name(group)).expect("as in the model");
+            let before = pending.len();
+            pending.retain(|_, (owner, _)| *owner != name(consumer));
+            let gone = group.dismiss(&name(consumer)).unwrap_or(0);
+            assert_eq!(gone, (before - pending.len()) as u64);
+        }
+        Step::Destroy(group) => {
+            let there = model.groups.remove(&name(group)).is_some();
+            assert_eq!(stream.groups.destroy(&name(group)).is_some(), there);
+        }
+        Step::Clone => {
+            let copy = stream.clone();
+            apply(&Step::Add(1, 1, 1, b"other".to_vec()), stream, model, limits);
+            // The copy is not touched by what happens to the original.
+            assert_eq!(copy.len() + 1, stream.len());
+        }
+        Step::Recode => {
+            let mut bytes = Vec::new();
+            stream.encode(&mut bytes);
+            *stream = Stream::decode(&bytes).expect("what was encoded");
+        }
+        Step::Dump => {
+            let payload = crate::rdb::dump(crate::rdb::ValueRef::Stream(stream));
+            match crate::rdb::restore(&payload, limits) {
+                Ok(crate::rdb::Value::Stream(restored)) => *stream = restored,
+                Ok(_) => panic!("another type"),
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+    }
+}
+
+fn check(stream: &Stream, model: &Model) {
+    assert_eq!(&contents(stream), model);
+    let marks = stream.log.marks();
+    assert_eq!(marks.len, model.entries.len() as u64);
+    assert_eq!(marks.first, model.entries.keys().next().copied().unwrap_or(Id::MIN));
+    assert_eq!(stream.log.last_entry(), model.entries.keys().next_back().copied());
+    let back: Vec<Id> = stream.log.range_back(Id::MIN, Id::MAX).map(|entry| entry.id).collect();
+    assert_eq!(back, model.entries.keys().rev().copied().collect::<Vec<_>>());
+    assert_eq!(stream.log.nodes() == 0, stream.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn behaves_as_the_model(steps in prop::collection::vec(step(), 1..150), entries in 1u64..6, bytes in 0usize..3) {
+        let limits = Limits { stream_node_max_entries: entries, stream_node_max_bytes: bytes * 2000, ..Limits::default() };
+        let (mut stream, mut model) = (Stream::new(), Model::default());
+        for step in &steps {
+            apply(step, &mut stream, &mut model, &limits);
+        }
+        check(&stream, &model);
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_model(
+        steps in prop::collection::vec(step(), 1..100),
+        bounds in prop::collection::vec((any::<prop::sample::Index>(), -1i64..2, any::<prop::sample::Index>(), -1i64..2), 10),
+    ) {
+        let limits = Limits { stream_node_max_entries: 4, ..Limits::default() };
+        let (mut stream, mut model) = (Stream::new(), Model::default());
+        for step in &steps {
+            apply(step, &mut stream, &mut model, &limits);
+        }
+        for (a, da, b, db) in bounds {
+            let near = |at, by: i64| pick(&model, &at).map_or(Id::MIN, |id| Id { seq: id.seq.wrapping_add_signed(by), ..id });
+            let (start, end) = (near(a, da), near(b, db));
+            if start > end {
+                prop_assert_eq!(stream.log.range(start, end).count(), 0);
+                prop_assert_eq!(stream.log.range_back(start, end).count(), 0);
+                continue;
+            }
+            let want: Vec<Id> = model.entries.range(start..=end).map(|(id, _)| *id).collect();
+            let got: Vec<Id> = stream.log.range(start, end).map(|entry| entry.id).collect();
+            prop_assert_eq!(&got, &want);
+            let mut back: Vec<Id> = stream.log.range_back(start, end).map(|entry| entry.id).collect();
+            back.reverse();
+            prop_assert_eq!(&back, &want);
+            prop_assert_eq!(stream.log.get(start).is_some(), model.entries.contains_key(&start));
+        }
+    }
+
+    #[test]
+    fn damage_is_refused_or_harmless(steps in prop::collection::vec(step(), 1..30), at: prop::sample::Index, to: u8) {
+        let limits = Limits { stream_node_max_entries: 3, ..Limits::default() };
+        let (mut stream, mut model) = (Stream::new(), Model::default());
+        for step in &steps {
+            apply(step, &mut stream, &mut model, &limits);
+        }
+        let mut bytes = Vec::new();
+        stream.encode(&mut bytes);
+        let at = at.index(bytes.len());
+        prop_assert!(Stream::decode(&bytes[..at]).is_err());
+        bytes[at] = to;
+        if let Ok(other) = Stream::decode(&bytes) {
+            contents(&other);
+        }
+    }
+}
+
+#[test]
+fn nodes_are_as_full_as_redis_makes_them() {
+    let (mut stream, limits) = (Stream::new(), Limits::default());
+    for seq in 1..=1000 {
+        let pairs = [(&b"name"[..], &b"value"[..])].into_iter();
+        assert_eq!(stream.log.append(Id::new(1, seq), 1, pairs, &limits), Ok(()));
+    }
+    assert_eq!(stream.log.nodes(), 10);
+    assert_eq!(stream.log.trim(Trim::Length(150), true, 0), 800);
+    assert_eq!(stream.log.trim(Trim::Length(150), true, 0), 0);
+    assert_eq!(stream.log.trim(Trim::Length(150), false, 0), 50);
+    assert_eq!(stream.log.marks().first, Id::new(1, 851));
+}
+
+#[test]
+fn limits_of_trimming_are_kept() {
+    let (mut stream, limits) = (Stream::new(), Limits { stream_node_max_entries: 10, ..Limits::default() });
+    for seq in 1..=100 {
+        let pairs = [(&b"a"[..], &b"b"[..])].into_iter();
+        assert_eq!(stream.log.append(Id::new(1, seq), 1, pairs, &limits), Ok(()));
+    }
+    assert_eq!(stream.log.trim(Trim::Length(0), true, 25), 20);
+    assert_eq!(stream.log.trim(Trim::Below(Id::new(1, 35)), true, 0), 10);
+    assert_eq!(stream.log.trim(Trim::Below(Id::MAX), false, 0), 70);
+    assert_eq!(stream.log.marks().first, Id::MIN);
+    assert_eq!(stream.log.nodes(), 0);
+}
+
+#[test]
+fn many_pending_entries_are_shared_by_clones() {
+    let mut group = Group::new(Id::MIN, 0);
+    let (member, _) = group.enroll(b"c", 0);
+    for seq in 0..50_000 {
+        group.deliver(Delivery { id: Id::new(1, seq), time: 0, count: 1, consumer: member });
+    }
+    let copy = group.clone();
+    assert!(group.acknowledge(Id::new(1, 25_000)));
+    assert_eq!((copy.pending_len(), group.pending_len()), (50_000, 49_999));
+    assert_eq!(group.dismiss(b"c"), Some(49_999));
+    assert_eq!(group.pending_len(), 0);
+    assert_eq!(copy.pending_ends(), Some((Id::new(1, 0), Id::new(1, 49_999))));
+}
