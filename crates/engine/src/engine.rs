@@ -1,7 +1,7 @@
 //! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
 use keyspace::access::AccessClock;
@@ -25,12 +25,21 @@ pub struct Shared {
     pub keyspace: Keyspace,
     /// Workers give way in the worst moments: see [`Engine::give_way`].
     pub disturbed: AtomicBool,
+    /// Keys that somebody waits for.
+    pub waited_keys: AtomicU64,
+    /// Those of them whose absence somebody wants to hear of.
+    pub waited_keys_minding_absence: AtomicU64,
 }
 
 impl Shared {
     /// With nothing in it but the keyspace.
     pub fn new(keyspace: Keyspace) -> Self {
-        Self { keyspace, disturbed: AtomicBool::new(false) }
+        Self {
+            keyspace,
+            disturbed: AtomicBool::new(false),
+            waited_keys: AtomicU64::new(0),
+            waited_keys_minding_absence: AtomicU64::new(0),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Block, Outcome, Touched};
 use keyspace::{Held, Key, Need, Waiter};
@@ -13,7 +14,7 @@ use resp::{Args, Reply};
 use crate::attachment::{Attachment, DbKey};
 use crate::blocked::{Blocked, Served};
 use crate::call::Call;
-use crate::engine::Engine;
+use crate::engine::{Engine, Shared};
 
 /// Who waits for a key, in order of arrival.
 #[derive(Default)]
@@ -43,9 +44,29 @@ impl Queue {
         }
     }
 
+    /// Whether somebody waits, and whether somebody wants to hear of absence.
+    fn counts(&self) -> [bool; 2] {
+        [!self.waiters.is_empty(), self.minding_absence > 0]
+    }
+
     /// Who is at this place. With nothing at the key nobody is served, unless somebody is to hear of that.
     fn get(&self, at: usize, present: bool) -> Option<&Arc<Blocked>> {
         if present || self.minding_absence > 0 { self.waiters.get(at) } else { None }
+    }
+}
+
+impl Shared {
+    /// Counts a key whose [`Queue::counts`] changed.
+    fn count_waited(&self, before: [bool; 2], after: [bool; 2]) {
+        for (counter, was, is) in
+            [(&self.waited_keys, before[0], after[0]), (&self.waited_keys_minding_absence, before[1], after[1])]
+        {
+            match (was, is) {
+                (false, true) => drop(counter.fetch_add(1, Relaxed)),
+                (true, false) => drop(counter.fetch_sub(1, Relaxed)),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -76,7 +97,10 @@ impl Engine {
         for key in blocked.waited_keys() {
             let slot = keyspace::slot_of(key);
             Attachment::with(&self.shared.keyspace, held, slot, |a| {
-                a.blocked.entry((call.db, key.into())).or_default().push(&blocked);
+                let queue = a.blocked.entry((call.db, key.into())).or_default();
+                let before = queue.counts();
+                queue.push(&blocked);
+                self.shared.count_waited(before, queue.counts());
             });
         }
         Some(blocked)
@@ -96,7 +120,9 @@ impl Engine {
         Attachment::with(&self.shared.keyspace, held, keyspace::slot_of(key), |a| {
             let db_key = (blocked.db, Box::from(key));
             if let Some(queue) = a.blocked.get_mut(&db_key) {
+                let before = queue.counts();
                 queue.remove(blocked);
+                self.shared.count_waited(before, queue.counts());
                 if queue.waiters.is_empty() {
                     a.blocked.remove(&db_key);
                 }

@@ -75,8 +75,6 @@ pub struct WorkerStats {
     pub turns: AtomicU64,
     /// Blocked connections that will give up some time.
     pub waiting_with_deadline: AtomicU64,
-    /// Keys that blocked connections wait for.
-    pub blocking_keys: AtomicU64,
     /// Percent of a processor that defragmenting uses now.
     pub defrag_percent: AtomicU64,
     /// Nanoseconds of tidying and defragmenting.
@@ -126,7 +124,6 @@ impl WorkerStats {
             longest_turn: zero(),
             turns: zero(),
             waiting_with_deadline: zero(),
-            blocking_keys: zero(),
             defrag_percent: zero(),
             defrag_nanos: zero(),
             reads: zero(),

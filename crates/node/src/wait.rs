@@ -23,7 +23,6 @@ impl Worker {
     /// The command of this connection has become a wait for keys.
     pub(crate) fn wait_for_keys(&mut self, conn: &mut Conn, blocked: Arc<Blocked>) {
         add(&self.stats.blocked, 1);
-        add(&self.stats.blocking_keys, blocked.waited_keys().count() as u64);
         conn.session.client.blocked.store(true, Relaxed);
         if let Some(at) = blocked.deadline {
             self.deadlines.insert((at, conn.token));
@@ -106,7 +105,6 @@ impl Worker {
     /// One connection less waits for keys.
     pub(crate) fn count_out(&mut self, conn: &Conn, blocked: &Blocked) {
         sub(&self.stats.blocked, 1);
-        sub(&self.stats.blocking_keys, blocked.waited_keys().count() as u64);
         conn.session.client.blocked.store(false, Relaxed);
         conn.session.client.seat.rise();
         if let Some(at) = blocked.deadline {

@@ -378,6 +378,8 @@ fn read_history(
             w.int(time);
             w.ids(&ids);
         });
+        // Redis does not count this as a change of the data.
+        ctx.fx.dirty -= 1;
     }
     Ok(())
 }

@@ -71,8 +71,8 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
     t.line("watching_clients", watching);
     t.line("clients_in_timeout_table", r.sum(|s| &s.waiting_with_deadline));
     t.line("total_watched_keys", watched);
-    t.line("total_blocking_keys", r.sum(|s| &s.blocking_keys));
-    t.line("total_blocking_keys_on_nokey", 0);
+    t.line("total_blocking_keys", r.node.engine.waited_keys.load(Relaxed));
+    t.line("total_blocking_keys_on_nokey", r.node.engine.waited_keys_minding_absence.load(Relaxed));
 }
 
 pub fn memory(r: &Report<'_>, t: &mut Text) {
