@@ -150,7 +150,7 @@ mod tests {
         /// Every type, with and without expiry, in several databases: most of what was written goes, the rest is moved together.
         #[test]
         fn tidying_changes_no_contents(seed: u64, keep in 3..12u32, sizes in 1..6usize) {
-            let shared = Arc::new(Shared { keyspace: Keyspace::new(2, 3, seed), disturbed: Default::default() });
+            let shared = Arc::new(Shared::new(Keyspace::new(2, 3, seed)));
             let mut engines = [0, 1].map(|worker| Engine::new(shared.clone(), worker, seed));
             let mut random = seed | 1;
             let mut below = |n: u32| {
@@ -202,7 +202,7 @@ mod tests {
     /// One worker moves what another is reading and writing.
     #[test]
     fn workers_go_on_meanwhile() {
-        let shared = Arc::new(Shared { keyspace: Keyspace::new(2, 1, 3), disturbed: Default::default() });
+        let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 3)));
         let over = AtomicBool::new(false);
         let mut other = Engine::new(shared.clone(), 1, 2);
         let moved = std::thread::scope(|scope| {

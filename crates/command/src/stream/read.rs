@@ -39,7 +39,7 @@ pub(super) fn find_keys(args: Args<'_>, out: &mut Vec<KeyAt>) {
         let is = |word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
         if is("streams") {
             let rest = args.len() - i - 1;
-            if rest % 2 == 0 {
+            if rest.is_multiple_of(2) {
                 out.extend(
                     (i + 1..i + 1 + rest / 2).map(|index| KeyAt { index, flags: key_flags::RO | key_flags::ACCESS }),
                 );

@@ -4,8 +4,22 @@
 //! strings, lexical ranges of members with different scores. A command that one of the two does not know is left out when the test starts.
 
 /// Lines by family.
-pub const LINES: &[&[&str]] =
-    &[KEYS, STRINGS, BITS, LISTS, LIST_READS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_READS, SORTS, SESSIONS];
+pub const LINES: &[&[&str]] = &[
+    KEYS,
+    STRINGS,
+    BITS,
+    LISTS,
+    LIST_READS,
+    SETS,
+    HASHES,
+    FIELD_EXPIRY,
+    ZSETS,
+    ZSET_READS,
+    SORTS,
+    STREAMS,
+    GROUPS,
+    SESSIONS,
+];
 
 const KEYS: &[&str] = &[
     "del K",
@@ -293,6 +307,74 @@ const SORTS: &[&str] = &[
     "sort_ro K alpha desc",
 ];
 
+/// IDs are given: what `*` stands for depends on the moment.
+const STREAMS: &[&str] = &[
+    "xadd K I F V",
+    "xadd K I F V F V",
+    "xadd K 1-* f1 V",
+    "xadd K 2-* f1 V",
+    "xadd K 3-* f1 V f2 V",
+    "xadd K 3-* f1 V",
+    "xadd K maxlen U 3-* f1 V",
+    "xadd K maxlen ~ U 3-* f1 V",
+    "xadd K minid ~ I 3-* f1 V",
+    "xadd K nomkstream minid = I limit U I F V",
+    "xlen K",
+    "xrange K - +",
+    "xrange K I (I count U",
+    "xrevrange K + I count 3",
+    "xrevrange K I -",
+    "xdel K I I",
+    "xtrim K maxlen U",
+    "xtrim K maxlen ~ U limit U",
+    "xtrim K minid I",
+    "xtrim K minid ~ I limit 0",
+    "xsetid K I",
+    "xsetid K 4-X entriesadded X maxdeletedid I",
+    "xread streams K I",
+    "xread count 2 streams K K I $",
+    "xread streams K +",
+    "xread block 5 streams K 9-9",
+    "xinfo stream K",
+    "xinfo stream K full count X",
+    "xadd K X F V",
+    "xadd K 18446744073709551615-18446744073709551614 F V",
+];
+
+const GROUPS: &[&str] = &[
+    "xadd K 2-* f1 V",
+    "xadd K 3-* f1 V",
+    "xadd K 3-* f2 V",
+    "xgroup create K g 0 mkstream",
+    "xgroup create K g I",
+    "xgroup create K h $ mkstream entriesread X",
+    "xgroup setid K g I",
+    "xgroup setid K g $ entriesread U",
+    "xgroup destroy K h",
+    "xgroup createconsumer K g F",
+    "xgroup delconsumer K g F",
+    "xreadgroup group g F streams K >",
+    "xreadgroup group g F count 2 streams K >",
+    "xreadgroup group h F noack count 1 streams K >",
+    "xreadgroup group g F streams K K 0 >",
+    "xreadgroup group g F count 2 streams K I",
+    "xack K g I I",
+    "xpending K g",
+    "xpending K g - + 9",
+    "xpending K g I + U F",
+    "xclaim K g F 0 I I",
+    "xclaim K g F 0 I I force justid retrycount U",
+    "xclaim K g F 0 I force lastid I",
+    "xclaim K g F 100000000 I I",
+    "xautoclaim K g F 0 0",
+    "xautoclaim K g F 0 I count 2 justid",
+    "xdel K I",
+    "xinfo groups K",
+    "xinfo consumers K g",
+    "xinfo stream K full",
+    "xgroup create K V X",
+];
+
 /// Words that bend a command: numbers at the edges of types, options in wrong places, what is no number.
 const BENT: &[&str] = &[
     "0",
@@ -406,6 +488,9 @@ pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
         b"set" => !words.iter().any(|word| word.to_ascii_lowercase().starts_with(b"if")),
         b"lset" => words.get(2).is_none_or(|at| at.len() < 10),
         b"sort" | b"sort_ro" | b"wait" | b"config" | b"client" => false,
+        b"xadd" => words.iter().all(|word| word != b"*"),
+        b"xread" | b"xreadgroup" => !words.iter().any(|word| word.eq_ignore_ascii_case(b"block")),
+        b"xclaim" | b"xautoclaim" => words.get(4).is_some_and(|idle| idle == b"0"),
         b"bitfield" | b"bitfield_ro" => !words.iter().any(|word| word.len() > 18),
         b"spop" | b"srandmember" | b"hrandfield" | b"zrandmember" | b"object" => false,
         b"sscan" | b"hscan" | b"zscan" | b"scan" => words.get(2).is_none_or(|cursor| cursor == b"0"),
@@ -513,6 +598,7 @@ pub fn fill(line: &str, picks: &[u8]) -> Vec<Vec<u8>> {
                 'O' => filled.extend_from_slice(one_of(&OPTIONS).as_bytes()),
                 'E' => filled.extend_from_slice(one_of(&TIMES).as_bytes()),
                 'F' => filled.extend(format!("f{}", pick() % 8).bytes()),
+                'I' => filled.extend(format!("{}-{}", 3 - pick() % 4, pick() % 9).bytes()),
                 'N' => filled.extend((pick() as i64 % 12 - 4).to_string().bytes()),
                 'U' => filled.extend((pick() % 40).to_string().bytes()),
                 c => filled.extend(c.to_string().bytes()),

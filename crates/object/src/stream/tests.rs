@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// By ID: consumer and count.
+type Deliveries = BTreeMap<Id, (Vec<u8>, u64)>;
+
 /// What a stream holds, said as plainly as possible.
 #[derive(Default, Debug, Clone, PartialEq)]
 struct Model {
@@ -14,8 +17,7 @@ struct Model {
     last: Id,
     max_deleted: Id,
     added: u64,
-    /// By group: ID of a pending entry, consumer, count.
-    groups: BTreeMap<Vec<u8>, BTreeMap<Id, (Vec<u8>, u64)>>,
+    groups: BTreeMap<Vec<u8>, Deliveries>,
 }
 
 fn contents(stream: &Stream) -> Model {
