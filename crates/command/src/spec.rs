@@ -107,10 +107,14 @@ pub mod flags {
     pub const EXPIRES_FIELDS: u32 = 1 << 22;
     /// Ours: may change its keys in another database than the selected one.
     pub const OTHER_DB: u32 = 1 << 23;
+    /// Ours: runs a script (EVAL, FCALL), whose commands are checked one by one.
+    pub const RUNS_SCRIPT: u32 = 1 << 24;
 
     /// Two of ours that were given the same bit make one command do the other's things.
-    const _: () =
-        assert!(IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB);
+    const _: () = assert!(
+        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT
+            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT
+    );
 
     /// Flag names as COMMAND INFO prints them, by bit.
     pub const NAMES: [&str; 20] = [

@@ -37,6 +37,20 @@ impl Engine {
         }
     }
 
+    /// Takes what `held` lacks of `need`, trying for about a microsecond. On failure the slot that was busy.
+    pub(crate) fn try_to_extend(&mut self, held: &mut Held, need: &Need) -> Result<(), u16> {
+        let mut attempts = 1 + SPINS / u32::try_from(need.len().max(1)).unwrap_or(u32::MAX);
+        loop {
+            let wakes = &mut self.wakes;
+            attempts -= 1;
+            match self.shared.keyspace.try_extend(held, need, |w| wakes.push(w)) {
+                Ok(()) => return Ok(()),
+                Err(slot) if attempts == 0 => return Err(slot),
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
+    }
+
     fn reserved_by(&self, token: u64) -> Option<&Need> {
         self.reservation.as_ref().filter(|(owner, _)| *owner == token).map(|(_, need)| need)
     }

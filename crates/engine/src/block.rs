@@ -1,35 +1,75 @@
-//! EXEC: commands that run under one set of latches, at one time.
+//! EXEC and scripts: commands that run under one set of latches, at one time.
+//!
+//! A script's keys are known only when it uses them. A block *widens* then, by trying: if a latch is busy, everything the block did
+//! is undone, and it runs again with that latch among those it begins with, at the same time and with the same chance
+//! (rule K3). What a block did is seen by nobody before it ends.
 
-use command::{Outcome, Run, Touched};
+use std::ops::AddAssign;
+
+use command::{Event, Outcome, Rng, Run, Touched};
 use keyspace::{Held, Need};
 use resp::Reply;
 
 use crate::call::{Busy, Call};
 use crate::engine::{Engine, FREED_AT_ONCE};
+use crate::journal::Journal;
 use crate::watch::WatchedKey;
 
-/// A block under way: its latches are held until [`Engine::end_block`].
+/// A block under way: its latches are held until [`Engine::end_block`] or [`Engine::undo_block`].
 #[must_use]
 pub struct BlockRun {
     held: Held,
     /// Somebody watches or waits in the slots.
     interest: bool,
+    /// Its time, unix milliseconds (rule K6).
+    now: u64,
     touched: Vec<Touched>,
+    /// What it has to tell when it ends.
+    pending: Pending,
+    /// Kept if the block may have to be undone.
+    journal: Option<Journal>,
+}
+
+/// What commands of a block have said, until the block ends.
+#[derive(Default)]
+struct Pending {
+    encoded: Vec<u8>,
+    published: Vec<Event>,
+    dirty: u64,
+}
+
+/// What a block that runs again must have in common with the run that was undone.
+#[derive(Clone)]
+pub struct Again {
+    /// Latches to begin with: what it was found to need.
+    pub need: Need,
+    /// Its time, unix milliseconds.
+    now: u64,
+    rng: Rng,
+}
+
+/// What a block begins with.
+#[derive(Default)]
+pub struct Begin<'a> {
+    /// Commands, in the databases that each will run in.
+    pub calls: &'a [Call<'a>],
+    /// Further slots: keys that scripts declare.
+    pub slots: &'a [u16],
+    /// Watched keys, checked first.
+    pub watched: &'a [WatchedKey],
+    /// The block may need more than that, and then may have to be undone.
+    pub may_widen: bool,
+    /// It was undone and runs again.
+    pub again: Option<&'a Again>,
 }
 
 impl Engine {
-    /// Takes the latches of a block of commands (EXEC): all of it runs under them, at one time. `watched` is checked first;
-    /// `Ok(None)`: a watched key has changed. The databases in `calls` are those each will run in.
-    pub fn begin_block(
-        &mut self,
-        calls: &[Call<'_>],
-        watched: &[WatchedKey],
-        token: u64,
-    ) -> Result<Option<BlockRun>, Busy> {
-        let mut need = self.need_of_block(calls, watched);
+    /// Takes the latches of a block of commands: all of it runs under them, at one time. `Ok(None)`: a watched key has changed.
+    pub fn begin_block(&mut self, begin: &Begin<'_>, token: u64) -> Result<Option<BlockRun>, Busy> {
+        let mut need = self.need_of_block(begin);
         let held = loop {
             let held = self.acquire_for(need, token)?;
-            match self.wider_need(calls, &held) {
+            match self.wider_need(begin.calls, &held) {
                 None => break held,
                 Some(wider) => {
                     self.release(held);
@@ -37,44 +77,104 @@ impl Engine {
                 }
             }
         };
-        if !watched.is_empty() {
+        if !begin.watched.is_empty() {
             let version = self.next_version(&held);
             self.fx.interest = true;
             let shared = self.shared.clone();
-            for w in watched {
+            for w in begin.watched {
                 self.expire_keys(&held, w.db, version, std::iter::once(shared.keyspace.hasher().key(&w.key)));
             }
             let touched = std::mem::take(&mut self.fx.touched);
             self.mark_watched(&touched, &held);
-            if !self.unchanged(watched, &held) {
+            if !self.unchanged(begin.watched, &held) {
                 self.release(held);
                 return Ok(None);
             }
         }
+        if let Some(again) = begin.again {
+            self.rng = again.rng.clone();
+        }
         // From here on a version is one more than the last: nobody else writes to these slots.
         self.next_version(&held);
         let interest = self.has_interest(&held);
-        Ok(Some(BlockRun { held, interest, touched: Vec::new() }))
+        let journal = (begin.may_widen && !held.is_all()).then(|| Journal::new(self.rng.clone()));
+        let now = begin.again.map_or(self.now, |again| again.now);
+        Ok(Some(BlockRun { held, interest, now, touched: Vec::new(), pending: Pending::default(), journal }))
     }
 
-    fn need_of_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) -> Need {
-        let mut slots: smallvec::SmallVec<[u16; 16]> = watched.iter().map(|w| w.slot).collect();
-        for call in calls {
+    fn need_of_block(&mut self, begin: &Begin<'_>) -> Need {
+        let mut slots: smallvec::SmallVec<[u16; 16]> = begin.watched.iter().map(|w| w.slot).collect();
+        slots.extend_from_slice(begin.slots);
+        match begin.again.map(|again| &again.need) {
+            None => {}
+            Some(Need::All) => return Need::All,
+            Some(Need::Slots(found)) => slots.extend_from_slice(found),
+        }
+        for call in begin.calls {
             if let Some(key) = call.first {
                 slots.push(key.slot);
                 continue;
             }
-            match (call.row.run, self.need_of_call(call)) {
-                (Run::Walk(_), _) | (_, Need::All) => return Need::All,
-                (_, Need::Slots(more)) => slots.extend(more),
+            match self.need_in_block(call) {
+                Need::All => return Need::All,
+                Need::Slots(more) => slots.extend(more),
             }
         }
         self.need_of(slots.into_iter())
     }
 
-    /// Runs one command of a block. One that would block answers its nil.
+    /// The latches a command needs inside a block, where walks are not taken in steps.
+    fn need_in_block(&mut self, call: &Call<'_>) -> Need {
+        match call.row.run {
+            Run::Walk(_) => Need::All,
+            _ => self.need_of_call(call),
+        }
+    }
+
+    /// Takes further latches if `call`, the next command of the block, needs them. If one is busy, the block must be undone.
+    pub fn widen_block(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Result<(), Busy> {
+        if block.held.is_all() || call.first.is_some_and(|key| block.held.covers(key.slot)) && !block.interest {
+            return Ok(());
+        }
+        let need = self.need_in_block(call);
+        let covered = matches!(&need, Need::Slots(slots) if block.held.covers_all(slots));
+        if !covered {
+            self.extend(block, need)?;
+        }
+        if block.interest
+            && let Some(wider) = self.wider_need(std::slice::from_ref(call), &block.held)
+        {
+            self.extend(block, wider)?;
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, block: &mut BlockRun, need: Need) -> Result<(), Busy> {
+        if let Err(slot) = self.try_to_extend(&mut block.held, &need) {
+            let need = match need {
+                Need::All => Need::All,
+                Need::Slots(more) => self.need_of(block.held.slots().iter().copied().chain(more)),
+            };
+            return Err(Busy { need, slot });
+        }
+        if block.held.is_all() {
+            // Nothing can be busy any more.
+            block.journal = None;
+        }
+        self.next_version(&block.held);
+        block.interest = self.has_interest(&block.held);
+        Ok(())
+    }
+
+    /// Runs one command of a block, whose latches are held. One that would block answers its nil.
     pub fn run_in_block(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
         let flushed = self.reclaims.len();
+        let turn = std::mem::replace(&mut self.now, block.now);
+        let dirty = self.fx.dirty;
+        self.exchange(&mut block.pending);
+        if let Some(journal) = &mut block.journal {
+            self.journal(journal, &block.held, call);
+        }
         let outcome = match call.row.run {
             // What holds for the whole block need not be found out for each of its commands.
             Run::Keyed(handler) => {
@@ -95,11 +195,23 @@ impl Engine {
         if block.interest {
             block.touched.append(&mut self.fx.touched);
         }
+        self.exchange(&mut block.pending);
+        block.pending.dirty.add_assign(self.fx.dirty - dirty);
+        self.now = turn;
+    }
+
+    /// What the block has said and what the engine is about to say change places, so that commands add to the former.
+    #[inline]
+    fn exchange(&mut self, pending: &mut Pending) {
+        std::mem::swap(&mut self.fx.encoded, &mut pending.encoded);
+        std::mem::swap(&mut self.published, &mut pending.published);
     }
 
     /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
     /// before those who wait are served (a block is one moment, but DEBUG SLEEP in it is not).
-    pub fn end_block(&mut self, block: BlockRun, later: u64) {
+    pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
+        self.fx.encoded.append(&mut block.pending.encoded);
+        self.published.append(&mut block.pending.published);
         self.mark_watched(&block.touched, &block.held);
         let now = self.now;
         self.now += later;
@@ -108,5 +220,45 @@ impl Engine {
         // Of the block's commands, most took the next version without asking.
         self.shared.keyspace.raise(&block.held, self.last_version);
         self.release(block.held);
+    }
+
+    /// Makes everybody who waits for what the block has look again: it takes longer than it may.
+    pub fn rouse_waiters(&mut self, block: &BlockRun) {
+        let wakes = &mut self.wakes;
+        self.shared.keyspace.rouse(&block.held, |w| wakes.push(w));
+    }
+
+    /// Undoes what a block did that may widen, and gives its latches back: as if it had never begun. What it needs to run
+    /// again, when it was found to need `need`.
+    pub fn undo_block(&mut self, block: BlockRun, need: Need) -> Again {
+        let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
+        if let Some(journal) = block.journal {
+            self.undo(journal, &block.held);
+        }
+        self.fx.dirty -= block.pending.dirty;
+        self.release(block.held);
+        Again { need, now: block.now, rng }
+    }
+}
+
+impl BlockRun {
+    /// Whether a command of the block has changed something.
+    pub fn has_changed(&self) -> bool {
+        self.pending.dirty > 0
+    }
+
+    /// Whether it can still be undone: not once it has everything, and then it need not.
+    pub fn can_be_undone(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// The time of the block, unix milliseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The latches it has.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 }

@@ -9,7 +9,7 @@ use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
 use resp::{Batch, Protocol};
 
-use crate::{Call, Ending, Engine, Ran, Seat, Shared, WatchedKey};
+use crate::{Again, Begin, BlockRun, Call, Ending, Engine, Ran, Seat, Shared, WatchedKey};
 
 const BEGIN: u64 = 1_000_000_000_000;
 const DATABASES: usize = 3;
@@ -150,22 +150,50 @@ impl Hand {
             }
             self.record();
         }
-        let block = loop {
-            match self.engine.begin_block(&calls, &watched, 0) {
-                Ok(block) => break block,
-                Err(_) => std::thread::yield_now(),
-            }
-        };
-        if let Some(mut block) = block {
-            let mut out = Vec::new();
-            calls.iter().for_each(|call| self.engine.run_in_block(&mut block, call, &mut out));
-            self.engine.end_block(block, 0);
-        }
+        self.run_block(&calls, &watched);
         self.record();
         self.engine.unwatch_later(watched);
         while self.engine.has_leftovers() {
             self.engine.unwatch_leftovers();
         }
+    }
+}
+
+impl Hand {
+    /// Runs a block, sometimes as a script does: with the latches of its first command, taking the others as it gets to them, and
+    /// undoing everything when one is busy, or for no reason.
+    fn run_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) {
+        let may_widen = self.rng.below(2) == 0;
+        let mut again: Option<Again> = None;
+        loop {
+            let known = if may_widen { &calls[..1] } else { calls };
+            let begin = Begin { calls: known, watched, may_widen, again: again.as_ref(), ..Begin::default() };
+            let mut block = match self.engine.begin_block(&begin, 0) {
+                Ok(None) => return,
+                Ok(Some(block)) => block,
+                Err(_) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            match self.run_commands(calls, &mut block) {
+                Ok(()) => return self.engine.end_block(block, 0),
+                Err(need) => again = Some(self.engine.undo_block(block, need)),
+            }
+        }
+    }
+
+    /// Runs the commands of a block. `Err`: it is to be undone, and needs this.
+    fn run_commands(&mut self, calls: &[Call<'_>], block: &mut BlockRun) -> Result<(), Need> {
+        let mut out = Vec::new();
+        for call in calls {
+            self.engine.widen_block(block, call).map_err(|busy| busy.need)?;
+            self.engine.run_in_block(block, call, &mut out);
+            if block.can_be_undone() && self.rng.below(16) == 0 {
+                return Err(Need::Slots(block.held().slots().into()));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -64,8 +64,8 @@ pub struct Engine {
     pub served: Vec<Served>,
     /// Long strings that belong into the replies just written: the worker sends them from where they are.
     pub parts: Parts,
-    /// Keyspace notifications to publish.
-    pub published: Vec<Event>,
+    /// Keyspace notifications to publish: see [`Engine::take_published`].
+    pub(crate) published: Vec<Event>,
     /// Emptied tables to free in steps.
     pub reclaims: Vec<Reclaim>,
     /// Where the expiry sweep is.
@@ -395,6 +395,13 @@ impl Engine {
     #[inline]
     pub(crate) fn has_interest(&self, held: &Held) -> bool {
         held.is_all() || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
+    }
+
+    /// Keyspace notifications to publish now, in the order of what happened. Those of a block are told when it has ended.
+    #[inline]
+    pub fn take_published(&mut self) -> Vec<Event> {
+        self.published.append(&mut self.events.list);
+        std::mem::take(&mut self.published)
     }
 
     /// Notes a keyspace notification.

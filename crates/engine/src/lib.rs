@@ -15,13 +15,14 @@ mod concurrent_test;
 mod engine;
 mod evict;
 mod expire;
+mod journal;
 mod serve;
 mod sweep;
 mod tidy;
 mod walker;
 mod watch;
 
-pub use block::BlockRun;
+pub use block::{Again, Begin, BlockRun};
 pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};

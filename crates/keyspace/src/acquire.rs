@@ -76,6 +76,11 @@ impl Waiting {
         }
     }
 
+    /// Hands out who waits for a latch that stays taken.
+    pub(crate) fn rouse(&self, slot: u16, wake: &mut impl FnMut(Waiter)) {
+        self.lot.drain(slot).into_iter().for_each(wake);
+    }
+
     /// Registers a waiter for a busy latch. False: it can be had now, and nobody is registered. `reserver`: the waiter has
     /// reserved it.
     pub(crate) fn park(&self, latch: &Latch, slot: u16, waiter: Waiter, reserver: bool) -> bool {

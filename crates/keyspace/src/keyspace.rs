@@ -354,6 +354,26 @@ impl Keyspace {
         }
     }
 
+    /// Tries to take what `held` lacks of `need`, beside what it has: whoever holds latches may try for more in any order, but
+    /// not wait. On failure `held` is as it was and the slot that was busy is named.
+    pub fn try_extend(&self, held: &mut Held, need: &Need, wake: impl FnMut(Waiter)) -> Result<(), u16> {
+        match need {
+            Need::All if !held.all => {
+                let missing = self.all_slots().filter(|slot| held.slots.binary_search(slot).is_err());
+                self.waiting.try_all(&self.slots[..], missing, wake)?;
+                *held = Held { all: true, ..Held::default() };
+            }
+            Need::Slots(slots) if !held.all => {
+                let missing: SmallVec<[u16; 8]> = slots.iter().copied().filter(|slot| !held.covers(*slot)).collect();
+                self.waiting.try_all(&self.slots[..], missing.iter().copied(), wake)?;
+                held.slots.extend(missing);
+                held.slots.sort_unstable();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Every slot, the lines of those that follow soon on their way: a locked instruction on a cold line does not overlap with
     /// the next.
     fn all_slots(&self) -> impl Iterator<Item = u16> + Clone {
@@ -394,6 +414,14 @@ impl Keyspace {
     /// `reserver`: the waiter has reserved the slot ([`Self::reserve`]).
     pub fn park(&self, slot: u16, waiter: Waiter, reserver: bool) -> bool {
         self.waiting.park(self.slots.latch(slot), slot, waiter, reserver)
+    }
+
+    /// Hands everybody who waits for a latch of `held` to `wake`, though it is not given back: they look again and park again.
+    pub fn rouse(&self, held: &Held, mut wake: impl FnMut(Waiter)) {
+        let all = held.all.then_some(0..SLOTS as u16).into_iter().flatten();
+        for slot in all.chain(held.slots.iter().copied()) {
+            self.waiting.rouse(slot, &mut wake);
+        }
     }
 
     /// Lets a starving acquirer keep newcomers out of its slots (rule K1). False: somebody else is doing so.

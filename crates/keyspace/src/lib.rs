@@ -30,7 +30,7 @@ mod tests;
 mod value;
 mod walk;
 
-pub use db::{Db, EntryRef, Expiry, Str, WrongType};
+pub use db::{Db, EntryRef, Expiry, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;
 pub use key::{Key, KeyHasher};

@@ -52,11 +52,16 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A driver for `worker`. The second value wakes it from any thread.
-    pub fn new(worker: Worker, lanes: Arc<[Lane]>) -> io::Result<(Epoll, Waker)> {
+    /// What a driver waits with, and what wakes it from any thread.
+    pub fn poll() -> io::Result<(Poll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let driver = Epoll {
+        Ok((poll, waker))
+    }
+
+    /// A driver for `worker`.
+    pub fn new(poll: Poll, worker: Worker, lanes: Arc<[Lane]>) -> Epoll {
+        Epoll {
             poll,
             worker,
             lanes,
@@ -65,8 +70,7 @@ impl Epoll {
             unsent: Vec::new(),
             send_left: SEND_BYTES_PER_TURN,
             read_left: READ_BYTES_PER_TURN,
-        };
-        Ok((driver, waker))
+        }
     }
 
     /// Runs until the node stops.

@@ -78,15 +78,17 @@ impl Server {
         let lanes: Arc<[Lane]> = (0..node.workers()).map(|_| Lane::default()).collect();
         let mut threads = Vec::new();
         for index in 0..node.workers() {
-            let worker = Worker::new(node.clone(), index, seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
+            // A worker lives and dies in its thread: scripts that are under way cannot move.
+            let (shared, seed) = (node.clone(), seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
+            let worker = move || Worker::new(shared, index, seed);
             let (lane, stops) = (lanes.clone(), StopsWithMe(node.clone()));
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
             let (wake, thread): (Wake, _) = match driver {
                 Driver::Epoll => {
-                    let (driver, waker) = Epoll::new(worker, lane)?;
+                    let (poll, waker) = Epoll::poll()?;
                     let run = move || {
                         let _stops = stops;
-                        driver.run()
+                        Epoll::new(poll, worker(), lane).run()
                     };
                     (Arc::new(move || drop(waker.wake())), builder.spawn(run)?)
                 }
@@ -95,7 +97,7 @@ impl Server {
                     let own = waker.clone();
                     let run = move || {
                         let _stops = stops;
-                        Uring::new(worker, lane, own)?.run()
+                        Uring::new(worker(), lane, own)?.run()
                     };
                     (Arc::new(move || waker.wake()), builder.spawn(run)?)
                 }

@@ -69,6 +69,12 @@ pub struct Client {
     pub bytes_out: AtomicU64,
     /// Commands in total.
     pub commands: AtomicU64,
+    /// Channels it has subscribed to.
+    pub channels: AtomicU32,
+    /// Patterns it has subscribed to.
+    pub patterns: AtomicU32,
+    /// Shard channels it has subscribed to.
+    pub shard_channels: AtomicU32,
     /// In MONITOR mode.
     pub monitor: AtomicBool,
     /// CLIENT NO-EVICT, NO-TOUCH.
@@ -117,12 +123,20 @@ impl Client {
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            channels: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            shard_channels: AtomicU32::new(0),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             seat: Seat::default(),
             texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),
         }
+    }
+
+    /// Number of its subscriptions.
+    pub fn subscriptions(&self) -> u32 {
+        self.channels.load(Relaxed) + self.patterns.load(Relaxed) + self.shard_channels.load(Relaxed)
     }
 
     /// Bytes it costs: its buffers, its queue, the keys it watches, itself, but for the arguments of a command that runs.

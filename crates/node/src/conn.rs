@@ -7,7 +7,7 @@ use engine::{Blocked, Walking};
 use resp::{Decoder, OwnedArgs};
 
 use crate::outgoing::Outgoing;
-use crate::session::Session;
+use crate::session::{Session, Suspended};
 use crate::stats::add;
 
 /// What a connection waits for before its next command can run.
@@ -24,6 +24,8 @@ pub(crate) enum Wait {
     Sleep(OwnedArgs),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
+    /// A script that goes on in slices. Its command is still in the query buffer.
+    Script(Box<Suspended>),
 }
 
 pub(crate) struct Conn {
@@ -59,6 +61,8 @@ pub(crate) struct Conn {
     pub(crate) spent: u64,
     /// Its walk waits until the client has read some of what it was sent.
     pub(crate) stalled: bool,
+    /// Bytes of the command that is suspended, at the beginning of what is unread.
+    pub(crate) suspended: usize,
     /// Failures in a row to get a latch.
     pub(crate) busy: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
@@ -88,6 +92,7 @@ impl Conn {
             in_flight: 0,
             spent: 0,
             stalled: false,
+            suspended: 0,
             busy: 0,
             over_soft_since: None,
             weight: 0,

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::flags;
 use engine::{Call, Ran, Room};
 use keyspace::{Key, Need};
-use resp::Args;
+use resp::{Args, Protocol};
 
 use crate::compatibility;
-use crate::config::Settings;
+use crate::config::{BusyScope, Settings};
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
 use crate::pause::Pause;
@@ -22,6 +22,10 @@ use crate::worker::{Worker, write_error};
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a client with subscriptions may call in RESP2, where replies and messages look alike.
+const WHEN_SUBSCRIBED: [&str; 9] =
+    ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"];
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,9 +98,18 @@ impl Worker {
             self.refuse(conn, Some(command), &error);
             return Next::Continue;
         }
+        if settings.busy_reply_scope == BusyScope::All
+            && !command.spec.has(flags::ALLOW_BUSY)
+            && let Some(job) = node.scripts.slow_job()
+        {
+            self.refuse(conn, Some(command), job.busy_error().as_bytes());
+            return Next::Continue;
+        }
+        conn.session.short_of_memory = false;
         if settings.maxmemory > 0 {
             // Replies and what clients send count, too: reading may need room as well, but is never refused.
             let room = self.make_room(settings);
+            conn.session.short_of_memory = room == Room::None;
             let needs = || conn.session.queues(command) || self.does(conn, command, flags::DENYOOM);
             match room {
                 Room::Enough => {}
@@ -140,6 +153,9 @@ impl Worker {
             conn.out.adopt(&mut self.engine.parts);
         }
         if next == Next::Retry {
+            if let Wait::Script(_) = conn.wait {
+                conn.spent = self.meter.settle().saturating_sub(from);
+            }
             return next;
         }
         conn.busy = 0;
@@ -152,24 +168,40 @@ impl Worker {
             // It is counted when it has ended.
             conn.spent = self.meter.settle().saturating_sub(from);
         }
+        self.ran(conn, node, command, args, db, before);
+        next
+    }
+
+    /// Notes that a command has run in database `db` and answered what is in the output from `before` on.
+    pub(crate) fn ran(
+        &mut self,
+        conn: &mut Conn,
+        node: &Arc<Node>,
+        command: &Command,
+        args: Args<'_>,
+        db: u16,
+        before: usize,
+    ) {
         if self.monitored && command.is_shown_to_monitors() {
             node.show_to_monitors(&conn.session.client, db, args);
         }
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
-        if conn.out.bytes.get(before) == Some(&b'-') {
+        let counted = std::mem::take(&mut conn.session.error_is_counted);
+        if conn.out.bytes.get(before) == Some(&b'-') && !counted {
             add(&self.stats.commands[command.counted_as].failed, 1);
             self.stats.count_error(&conn.out.bytes[before + 1..]);
         }
-        if conn.session.replies != Replies::On {
+        // Who wants no replies wants messages all the same, and to know of what.
+        let confirms = command.spec.has(flags::PUBSUB | flags::NOSCRIPT);
+        if conn.session.replies != Replies::On && !confirms {
             if conn.has_ended() {
                 self.apply_reply_mode(conn, before);
             } else if matches!(conn.session.replies, Replies::Off | Replies::Skip) {
                 conn.out.truncate(before);
             }
         }
-        next
     }
 
     /// Reads the clock before a command that is timed by itself; it may look at the counters, too.
@@ -201,7 +233,7 @@ impl Worker {
                 };
                 match self.engine.run(&call, &mut conn.out.bytes) {
                     Ran::Done => Next::Continue,
-                    Ran::Busy(busy) => self.wait_for_latch(conn, &busy),
+                    Ran::Busy(busy) => self.wait_for_latch(conn, command, &busy),
                     Ran::Blocked(blocked) => {
                         self.wait_for_keys(conn, blocked);
                         Next::Stop
@@ -222,6 +254,7 @@ impl Worker {
                         settings,
                         stats: &self.stats,
                         meter: &mut self.meter,
+                        machines: &mut self.machines,
                         monitored: self.monitored,
                         command,
                         args,
@@ -242,7 +275,12 @@ impl Worker {
                         conn.closing = true;
                         Next::Stop
                     }
-                    Flow::Busy(busy) => self.wait_for_latch(conn, &busy),
+                    Flow::Busy(busy) => self.wait_for_latch(conn, command, &busy),
+                    Flow::Suspend(suspended) => {
+                        conn.wait = Wait::Script(suspended);
+                        self.scripts.push_back(conn.token);
+                        Next::Retry
+                    }
                 }
             }
         }
@@ -266,7 +304,14 @@ impl Worker {
         }
     }
 
-    fn wait_for_latch(&mut self, conn: &mut Conn, busy: &engine::Busy) -> Next {
+    pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
+        if self.node.scripts.any_slow()
+            && let Some(job) = self.node.scripts.slow_holder(busy.slot)
+        {
+            conn.session.again = None;
+            self.refuse(conn, Some(command), job.busy_error().as_bytes());
+            return Next::Continue;
+        }
         conn.busy += 1;
         // Whoever needs everything cannot hope for a moment in which all of it is free.
         if conn.busy >= STARVING || busy.need == Need::All {
@@ -298,6 +343,19 @@ impl Worker {
         }
         if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) {
             return Some(session::DEBUG_FORBIDDEN.into());
+        }
+        if conn.session.is_subscribed()
+            && conn.session.protocol == Protocol::Resp2
+            && !WHEN_SUBSCRIBED.contains(&command.name.as_str())
+        {
+            return Some(
+                format!(
+                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                     this context",
+                    command.name
+                )
+                .into(),
+            );
         }
         None
     }

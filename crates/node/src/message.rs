@@ -1,8 +1,11 @@
 //! What workers tell each other, and the mailbox it goes through.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Blocked;
+
+use crate::pubsub::Delivery;
 
 /// A message to a worker.
 pub enum Message {
@@ -41,6 +44,8 @@ pub enum Message {
         /// The line, with its end.
         line: Arc<[u8]>,
     },
+    /// A message for subscribers.
+    Publish(Box<Delivery>),
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,
     /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.
@@ -50,13 +55,15 @@ pub enum Message {
 /// A worker's mailbox. Senders put messages in and wake the worker's driver.
 pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
+    /// Its own worker has put something in, and looks before it waits.
+    own: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Mailbox {
     /// A mailbox; `wake` makes the worker's driver come back from waiting.
     pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { messages: Mutex::default(), wake }
+        Self { messages: Mutex::default(), own: AtomicBool::new(false), wake }
     }
 
     /// Sends a message.
@@ -69,6 +76,17 @@ impl Mailbox {
         if first {
             (self.wake)();
         }
+    }
+
+    /// Takes a message from its own worker, which [looks](Self::has_own) at the end of its turn: nobody need wake it.
+    pub(crate) fn send_own(&self, message: Message) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        self.own.store(true, Relaxed);
+    }
+
+    /// Whether its own worker has put something in since the last look.
+    pub(crate) fn has_own(&self) -> bool {
+        self.own.load(Relaxed) && self.own.swap(false, Relaxed)
     }
 
     /// Takes all messages.

@@ -12,7 +12,9 @@ use crate::config::Live;
 use crate::message::{Mailbox, Message};
 use crate::monitor::Monitors;
 use crate::pause::Pauses;
+use crate::pubsub::PubSub;
 use crate::sampler::{Sample, Sampler};
+use crate::scripts::Scripts;
 use crate::slowlog::SlowLog;
 use crate::stats::WorkerStats;
 use crate::table::Table;
@@ -61,6 +63,10 @@ pub struct Node {
     pub monitors: Monitors,
     /// CLIENT PAUSE, DEBUG SLEEP.
     pub pauses: Pauses,
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// Scripts and libraries of functions.
+    pub scripts: Scripts,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
 }
@@ -119,6 +125,8 @@ impl Node {
             startup_memory: AtomicU64::new(0),
             monitors: Monitors::default(),
             pauses: Pauses::default(),
+            pubsub: PubSub::default(),
+            scripts: Scripts::default(),
             stopping: AtomicBool::new(false),
         })
     }
@@ -182,6 +190,14 @@ impl Node {
     pub fn send(&self, worker: usize, message: Message) {
         if let Some(mailbox) = self.mailboxes.get(worker).and_then(OnceLock::get) {
             mailbox.send(message);
+        }
+    }
+
+    /// As [`Self::send`], by worker `from` in its turn.
+    pub(crate) fn send_from(&self, from: usize, worker: usize, message: Message) {
+        match self.mailbox(worker) {
+            Some(mailbox) if worker == from => mailbox.send_own(message),
+            _ => self.send(worker, message),
         }
     }
 

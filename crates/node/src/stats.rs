@@ -67,6 +67,10 @@ pub struct WorkerStats {
     pub denied: AtomicU64,
     /// Connections parked for a latch, in total.
     pub parked: AtomicU64,
+    /// Bytes that its idle machines for scripts hold.
+    pub machine_memory: AtomicU64,
+    /// Scripts that were undone to run again, because somebody had a key that they had not declared.
+    pub script_reruns: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
     /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
@@ -120,6 +124,8 @@ impl WorkerStats {
             codes: Mutex::default(),
             denied: zero(),
             parked: zero(),
+            script_reruns: zero(),
+            machine_memory: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),
@@ -161,6 +167,7 @@ impl WorkerStats {
             &self.errors,
             &self.denied,
             &self.parked,
+            &self.script_reruns,
             &self.turns,
             &self.reads,
             &self.writes,

@@ -46,7 +46,7 @@ impl Conn {
 
     /// Whether commands have arrived that will be executed without anything more.
     fn has_to_do(&self) -> bool {
-        self.queued || self.busy > 0 || matches!(self.wait, Wait::Latch | Wait::Walk(_))
+        self.queued || self.busy > 0 || matches!(self.wait, Wait::Latch | Wait::Walk(_) | Wait::Script(_))
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::{Batch, Limits, Progress, Reply};
 
-use crate::config::Settings;
+use crate::config::{OutputLimit, Settings};
 use crate::conn::{Conn, Wait};
 use crate::crowd;
 use crate::execute::Next;
+use crate::message::Mailbox;
 use crate::node::Node;
 use crate::stats::add;
 use crate::table::Command;
@@ -116,8 +117,12 @@ impl Worker {
         }
         self.batch = batch;
         self.step_walks();
+        self.step_scripts(&node, &settings);
         self.housekeeping(now, &settings);
         self.send_on();
+        if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
+            self.read_mail();
+        }
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
         self.engine.end_turn();
@@ -223,6 +228,9 @@ impl Worker {
         let unread = &query[conn.start..];
         while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
             next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i]);
+            if let Wait::Script(_) = conn.wait {
+                conn.suspended = batch.end(i) - consumed;
+            }
             if !matches!(next, Next::Retry) {
                 consumed = batch.end(i);
                 i += 1;
@@ -261,7 +269,7 @@ impl Worker {
     }
 
     /// Puts a connection back after its commands, and sees to what follows. `eager`: it may have more commands to execute.
-    fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
+    pub(crate) fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
         let now = self.engine.now();
         let client = &conn.session.client;
         client.query_len.store(conn.unread() as u64, Relaxed);
@@ -269,7 +277,8 @@ impl Worker {
         client.output_len.store(conn.owed() as u64, Relaxed);
         client.output_buffer.store(conn.out.bytes.capacity() as u64, Relaxed);
         if conn.unsent() > 0 {
-            self.check_output_limit(&mut conn, settings.output_limit_normal, now);
+            let limit = output_limit(&conn, settings);
+            self.check_output_limit(&mut conn, limit, now);
         } else if !conn.closing {
             let out = std::mem::take(&mut conn.out);
             self.recycle(out);
@@ -288,7 +297,7 @@ impl Worker {
             match conn.wait {
                 Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
                 // It comes back here when that is over.
-                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Walk(_) => {}
+                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Walk(_) | Wait::Script(_) => {}
             }
         }
         if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
@@ -300,4 +309,9 @@ impl Worker {
             self.close_largest(limit);
         }
     }
+}
+
+/// What its output may come to: subscribers are allowed less than others.
+fn output_limit(conn: &Conn, settings: &Settings) -> OutputLimit {
+    if conn.session.is_subscribed() { settings.output_limit_pubsub } else { settings.output_limit_normal }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use command::{Event, class};
 use engine::{Blocked, Ending, Step};
 use resp::{Args, OwnedArgs, Reply};
 
@@ -10,6 +11,7 @@ use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::message::Message;
 use crate::pause::Pause;
+use crate::pubsub::Kind;
 use crate::session::Replies;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
@@ -41,10 +43,30 @@ impl Worker {
             let (worker, token) = (served.waiter.worker, served.waiter.token);
             self.tell(worker, Message::Served { token, reply: served.reply });
         }
-        // Nobody can subscribe yet.
-        self.engine.published.clear();
+        let events = self.engine.take_published();
+        if !events.is_empty() {
+            self.notify(events);
+        }
         for token in std::mem::take(&mut self.again) {
             self.resume(token);
+        }
+    }
+
+    /// Publishes what has happened to keys.
+    fn notify(&mut self, events: Vec<Event>) {
+        let classes = self.follower.settings().notify_keyspace_events;
+        for event in events {
+            if !self.node.pubsub.any() {
+                continue;
+            }
+            if classes & class::KEYSPACE != 0 {
+                let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
+                self.node.publish(self.index, Kind::Channel, &channel, event.name.as_bytes());
+            }
+            if classes & class::KEYEVENT != 0 {
+                let channel = format!("__keyevent@{}__:{}", event.db, event.name);
+                self.node.publish(self.index, Kind::Channel, channel.as_bytes(), &event.key);
+            }
         }
     }
 

@@ -17,7 +17,9 @@ use crate::message::Message;
 use crate::meter::Meter;
 use crate::node::Node;
 use crate::pause::Pause;
-use crate::session::{Detached, Session, monitor};
+use crate::pubsub::Delivery;
+use crate::session::pubsub::Subscriptions;
+use crate::session::{Detached, Machines, Session, monitor, pubsub};
 use crate::stats::{WorkerStats, add, sub};
 
 /// Index and generation of a connection, as the driver and the other workers know it.
@@ -65,6 +67,12 @@ pub struct Worker {
     pub(crate) held_back: Vec<Token>,
     /// Connections in a walk over the keyspace.
     pub(crate) walks: VecDeque<Token>,
+    /// Connections with a script under way.
+    pub(crate) scripts: VecDeque<Token>,
+    /// Those among them whose clients have gone: their scripts run to their ends.
+    pub(crate) orphans: Vec<Box<Conn>>,
+    /// Machines for scripts.
+    pub(crate) machines: Machines,
     /// Connections to look at again at once.
     pub(crate) again: Vec<Token>,
     pub(crate) batch: Batch,
@@ -103,6 +111,9 @@ impl Worker {
             paused: None,
             held_back: Vec::new(),
             walks: VecDeque::new(),
+            scripts: VecDeque::new(),
+            orphans: Vec::new(),
+            machines: Machines::default(),
             again: Vec::new(),
             batch: Batch::new(),
             thirsty: Vec::new(),
@@ -158,8 +169,8 @@ impl Worker {
     /// send, or is in the middle of a command; it stays.
     pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
         let conn = self.conn(token)?;
-        // What is on its way to a client in MONITOR mode names its worker.
-        if conn.session.monitors {
+        // What is on its way to a client in MONITOR mode or to a subscriber names its worker.
+        if conn.session.monitors || conn.session.is_subscribed() {
             return None;
         }
         if !conn.is_free() || conn.unsent() > 0 || conn.unread() > 0 || conn.queued || conn.dirty {
@@ -238,13 +249,21 @@ impl Worker {
         self.engine.cancel_reservation(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);
+        pubsub::stop(&self.node, &mut conn.session);
         self.node.dismiss(conn.session.client.id);
+        if let Wait::Script(_) = conn.wait {
+            // As in Redis, it runs to its end.
+            return self.orphans.push(conn);
+        }
         self.spare(std::mem::take(&mut conn.query));
         self.recycle(std::mem::take(&mut conn.out));
     }
 
     /// Ends whatever the connection waits for, from its own side.
     pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
+        if let Wait::Script(_) = conn.wait {
+            return;
+        }
         let wait = std::mem::replace(&mut conn.wait, Wait::No);
         if let Wait::Pause = wait {
             self.held_back.retain(|token| *token != conn.token);
@@ -278,6 +297,7 @@ impl Worker {
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::Seen { token, line } => self.show(token, &line),
+            Message::Publish(delivery) => self.hand_over(&delivery),
             Message::ResetStats => {
                 self.stats.reset();
                 self.engine.local().counters().reset();
@@ -298,6 +318,27 @@ impl Worker {
         }
         self.put_conn(conn);
         self.mark_dirty(token);
+    }
+
+    /// Sends a message to those who have subscribed, and still are.
+    fn hand_over(&mut self, delivery: &Delivery) {
+        let limit = self.follower.settings().output_limit_pubsub;
+        let now = self.engine.now();
+        for &token in &delivery.tokens {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            let wanted = |s: &Subscriptions| s.has(delivery.kind, &delivery.topic);
+            if !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted) {
+                self.ensure_out(&mut conn);
+                let start = conn.out.bytes.len();
+                conn.out.bytes.extend_from_slice(&delivery.push);
+                if conn.session.protocol == Protocol::Resp2 {
+                    conn.out.bytes[start] = b'*';
+                }
+                self.check_output_limit(&mut conn, limit, now);
+            }
+            self.put_conn(conn);
+            self.mark_dirty(token);
+        }
     }
 
     /// Lets a connection go on with what is in its query buffer.
@@ -326,7 +367,8 @@ impl Worker {
 
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
-        let work = !self.ready.is_empty() || !self.walks.is_empty() || self.reclaiming;
+        let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
+        let work = !self.ready.is_empty() || under_way || self.reclaiming;
         work && self.node.pauses.frozen_until() <= self.engine.now()
     }
 

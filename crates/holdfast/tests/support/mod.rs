@@ -86,14 +86,25 @@ impl Client {
         self.reply()
     }
 
-    /// Sends a command, or several in one packet, separated by `;`.
+    /// Sends a command, or several in one packet, separated by `;`. Between quotes `"` blanks and `;` are part of a word, and `\n`
+    /// is a line break.
     pub fn send(&mut self, lines: &str) {
         let mut bytes = Vec::new();
-        for line in lines.split(';') {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            write!(bytes, "*{}\r\n", words.len()).unwrap();
-            words.iter().for_each(|word| write!(bytes, "${}\r\n{word}\r\n", word.len()).unwrap());
+        let mut words: Vec<String> = vec![String::new()];
+        for (i, piece) in lines.split('"').enumerate() {
+            if i % 2 == 1 {
+                words.last_mut().unwrap().push_str(&piece.replace("\\n", "\n"));
+                continue;
+            }
+            for c in piece.chars() {
+                match c {
+                    ';' => encode(&mut words, &mut bytes),
+                    c if c.is_whitespace() => words.push(String::new()),
+                    c => words.last_mut().unwrap().push(c),
+                }
+            }
         }
+        encode(&mut words, &mut bytes);
         self.stream.write_all(&bytes).unwrap();
     }
 
@@ -134,4 +145,12 @@ impl Client {
     pub fn waits(&mut self) {
         assert_eq!(self.reply_within(Duration::from_millis(100)), None);
     }
+}
+
+/// Writes a command and begins the next.
+fn encode(words: &mut Vec<String>, bytes: &mut Vec<u8>) {
+    words.retain(|word| !word.is_empty());
+    write!(bytes, "*{}\r\n", words.len()).unwrap();
+    words.iter().for_each(|word| write!(bytes, "${}\r\n{word}\r\n", word.len()).unwrap());
+    *words = vec![String::new()];
 }

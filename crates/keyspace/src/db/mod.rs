@@ -3,6 +3,7 @@
 //! Expired keys are gone already: the engine deletes a command's expired keys before it runs (and logs that first, rule
 //! L3), so nothing here compares times.
 
+mod undo;
 mod view;
 mod write;
 
@@ -13,6 +14,7 @@ use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, bump};
 use crate::value::Collection;
 
+pub use undo::Saved;
 pub use view::{EntryRef, Str, WrongType};
 pub use write::Expiry;
 

@@ -37,7 +37,9 @@ pub use renames::Renames;
 pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
-pub use settings::{Allowed, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings, Supervised};
+pub use settings::{
+    Allowed, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings, Supervised,
+};
 pub use special::Special;
 pub use table::{Id, find};
 pub use values::Values;

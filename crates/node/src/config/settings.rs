@@ -95,6 +95,15 @@ pub enum Supervised {
     Auto,
 }
 
+/// Who gets -BUSY while a script takes too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BusyScope {
+    /// Who needs what it has.
+    Waiting,
+    /// Everybody.
+    All,
+}
+
 /// How workers talk to the kernel (`io-driver`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoDriver {
@@ -149,6 +158,8 @@ pub struct Settings {
     pub hz: u32,
     /// Milliseconds.
     pub busy_reply_threshold: u64,
+    /// Who gets it then.
+    pub busy_reply_scope: BusyScope,
 
     pub requirepass: Option<Vec<u8>>,
     pub enable_debug_command: Allowed,
@@ -252,6 +263,10 @@ impl Settings {
             proc_title_template: read.text("proc-title-template"),
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
+            busy_reply_scope: match read.choice("busy-reply-scope") {
+                "all" => BusyScope::All,
+                _ => BusyScope::Waiting,
+            },
 
             requirepass: read.optional("requirepass"),
             enable_debug_command: read.allowed("enable-debug-command"),

@@ -156,6 +156,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     super::multi::forget_block(ctx);
     super::monitor::stop(ctx.node, ctx.session);
+    super::pubsub::stop(ctx.node, ctx.session);
     let session = &mut *ctx.session;
     session.set_protocol(Protocol::Resp2);
     session.set_db(0);

@@ -1,6 +1,7 @@
 //! Connection commands: PING, ECHO, SELECT, QUIT.
 
 use command::{Error, Row, Spec, flags::*};
+use resp::Protocol;
 
 use super::{Flow, SessionCtx, SessionRun};
 
@@ -61,6 +62,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
 ];
 
 fn ping(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    // Where messages are arrays, this is one, too.
+    if ctx.session.is_subscribed() && ctx.session.protocol == Protocol::Resp2 && ctx.args.len() <= 2 {
+        let message = ctx.args.get(1).unwrap_or_default();
+        let mut reply = ctx.reply();
+        reply.array(2);
+        reply.bulk("pong");
+        reply.bulk(message);
+        return Ok(Flow::Done);
+    }
     match ctx.args.len() {
         1 => ctx.reply().pong(),
         2 => {

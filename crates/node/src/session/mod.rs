@@ -1,27 +1,33 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
 mod auth;
+mod block;
 mod client;
 mod commands;
 mod config_command;
 mod connection;
 mod debug;
+mod exec;
 mod info;
 mod latency;
 mod memory;
 pub(crate) mod monitor;
 mod multi;
+pub(crate) mod pubsub;
+mod script;
 mod server;
 mod slowlog;
+mod suspended;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
-use engine::{BlockRun, Busy, Engine, WatchedKey};
+use engine::{Again, Busy, Engine, WatchedKey};
 use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
 
+pub use block::Block;
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::client::Client;
@@ -32,6 +38,9 @@ use crate::node::Node;
 use crate::stats::WorkerStats;
 use crate::table::{Command, Handler};
 use crate::transfer::BUFFER;
+use pubsub::Subscriptions;
+pub use script::Machines;
+pub use suspended::Suspended;
 
 /// Runs a session command.
 pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
@@ -49,6 +58,8 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     memory::ROWS,
     monitor::ROWS,
     multi::ROWS,
+    pubsub::ROWS,
+    script::ROWS,
     server::ROWS,
     slowlog::ROWS,
 ];
@@ -69,10 +80,18 @@ pub struct Session {
     pub spare_multi: Option<Box<Multi>>,
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
+    /// The present command is a block that was undone, and runs again with this (rule K3).
+    pub again: Option<Box<Again>>,
     /// In MONITOR mode.
     pub monitors: bool,
+    /// What it has subscribed to, if anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
+    /// Memory was used up when the present command began.
+    pub short_of_memory: bool,
+    /// The error that the present command answers has been counted already: it is that of a script's command.
+    pub error_is_counted: bool,
     /// CLIENT REPLY.
     pub replies: Replies,
 }
@@ -163,6 +182,8 @@ pub enum Flow {
     Sleep(u64),
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
+    /// It goes on later.
+    Suspend(Box<Suspended>),
 }
 
 /// What a session command sees.
@@ -179,6 +200,8 @@ pub struct SessionCtx<'a> {
     pub stats: &'a Arc<WorkerStats>,
     /// The worker's stopwatch.
     pub meter: &'a mut Meter,
+    /// The worker's machines for scripts.
+    pub machines: &'a mut Machines,
     /// Whether commands are shown to somebody (MONITOR).
     pub monitored: bool,
     /// The command that runs.
@@ -190,7 +213,7 @@ pub struct SessionCtx<'a> {
     /// The worker's name for the connection.
     pub token: u64,
     /// Inside EXEC: the block that runs, with its latches.
-    pub block: Option<&'a mut BlockRun>,
+    pub block: Option<&'a mut Block>,
 }
 
 impl<'a> SessionCtx<'a> {
@@ -235,8 +258,12 @@ impl Session {
             multi: None,
             spare_multi: None,
             watched: Vec::new(),
+            again: None,
             monitors: false,
+            subscriptions: None,
             no_touch: false,
+            short_of_memory: false,
+            error_is_counted: false,
             replies: Replies::On,
         }
     }

@@ -110,8 +110,14 @@ pub(super) static SECTION: Section = Section {
             "5000",
             "Milliseconds until a running script makes others get -BUSY.",
         )
-        .alias("lua-time-limit")
-        .inert("scripts are not built yet"),
+        .alias("lua-time-limit"),
+        row(
+            "busy-reply-scope",
+            Kind::Enum(&["waiting", "all"]),
+            "waiting",
+            "Who gets -BUSY while a script runs for too long: those who need what it has, or all (as in Redis).",
+        )
+        .own(),
         row(
             "transaction-isolation",
             Kind::Enum(&["strict-serializable", "serializable", "snapshot"]),

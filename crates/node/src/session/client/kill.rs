@@ -25,7 +25,7 @@ impl Filter<'_> {
     fn admits(&self, client: &Client, now: u64) -> bool {
         self.address.is_none_or(|a| client.peer.address.as_bytes() == a)
             && self.local.is_none_or(|a| client.peer.local.as_bytes() == a)
-            && self.kind.is_none_or(|kind| kind == Kind::Normal)
+            && self.kind.is_none_or(|kind| kind == Kind::of(client))
             && self.id.is_none_or(|id| client.id == id)
             && self.user.is_none_or(|user| client.texts().user == user)
             && now.saturating_sub(client.since) / 1000 >= self.age

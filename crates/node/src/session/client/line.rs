@@ -14,10 +14,10 @@ pub fn own_line(ctx: &SessionCtx<'_>) -> Vec<u8> {
     text
 }
 
-/// The lines of all clients, by id.
-pub fn all_lines(ctx: &SessionCtx<'_>, out: &mut Vec<u8>) {
+/// The lines of those clients that `wanted` says, by id.
+pub fn lines_of(ctx: &SessionCtx<'_>, wanted: impl Fn(&Client) -> bool, out: &mut Vec<u8>) {
     let clients: Vec<_> = ctx.node.clients().values().cloned().collect();
-    for client in clients {
+    for client in clients.into_iter().filter(|client| wanted(client)) {
         append_any(ctx, &client, out);
     }
 }
@@ -39,6 +39,7 @@ fn append_any(ctx: &SessionCtx<'_>, client: &Client, out: &mut Vec<u8>) {
 fn flags(client: &Client) -> String {
     let flags = [
         (client.monitor.load(Relaxed), 'O'),
+        (client.subscriptions() > 0, 'P'),
         (client.queued.load(Relaxed) >= 0, 'x'),
         (client.blocked.load(Relaxed), 'b'),
         (client.peer.unix, 'U'),
@@ -62,7 +63,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
     // Writing to a vector cannot fail.
     let _ = write!(
         out,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} \
          qbuf={query} qbuf-free={query_free} argv-mem={arguments} multi-mem={block} rbs={buffer} rbp={buffer} obl=0 oll=0 \
          omem={output} tot-mem={} events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
@@ -74,6 +75,9 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         now.saturating_sub(client.last_active.load(Relaxed)) / 1000,
         flags(client),
         client.db.load(Relaxed),
+        client.channels.load(Relaxed),
+        client.patterns.load(Relaxed),
+        client.shard_channels.load(Relaxed),
         client.queued.load(Relaxed),
         client.watching.load(Relaxed),
         client.memory() + arguments,

@@ -73,8 +73,16 @@ fn setinfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
-    /// Replication and pub/sub connections: there are none yet.
-    Other,
+    /// With subscriptions.
+    PubSub,
+    /// Connections of replication: there are none.
+    Replication,
+}
+
+impl Kind {
+    fn of(client: &Client) -> Kind {
+        if client.subscriptions() > 0 { Kind::PubSub } else { Kind::Normal }
+    }
 }
 
 fn kind(word: &[u8]) -> Result<Kind, Error> {
@@ -82,8 +90,11 @@ fn kind(word: &[u8]) -> Result<Kind, Error> {
     if is("normal") {
         return Ok(Kind::Normal);
     }
-    if ["slave", "replica", "pubsub", "master"].into_iter().any(is) {
-        return Ok(Kind::Other);
+    if is("pubsub") {
+        return Ok(Kind::PubSub);
+    }
+    if ["slave", "replica", "master"].into_iter().any(is) {
+        return Ok(Kind::Replication);
     }
     Err(Error::text([b"ERR Unknown client type '", word, b"'"].concat()))
 }
@@ -98,16 +109,15 @@ fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let mut text = Vec::new();
     if ctx.args.len() == 4 && ctx.is(2, "TYPE") {
-        if kind(ctx.arg(3))? == Kind::Normal {
-            line::all_lines(ctx, &mut text);
-        }
+        let wanted = kind(ctx.arg(3))?;
+        line::lines_of(ctx, |client| Kind::of(client) == wanted, &mut text);
     } else if ctx.args.len() > 3 && ctx.is(2, "ID") {
         for id in ctx.args.iter().skip(3) {
             let id = keyspace::canonical_int(id).ok_or(Error::new("ERR Invalid client ID"))?;
             line::line_of(ctx, id, &mut text);
         }
     } else if ctx.args.len() == 2 {
-        line::all_lines(ctx, &mut text);
+        line::lines_of(ctx, |_| true, &mut text);
     } else {
         return Err(Error::SYNTAX);
     }

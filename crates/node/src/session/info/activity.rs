@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Report, Text};
+use crate::pubsub::Kind;
 
 pub fn stats(r: &Report<'_>, t: &mut Text) {
     let rates = r.node.sampler.rates(r.node.workers() as u64);
@@ -25,10 +26,14 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     t.line("evicted_keys", r.keys_sum(|c| &c.evicted));
     t.line("evicted_clients", r.sum(|s| &s.evicted_clients));
-    t.zeros(&["evicted_scripts", "total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    t.line("evicted_scripts", r.node.scripts.evicted.load(Relaxed));
+    t.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     t.line("keyspace_hits", r.keys_sum(|c| &c.hits));
     t.line("keyspace_misses", r.keys_sum(|c| &c.misses));
-    t.zeros(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "latest_fork_usec", "total_forks"]);
+    t.line("pubsub_channels", r.node.pubsub.count(Kind::Channel));
+    t.line("pubsub_patterns", r.node.pubsub.count(Kind::Pattern));
+    t.line("pubsubshard_channels", r.node.pubsub.count(Kind::Shard));
+    t.zeros(&["latest_fork_usec", "total_forks"]);
     t.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys"]);
     // A key and its value are one block.
     for name in ["active_defrag_hits", "active_defrag_key_hits"] {
@@ -108,12 +113,13 @@ pub fn workers(r: &Report<'_>, t: &mut Text) {
         t.line(
             format_args!("worker{i}"),
             format_args!(
-                "clients={},commands={},turns={},busy_usec={},parked={}",
+                "clients={},commands={},turns={},busy_usec={},parked={},script_reruns={}",
                 s.clients.load(Relaxed),
                 s.processed.load(Relaxed),
                 s.turns.load(Relaxed),
                 s.turn_nanos.load(Relaxed) / 1000,
                 s.parked.load(Relaxed),
+                s.script_reruns.load(Relaxed),
             ),
         );
     }

@@ -1,0 +1,66 @@
+//! What a block may have to undo (rule K3): every entry it is about to change, as it was before.
+
+use std::collections::BTreeMap;
+
+use command::{KeyAt, Rng, flags};
+use keyspace::{Held, Saved};
+
+use crate::attachment::DbKey;
+use crate::call::Call;
+use crate::engine::Engine;
+
+/// The entries a block has changed, as they were when it began, and its chance.
+pub(crate) struct Journal {
+    saved: BTreeMap<DbKey, Saved>,
+    rng: Rng,
+}
+
+impl Journal {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self { saved: BTreeMap::new(), rng }
+    }
+
+    /// The chance the block began with.
+    pub(crate) fn chance(&self) -> Rng {
+        self.rng.clone()
+    }
+}
+
+impl Engine {
+    /// Saves what `call` may change. Its keys are held; expired ones are saved, too: their deletion is undone with the rest.
+    pub(crate) fn journal(&mut self, journal: &mut Journal, held: &Held, call: &Call<'_>) {
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let keys = positions.iter().filter_map(|at: &KeyAt| call.args.get(at.index));
+        let writes = !call.row.spec.has(flags::READONLY);
+        let databases = match call.row.spec.has(flags::OTHER_DB) {
+            // MOVE and COPY make keys elsewhere.
+            true => 0..self.shared.keyspace.databases() as u16,
+            false => call.db..call.db + 1,
+        };
+        let shared = self.shared.clone();
+        for key in keys.map(|bytes| shared.keyspace.hasher().key(bytes)) {
+            for db in databases.clone() {
+                let view = self.db(held, db, 0);
+                // Readers change what has expired, and nothing else.
+                if !writes && !view.may_expire(key.slot) {
+                    continue;
+                }
+                journal.saved.entry((db, key.bytes.into())).or_insert_with(|| view.save(&key));
+            }
+        }
+        self.positions = positions;
+    }
+
+    /// Puts everything back.
+    pub(crate) fn undo(&mut self, journal: Journal, held: &Held) {
+        let version = self.next_version(held);
+        let shared = self.shared.clone();
+        for ((db, key), saved) in journal.saved {
+            let key = shared.keyspace.hasher().key(&key);
+            self.db(held, db, version).put_back(&key, saved);
+        }
+        self.rng = journal.rng;
+    }
+}

@@ -1,0 +1,282 @@
+//! What all workers know of scripts: those that can be called by their digest, the libraries of functions, and those under way
+//! long enough to be seen.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use resp::OwnedArgs;
+use script::Source;
+
+use crate::libraries::Libraries;
+
+/// SHA1 of a script in lower-case hexadecimal digits.
+pub type Digest = [u8; 40];
+
+/// Scripts that came with EVAL and are remembered: the oldest beyond that are forgotten. Those of SCRIPT LOAD stay.
+const REMEMBERED: usize = 500;
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Scripts {
+    sources: Mutex<Sources>,
+    /// How often all were forgotten (SCRIPT FLUSH).
+    flushes: AtomicU64,
+    /// How many were forgotten for newer ones.
+    pub evicted: AtomicU64,
+    libraries: Mutex<Arc<Libraries>>,
+    jobs: Mutex<Vec<Arc<Job>>>,
+    /// Number of jobs that take longer than `busy-reply-threshold`.
+    slow: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Sources {
+    by_digest: BTreeMap<Digest, Arc<Known>>,
+    /// Those of EVAL, the oldest first.
+    of_eval: VecDeque<Digest>,
+    bytes: usize,
+}
+
+/// A script that can be called by its digest.
+pub struct Known {
+    /// The script.
+    pub source: Source,
+    /// It came with SCRIPT LOAD.
+    loaded: AtomicBool,
+    /// It has been forgotten since.
+    forgotten: AtomicBool,
+}
+
+impl Known {
+    /// Whether EVALSHA finds it no more.
+    pub fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Relaxed)
+    }
+}
+
+/// A script that has been running for a while.
+pub struct Job {
+    /// Whether it is a function (FCALL), and its name then.
+    pub function: Option<Box<str>>,
+    /// The command that runs it.
+    pub command: OwnedArgs,
+    /// When it began, unix milliseconds.
+    pub since: u64,
+    /// It has changed something.
+    pub has_changed: AtomicBool,
+    /// Asked to end.
+    pub killed: AtomicBool,
+    /// It takes longer than `busy-reply-threshold`.
+    slow: AtomicBool,
+    /// The slots it holds; `None`: all.
+    slots: Mutex<Option<Vec<u16>>>,
+}
+
+/// Why no script was killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotKilled {
+    /// None is running.
+    NotBusy,
+    /// What runs has changed something.
+    Unkillable,
+    /// What runs is a function, or a script, and the other was asked for.
+    OtherKind,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scripts {
+    /// The script with this digest.
+    pub fn find(&self, digest: &Digest) -> Option<Arc<Known>> {
+        lock(&self.sources).by_digest.get(digest).cloned()
+    }
+
+    /// Remembers a script. `loaded`: until SCRIPT FLUSH.
+    pub fn remember(&self, source: Source, loaded: bool) -> Arc<Known> {
+        let mut sources = lock(&self.sources);
+        let digest = *source.sha();
+        if let Some(known) = sources.by_digest.get(&digest).cloned() {
+            if loaded && !known.loaded.swap(true, Relaxed) {
+                sources.of_eval.retain(|other| *other != digest);
+            }
+            return known;
+        }
+        sources.bytes += source.body().len();
+        let known = Arc::new(Known { source, loaded: AtomicBool::new(loaded), forgotten: AtomicBool::new(false) });
+        sources.by_digest.insert(digest, known.clone());
+        if !loaded {
+            sources.of_eval.push_back(digest);
+            if sources.of_eval.len() > REMEMBERED
+                && let Some(oldest) = sources.of_eval.pop_front()
+            {
+                sources.forget(&oldest);
+                self.evicted.fetch_add(1, Relaxed);
+            }
+        }
+        known
+    }
+
+    /// Forgets all scripts.
+    pub fn flush(&self) {
+        let mut sources = lock(&self.sources);
+        sources.by_digest.values().for_each(|known| known.forgotten.store(true, Relaxed));
+        *sources = Sources::default();
+        self.flushes.fetch_add(1, Relaxed);
+    }
+
+    /// Number of [`Self::flush`]es.
+    #[inline]
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Relaxed)
+    }
+
+    /// Number of scripts that EVALSHA finds, and bytes of their texts.
+    pub fn size(&self) -> (usize, usize) {
+        let sources = lock(&self.sources);
+        (sources.by_digest.len(), sources.bytes)
+    }
+
+    /// The libraries.
+    pub fn libraries(&self) -> Arc<Libraries> {
+        lock(&self.libraries).clone()
+    }
+
+    /// Changes the libraries, one changer at a time.
+    pub fn change_libraries<R>(&self, change: impl FnOnce(&mut Libraries) -> R) -> R {
+        let mut libraries = lock(&self.libraries);
+        let mut next = (**libraries).clone();
+        let result = change(&mut next);
+        *libraries = Arc::new(next);
+        result
+    }
+
+    // ---- those under way
+
+    /// Shows a script that is taking its time.
+    pub fn show(&self, job: Job) -> Arc<Job> {
+        let job = Arc::new(job);
+        lock(&self.jobs).push(job.clone());
+        job
+    }
+
+    /// A script that was shown has ended.
+    pub fn hide(&self, job: &Arc<Job>) {
+        lock(&self.jobs).retain(|other| !Arc::ptr_eq(other, job));
+        if job.slow.load(Relaxed) {
+            self.slow.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The scripts that have been running for a while.
+    pub fn jobs(&self) -> Vec<Arc<Job>> {
+        lock(&self.jobs).clone()
+    }
+
+    /// A job has exceeded `busy-reply-threshold` while it holds these slots (`None`: all). True: for the first time.
+    pub fn mark_slow(&self, job: &Job, slots: Option<&[u16]>) -> bool {
+        *lock(&job.slots) = slots.map(<[u16]>::to_vec);
+        let first = !job.slow.swap(true, Relaxed);
+        if first {
+            self.slow.fetch_add(1, Relaxed);
+        }
+        first
+    }
+
+    /// Whether some script takes longer than it may.
+    #[inline]
+    pub fn any_slow(&self) -> bool {
+        self.slow.load(Relaxed) > 0
+    }
+
+    /// The slow job that holds a slot.
+    pub fn slow_holder(&self, slot: u16) -> Option<Arc<Job>> {
+        let holds = |job: &Job| lock(&job.slots).as_ref().is_none_or(|slots| slots.contains(&slot));
+        lock(&self.jobs).iter().find(|job| job.slow.load(Relaxed) && holds(job)).cloned()
+    }
+
+    /// Any slow job.
+    pub fn slow_job(&self) -> Option<Arc<Job>> {
+        lock(&self.jobs).iter().find(|job| job.slow.load(Relaxed)).cloned()
+    }
+
+    /// Asks those under way to end that have changed nothing: functions, or scripts.
+    pub fn kill(&self, functions: bool) -> Result<(), NotKilled> {
+        let jobs = self.jobs();
+        if jobs.is_empty() {
+            return Err(NotKilled::NotBusy);
+        }
+        let mut outcome = Err(NotKilled::OtherKind);
+        for job in jobs.iter().filter(|job| job.function.is_some() == functions) {
+            if job.has_changed.load(Relaxed) {
+                outcome = outcome.or(Err(NotKilled::Unkillable));
+            } else {
+                job.killed.store(true, Relaxed);
+                outcome = Ok(());
+            }
+        }
+        outcome
+    }
+}
+
+impl Sources {
+    fn forget(&mut self, digest: &Digest) {
+        if let Some(known) = self.by_digest.remove(digest) {
+            known.forgotten.store(true, Relaxed);
+            self.bytes -= known.source.body().len();
+        }
+    }
+}
+
+impl Job {
+    /// A script that began at `since`.
+    pub fn new(function: Option<Box<str>>, command: OwnedArgs, since: u64) -> Self {
+        Self {
+            function,
+            command,
+            since,
+            has_changed: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
+            slots: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// What others are told who need what it has.
+    pub fn busy_error(&self) -> &'static str {
+        if self.function.is_some() {
+            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+        } else {
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(n: usize) -> Source {
+        Source::parse(format!("return {n}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_oldest_of_eval_go_and_those_loaded_stay() {
+        let scripts = Scripts::default();
+        let loaded = scripts.remember(source(0), true);
+        let first = scripts.remember(source(1), false);
+        let second = scripts.remember(source(2), false);
+        scripts.remember(source(2), true);
+        for n in 3..REMEMBERED + 4 {
+            scripts.remember(source(n), false);
+        }
+        assert!(first.is_forgotten() && !second.is_forgotten() && !loaded.is_forgotten());
+        assert!(scripts.find(first.source.sha()).is_none());
+        assert_eq!(scripts.evicted.load(Relaxed), 2);
+        scripts.flush();
+        assert!(loaded.is_forgotten());
+        assert_eq!(scripts.size(), (0, 0));
+    }
+}

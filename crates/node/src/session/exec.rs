@@ -1,0 +1,272 @@
+//! EXEC: a block of commands under one set of latches, at one time.
+//!
+//! It goes from command to command, and stops between two of them only where a script of the block is suspended. If a script
+//! needs a key that somebody else has, everything is undone and the block runs again later (rule K3).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::{Error, KeyAt, flags};
+use engine::{Begin, BlockRun, Busy, Call, WatchedKey};
+use resp::{Args, Protocol};
+
+use super::connection::database;
+use super::script::ScriptRun;
+use super::suspended::{Suspended, What};
+use super::{Block, Flow, Multi, Queued, SessionCtx, run};
+use crate::stats::add;
+use crate::table::{Command, Handler};
+
+/// A block under way.
+pub struct Exec {
+    multi: Box<Multi>,
+    watched: Vec<WatchedKey>,
+    block: Block,
+    /// The command to run next.
+    at: usize,
+    /// The script that this command is, if it was suspended.
+    script: Option<Box<ScriptRun>>,
+    /// Database and protocol of the session before.
+    session: (u16, Protocol),
+    /// Where the reply begins in the output.
+    start: usize,
+    /// Where the output became longer than it may be: the client will not see the rest, or anything.
+    overflow: Option<usize>,
+    flow: Flow,
+}
+
+/// What a block needs from the start.
+struct Needs<'a> {
+    calls: Vec<Call<'a>>,
+    /// Of the keys that scripts declare.
+    slots: Vec<u16>,
+    /// It has scripts, which may use keys they do not declare.
+    has_scripts: bool,
+}
+
+pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let Some(multi) = ctx.session.multi.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
+    if multi.aborted {
+        keep(ctx, multi);
+        super::multi::end(ctx);
+        return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
+    }
+    let again = ctx.session.again.take();
+    let needs = needs(ctx, &multi);
+    let begin = Begin {
+        calls: &needs.calls,
+        slots: &needs.slots,
+        watched: &ctx.session.watched,
+        may_widen: needs.has_scripts,
+        again: again.as_deref(),
+    };
+    match ctx.engine.begin_block(&begin, ctx.token) {
+        Err(busy) => {
+            ctx.session.multi = Some(multi);
+            ctx.session.again = again;
+            Ok(Flow::Busy(busy))
+        }
+        Ok(None) => {
+            keep(ctx, multi);
+            super::multi::end(ctx);
+            ctx.reply().null_array();
+            Ok(Flow::Done)
+        }
+        Ok(Some(block)) => {
+            let start = ctx.out.len();
+            ctx.reply().array(multi.queue.len());
+            let exec = Exec {
+                watched: ctx.session.leave_multi(),
+                multi,
+                block: Block::new(block),
+                at: 0,
+                script: None,
+                session: (ctx.session.db, ctx.session.protocol),
+                start,
+                overflow: None,
+                flow: Flow::Done,
+            };
+            Ok(exec.go_on(ctx))
+        }
+    }
+}
+
+fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
+    let mut needs = Needs { calls: Vec::with_capacity(multi.queue.len()), slots: Vec::new(), has_scripts: false };
+    // SELECT inside the block decides where later commands look, and so what the latches are taken for.
+    let mut db = ctx.session.db;
+    for (queued, args) in multi.commands() {
+        match ctx.node.table.get(queued.command).handler {
+            Handler::Data(row) => needs.calls.push(Call {
+                row,
+                args,
+                first: queued.first(args),
+                db,
+                protocol: ctx.session.protocol,
+                token: ctx.token,
+                seat: None,
+            }),
+            Handler::Session(row) if row.spec.name == "select" => {
+                db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
+            }
+            Handler::Session(row) if row.spec.has(flags::RUNS_SCRIPT) => {
+                let mut positions: Vec<KeyAt> = Vec::new();
+                row.spec.keys_of(args, &mut positions);
+                let keys = positions.iter().filter_map(|at| args.get(at.index));
+                needs.slots.extend(keys.map(keyspace::slot_of));
+                needs.has_scripts = true;
+            }
+            Handler::Session(_) => {}
+        }
+    }
+    needs
+}
+
+/// Keeps the memory of a block for the next.
+fn keep(ctx: &mut SessionCtx<'_>, mut multi: Box<Multi>) {
+    multi.clear();
+    ctx.session.spare_multi = Some(multi);
+}
+
+impl Exec {
+    /// The latches it holds.
+    pub fn block(&self) -> &BlockRun {
+        &self.block.run
+    }
+
+    /// Goes on where it stopped, with `ctx.out` as it was then.
+    pub fn go_on(mut self, ctx: &mut SessionCtx<'_>) -> Flow {
+        while self.at < self.multi.queue.len() {
+            let queued = self.multi.queue[self.at];
+            let multi = std::mem::take(&mut self.multi);
+            let flow = self.command(ctx, queued, multi.batch.args(self.at, &[]));
+            self.multi = multi;
+            match flow {
+                Flow::Busy(busy) => return self.run_again(ctx, busy),
+                Flow::Suspend(suspended) => return self.suspend(ctx, *suspended),
+                Flow::Close => self.flow = Flow::Close,
+                Flow::Done | Flow::Sleep(_) => {}
+            }
+            self.at += 1;
+        }
+        let Exec { multi, watched, block, flow, .. } = self;
+        block.end(ctx);
+        ctx.engine.unwatch_later(watched);
+        keep(ctx, multi);
+        flow
+    }
+
+    /// Runs one command of the block, or goes on with it, and counts it.
+    fn command(&mut self, ctx: &mut SessionCtx<'_>, queued: Queued, args: Args<'_>) -> Flow {
+        let node = ctx.node.clone();
+        let command = node.table.get(queued.command);
+        let exact = ctx.meter.is_exact(command, args);
+        let mut from = if exact { ctx.meter.settle() } else { 0 };
+        let before = ctx.out.len();
+        let db = ctx.session.db;
+        if ctx.session.no_touch {
+            ctx.engine.clock().set_touching(command.name == "touch");
+        }
+        let flow = match self.dispatch(ctx, command, queued, args) {
+            flow @ (Flow::Busy(_) | Flow::Suspend(_)) => return flow,
+            Flow::Sleep(ms) => {
+                ctx.reply().ok();
+                self.block.asleep += ms;
+                ctx.node.pauses.freeze(ctx.engine.now() + self.block.asleep);
+                from = from.saturating_sub(ms * 1_000_000);
+                Flow::Done
+            }
+            flow => flow,
+        };
+        let counted = std::mem::take(&mut ctx.session.error_is_counted);
+        if let Some(b'-') = ctx.out.get(before)
+            && !counted
+        {
+            add(&ctx.stats.commands[command.counted_as].failed, 1);
+            ctx.stats.count_error(&ctx.out[before + 1..]);
+        }
+        match self.overflow {
+            Some(end) => {
+                ctx.out.truncate(end);
+                ctx.engine.parts.truncate(end);
+            }
+            None => self.overflow = ctx.is_too_much().then_some(ctx.out.len()),
+        }
+        if ctx.monitored && command.is_shown_to_monitors() {
+            ctx.node.show_to_monitors(&ctx.session.client, db, args);
+        }
+        if exact {
+            ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);
+        } else {
+            ctx.meter.ran(command.counted_as);
+        }
+        flow
+    }
+
+    fn dispatch(&mut self, ctx: &mut SessionCtx<'_>, command: &Command, queued: Queued, args: Args<'_>) -> Flow {
+        let row = match command.handler {
+            Handler::Data(row) => {
+                let call = Call {
+                    row,
+                    args,
+                    first: queued.first(args),
+                    db: ctx.session.db,
+                    protocol: ctx.session.protocol,
+                    token: ctx.token,
+                    seat: None,
+                };
+                ctx.engine.run_in_block(&mut self.block.run, &call, ctx.out);
+                return Flow::Done;
+            }
+            Handler::Session(row) => row,
+        };
+        let mut inner = SessionCtx {
+            node: ctx.node,
+            engine: ctx.engine,
+            session: ctx.session,
+            settings: ctx.settings,
+            stats: ctx.stats,
+            meter: ctx.meter,
+            machines: ctx.machines,
+            monitored: ctx.monitored,
+            command,
+            args,
+            out: ctx.out,
+            token: ctx.token,
+            block: Some(&mut self.block),
+        };
+        match self.script.take() {
+            Some(script) => script.go_on(&mut inner),
+            None => run(&mut inner, row.run),
+        }
+    }
+
+    /// Stops in the middle of a script. What has been answered is not sent before the block has ended.
+    fn suspend(mut self, ctx: &mut SessionCtx<'_>, suspended: Suspended) -> Flow {
+        let What::Script(script) = suspended.what else { unreachable!("EXEC is not in a block") };
+        self.script = Some(script);
+        ctx.engine.parts.copy_into(ctx.out);
+        let out = ctx.out.split_off(self.start);
+        self.start = 0;
+        self.overflow = self.overflow.map(|at| at.min(out.len()));
+        Flow::Suspend(Box::new(Suspended { what: What::Exec(Box::new(self)), out }))
+    }
+
+    /// Undoes everything, to run again from the start when it can have the latches it needs.
+    fn run_again(self, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
+        ctx.out.truncate(self.start);
+        ctx.engine.parts.truncate(self.start);
+        let again = self.block.undo(ctx, busy.need.clone());
+        ctx.session.again = Some(Box::new(again));
+        let (db, protocol) = self.session;
+        ctx.session.set_db(db);
+        ctx.session.set_protocol(protocol);
+        ctx.session.client.queued.store(self.multi.queue.len() as i32, Relaxed);
+        ctx.session.client.queued_bytes.store(self.multi.bytes as u64, Relaxed);
+        let bytes: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
+        ctx.session.client.watching.store(self.watched.len() as u32, Relaxed);
+        ctx.session.client.watched_bytes.store(bytes as u64, Relaxed);
+        ctx.session.watched = self.watched;
+        ctx.session.multi = Some(self.multi);
+        Flow::Busy(busy)
+    }
+}

@@ -1,0 +1,122 @@
+//! A command that a script calls: what it may not do, and how it runs in the script's block.
+
+use command::flags;
+use engine::{Busy, Call};
+use resp::{Args, Protocol, Reply};
+use script::Checked;
+
+use super::run::ScriptRun;
+use crate::session::{Block, Flow, SessionCtx, run, unknown_subcommand};
+use crate::stats::add;
+use crate::table::{Command, Handler};
+
+impl ScriptRun {
+    /// Runs the command the script asks for. An error of any kind is a reply.
+    pub(super) fn call(
+        &mut self,
+        ctx: &mut SessionCtx<'_>,
+        block: &mut Block,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Busy> {
+        let node = ctx.node.clone();
+        let args = self.running.args();
+        let command = match find(ctx, args).and_then(|command| self.allowed(block, command).map(|()| command)) {
+            Ok(command) => command,
+            Err(text) => {
+                ctx.stats.count_error(&text);
+                Reply::new(reply, protocol).error(&text);
+                return Ok(());
+            }
+        };
+        match command.handler {
+            Handler::Data(row) => {
+                let first = match command.has_one_key {
+                    true => args.get(1).map(|key| node.engine.keyspace.hasher().key(key)),
+                    false => None,
+                };
+                let call = Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None };
+                ctx.engine.widen_block(&mut block.run, &call)?;
+                // Long strings that are there are EXEC's; the script gets a copy of its own.
+                let outer = std::mem::take(&mut ctx.engine.parts);
+                ctx.engine.run_in_block(&mut block.run, &call, reply);
+                ctx.engine.parts.copy_into(reply);
+                ctx.engine.parts = outer;
+            }
+            Handler::Session(row) => {
+                // The session's database and protocol are the script's while its command runs.
+                let (db, before) = (ctx.session.db, ctx.session.protocol);
+                (ctx.session.db, ctx.session.protocol) = (self.db, protocol);
+                let flow = run(
+                    &mut SessionCtx {
+                        node: ctx.node,
+                        engine: ctx.engine,
+                        session: ctx.session,
+                        settings: ctx.settings,
+                        stats: ctx.stats,
+                        meter: ctx.meter,
+                        machines: ctx.machines,
+                        monitored: ctx.monitored,
+                        command,
+                        args,
+                        out: reply,
+                        token: ctx.token,
+                        block: Some(block),
+                    },
+                    row.run,
+                );
+                self.db = ctx.session.db;
+                ctx.session.set_db(db);
+                ctx.session.protocol = before;
+                debug_assert!(matches!(flow, Flow::Done), "what scripts may call neither waits nor closes");
+            }
+        }
+        if reply.first() == Some(&b'-') {
+            add(&ctx.stats.commands[command.counted_as].failed, 1);
+            ctx.stats.count_error(&reply[1..]);
+        }
+        ctx.meter.ran(command.counted_as);
+        Ok(())
+    }
+
+    /// Why the script may not run this command, if so.
+    fn allowed(&self, block: &Block, command: &Command) -> Result<(), Vec<u8>> {
+        let spec = command.spec;
+        if spec.has(flags::NOSCRIPT) {
+            return Err(b"ERR This Redis command is not allowed from script".into());
+        }
+        if self.rules.read_only && spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0 {
+            return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if self.rules.no_memory && spec.has(flags::DENYOOM) && !block.run.has_changed() {
+            return Err(b"OOM command not allowed when used memory > 'maxmemory'.".into());
+        }
+        Ok(())
+    }
+
+    /// `redis.acl_check_cmd`: whether the caller may run this command.
+    pub(super) fn check_command(&self, ctx: &SessionCtx<'_>) -> Checked {
+        match ctx.node.table.find_command(&self.running.args()[0]) {
+            Some(_) => Checked::Allowed,
+            None => Checked::Unknown,
+        }
+    }
+}
+
+/// The command, if there is one that takes as many arguments.
+fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
+    let table = &ctx.node.table;
+    let Some(mut command) = table.find_command(&args[0]) else {
+        return Err(b"ERR Unknown Redis command called from script".into());
+    };
+    if command.is_container() && args.len() > 1 {
+        match table.find_subcommand(command, &args[1]) {
+            Some(sub) => command = sub,
+            None => return Err(unknown_subcommand(command, &args[1]).as_bytes().into()),
+        }
+    }
+    if !command.spec.accepts(args.len()) {
+        return Err(b"ERR Wrong number of args calling Redis command from script".into());
+    }
+    Ok(command)
+}

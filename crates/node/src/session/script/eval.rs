@@ -1,0 +1,134 @@
+//! EVAL and EVALSHA, and SCRIPT, which knows the scripts that EVALSHA can run.
+
+use std::sync::Arc;
+
+use command::{Error, Row, flags::*};
+use script::{Running, Source};
+
+use super::{Flow, SessionCtx, SessionRun, help, kill, numkeys, rules, start, sub};
+use crate::scripts::{Digest, Known};
+
+pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
+    sub("debug", 3, NOSCRIPT, "3.2.0", "<YES | SYNC | NO>", "Sets the debug mode of server-side Lua scripts.", debug),
+    sub(
+        "exists",
+        -3,
+        NOSCRIPT,
+        "2.6.0",
+        "sha1 [sha1 ...]",
+        "Determines whether server-side Lua scripts exist in the script cache.",
+        exists,
+    ),
+    sub(
+        "flush",
+        -2,
+        NOSCRIPT,
+        "2.6.0",
+        "[ASYNC | SYNC]",
+        "Removes all server-side Lua scripts from the script cache.",
+        flush,
+    ),
+    sub("help", 2, LOADING | STALE, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
+    sub(
+        "kill",
+        2,
+        NOSCRIPT | ALLOW_BUSY,
+        "2.6.0",
+        "",
+        "Terminates a server-side Lua script during execution.",
+        kill::script,
+    ),
+    sub("load", 3, NOSCRIPT | STALE, "2.6.0", "script", "Loads a server-side Lua script to the script cache.", load),
+];
+
+pub(super) fn eval(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let numkeys = numkeys(ctx, Error::NOT_INTEGER)?;
+    let body = ctx.arg(1);
+    let known = match ctx.machines.find(&Source::sha_of(body), &ctx.node.scripts) {
+        Some(known) => known,
+        None => compile(ctx, body, false)?,
+    };
+    run(ctx, &known, numkeys)
+}
+
+pub(super) fn evalsha(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let numkeys = numkeys(ctx, Error::NOT_INTEGER)?;
+    let known = digest(ctx.arg(1)).and_then(|digest| ctx.machines.find(&digest, &ctx.node.scripts));
+    match known {
+        Some(known) => run(ctx, &known, numkeys),
+        None => Err(Error::new("NOSCRIPT No matching script. Please use EVAL.")),
+    }
+}
+
+fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, Error> {
+    let rules = rules(ctx, known.source.flags())?;
+    start(ctx, numkeys, rules, None, |ctx| {
+        let machine = ctx.machines.take().map_err(text)?;
+        let (keys, argv) = (ctx.args.iter().skip(3).take(numkeys), ctx.args.iter().skip(3 + numkeys));
+        Running::eval(machine, &known.source, keys, argv, 0).map_err(|refused| {
+            ctx.machines.put_back(refused.machine);
+            text(refused.error)
+        })
+    })
+}
+
+/// Remembers a script that is Lua.
+fn compile(ctx: &mut SessionCtx<'_>, body: &[u8], loaded: bool) -> Result<Arc<Known>, Error> {
+    let source = Source::parse(body).map_err(text)?;
+    let mut machine = ctx.machines.take().map_err(text)?;
+    let compiled = machine.compile(&source);
+    ctx.machines.put_back(machine);
+    compiled.map_err(text)?;
+    Ok(ctx.node.scripts.remember(source, loaded))
+}
+
+/// The digest, in any case.
+fn digest(text: &[u8]) -> Option<Digest> {
+    let mut digest: Digest = text.try_into().ok()?;
+    digest.make_ascii_lowercase();
+    Some(digest)
+}
+
+pub(super) fn text(error: script::Error) -> Error {
+    Error::text(error.text().as_bytes())
+}
+
+fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let known = compile(ctx, ctx.arg(2), true)?;
+    ctx.reply().bulk(known.source.sha());
+    Ok(Flow::Done)
+}
+
+fn exists(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let node = ctx.node.clone();
+    let known: Vec<bool> = (2..ctx.args.len())
+        .map(|i| digest(ctx.arg(i)).is_some_and(|digest| node.scripts.find(&digest).is_some()))
+        .collect();
+    let mut reply = ctx.reply();
+    reply.array(known.len());
+    known.into_iter().for_each(|known| reply.integer(known.into()));
+    Ok(Flow::Done)
+}
+
+fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mode_is_known = ctx.args.len() == 2 || ctx.args.len() == 3 && (ctx.is(2, "sync") || ctx.is(2, "async"));
+    if !mode_is_known {
+        return Err(Error::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+    }
+    ctx.node.scripts.flush();
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn debug(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.is(2, "no") {
+        ctx.reply().ok();
+        return Ok(Flow::Done);
+    }
+    if ctx.is(2, "yes") || ctx.is(2, "sync") {
+        return Err(Error::new(
+            "ERR SCRIPT DEBUG is not supported: there is no Lua debugger in this version of Holdfast",
+        ));
+    }
+    Err(Error::new("ERR Use SCRIPT DEBUG YES/SYNC/NO"))
+}

@@ -1,0 +1,241 @@
+//! FUNCTION: the libraries that FCALL finds functions in.
+
+use command::{Error, Row, flags::*};
+use resp::Reply;
+use script::{Library, dump_libraries, load_library, restore_libraries};
+
+use super::eval::text;
+use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
+use crate::libraries::{Libraries, NotAdded};
+
+pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
+    sub("delete", 3, NOSCRIPT | WRITE, "7.0.0", "library-name", "Deletes a library and its functions.", delete),
+    sub("dump", 2, NOSCRIPT, "7.0.0", "", "Dumps all libraries into a serialized binary payload.", dump),
+    sub("flush", -2, NOSCRIPT | WRITE, "7.0.0", "[ASYNC | SYNC]", "Deletes all libraries and functions.", flush),
+    sub("help", 2, LOADING | STALE, "7.0.0", "", "Returns helpful text about the different subcommands.", help),
+    sub("kill", 2, NOSCRIPT | ALLOW_BUSY, "7.0.0", "", "Terminates a function during execution.", kill::function),
+    sub(
+        "list",
+        -2,
+        NOSCRIPT,
+        "7.0.0",
+        "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+        "Returns information about all libraries.",
+        list,
+    ),
+    sub("load", -3, NOSCRIPT | WRITE | DENYOOM, "7.0.0", "[REPLACE] function-code", "Creates a library.", load),
+    sub(
+        "restore",
+        -3,
+        NOSCRIPT | WRITE | DENYOOM,
+        "7.0.0",
+        "serialized-value [FLUSH | APPEND | REPLACE]",
+        "Restores all libraries from a payload.",
+        restore,
+    ),
+    sub(
+        "stats",
+        2,
+        NOSCRIPT | ALLOW_BUSY,
+        "7.0.0",
+        "",
+        "Returns information about a function during execution.",
+        stats,
+    ),
+];
+
+/// A library from its code, tried out on one of the worker's machines.
+fn learn(ctx: &mut SessionCtx<'_>, code: &[u8]) -> Result<Library, Error> {
+    let mut machine = ctx.machines.take().map_err(text)?;
+    let library = load_library(&mut machine, code);
+    ctx.machines.put_back(machine);
+    library.map_err(text)
+}
+
+fn not_added(why: NotAdded, name: &str) -> Error {
+    match why {
+        NotAdded::Exists => Error::text(format!("ERR Library '{name}' already exists")),
+        NotAdded::Function(function) => Error::text(format!("ERR Function {function} already exists")),
+    }
+}
+
+fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let last = ctx.args.len() - 1;
+    let mut replace = false;
+    for i in 2..last {
+        if !ctx.is(i, "replace") {
+            return Err(unknown("ERR Unknown option given: ", ctx.arg(i)));
+        }
+        replace = true;
+    }
+    if last < 2 {
+        return Err(Error::new("ERR Function code is missing"));
+    }
+    let library = learn(ctx, ctx.arg(last))?;
+    let name: Box<str> = library.name().into();
+    let added = ctx.node.scripts.change_libraries(|libraries| libraries.add(library, replace));
+    added.map_err(|why| not_added(why, &name))?;
+    ctx.engine.fx.dirty += 1;
+    ctx.reply().bulk(name.as_bytes());
+    Ok(Flow::Done)
+}
+
+fn unknown(what: &str, word: &[u8]) -> Error {
+    Error::text([what.as_bytes(), word].concat())
+}
+
+fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let name = std::str::from_utf8(ctx.arg(2)).unwrap_or_default();
+    if !ctx.node.scripts.change_libraries(|libraries| libraries.remove(name)) {
+        return Err(Error::new("ERR Library not found"));
+    }
+    ctx.engine.fx.dirty += 1;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mode_is_known = ctx.args.len() == 2 || ctx.args.len() == 3 && (ctx.is(2, "sync") || ctx.is(2, "async"));
+    if !mode_is_known {
+        return Err(Error::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+    }
+    ctx.node.scripts.change_libraries(|libraries| *libraries = Libraries::default());
+    ctx.engine.fx.dirty += 1;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (mut with_code, mut pattern) = (false, None);
+    let mut i = 2;
+    while i < ctx.args.len() {
+        if !with_code && ctx.is(i, "withcode") {
+            with_code = true;
+        } else if pattern.is_none() && ctx.is(i, "libraryname") {
+            i += 1;
+            pattern = Some(ctx.args.get(i).ok_or(Error::new("ERR library name argument was not given"))?);
+        } else {
+            return Err(unknown("ERR Unknown argument ", ctx.arg(i)));
+        }
+        i += 1;
+    }
+    let libraries = ctx.node.scripts.libraries();
+    let matches = |library: &Library| {
+        pattern.is_none_or(|pattern| object::glob::matches_nocase(pattern, library.name().as_bytes()))
+    };
+    let shown: Vec<_> = libraries.all().filter(|library| matches(library)).collect();
+    let mut reply = ctx.reply();
+    reply.array(shown.len());
+    shown.into_iter().for_each(|library| write_library(&mut reply, library, with_code));
+    Ok(Flow::Done)
+}
+
+fn write_library(reply: &mut Reply<'_>, library: &Library, with_code: bool) {
+    reply.map(if with_code { 4 } else { 3 });
+    reply.bulk(b"library_name");
+    reply.bulk(library.name().as_bytes());
+    reply.bulk(b"engine");
+    reply.bulk(library.engine().as_bytes());
+    reply.bulk(b"functions");
+    reply.array(library.functions().len());
+    for function in library.functions() {
+        reply.map(3);
+        reply.bulk(b"name");
+        reply.bulk(function.name.as_bytes());
+        reply.bulk(b"description");
+        match &function.description {
+            Some(text) => reply.bulk(text),
+            None => reply.null(),
+        }
+        reply.bulk(b"flags");
+        reply.set(function.flags.names().count());
+        function.flags.names().for_each(|name| reply.simple(name));
+    }
+    if with_code {
+        reply.bulk(b"library_code");
+        reply.bulk(library.code());
+    }
+}
+
+fn dump(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let libraries = ctx.node.scripts.libraries();
+    let payload = dump_libraries(libraries.all().map(|library| &**library));
+    ctx.reply().bulk(&payload);
+    Ok(Flow::Done)
+}
+
+fn restore(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.args.len() > 4 {
+        return Err(Error::new(
+            "ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP.",
+        ));
+    }
+    let (mut flush, mut replace) = (false, false);
+    match ctx.args.get(3) {
+        None => {}
+        Some(policy) if policy.eq_ignore_ascii_case(b"append") => {}
+        Some(policy) if policy.eq_ignore_ascii_case(b"replace") => replace = true,
+        Some(policy) if policy.eq_ignore_ascii_case(b"flush") => flush = true,
+        Some(_) => {
+            return Err(Error::new("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."));
+        }
+    }
+    let restored = restore_libraries(ctx.arg(2)).map_err(text)?;
+    let mut learnt = Vec::new();
+    for library in restored {
+        learnt.push(learn(ctx, &library)?);
+    }
+    // All or nothing.
+    ctx.node.scripts.change_libraries(|libraries| {
+        let mut next = if flush { Libraries::default() } else { libraries.clone() };
+        for library in learnt {
+            let name: Box<str> = library.name().into();
+            next.add(library, replace).map_err(|why| match why {
+                NotAdded::Exists => Error::text(format!("ERR Library {name} already exists")),
+                other => not_added(other, &name),
+            })?;
+        }
+        *libraries = next;
+        Ok::<(), Error>(())
+    })?;
+    ctx.engine.fx.dirty += 1;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let node = ctx.node.clone();
+    let job = node.scripts.jobs().into_iter().find(|job| job.function.is_some());
+    if job.is_none()
+        && let Some(script) = node.scripts.slow_job()
+    {
+        return Err(Error::new(script.busy_error()));
+    }
+    let now = ctx.engine.now();
+    let (libraries, functions) = node.scripts.libraries().count();
+    let mut reply = ctx.reply();
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match job {
+        None => reply.null(),
+        Some(job) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(job.function.as_deref().unwrap_or_default().as_bytes());
+            reply.bulk(b"command");
+            reply.array(job.command.args().len());
+            job.command.args().iter().for_each(|arg| reply.bulk(arg));
+            reply.bulk(b"duration_ms");
+            reply.integer(now.saturating_sub(job.since) as i64);
+        }
+    }
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.count(libraries as u64);
+    reply.bulk(b"functions_count");
+    reply.count(functions as u64);
+    Ok(Flow::Done)
+}

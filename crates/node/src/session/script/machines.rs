@@ -1,0 +1,61 @@
+//! A worker's machines for scripts, and the scripts it has met.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use script::{Error, Limits, Machine};
+
+use crate::scripts::{Digest, Known, Scripts};
+
+/// Machines kept for later: usually one is enough, and each suspended script has one of its own.
+const IDLE: usize = 4;
+/// Scripts a worker remembers having met.
+const MET: usize = 1024;
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Machines {
+    idle: Vec<Machine>,
+    met: BTreeMap<Digest, Arc<Known>>,
+    /// [`Scripts::flushes`] as this worker knows it.
+    flushes: u64,
+}
+
+impl Machines {
+    /// A machine for one script.
+    pub(super) fn take(&mut self) -> Result<Machine, Error> {
+        self.idle.pop().map_or_else(|| Machine::new(Limits::default()), Ok)
+    }
+
+    /// Takes one back.
+    pub(super) fn put_back(&mut self, machine: Machine) {
+        if self.idle.len() < IDLE {
+            self.idle.push(machine);
+        }
+    }
+
+    /// The script with this digest, if EVALSHA may run it.
+    pub(super) fn find(&mut self, digest: &Digest, scripts: &Scripts) -> Option<Arc<Known>> {
+        if self.flushes != scripts.flushes() {
+            self.flushes = scripts.flushes();
+            self.met.clear();
+            self.idle.clear();
+        }
+        if let Some(known) = self.met.get(digest)
+            && !known.is_forgotten()
+        {
+            return Some(known.clone());
+        }
+        let known = scripts.find(digest)?;
+        if self.met.len() >= MET {
+            self.met.clear();
+        }
+        self.met.insert(*digest, known.clone());
+        Some(known)
+    }
+
+    /// Bytes that the idle machines hold.
+    pub fn memory(&self) -> usize {
+        self.idle.iter().map(Machine::memory).sum()
+    }
+}

@@ -1,0 +1,216 @@
+//! A script under way: its commands are executed one by one in its block, and now and then it lets others run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{BlockRun, Busy};
+use resp::{OwnedArgs, Protocol};
+use script::{Checked, Input, Outcome, Running, Step};
+
+use super::super::suspended::{Suspended, What};
+use super::super::{Block, Flow, SessionCtx};
+use crate::scripts::Job;
+
+/// How long a script runs before other connections get their turn, in nanoseconds.
+const SLICE_NS: u64 = 1_000_000;
+/// Commands of a script between two looks at the clock.
+const CALLS: u32 = 64;
+
+/// A script under way.
+pub struct ScriptRun {
+    pub(super) running: Running,
+    /// Its block, unless it is part of EXEC's.
+    block: Option<Block>,
+    pub(super) rules: Rules,
+    /// Database that its commands work on.
+    pub(super) db: u16,
+    /// What it has asked and was not told yet.
+    asked: Asked,
+    /// The reply of its last command.
+    reply: Vec<u8>,
+    /// When it began: monotonic nanoseconds.
+    begun: u64,
+    /// Shown to others once it has been running for a while.
+    job: Option<Arc<Job>>,
+    /// Commands it has called.
+    calls: u32,
+    /// The function it is, if it is one.
+    function: Option<Box<str>>,
+}
+
+/// What a script may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// No command that writes.
+    pub read_only: bool,
+    /// No command that needs memory before the first change: memory is short.
+    pub no_memory: bool,
+}
+
+/// What a script waits for.
+enum Asked {
+    /// To begin.
+    Beginning,
+    /// The reply of its command, which is there.
+    Command,
+    /// Whether it may run a command.
+    Check(Checked),
+    /// Nothing.
+    Nothing,
+}
+
+/// How a stretch of running ended.
+enum Stretch {
+    /// It has ended.
+    Done,
+    /// Its slice is over.
+    Slice,
+    /// Somebody has what it needs.
+    Busy(Busy),
+}
+
+impl ScriptRun {
+    /// A script about to begin. `block`: its own, unless it runs in EXEC's.
+    pub fn new(
+        ctx: &SessionCtx<'_>,
+        running: Running,
+        function: Option<&str>,
+        block: Option<Block>,
+        rules: Rules,
+    ) -> Self {
+        Self {
+            running,
+            block,
+            rules,
+            db: ctx.session.db,
+            asked: Asked::Beginning,
+            reply: Vec::new(),
+            begun: ctx.node.clock.monotonic_ns(),
+            job: None,
+            calls: 0,
+            function: function.map(Into::into),
+        }
+    }
+
+    /// The latches it holds, unless EXEC holds them.
+    pub fn block(&self) -> Option<&BlockRun> {
+        self.block.as_ref().map(|block| &block.run)
+    }
+
+    /// Begins, or goes on after its slice was over.
+    pub fn go_on(mut self: Box<Self>, ctx: &mut SessionCtx<'_>) -> Flow {
+        let mut own = self.block.take();
+        let outer = ctx.block.take();
+        let stretch = match (own.as_mut(), outer) {
+            (Some(block), _) => self.stretch(ctx, block),
+            (None, Some(block)) => self.stretch(ctx, block),
+            (None, None) => unreachable!("a script runs in a block"),
+        };
+        self.block = own;
+        match stretch {
+            Stretch::Done => self.end(ctx),
+            Stretch::Slice => Flow::Suspend(Box::new(Suspended { what: What::Script(self), out: Vec::new() })),
+            Stretch::Busy(busy) => self.give_up(ctx, busy),
+        }
+    }
+
+    /// Answers what the script has last asked.
+    fn step(&mut self) -> Step {
+        let killed = self.job.as_ref().is_some_and(|job| job.killed.load(Relaxed));
+        match std::mem::replace(&mut self.asked, Asked::Nothing) {
+            _ if killed => self.running.step(Input::Stop(super::kill::KILLED)),
+            Asked::Beginning => self.running.step(Input::Start),
+            Asked::Command => self.running.step(Input::Reply(&self.reply)),
+            Asked::Check(checked) => self.running.step(Input::Checked(checked)),
+            Asked::Nothing => self.running.step(Input::Continue),
+        }
+    }
+
+    /// Runs until it ends, has run for long enough, or cannot go on.
+    fn stretch(&mut self, ctx: &mut SessionCtx<'_>, block: &mut Block) -> Stretch {
+        let from = if self.is_new() { self.begun } else { ctx.node.clock.monotonic_ns() };
+        loop {
+            match self.step() {
+                Step::Done => return Stretch::Done,
+                Step::Call { protocol } => {
+                    let mut reply = std::mem::take(&mut self.reply);
+                    reply.clear();
+                    let called = self.call(ctx, block, protocol, &mut reply);
+                    self.reply = reply;
+                    if let Err(busy) = called {
+                        return Stretch::Busy(busy);
+                    }
+                    self.asked = Asked::Command;
+                    self.calls = self.calls.wrapping_add(1);
+                    if self.calls.is_multiple_of(CALLS) && self.is_over(ctx, block, from) {
+                        return Stretch::Slice;
+                    }
+                }
+                Step::CheckCommand => self.asked = Asked::Check(self.check_command(ctx)),
+                Step::Log { level, text } => super::log(level, &text),
+                Step::SliceOver if self.is_over(ctx, block, from) => return Stretch::Slice,
+                Step::SliceOver => {}
+            }
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        matches!(self.asked, Asked::Beginning)
+    }
+
+    /// Whether its slice is over; then it is shown to others, and may be too slow for them.
+    fn is_over(&mut self, ctx: &mut SessionCtx<'_>, block: &Block, from: u64) -> bool {
+        let now = ctx.node.clock.monotonic_ns();
+        if now.saturating_sub(from) < SLICE_NS {
+            return false;
+        }
+        let scripts = &ctx.node.scripts;
+        let job = self.job.get_or_insert_with(|| {
+            scripts.show(Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now()))
+        });
+        job.has_changed.store(block.run.has_changed(), Relaxed);
+        let elapsed = now.saturating_sub(self.begun) / 1_000_000;
+        if elapsed > ctx.settings.busy_reply_threshold {
+            let held = block.run.held();
+            if scripts.mark_slow(job, (!held.is_all()).then(|| held.slots())) {
+                tracing::warn!(
+                    milliseconds = elapsed,
+                    "slow script detected: still in execution. You can kill it with SCRIPT KILL or FUNCTION KILL"
+                );
+                ctx.engine.rouse_waiters(&block.run);
+            }
+        }
+        true
+    }
+
+    /// It has ended: what it answers, and what it changed is seen.
+    fn end(self: Box<Self>, ctx: &mut SessionCtx<'_>) -> Flow {
+        let ScriptRun { running, block, job, .. } = *self;
+        let finished = running.finish(ctx.session.protocol, ctx.out);
+        ctx.machines.put_back(finished.machine);
+        // The error of a command was counted when the command failed.
+        ctx.session.error_is_counted = matches!(finished.outcome, Outcome::Error { count: false });
+        if let Some(job) = job {
+            ctx.node.scripts.hide(&job);
+        }
+        if let Some(block) = block {
+            block.end(ctx);
+        }
+        Flow::Done
+    }
+
+    /// It needs what somebody else has: it is stopped, and what it did is undone; EXEC does so for its block.
+    fn give_up(mut self: Box<Self>, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
+        while !matches!(self.running.step(Input::Stop("it runs again")), Step::Done) {}
+        let ScriptRun { running, block, job, .. } = *self;
+        ctx.machines.put_back(running.finish(Protocol::Resp2, &mut Vec::new()).machine);
+        if let Some(job) = job {
+            ctx.node.scripts.hide(&job);
+        }
+        crate::stats::add(&ctx.stats.script_reruns, 1);
+        if let Some(block) = block {
+            ctx.session.again = Some(Box::new(block.undo(ctx, busy.need.clone())));
+        }
+        Flow::Busy(busy)
+    }
+}

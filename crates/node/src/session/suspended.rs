@@ -1,0 +1,35 @@
+//! Commands that stop in the middle to let others run: scripts, and blocks with scripts in them.
+
+use super::exec::Exec;
+use super::script::ScriptRun;
+use super::{Flow, SessionCtx};
+
+/// A command that was suspended. It holds its latches.
+pub struct Suspended {
+    pub(super) what: What,
+    /// What it has answered so far: the client sees nothing of it before the end.
+    pub out: Vec<u8>,
+}
+
+pub(super) enum What {
+    Script(Box<ScriptRun>),
+    Exec(Box<Exec>),
+}
+
+impl Suspended {
+    /// Lets it go on for a while, as the command it is, with [`Self::out`] as the output.
+    pub fn go_on(self, ctx: &mut SessionCtx<'_>) -> Flow {
+        match self.what {
+            What::Script(script) => script.go_on(ctx),
+            What::Exec(exec) => exec.go_on(ctx),
+        }
+    }
+
+    /// The latches it holds.
+    pub fn block(&self) -> Option<&engine::BlockRun> {
+        match &self.what {
+            What::Script(script) => script.block(),
+            What::Exec(exec) => Some(exec.block()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Commands under way that let others run now and then: scripts.
+
+use std::sync::Arc;
+
+use resp::{Batch, Decoder, Limits};
+
+use crate::config::Settings;
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::node::Node;
+use crate::session::{Flow, SessionCtx};
+use crate::worker::Worker;
+
+/// Time for scripts in a turn, in nanoseconds. Each that gets any runs for as long as it likes to, which is about as long.
+const SCRIPTS_NS: u64 = 1_000_000;
+
+impl Worker {
+    /// Lets scripts go on, as many as there is time for; the others are first next time.
+    pub(crate) fn step_scripts(&mut self, node: &Arc<Node>, settings: &Arc<Settings>) {
+        if self.scripts.is_empty() && self.orphans.is_empty() {
+            return;
+        }
+        let until = node.clock.monotonic_ns() + SCRIPTS_NS;
+        for mut conn in std::mem::take(&mut self.orphans) {
+            self.go_on(&mut conn, node, settings);
+            // One that was undone has never run: its client is gone.
+            if let Wait::Script(_) = conn.wait {
+                self.orphans.push(conn);
+            } else {
+                self.engine.cancel_reservation(conn.token);
+            }
+        }
+        for _ in 0..self.scripts.len() {
+            let Some(token) = self.scripts.pop_front() else { break };
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            self.go_on(&mut conn, node, settings);
+            if let Wait::Script(_) = conn.wait {
+                self.scripts.push_back(token);
+                self.put_conn(conn);
+            } else {
+                self.finish(conn, true, settings);
+            }
+            if node.clock.monotonic_ns() >= until {
+                break;
+            }
+        }
+    }
+
+    /// Lets a connection's command go on, and sees to what follows if it has ended.
+    fn go_on(&mut self, conn: &mut Conn, node: &Arc<Node>, settings: &Arc<Settings>) {
+        let Wait::Script(mut suspended) = std::mem::replace(&mut conn.wait, Wait::No) else { return };
+        let query = std::mem::take(&mut conn.query);
+        let unread = &query[conn.start..];
+        let mut batch = Batch::new();
+        let limits = Limits { proto_max_bulk_len: settings.proto_max_bulk_len as usize, authenticated: true };
+        let _ = Decoder::new().decode(unread, &limits, 1, &mut batch);
+        let found = if batch.is_empty() { None } else { node.table.find_command(&batch.args(0, unread)[0]) };
+        if let Some(command) = found {
+            let args = batch.args(0, unread);
+            let (db, from) = (conn.session.db, self.meter.settle());
+            let mut out = std::mem::take(&mut suspended.out);
+            let flow = suspended.go_on(&mut SessionCtx {
+                node,
+                engine: &mut self.engine,
+                session: &mut conn.session,
+                settings,
+                stats: &self.stats,
+                meter: &mut self.meter,
+                machines: &mut self.machines,
+                monitored: self.monitored,
+                command,
+                args,
+                out: &mut out,
+                token: conn.token,
+                block: None,
+            });
+            conn.spent += self.meter.settle().saturating_sub(from);
+            match flow {
+                Flow::Suspend(suspended) => conn.wait = Wait::Script(suspended),
+                Flow::Busy(busy) => {
+                    // It runs again, from the start, unless that is refused.
+                    if self.wait_for_latch(conn, command, &busy) != Next::Retry {
+                        conn.start += std::mem::take(&mut conn.suspended);
+                    }
+                }
+                flow => {
+                    self.ensure_out(conn);
+                    self.engine.parts.copy_into(&mut out);
+                    let before = conn.out.bytes.len();
+                    conn.out.bytes.append(&mut out);
+                    conn.closing |= matches!(flow, Flow::Close);
+                    self.meter.exact(command, args, &conn.session.client, self.engine.now(), conn.spent);
+                    self.ran(conn, node, command, args, db, before);
+                    conn.start += std::mem::take(&mut conn.suspended);
+                }
+            }
+        }
+        conn.query = query;
+    }
+}
