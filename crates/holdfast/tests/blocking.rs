@@ -130,3 +130,66 @@ fn who_left_takes_nothing() {
     assert_eq!(pusher.call("rpush l a"), ":1");
     assert_eq!(pusher.call("llen l"), ":1");
 }
+
+#[test]
+fn one_entry_serves_all_who_read_a_stream() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut writer = server.client();
+    assert_eq!(writer.call("xadd s 1-1 a 1"), "$3 1-1");
+    let mut readers: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for (i, reader) in readers.iter_mut().enumerate() {
+        // `$` is what came last when the wait began, whatever wakes it.
+        reader.send("xread block 0 streams none s $ $");
+        server.blocked_clients(i + 1);
+    }
+    writer.call("xdel s 1-1");
+    writer.call("set none text");
+    writer.call("del none");
+    readers[0].waits();
+    writer.call("xadd s 1-2 a 2");
+    for reader in &mut readers {
+        assert_eq!(reader.reply(), "*1 *2 $1 s *1 *2 $3 1-2 *2 $1 a $1 2");
+    }
+}
+
+#[test]
+fn a_group_hands_entries_out_in_the_order_of_arrival() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut writer = server.client();
+    assert_eq!(writer.call("xgroup create s g $ mkstream"), "+OK");
+    let mut readers: Vec<_> = (0..3).map(|_| server.client()).collect();
+    for (i, reader) in readers.iter_mut().enumerate() {
+        reader.send(&format!("xreadgroup group g c{i} count 1 block 0 streams s >"));
+        server.blocked_clients(i + 1);
+    }
+    for (i, reader) in readers.iter_mut().enumerate() {
+        writer.call(&format!("xadd s 1-{} a 1", i + 1));
+        assert_eq!(reader.reply(), format!("*1 *2 $1 s *1 *2 $3 1-{} *2 $1 a $1 1", i + 1));
+    }
+    assert_eq!(writer.call("xpending s g"), "*4 :3 $3 1-1 $3 1-3 *3 *2 $2 c0 $1 1 *2 $2 c1 $1 1 *2 $2 c2 $1 1");
+}
+
+#[test]
+fn who_reads_for_a_group_hears_when_it_goes() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut writer, mut reader) = (server.client(), server.client());
+    let gone = "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    for (change, reply) in [
+        ("xgroup destroy s g", gone),
+        ("del s", gone),
+        ("flushall", gone),
+        ("rename s t", gone),
+        ("set s text", wrong),
+        ("multi;del s;xadd s 1-1 a 1;exec", gone),
+        ("pexpire s 5", gone),
+    ] {
+        writer.call("del s t");
+        assert_eq!(writer.call("xgroup create s g $ mkstream"), "+OK");
+        reader.send("xreadgroup group g c block 0 streams s >");
+        server.blocked_clients(1);
+        writer.send(change);
+        (0..change.split(';').count()).for_each(|_| drop(writer.reply()));
+        assert_eq!(reader.reply(), reply, "{change}");
+    }
+}

@@ -1,5 +1,6 @@
 //! IDs as clients write them: `ms-seq`, `ms`, and for ranges `-`, `+` and `(id`.
 
+use object::number::parse_i64;
 use object::stream::Id;
 
 use crate::error::Error;
@@ -75,9 +76,18 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), Error> {
     })
 }
 
-/// A number as `strtoull` reads it, which Redis falls back on: a plus sign and leading zeros are allowed.
+/// A number as Redis reads it: a canonical one, or whatever `strtoull` takes, which allows blanks in front, a sign (a negative
+/// number wraps around) and leading zeros.
 fn number(text: &[u8]) -> Result<u64, Error> {
-    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    if let Some(n) = parse_i64(text) {
+        return u64::try_from(n).map_err(|_| INVALID);
+    }
+    let blanks = text.iter().take_while(|b| matches!(b, b' ' | b'\t'..=b'\r')).count();
+    let (negative, digits) = match &text[blanks..] {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
     if digits.is_empty() {
         return Err(INVALID);
     }
@@ -85,7 +95,8 @@ fn number(text: &[u8]) -> Result<u64, Error> {
         let digit = char::from(*digit).to_digit(10)?;
         n.checked_mul(10)?.checked_add(u64::from(digit))
     };
-    digits.iter().try_fold(0, add).ok_or(INVALID)
+    let n = digits.iter().try_fold(0, add).ok_or(INVALID)?;
+    Ok(if negative { n.wrapping_neg() } else { n })
 }
 
 #[cfg(test)]
@@ -95,11 +106,11 @@ mod tests {
     #[test]
     fn ids() {
         let max = u64::MAX.to_string();
-        for (text, id) in [("1-2", (1, 2)), ("5", (5, 9)), ("0-0", (0, 0)), ("007-+1", (7, 1))] {
+        for (text, id) in [("1-2", (1, 2)), ("5", (5, 9)), ("0-0", (0, 0)), ("007-+1", (7, 1)), (" 1-1", (1, 1))] {
             assert_eq!(parse(text.as_bytes(), 9), Ok(Id::new(id.0, id.1)), "{text}");
         }
         assert_eq!(parse(max.as_bytes(), 0), Ok(Id::new(u64::MAX, 0)));
-        for text in ["", "-", "+", "1-", "-1", "a", "1-2-3", "1-*", "18446744073709551616", "1 ", " 1", "1-0x1"] {
+        for text in ["", "-", "+", "1-", "-1", "a", "1-2-3", "1-*", "18446744073709551616", "1 ", "1- ", "1-0x1"] {
             assert_eq!(parse(text.as_bytes(), 0), Err(INVALID), "{text}");
         }
         assert_eq!(parse_new(b"5-*"), Ok(NewId::Within(5)));
