@@ -36,6 +36,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::LCS_ROWS,
     string::BITMAP_ROWS,
     string::BITFIELD_ROWS,
+    string::HLL_ROWS,
     list::ROWS,
     hash::ROWS,
     set::ROWS,

@@ -1,11 +1,14 @@
 //! The values of keys: strings, lists, hashes, sets, sorted sets and streams, compact and as leaf trees.
+//! Bitmaps and HyperLogLogs are strings.
 
 pub mod bits;
 pub mod block;
 mod corrupt;
+pub mod geo;
 pub mod glob;
 pub mod hash;
 pub mod hashed;
+pub mod hll;
 pub mod lcs;
 pub mod limits;
 pub mod list;

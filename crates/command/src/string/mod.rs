@@ -1,10 +1,11 @@
-//! Strings, and what is made of them: counters, bitmaps, bitfields.
+//! Strings, and what is made of them: counters, bitmaps, bitfields, HyperLogLogs.
 
 mod bitfield;
 mod bitmap;
 mod compare;
 mod counter;
 mod edit;
+mod hll;
 mod lcs;
 mod options;
 mod read;
@@ -27,6 +28,7 @@ pub(crate) use bitmap::ROWS as BITMAP_ROWS;
 pub(crate) use compare::ROWS as COMPARE_ROWS;
 pub(crate) use counter::ROWS as COUNTER_ROWS;
 pub(crate) use edit::ROWS as EDIT_ROWS;
+pub(crate) use hll::ROWS as HLL_ROWS;
 pub(crate) use lcs::ROWS as LCS_ROWS;
 pub(crate) use read::ROWS as READ_ROWS;
 pub(crate) use write::ROWS as WRITE_ROWS;
@@ -46,6 +48,10 @@ const SET_INT: u8 = op::STRINGS + 1;
 /// Overwrites bytes in place, the string zero-padded to that offset first, and keeps the expiry. Payload: offset as varint,
 /// the bytes, which may be none: then the string is only made that long.
 const OVERWRITE: u8 = op::STRINGS + 2;
+
+/// Raises registers of a HyperLogLog, made empty if absent, marks its cardinality as void, and keeps the expiry. Payload: 1 if
+/// it is dense afterwards, else 0; pairs of register (varint) and value (byte), to the end.
+const RAISE: u8 = op::STRINGS + 3;
 
 /// Flags of [`SET`]; without `AT` and `KEEP` the expiry is cleared.
 mod flag {
@@ -76,6 +82,7 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _:
             edit::in_place(db, key, end, |text| text[offset..end].copy_from_slice(bytes))
                 .map_err(|_| Corrupt("a string effect on another type"))?;
         }
+        RAISE => hll::replay(key, r, db)?,
         _ => return Err(Corrupt("unknown string effect")),
     }
     Ok(())

@@ -77,6 +77,9 @@ const BITS: &[&str] = &[
     "pfadd K V V",
     "pfmerge K K K",
     "pfcount K K",
+    "pfcount K",
+    "pfdebug todense K",
+    "pfadd K N V F",
 ];
 
 const LISTS: &[&str] = &[

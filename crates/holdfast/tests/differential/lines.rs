@@ -8,6 +8,7 @@ pub const LINES: &[&[&str]] = &[
     KEYS,
     STRINGS,
     BITS,
+    HYPERLOGLOGS,
     LISTS,
     LIST_READS,
     SETS,
@@ -123,6 +124,27 @@ const BITS: &[&str] = &[
     "bitfield K set i64 U X incrby i64 U X",
     "bitfield_ro K get u16 U",
     "bitfield_ro K set u16 U 1",
+];
+
+const HYPERLOGLOGS: &[&str] = &[
+    "pfadd K V V V",
+    "pfadd K N F U S",
+    "pfadd K U U U U U",
+    "pfadd K",
+    "pfcount K",
+    "pfcount K K",
+    "pfmerge K K K",
+    "pfmerge K",
+    "pfdebug encoding K",
+    "pfdebug decode K",
+    "pfdebug getreg K",
+    "pfdebug todense K",
+    "pfdebug V K",
+    "get K",
+    "setrange K U V",
+    "append K V",
+    "config set hll-sparse-max-bytes 3000",
+    "config set hll-sparse-max-bytes 50",
 ];
 
 const LISTS: &[&str] = &[

@@ -26,8 +26,7 @@ pub(super) static SECTION: Section = Section {
             .alias("zset-max-ziplist-entries"),
         row("zset-max-listpack-value", memory(0), "64", "Longest member in such a block, bytes.")
             .alias("zset-max-ziplist-value"),
-        row("hll-sparse-max-bytes", memory(0), "3000", "Most bytes of a sparse HyperLogLog.")
-            .inert("HyperLogLogs are not built yet"),
+        row("hll-sparse-max-bytes", memory(0), "3000", "Most bytes of a sparse HyperLogLog."),
         row(
             "stream-node-max-bytes",
             memory(0),

@@ -1,0 +1,53 @@
+//! The dense form: 6 bits per register, four registers in three bytes. `registers` is what follows the header, 12288 bytes.
+
+use super::estimate::{Histogram, VALUES};
+
+const MASK: u8 = 63;
+
+/// A register; 0 beyond the last.
+#[inline]
+pub fn get(registers: &[u8], register: usize) -> u8 {
+    let (byte, shift) = place(register);
+    let low = registers.get(byte).copied().unwrap_or_default();
+    let high = registers.get(byte + 1).copied().unwrap_or_default();
+    (u16::from_le_bytes([low, high]) >> shift) as u8 & MASK
+}
+
+/// Sets a register to a value below 64; beyond the last there is nothing to set.
+#[inline]
+pub fn set(registers: &mut [u8], register: usize, value: u8) {
+    let (byte, shift) = place(register);
+    let value = u16::from(value & MASK) << shift;
+    let mask = u16::from(MASK) << shift;
+    for (byte, (value, mask)) in
+        registers.iter_mut().skip(byte).zip(value.to_le_bytes().into_iter().zip(mask.to_le_bytes()))
+    {
+        *byte = *byte & !mask | value;
+    }
+}
+
+/// The byte in which a register begins, and at which bit.
+fn place(register: usize) -> (usize, usize) {
+    (register * 6 / 8, register * 6 % 8)
+}
+
+/// All registers in order.
+pub(super) fn values(registers: &[u8]) -> impl Iterator<Item = u8> {
+    registers.as_chunks::<3>().0.iter().flat_map(four)
+}
+
+fn four(&[a, b, c]: &[u8; 3]) -> [u8; 4] {
+    [a & MASK, (a >> 6 | b << 2) & MASK, (b >> 4 | c << 4) & MASK, c >> 2]
+}
+
+/// How many registers have each value. Several counters for one value: neighbours are often equal, and a counter that was
+/// just written has to be waited for.
+pub(super) fn histogram(registers: &[u8]) -> Histogram {
+    let mut lanes = [[0u32; VALUES]; 4];
+    for group in registers.as_chunks::<3>().0 {
+        for (lane, value) in lanes.iter_mut().zip(four(group)) {
+            lane[usize::from(value)] += 1;
+        }
+    }
+    std::array::from_fn(|value| lanes.iter().map(|lane| lane[value]).sum())
+}
