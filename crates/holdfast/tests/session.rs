@@ -159,7 +159,9 @@ fn commands_describe_themselves() {
     assert_eq!(client.call("command nothing"), "-ERR unknown subcommand 'nothing'. Try COMMAND HELP.");
     assert_eq!(client.call("config|get x"), "-ERR unknown command 'config|get', with args beginning with: 'x'");
     assert_eq!(client.call("client kill"), "-ERR wrong number of arguments for 'client|kill' command");
-    assert!(client.call("migrate h 1 k 0 1").starts_with("-ERR 'migrate' is not supported by this version of Holdfast"));
+    assert!(
+        client.call("migrate h 1 k 0 1").starts_with("-ERR 'migrate' is not supported by this version of Holdfast")
+    );
 }
 
 #[test]

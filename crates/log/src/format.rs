@@ -1,0 +1,371 @@
+//! The bytes of the log, version 1. All numbers are little-endian.
+//!
+//! ```text
+//! segment  := header (512 bytes), blocks, anything
+//! header   := magic "HOLDLOG1" · crc u32 (of what follows, up to byte 512) · version u32 (1)
+//!             · node 16 bytes · stream u16 · streams u16 · size u32 · number u64 · incarnation u64 · base u64 · zeros
+//! block    := crc u32 (of what follows, body included) · length u32 (of the body) · incarnation u64 · sequence u64
+//!             · cut u64 · synced u64 · body · zeros up to a multiple of 8
+//! body     := records
+//! record   := length varint (of what follows) · lsn u64 · dependencies u8 · (stream u16 · lsn u64) each · effects
+//! varint   := LEB128
+//! ```
+//!
+//! Segments of a stream are numbered from 1, blocks over all segments, too. A segment is recycled: behind its last block may be
+//! blocks of its earlier life. They are told apart by their sequence and incarnation: a block follows another only if its
+//! sequence is one more and its incarnation not less. CRC is CRC32C.
+//!
+//! *Assumed of the disk*: a sector of 512 bytes is written whole or not at all, a synced sector is not changed by writing the
+//! same bytes into it again, and what was synced stays.
+
+use crate::Lsn;
+
+/// Bytes of a segment's header: a sector.
+pub const SEGMENT_HEADER: usize = 512;
+/// Bytes of a block before its body.
+pub const BLOCK_HEADER: usize = 40;
+/// The first bytes of a segment.
+const MAGIC: &[u8; 8] = b"HOLDLOG1";
+/// Of the format.
+const VERSION: u32 = 1;
+/// Longest body of a block in bytes.
+pub(crate) const BODY_MAX: usize = 1 << 30;
+
+/// What is not the beginning of a segment, a block or a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken(pub &'static str);
+
+fn crc(bytes: &[&[u8]]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    bytes.iter().for_each(|bytes| digest.update(bytes));
+    digest.finalize() as u32
+}
+
+/// Reads numbers one after the other.
+struct Numbers<'a>(&'a [u8]);
+
+impl<'a> Numbers<'a> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Broken("cut short"))?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, Broken> {
+        self.bytes::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, Broken> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Broken> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Broken> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, Broken> {
+        let mut value = 0u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.u8()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Broken("a length that is too long"))
+    }
+
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Broken> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(Broken("cut short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+}
+
+/// The header of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    /// Identity of the data the log belongs to.
+    pub node: [u8; 16],
+    /// Which stream of the node.
+    pub stream: u16,
+    /// How many streams the node has: a missing one must be noticed (rule L11).
+    pub streams: u16,
+    /// Bytes of the segment, its header included.
+    pub size: u32,
+    /// Its number in the stream, from 1.
+    pub number: u64,
+    /// Of the process that began it.
+    pub incarnation: u64,
+    /// Every record in it has a higher LSN.
+    pub base: Lsn,
+}
+
+impl SegmentHeader {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER] {
+        let mut bytes = Vec::with_capacity(SEGMENT_HEADER);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.node);
+        bytes.extend_from_slice(&self.stream.to_le_bytes());
+        bytes.extend_from_slice(&self.streams.to_le_bytes());
+        bytes.extend_from_slice(&self.size.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(&self.incarnation.to_le_bytes());
+        bytes.extend_from_slice(&self.base.to_le_bytes());
+        bytes.resize(SEGMENT_HEADER - 12, 0);
+        let mut whole = [0; SEGMENT_HEADER];
+        whole[..8].copy_from_slice(MAGIC);
+        whole[8..12].copy_from_slice(&crc(&[&bytes]).to_le_bytes());
+        whole[12..].copy_from_slice(&bytes);
+        whole
+    }
+
+    /// Reads one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Broken> {
+        let whole = bytes.first_chunk::<SEGMENT_HEADER>().ok_or(Broken("shorter than the header of a segment"))?;
+        let mut numbers = Numbers(whole);
+        if numbers.bytes::<8>()? != *MAGIC {
+            return Err(Broken("not a segment of a log"));
+        }
+        if numbers.u32()? != crc(&[&whole[12..]]) {
+            return Err(Broken("checksum of a segment's header"));
+        }
+        if numbers.u32()? != VERSION {
+            return Err(Broken("a format this version does not know"));
+        }
+        Ok(Self {
+            node: numbers.bytes()?,
+            stream: numbers.u16()?,
+            streams: numbers.u16()?,
+            size: numbers.u32()?,
+            number: numbers.u64()?,
+            incarnation: numbers.u64()?,
+            base: numbers.u64()?,
+        })
+    }
+}
+
+/// What was written and synced at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block<'a> {
+    /// Of the process that wrote it.
+    pub incarnation: u64,
+    /// Its number in the stream, from 1.
+    pub sequence: u64,
+    /// Every record of the stream up to here is in this block or an earlier one.
+    pub cut: Lsn,
+    /// The highest cut known to be synced when it was written (rule L10).
+    pub synced: Lsn,
+    /// Its records, encoded.
+    pub body: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// Bytes it takes in a segment.
+    pub fn size(body: usize) -> usize {
+        (BLOCK_HEADER + body).next_multiple_of(8)
+    }
+
+    /// Appends it to `out`.
+    ///
+    /// # Panics
+    /// If the body is longer than 1 GiB: the writer does not make such blocks.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.body.len() <= BODY_MAX, "a block of at most 1 GiB");
+        let mut header = Vec::with_capacity(BLOCK_HEADER - 4);
+        header.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+        for number in [self.incarnation, self.sequence, self.cut, self.synced] {
+            header.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&crc(&[&header, self.body]).to_le_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(self.body);
+        out.resize(out.len().next_multiple_of(8), 0);
+    }
+
+    /// Reads the block at the beginning of `bytes`.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Broken> {
+        let mut numbers = Numbers(bytes);
+        let sum = numbers.u32()?;
+        let length = numbers.u32()? as usize;
+        let checked = bytes.get(4..BLOCK_HEADER + length).ok_or(Broken("cut short"))?;
+        if length > BODY_MAX || sum != crc(&[checked]) {
+            return Err(Broken("checksum of a block"));
+        }
+        Ok(Self {
+            incarnation: numbers.u64()?,
+            sequence: numbers.u64()?,
+            cut: numbers.u64()?,
+            synced: numbers.u64()?,
+            body: numbers.take(length)?,
+        })
+    }
+
+    /// Its records.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record<'a>, Broken>> + use<'a> {
+        let mut rest = Numbers(self.body);
+        std::iter::from_fn(move || {
+            if rest.0.is_empty() {
+                return None;
+            }
+            let record = Record::decode(&mut rest);
+            if record.is_err() {
+                rest.0 = &[];
+            }
+            Some(record)
+        })
+    }
+}
+
+/// A record of another stream that must survive if this one is to (rule L4).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Dependency {
+    /// The stream.
+    pub stream: u16,
+    /// The record.
+    pub lsn: Lsn,
+}
+
+/// What one command, block or script did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// Its position.
+    pub lsn: Lsn,
+    /// What it depends on in other streams.
+    pub dependencies: Vec<Dependency>,
+    /// What it did, for others to read.
+    pub effects: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Appends it to `out`.
+    ///
+    /// # Panics
+    /// With more than 255 dependencies: there is at most one per other stream.
+    pub fn encode(lsn: Lsn, dependencies: &[Dependency], effects: &[u8], out: &mut Vec<u8>) {
+        let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");
+        let mut length = (8 + 1 + dependencies.len() * 10 + effects.len()) as u64;
+        while length >= 0x80 {
+            out.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        out.push(length as u8);
+        out.extend_from_slice(&lsn.to_le_bytes());
+        out.push(count);
+        for dependency in dependencies {
+            out.extend_from_slice(&dependency.stream.to_le_bytes());
+            out.extend_from_slice(&dependency.lsn.to_le_bytes());
+        }
+        out.extend_from_slice(effects);
+    }
+
+    fn decode(from: &mut Numbers<'a>) -> Result<Self, Broken> {
+        let length = usize::try_from(from.varint()?).map_err(|_| Broken("length of a record"))?;
+        let mut record = Numbers(from.take(length)?);
+        let lsn = record.u64()?;
+        let count = record.u8()?;
+        let mut dependencies = Vec::with_capacity(count.into());
+        for _ in 0..count {
+            dependencies.push(Dependency { stream: record.u16()?, lsn: record.u64()? });
+        }
+        Ok(Self { lsn, dependencies, effects: record.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut body = Vec::new();
+        Record::encode(0x0102_0304, &[], b"ab", &mut body);
+        Record::encode(0x0506, &[Dependency { stream: 3, lsn: 9 }], b"", &mut body);
+        assert_eq!(hex(&body), "0b04030201000000000061621306050000000000000103000900000000000000");
+        let mut block = Vec::new();
+        Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, body: b"xyz" }.encode(&mut block);
+        assert_eq!(
+            hex(&block[4..]),
+            concat!(
+                "03000000",
+                "0100000000000000",
+                "0200000000000000",
+                "0300000000000000",
+                "0400000000000000",
+                "78797a",
+                "0000000000"
+            )
+        );
+        let header =
+            SegmentHeader { node: [7; 16], stream: 1, streams: 2, size: 4096, number: 5, incarnation: 6, base: 8 };
+        let bytes = header.encode();
+        assert_eq!(&bytes[..8], b"HOLDLOG1");
+        assert_eq!(
+            hex(&bytes[12..72]),
+            concat!(
+                "01000000",
+                "07070707070707070707070707070707",
+                "0100",
+                "0200",
+                "00100000",
+                "0500000000000000",
+                "0600000000000000",
+                "0800000000000000",
+                "0000000000000000"
+            )
+        );
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn the_checksum_is_crc32c() {
+        assert_eq!(crc(&[b"1234", b"56789"]), 0xe306_9283);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_come_back_and_damage_is_noticed(
+            records in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<(u16, u64)>(), 0..3), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
+            (cut, at, bit) in (any::<u64>(), any::<prop::sample::Index>(), 0u8..8),
+        ) {
+            let mut body = Vec::new();
+            for (lsn, dependencies, effects) in &records {
+                let dependencies: Vec<_> = dependencies.iter().map(|&(stream, lsn)| Dependency { stream, lsn }).collect();
+                Record::encode(*lsn, &dependencies, effects, &mut body);
+            }
+            let block = Block { incarnation: 1, sequence: 7, cut, synced: 3, body: &body };
+            let mut bytes = Vec::new();
+            block.encode(&mut bytes);
+            prop_assert_eq!(bytes.len(), Block::size(body.len()));
+            prop_assert_eq!(Block::decode(&bytes), Ok(block));
+            let read: Vec<_> = block.records().map(Result::unwrap).collect();
+            prop_assert_eq!(read.len(), records.len());
+            for (record, (lsn, dependencies, effects)) in read.iter().zip(&records) {
+                prop_assert_eq!(record.lsn, *lsn);
+                prop_assert_eq!(record.dependencies.len(), dependencies.len());
+                prop_assert_eq!(record.effects, effects);
+            }
+            let at = at.index(BLOCK_HEADER + body.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(Block::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            let _ = SegmentHeader::decode(&bytes);
+            let _ = Block::decode(&bytes);
+            let block = Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, body: &bytes };
+            block.records().for_each(drop);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The log: what makes an acknowledged write outlive a crash.
+//!
+//! A node writes one or several *streams*, each to a directory of its own. Workers leave [records](format) in the stream's
+//! [`Intake`]; the stream's [`Writer`] takes everything up to a *cut* at once, writes it as one block and syncs it: that is group
+//! commit. The cut is then the stream's watermark: what lies at or below it survives. A record's bytes (effects) mean nothing here.
+//!
+//! After a crash [`recover`] reads every stream up to the first block that is torn, cuts the streams to a prefix in which
+//! everything that a record depends on is there, too (rule L5), and hands out the records in the order of their LSNs (rule L2).
+
+mod disk;
+mod format;
+mod intake;
+mod recover;
+mod scan;
+
+mod sync;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use disk::{Disk, File, Folder};
+pub use format::{BLOCK_HEADER, Block, Broken, Dependency, Record, SEGMENT_HEADER, SegmentHeader};
+pub use intake::{Intake, Taken, Turnstile};
+pub use recover::{Damage, Recovered, Recovery, recover};
+pub use writer::{Identity, Limits, Writer};
+
+/// A position in a stream: a hybrid timestamp, unique and increasing (rule L1). 0 is before everything.
+pub type Lsn = u64;

@@ -1,0 +1,236 @@
+//! Random histories with crashes: everything synced survives, what survives is a consistent prefix, and what was cut does not
+//! come back.
+
+use std::collections::BTreeMap;
+
+use super::disk::{Chance, Simulated};
+use crate::{Damage, Dependency, Intake, Limits, Lsn, Record, Writer, recover};
+
+const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
+const SLOTS: u64 = 6;
+
+/// What a record did: the slot, and the record of that slot before it.
+fn effects(slot: u64, before: Lsn, filler: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&slot.to_le_bytes());
+    bytes.extend_from_slice(&before.to_le_bytes());
+    bytes.resize(16 + filler, slot as u8);
+    bytes
+}
+
+/// A node of several streams, and what it must keep.
+struct World {
+    disks: Vec<Simulated>,
+    chance: Chance,
+    writers: Vec<Writer<Simulated>>,
+    intakes: Vec<Intake>,
+    /// By slot: its last record.
+    last: BTreeMap<u64, Lsn>,
+    /// Everything ever written in this life, by LSN: slot and what was before.
+    written: BTreeMap<Lsn, (u64, Lsn)>,
+    /// By record: the record of another slot that it read, and that slot.
+    reads: BTreeMap<Lsn, (Lsn, u64)>,
+    /// What was promised.
+    promised: Vec<Lsn>,
+    incarnation: u64,
+}
+
+impl World {
+    fn new(seed: u64, streams: usize) -> Self {
+        let disks = vec![(); streams].into_iter().map(|()| Simulated::default()).collect();
+        let mut world = World {
+            disks,
+            chance: Chance(seed),
+            writers: Vec::new(),
+            intakes: Vec::new(),
+            last: BTreeMap::new(),
+            written: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            promised: Vec::new(),
+            incarnation: 0,
+        };
+        world.start().expect("an empty log");
+        world
+    }
+
+    fn stream_of(&self, slot: u64) -> usize {
+        slot as usize % self.disks.len()
+    }
+
+    fn start(&mut self) -> Result<(), Damage> {
+        self.writers.clear();
+        let recovery = recover(self.disks.clone(), &[])?;
+        let mut found = BTreeMap::new();
+        let mut order = 0;
+        recovery.replay(|record| {
+            assert!(record.lsn > order, "rule L2: in the order of LSNs");
+            order = record.lsn;
+            let number = |at: usize| u64::from_le_bytes(record.effects[at..at + 8].try_into().unwrap());
+            found.insert(record.lsn, (number(0), number(8)));
+        })?;
+        for lsn in &self.promised {
+            assert!(found.contains_key(lsn), "record {lsn} was promised and is lost");
+        }
+        self.last.clear();
+        for (lsn, record) in &found {
+            assert_eq!(self.written.get(lsn), Some(record), "record {lsn} was cut, or never there");
+            let before = self.last.insert(record.0, *lsn).unwrap_or(0);
+            assert_eq!(before, record.1, "record {lsn} without the one before it in its slot");
+            let (read, _) = self.reads.get(lsn).copied().unwrap_or_default();
+            assert!(read == 0 || found.contains_key(&read), "record {lsn} without {read}, which it read");
+        }
+        // What is not there now must never be there again.
+        self.written = found;
+        self.promised = self.written.keys().copied().collect();
+        let highest = recovery.highest();
+        self.incarnation = recovery.incarnation() + 1;
+        self.intakes = self.disks.iter().map(|_| Intake::new(2, highest)).collect();
+        self.writers = recovery.open([9; 16], self.incarnation, LIMITS)?;
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        let slot = self.chance.below(SLOTS);
+        // Some records read another slot, too, and stand on that.
+        let other = self.chance.below(SLOTS);
+        let stream = self.stream_of(slot);
+        let worker = self.chance.below(2) as usize;
+        let before = self.last.get(&slot).copied().unwrap_or(0);
+        let read = self.last.get(&other).copied().unwrap_or(0);
+        let mut turnstile = self.intakes[stream].enter(worker);
+        // The low bits name stream and worker: no two choose the same.
+        let own = (stream * 2 + worker) as u64;
+        let lsn = ((turnstile.floor().max(before).max(read) >> 3) + 1 + self.chance.below(3)) << 3 | own;
+        let mut dependencies = Vec::new();
+        if self.disks.len() > 1 && self.stream_of(other) != stream && read > 0 {
+            dependencies.push(Dependency { stream: (other as usize % self.disks.len()) as u16, lsn: read });
+        }
+        let filler = if self.chance.below(20) == 0 { 10_000 } else { self.chance.below(600) as usize };
+        let effects = effects(slot, before, filler);
+        turnstile.leave(lsn, |bytes| Record::encode(lsn, &dependencies, &effects, bytes));
+        drop(turnstile);
+        if self.written.insert(lsn, (slot, before)).is_some() {
+            panic!("two records have the LSN {lsn}");
+        }
+        self.reads.insert(lsn, (read, other));
+        self.last.insert(slot, lsn);
+    }
+
+    /// Streams commit; what they hold is promised where all it depends on is.
+    fn commit(&mut self) {
+        for (intake, writer) in self.intakes.iter().zip(&mut self.writers) {
+            let mut bytes = Vec::new();
+            if let Some(taken) = intake.take(&mut bytes) {
+                writer.write(&bytes, &taken).unwrap();
+            }
+        }
+        for writer in &mut self.writers {
+            if self.chance.below(3) > 0 {
+                writer.sync().unwrap();
+            }
+        }
+        // What a record stands on in another stream must be durable, too, before anybody hears of it (rule L5).
+        let mut ends: Vec<Lsn> = self.writers.iter().map(Writer::synced).collect();
+        loop {
+            let before = ends.clone();
+            for (lsn, (slot, _)) in &self.written {
+                let (read, other) = self.reads.get(lsn).copied().unwrap_or_default();
+                if read > before[self.stream_of(other)] {
+                    let end = &mut ends[*slot as usize % self.disks.len()];
+                    *end = (*end).min(lsn - 1);
+                }
+            }
+            if ends == before {
+                break;
+            }
+        }
+        let committed = self.written.iter().filter(|(lsn, (slot, _))| **lsn <= ends[self.stream_of(*slot)]);
+        self.promised = committed.map(|(lsn, _)| *lsn).collect();
+    }
+
+    fn crash(&mut self) {
+        let chance = &mut self.chance;
+        self.disks.iter().for_each(|disk| disk.crash(chance));
+    }
+}
+
+fn live(seed: u64, streams: usize, forget: bool) {
+    let mut world = World::new(seed, streams);
+    for _ in 0..12 {
+        for _ in 0..world.chance.below(40) {
+            match world.chance.below(8) {
+                0 => world.commit(),
+                _ => world.write(),
+            }
+        }
+        if forget {
+            world.disks.iter().for_each(Simulated::forget_to_sync);
+        }
+        world.crash();
+        world.start().unwrap();
+    }
+}
+
+/// How many lives a test tries: `HOLDFAST_LIVES` for more.
+fn lives() -> u64 {
+    std::env::var("HOLDFAST_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn what_was_promised_survives() {
+    for seed in 0..lives() {
+        live(seed, 1, false);
+    }
+}
+
+#[test]
+fn streams_are_cut_to_what_stands() {
+    for seed in 0..lives() {
+        live(seed, 3, false);
+    }
+}
+
+#[test]
+fn a_skipped_sync_is_caught() {
+    let caught = (0..50).filter(|&seed| std::panic::catch_unwind(|| live(seed, 1, true)).is_err()).count();
+    assert!(caught > 10, "only {caught} of 50 lives noticed that nothing was synced");
+}
+
+#[test]
+fn damage_below_the_watermark_stops_the_start() {
+    let mut world = World::new(1, 1);
+    for _ in 0..40 {
+        world.write();
+        let mut bytes = Vec::new();
+        let taken = world.intakes[0].take(&mut bytes).unwrap();
+        world.writers[0].write(&bytes, &taken).unwrap();
+        world.writers[0].sync().unwrap();
+    }
+    world.writers.clear();
+    let names: Vec<String> = world.disks[0].names().into_iter().filter(|name| name.ends_with(".log")).collect();
+    assert!(names.len() > 1, "{names:?}");
+    for (name, at) in [(&names[0], 600), (&names[0], 40), (&names[1], 700)] {
+        world.disks[0].damage(name, at);
+        let error = recover(world.disks.clone(), &[]).err().map(|damage| damage.to_string());
+        assert!(error.as_ref().is_some_and(|text| text.starts_with(name.as_str())), "{name} at {at}: {error:?}");
+        world.disks[0].damage(name, at);
+    }
+    assert!(recover(world.disks.clone(), &[]).is_ok());
+}
+
+#[test]
+fn segments_are_given_up_and_used_again() {
+    let mut world = World::new(2, 1);
+    for round in 0..200 {
+        world.write();
+        let mut bytes = Vec::new();
+        let taken = world.intakes[0].take(&mut bytes).unwrap();
+        world.writers[0].write(&bytes, &taken).unwrap();
+        world.writers[0].sync().unwrap();
+        if round % 10 == 9 {
+            world.writers[0].truncate(taken.cut - 1).unwrap();
+            assert!(world.disks[0].names().len() <= 12, "{:?}", world.disks[0].names());
+        }
+    }
+    assert!(world.writers[0].size() < 200_000);
+}
