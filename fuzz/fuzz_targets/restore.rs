@@ -13,6 +13,7 @@ fn dump_of(value: &Value<'_>) -> Vec<u8> {
         Value::Set(set) => ValueRef::Set(set),
         Value::ZSet(zset) => ValueRef::ZSet(zset),
         Value::Hash(hash) => ValueRef::Hash(hash),
+        Value::Stream(stream) => ValueRef::Stream(stream),
     })
 }
 
@@ -23,6 +24,7 @@ fn memory(value: &Value<'_>) -> usize {
         Value::Set(set) => set.memory(),
         Value::ZSet(zset) => zset.memory(),
         Value::Hash(hash) => hash.memory(),
+        Value::Stream(stream) => stream.memory(),
     }
 }
 

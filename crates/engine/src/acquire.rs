@@ -108,6 +108,9 @@ impl Engine {
 
     #[inline]
     pub(crate) fn release(&mut self, held: Held) {
+        if !self.hidden.is_empty() {
+            self.unhide(&held);
+        }
         let wakes = &mut self.wakes;
         self.shared.keyspace.release(held, |w| wakes.push(w));
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, VERSION_BITS, Waiter};
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
 
 use crate::blocked::Served;
@@ -80,6 +80,10 @@ pub struct Engine {
     pub(crate) reservation: Option<(u64, Need)>,
     /// Scratch for key positions.
     pub(crate) positions: Vec<KeyAt>,
+    /// Expired keys are not deleted: see [`Engine::keep_expired`].
+    pub(crate) keep_expired: bool,
+    /// Those that are out of sight while latches are held.
+    pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
 
 impl Engine {
@@ -108,6 +112,8 @@ impl Engine {
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
+            keep_expired: false,
+            hidden: Vec::new(),
         }
     }
 

@@ -43,9 +43,15 @@ impl Engine {
     pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
         for key in keys {
             let version = if version == 0 { self.next_version(held) } else { version };
-            let now = self.now;
+            let (now, keep) = (self.now, self.keep_expired);
             let mut view = self.db(held, db, version);
             if view.peek(&key).is_none_or(|entry| !entry.expired(now)) {
+                continue;
+            }
+            if keep {
+                let saved = view.save(&key);
+                view.remove(&key);
+                self.hidden.push((db, key.bytes.into(), saved));
                 continue;
             }
             view.remove(&key);
@@ -54,5 +60,29 @@ impl Engine {
             self.events.push(class::EXPIRED, "expired", db, key.bytes);
         }
         self.published.append(&mut self.events.list);
+    }
+
+    /// From now on expired keys are taken for absent, but not deleted (CLIENT PAUSE): or deleted, again.
+    pub fn keep_expired(&mut self, keep: bool) {
+        self.keep_expired = keep;
+    }
+
+    /// Puts expired keys back that had to be out of a command's sight. What a block has written in their place stays.
+    #[cold]
+    pub(crate) fn unhide(&mut self, held: &Held) {
+        let version = self.next_version(held);
+        let shared = self.shared.clone();
+        for (db, bytes, saved) in std::mem::take(&mut self.hidden) {
+            let key = shared.keyspace.hasher().key(&bytes);
+            // A block that is suspended meanwhile has others.
+            if !held.is_all() && !held.slots().contains(&key.slot) {
+                self.hidden.push((db, bytes, saved));
+                continue;
+            }
+            let mut view = self.db(held, db, version);
+            if view.peek(&key).is_none() {
+                view.put_back(&key, saved);
+            }
+        }
     }
 }

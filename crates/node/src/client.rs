@@ -9,6 +9,8 @@ use engine::Seat;
 const CONNECTION: u64 = 1024;
 /// What a watched key costs beside its bytes, roughly.
 const WATCHED: u64 = 96;
+/// What a subscription costs beside the bytes of its channel, roughly.
+const SUBSCRIBED: u64 = 128;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,10 +55,12 @@ pub struct Client {
     pub blocked: AtomicBool,
     /// 2 or 3.
     pub protocol: AtomicU16,
-    /// Bytes waiting in the query buffer.
+    /// Bytes waiting in the query buffer, but for [`Self::arguments`].
     pub query_len: AtomicU64,
-    /// Room behind them.
+    /// Room behind them; for the rest of an argument whose length is known, the room that it needs.
     pub query_free: AtomicU64,
+    /// Bytes of a command that is arriving before the argument that is arriving.
+    pub arguments: AtomicU64,
     /// Bytes of output waiting to be sent.
     pub output_len: AtomicU64,
     /// Size of the buffer they are in.
@@ -75,6 +79,8 @@ pub struct Client {
     pub patterns: AtomicU32,
     /// Shard channels it has subscribed to.
     pub shard_channels: AtomicU32,
+    /// Bytes of the names of all these.
+    pub subscribed_bytes: AtomicU64,
     /// In MONITOR mode.
     pub monitor: AtomicBool,
     /// CLIENT NO-EVICT, NO-TOUCH.
@@ -117,6 +123,7 @@ impl Client {
             protocol: AtomicU16::new(2),
             query_len: AtomicU64::new(0),
             query_free: AtomicU64::new(0),
+            arguments: AtomicU64::new(0),
             output_len: AtomicU64::new(0),
             output_buffer: AtomicU64::new(0),
             queued_bytes: AtomicU64::new(0),
@@ -126,6 +133,7 @@ impl Client {
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
+            subscribed_bytes: AtomicU64::new(0),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
@@ -139,12 +147,16 @@ impl Client {
         self.channels.load(Relaxed) + self.patterns.load(Relaxed) + self.shard_channels.load(Relaxed)
     }
 
-    /// Bytes it costs: its buffers, its queue, the keys it watches, itself, but for the arguments of a command that runs.
+    /// Bytes it costs: its buffers, its queue, the keys it watches, its subscriptions, itself, but for the arguments of a command
+    /// that runs. An argument that has been announced counts as if it were there, so that clients that send the same weigh the
+    /// same, however it arrives.
     pub fn memory(&self) -> u64 {
-        let buffers = self.query_len.load(Relaxed) + self.query_free.load(Relaxed);
+        let sum = |counters: &[&AtomicU64]| counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>();
+        let query = sum(&[&self.arguments, &self.query_len, &self.query_free]);
         let output = self.output_buffer.load(Relaxed).max(self.output_len.load(Relaxed));
         let watched = u64::from(self.watching.load(Relaxed)) * WATCHED + self.watched_bytes.load(Relaxed);
-        CONNECTION + buffers + output + watched + self.queued_bytes.load(Relaxed)
+        let subscribed = u64::from(self.subscriptions()) * SUBSCRIBED + self.subscribed_bytes.load(Relaxed);
+        CONNECTION + query + output + watched + subscribed + self.queued_bytes.load(Relaxed)
     }
 
     /// What the client says of itself.

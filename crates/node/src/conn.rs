@@ -51,6 +51,8 @@ pub(crate) struct Conn {
     pub(crate) ended: bool,
     /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
     pub(crate) missing: usize,
+    /// Bytes that the argument that is arriving still lacks; 0 if that is not known.
+    pub(crate) lacking: usize,
     /// Unread bytes there will be when a large argument has arrived that is arriving; 0 for none.
     pub(crate) large_until: usize,
     /// It had enough to do: the driver has stopped reading.
@@ -87,6 +89,7 @@ impl Conn {
             cut: false,
             ended: false,
             missing: 0,
+            lacking: 0,
             large_until: 0,
             held: false,
             in_flight: 0,
@@ -110,6 +113,24 @@ impl Conn {
         let end = self.unread() + missing;
         let large = missing > 0 && (missing > self.unread() / 2 || end == self.large_until);
         self.large_until = if large { end } else { 0 };
+    }
+
+    /// Shows others what the connection holds. `lacking`: bytes that the argument that is arriving lacks; 0 if that is not known.
+    pub(crate) fn show_buffers(&self, lacking: usize) {
+        let client = &self.session.client;
+        let before = self.decoder.read_before().min(self.unread());
+        let free = if lacking > 0 { lacking } else { self.query.capacity() - self.query.len() };
+        client.arguments.store(before as u64, Relaxed);
+        client.query_len.store((self.unread() - before) as u64, Relaxed);
+        client.query_free.store(free as u64, Relaxed);
+        self.show_output();
+    }
+
+    /// Shows others what is to be sent.
+    pub(crate) fn show_output(&self) {
+        let client = &self.session.client;
+        client.output_len.store(self.owed() as u64, Relaxed);
+        client.output_buffer.store(self.out.bytes.capacity() as u64, Relaxed);
     }
 
     /// Bytes still to be sent.

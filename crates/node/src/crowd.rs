@@ -31,9 +31,9 @@ pub(crate) fn limit(settings: &Settings) -> Option<u64> {
 }
 
 impl Node {
-    /// What the workers know their connections to take together, in bytes.
-    fn weight_of_clients(&self) -> u64 {
-        self.stats.iter().map(|stats| stats.client_memory.load(Relaxed)).fold(0, u64::wrapping_add)
+    /// Whether connections take as much as `limit` together, in bytes, as far as their workers know.
+    pub(crate) fn is_above(&self, limit: u64) -> bool {
+        self.stats.iter().map(|stats| stats.client_memory.load(Relaxed)).fold(0, u64::wrapping_add) >= limit
     }
 }
 
@@ -70,7 +70,7 @@ impl Worker {
 
     /// Closes the largest connections if all of them take as much as `limit` together.
     pub(crate) fn close_largest(&mut self, limit: u64) {
-        if self.node.weight_of_clients() < limit {
+        if !self.node.is_above(limit) {
             return;
         }
         // The sums of the workers may lag behind; and those that are closed already are not in the list.

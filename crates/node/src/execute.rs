@@ -125,7 +125,7 @@ impl Worker {
                 }
             }
         }
-        if self.paused.is_some() && self.is_held_back(conn, command) {
+        if self.paused.is_some() && self.is_held_back(conn, command, args) {
             return self.wait_for_pause(conn);
         }
         if conn.session.queues(command) {
@@ -265,6 +265,7 @@ impl Worker {
                     row.run,
                 );
                 self.paused = self.node.pauses.current(self.engine.now());
+                self.engine.keep_expired(self.paused.is_some());
                 match flow {
                     Flow::Done => Next::Continue,
                     Flow::Sleep(ms) => {
@@ -296,12 +297,26 @@ impl Worker {
     }
 
     /// Whether CLIENT PAUSE holds this command back.
-    fn is_held_back(&self, conn: &Conn, command: &Command) -> bool {
+    fn is_held_back(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
         match self.paused {
             None => false,
             Some((Pause::All, _)) => true,
-            Some((Pause::Write, _)) => self.does(conn, command, flags::WRITE | flags::MAY_REPLICATE),
+            Some((Pause::Write, _)) => self.may_write(conn, command, args),
         }
+    }
+
+    /// Whether the command, or one of the block that it executes, may write or tell replicas something.
+    fn may_write(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
+        let may = |command: &Command, args: Args<'_>| {
+            command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
+                && !session::is_read_only_script(&self.node, command, args)
+        };
+        let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
+        may(command, args)
+            || block.is_some_and(|multi| {
+                let mut queue = multi.queue.iter().enumerate();
+                queue.any(|(i, queued)| may(self.node.table.get(queued.command), multi.batch.args(i, &[])))
+            })
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {

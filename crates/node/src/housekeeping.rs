@@ -7,6 +7,7 @@ use engine::{Order, Policy, Room, Swept};
 use crate::config::{EvictionPolicy, Settings};
 use crate::conn::Wait;
 use crate::crowd;
+use crate::latency::Event;
 use crate::stats::add;
 use crate::worker::Worker;
 
@@ -47,14 +48,16 @@ impl Worker {
         self.stats.machine_memory.store(self.machines.memory() as u64, Relaxed);
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
-        if self.node.active_expire.load(Relaxed) {
+        // What a pause is for must not be undone by time: expired keys stay until it ends.
+        if self.node.active_expire.load(Relaxed) && self.paused.is_none() {
             let clock = self.node.clock.clone();
             let effort = settings.active_expire_effort;
-            let until = clock.monotonic_ns() + by_effort(SWEEP_NS, effort);
+            let until = begun + by_effort(SWEEP_NS, effort);
             let workers = self.node.active_workers.load(Relaxed) as u16;
             if self.engine.sweep(workers, || clock.monotonic_ns() < until) == Swept::Part {
                 wait = by_effort(CATCH_UP_MS, effort);
             }
+            self.meter.event(Event::ExpireCycle, clock.monotonic_ns().saturating_sub(begun));
         }
         if settings.maxmemory > 0 && self.make_room(settings) == Room::Soon {
             wait = by_effort(CATCH_UP_MS, 10);
@@ -62,8 +65,8 @@ impl Worker {
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
         }
-        if settings.output_limit_normal.soft > 0 {
-            self.check_soft_limits(settings.output_limit_normal, now);
+        if settings.output_limit_normal.soft > 0 || settings.output_limit_pubsub.soft > 0 {
+            self.check_soft_limits(settings, now);
         }
         if crowd::limit(settings).is_some() {
             self.weigh_all(settings);
@@ -92,7 +95,9 @@ impl Worker {
             return Room::Soon;
         }
         let until = self.evict_until;
-        self.engine.make_room(policy(settings), above, || node.clock.monotonic_ns() < until)
+        let room = self.engine.make_room(policy(settings), above, || node.clock.monotonic_ns() < until);
+        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
+        room
     }
 
     /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we

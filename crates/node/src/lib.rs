@@ -12,6 +12,7 @@ mod crowd;
 mod execute;
 mod histogram;
 mod housekeeping;
+mod latency;
 mod libraries;
 mod message;
 mod meter;

@@ -13,6 +13,8 @@ use resp::Args;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Settings;
+use crate::latency::{Event, Latencies};
+use crate::node::Node;
 use crate::slowlog::SlowLog;
 use crate::stats::{WorkerStats, add};
 use crate::table::Command;
@@ -38,14 +40,22 @@ pub struct Meter {
     /// Microseconds from which on a command is logged.
     threshold: Option<u64>,
     slow_log_len: u64,
+    latencies: Arc<Latencies>,
+    /// Nanoseconds from which on an event is kept (`latency-monitor-threshold`).
+    notable: Option<u64>,
+    /// Unix milliseconds at the beginning of the turn.
+    turn_ms: u64,
 }
 
 impl Meter {
-    pub(crate) fn new(clock: Arc<dyn Clock>, stats: Arc<WorkerStats>, slow_log: Arc<SlowLog>) -> Self {
+    pub(crate) fn new(node: &Node, index: usize) -> Self {
         Meter {
-            clock,
-            stats,
-            slow_log,
+            clock: node.clock.clone(),
+            stats: node.stats[index].clone(),
+            slow_log: node.slow_log.clone(),
+            latencies: node.latencies.clone(),
+            notable: None,
+            turn_ms: 0,
             since: 0,
             pending: Vec::new(),
             tracking: true,
@@ -61,6 +71,8 @@ impl Meter {
         self.fine = (0..FINE).contains(&slower_than);
         self.threshold = u64::try_from(slower_than).ok().filter(|_| settings.slowlog_max_len > 0);
         self.slow_log_len = settings.slowlog_max_len;
+        let millis = settings.latency_monitor_threshold;
+        self.notable = (millis > 0).then(|| millis.saturating_mul(1_000_000));
     }
 
     /// Whether a command is timed by itself.
@@ -90,6 +102,8 @@ impl Meter {
         self.since = now;
         let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
         if let Some(each) = elapsed.checked_div(total) {
+            // Together they take microseconds: one of them was held up.
+            self.event(Event::FastCommand, elapsed);
             let mut pending = std::mem::take(&mut self.pending);
             for (id, n) in pending.drain(..) {
                 self.account(id as usize, u64::from(n), each);
@@ -108,9 +122,23 @@ impl Meter {
     /// Counts a command that took `nanos`.
     pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
         self.account(command.counted_as, 1, nanos);
+        self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
         if self.threshold.is_some_and(|least| nanos / 1000 >= least) && !command.spec.has(flags::SKIP_SLOWLOG) {
             self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.slow_log_len);
         }
+    }
+
+    /// Something took `nanos`: kept if that is as long as `latency-monitor-threshold`.
+    #[inline]
+    pub(crate) fn event(&self, event: Event, nanos: u64) {
+        if self.notable.is_some_and(|least| nanos >= least) {
+            self.latencies.add(event, (self.turn_ms + nanos / 1_000_000) / 1000, nanos / 1_000_000);
+        }
+    }
+
+    /// A turn begins at `now`, unix milliseconds.
+    pub(crate) fn begin_turn(&mut self, now: u64) {
+        self.turn_ms = now;
     }
 
     fn account(&mut self, id: usize, n: u64, each: u64) {

@@ -9,6 +9,7 @@ use keyspace::Keyspace;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
+use crate::latency::Latencies;
 use crate::message::{Mailbox, Message};
 use crate::monitor::Monitors;
 use crate::pause::Pauses;
@@ -53,6 +54,8 @@ pub struct Node {
     pub shuffling: AtomicBool,
     /// SLOWLOG.
     pub slow_log: Arc<SlowLog>,
+    /// LATENCY.
+    pub latencies: Arc<Latencies>,
     /// Rates of the last moments.
     pub sampler: Sampler,
     /// Highest `used_memory` seen.
@@ -120,6 +123,7 @@ impl Node {
             measuring: AtomicBool::new(false),
             shuffling: AtomicBool::new(false),
             slow_log: Arc::default(),
+            latencies: Arc::default(),
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::Tidied;
 
 use crate::config::Settings;
+use crate::latency::Event;
 use crate::stats::add;
 use crate::worker::Worker;
 
@@ -114,7 +115,9 @@ impl Worker {
                 self.reclaiming = true;
             }
         }
-        add(&self.stats.defrag_nanos, clock.monotonic_ns().saturating_sub(begun));
+        let nanos = clock.monotonic_ns().saturating_sub(begun);
+        self.meter.event(Event::DefragCycle, nanos);
+        add(&self.stats.defrag_nanos, nanos);
     }
 
     /// Begins a pass if there is something to gain.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Ending;
 
-use crate::config::OutputLimit;
+use crate::config::{OutputLimit, Settings};
 use crate::conn::{Conn, Wait};
 use crate::outgoing::Outgoing;
 use crate::stats::add;
@@ -54,6 +54,12 @@ impl Conn {
 /// gets what it needs and no more. Else in proportion, so that no byte is moved often.
 fn more_room(len: usize, missing: usize, large: bool) -> usize {
     if missing > 0 && large { missing } else { len.min((len / 4).max(1 << 20)).max(BUFFER) }
+}
+
+/// What the output of a connection may come to: those that others send to are allowed less.
+pub(crate) fn output_limit(conn: &Conn, settings: &Settings) -> OutputLimit {
+    let fed = conn.session.is_subscribed() || conn.session.monitors;
+    if fed { settings.output_limit_pubsub } else { settings.output_limit_normal }
 }
 
 impl Worker {
@@ -291,8 +297,8 @@ impl Worker {
         conn.out.advance(n, |part| self.engine.local().let_go(part));
         conn.count_out(n);
         if conn.unsent() == 0 {
-            conn.session.client.output_buffer.store(0, Relaxed);
             let out = std::mem::take(&mut conn.out);
+            conn.show_output();
             self.recycle(out);
         } else {
             conn.out.compact(BUFFER);
@@ -304,9 +310,10 @@ impl Worker {
     /// [`Worker::count_sent`], it comes back through [`Worker::recycle`].
     pub fn take_output(&mut self, token: Token) -> Option<Outgoing> {
         let conn = self.conn(token)?;
-        conn.session.client.output_buffer.store(0, Relaxed);
         conn.in_flight += conn.unsent();
-        Some(std::mem::take(&mut conn.out))
+        let out = std::mem::take(&mut conn.out);
+        conn.show_output();
+        Some(out)
     }
 
     /// `n` bytes of output that was taken have been sent.
@@ -331,7 +338,7 @@ impl Worker {
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         // As in Redis, what fits the first buffer is always allowed.
-        let len = (conn.owed() as u64).saturating_sub(BUFFER as u64);
+        let len = Some(conn.owed()).filter(|&len| len > BUFFER).unwrap_or(0) as u64;
         let soft = limit.soft > 0 && len > limit.soft;
         if !soft {
             conn.over_soft_since = None;
@@ -346,16 +353,19 @@ impl Worker {
             add(&self.stats.output_overruns, 1);
             conn.forget_output();
             conn.cut = true;
+            // Gone for everybody at once, even while the driver waits for what it has begun to send.
+            self.node.dismiss(conn.session.client.id);
             self.end_session(conn);
         }
     }
 
     /// Looks again at those whose output is above the soft limit: they may ask for nothing more and read nothing.
-    pub(crate) fn check_soft_limits(&mut self, limit: OutputLimit, now: u64) {
+    pub(crate) fn check_soft_limits(&mut self, settings: &Settings, now: u64) {
         let over = |conn: &Conn| conn.over_soft_since.is_some() && !conn.closing;
         let tokens: Vec<Token> = self.conns.iter().flatten().filter(|c| over(c)).map(|c| c.token).collect();
         for token in tokens {
             let Some(mut conn) = self.take_conn(token) else { continue };
+            let limit = output_limit(&conn, settings);
             self.check_output_limit(&mut conn, limit, now);
             let cut = conn.cut;
             self.put_conn(conn);

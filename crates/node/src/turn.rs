@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::{Batch, Limits, Progress, Reply};
 
-use crate::config::{OutputLimit, Settings};
+use crate::config::Settings;
 use crate::conn::{Conn, Wait};
 use crate::crowd;
 use crate::execute::Next;
@@ -13,6 +13,7 @@ use crate::message::Mailbox;
 use crate::node::Node;
 use crate::stats::add;
 use crate::table::Command;
+use crate::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
 /// Commands parsed and prefetched before they are executed.
@@ -66,6 +67,7 @@ impl Worker {
 
     fn take_turn(&mut self, now: u64) {
         self.engine.begin_turn(now);
+        self.meter.begin_turn(now);
         let changed = self.follower.refresh();
         if changed {
             self.reconfigure();
@@ -83,7 +85,7 @@ impl Worker {
         self.monitored = self.node.monitors.any();
         self.clean_up();
         self.end_waits(now);
-        if self.paused.is_some() || self.node.pauses.current(now).is_some() {
+        if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
             self.look_at_pause(now);
         }
         // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
@@ -211,16 +213,14 @@ impl Worker {
         settings: &Arc<Settings>,
     ) {
         let Group { mut conn, from, to, progress } = group;
+        self.ensure_out(&mut conn);
+        conn.show_buffers(if from == to { progress.missing } else { 0 });
         // The arguments point into the query buffer: it is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
-        let client = &conn.session.client;
-        client.query_len.store((query.len() - conn.start) as u64, Relaxed);
-        client.query_free.store((query.capacity() - query.len()) as u64, Relaxed);
         // What has arrived may be the last that was too much: then it is not executed.
         if let Some(limit) = crowd::limit(settings).filter(|_| conn.weigh(&self.stats)) {
             self.close_largest(limit);
         }
-        self.ensure_out(&mut conn);
         let unsent_before = conn.unsent();
         let mut consumed = 0;
         let mut next = Next::Continue;
@@ -254,6 +254,7 @@ impl Worker {
         conn.start += consumed;
         // Of a command that others stand before nothing is known yet.
         conn.expect(if i == to { progress.missing } else { 0 });
+        conn.lacking = if i == to { progress.missing } else { 0 };
         conn.missing = if i == to { progress.reserve_hint(conn.unread()) } else { 0 };
         self.trim(&mut conn);
         self.finish(conn, interrupted || i > from, settings);
@@ -271,11 +272,7 @@ impl Worker {
     /// Puts a connection back after its commands, and sees to what follows. `eager`: it may have more commands to execute.
     pub(crate) fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
         let now = self.engine.now();
-        let client = &conn.session.client;
-        client.query_len.store(conn.unread() as u64, Relaxed);
-        client.query_free.store((conn.query.capacity() - conn.query.len()) as u64, Relaxed);
-        client.output_len.store(conn.owed() as u64, Relaxed);
-        client.output_buffer.store(conn.out.bytes.capacity() as u64, Relaxed);
+        conn.show_buffers(conn.lacking);
         if conn.unsent() > 0 {
             let limit = output_limit(&conn, settings);
             self.check_output_limit(&mut conn, limit, now);
@@ -309,9 +306,4 @@ impl Worker {
             self.close_largest(limit);
         }
     }
-}
-
-/// What its output may come to: subscribers are allowed less than others.
-fn output_limit(conn: &Conn, settings: &Settings) -> OutputLimit {
-    if conn.session.is_subscribed() { settings.output_limit_pubsub } else { settings.output_limit_normal }
 }

@@ -179,15 +179,19 @@ impl Worker {
         conn.session.client.blocked.store(true, Relaxed);
         conn.wait = Wait::Pause;
         self.held_back.push(conn.token);
+        self.held_by = self.paused.map(|(kind, _)| kind).or(self.held_by);
         Next::Retry
     }
 
     /// Looks whether a pause is on, and lets those go on that waited for the end of one.
     pub(crate) fn look_at_pause(&mut self, now: u64) {
         self.paused = self.node.pauses.current(now);
-        if self.paused.is_some_and(|(kind, _)| kind == Pause::All) {
+        self.engine.keep_expired(self.paused.is_some());
+        let kind = self.paused.map(|(kind, _)| kind);
+        if kind.is_some_and(|kind| kind == Pause::All || self.held_by == Some(kind)) {
             return;
         }
+        self.held_by = None;
         // A weaker pause may hold some of them back again.
         for token in std::mem::take(&mut self.held_back) {
             let Some(conn) = self.conn(token) else { continue };

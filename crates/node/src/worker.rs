@@ -11,8 +11,9 @@ use engine::{Ending, Engine};
 use resp::{Batch, Protocol, Reply};
 
 use crate::client::{Client, Peer};
-use crate::config::{EvictionPolicy, Follower};
+use crate::config::{EvictionPolicy, Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
+use crate::crowd;
 use crate::message::Message;
 use crate::meter::Meter;
 use crate::node::Node;
@@ -65,6 +66,8 @@ pub struct Worker {
     pub(crate) paused: Option<(Pause, u64)>,
     /// Connections that wait for its end.
     pub(crate) held_back: Vec<Token>,
+    /// The strongest pause that one of them was held back by.
+    pub(crate) held_by: Option<Pause>,
     /// Connections in a walk over the keyspace.
     pub(crate) walks: VecDeque<Token>,
     /// Connections with a script under way.
@@ -78,6 +81,8 @@ pub struct Worker {
     pub(crate) batch: Batch,
     /// Connections that had enough to do and can be read from again.
     pub(crate) thirsty: Vec<Token>,
+    /// Connections together take more than `maxmemory-clients`, as others have written to them.
+    pub(crate) too_heavy: bool,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -88,7 +93,7 @@ impl Worker {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
-            meter: Meter::new(node.clock.clone(), node.stats[index].clone(), node.slow_log.clone()),
+            meter: Meter::new(&node, index),
             slept_from: 0,
             stats: node.stats[index].clone(),
             node,
@@ -110,6 +115,7 @@ impl Worker {
             monitored: false,
             paused: None,
             held_back: Vec::new(),
+            held_by: None,
             walks: VecDeque::new(),
             scripts: VecDeque::new(),
             orphans: Vec::new(),
@@ -117,6 +123,7 @@ impl Worker {
             again: Vec::new(),
             batch: Batch::new(),
             thirsty: Vec::new(),
+            too_heavy: false,
             spares: Vec::new(),
         };
         worker.reconfigure();
@@ -287,6 +294,11 @@ impl Worker {
         for message in mailbox.take() {
             self.deliver(message);
         }
+        if std::mem::take(&mut self.too_heavy)
+            && let Some(limit) = crowd::limit(self.follower.settings())
+        {
+            self.close_largest(limit);
+        }
     }
 
     pub(crate) fn deliver(&mut self, message: Message) {
@@ -314,10 +326,19 @@ impl Worker {
         if conn.session.monitors && !conn.closing {
             self.ensure_out(&mut conn);
             conn.out.bytes.extend_from_slice(line);
-            self.check_output_limit(&mut conn, limit, now);
+            self.fed(&mut conn, limit, now);
         }
         self.put_conn(conn);
         self.mark_dirty(token);
+    }
+
+    /// Something that it did not ask for was written to a connection.
+    fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+        conn.show_output();
+        self.check_output_limit(conn, limit, now);
+        if let Some(limit) = crowd::limit(self.follower.settings()).filter(|_| conn.weigh(&self.stats)) {
+            self.too_heavy |= self.node.is_above(limit);
+        }
     }
 
     /// Sends a message to those who have subscribed, and still are.
@@ -334,7 +355,7 @@ impl Worker {
                 if conn.session.protocol == Protocol::Resp2 {
                     conn.out.bytes[start] = b'*';
                 }
-                self.check_output_limit(&mut conn, limit, now);
+                self.fed(&mut conn, limit, now);
             }
             self.put_conn(conn);
             self.mark_dirty(token);

@@ -145,6 +145,11 @@ impl Decoder {
         self.cursor.is_some()
     }
 
+    /// Bytes of the incomplete request before the argument that is arriving: its headers, and the arguments that are there.
+    pub fn read_before(&self) -> usize {
+        self.cursor.map_or(0, |cursor| cursor.pos)
+    }
+
     /// Heap bytes held.
     pub fn memory(&self) -> usize {
         self.args.capacity() * size_of::<Range>()

@@ -66,7 +66,6 @@ const COMES: &[(&str, Comes)] = &[
     ("bgrewriteaof", Comes::Durability),
     ("bgsave", Comes::Durability),
     ("failover", Comes::Cluster),
-    ("latency", Comes::Messages),
     ("migrate", Comes::Cluster),
     ("save", Comes::Durability),
 ];

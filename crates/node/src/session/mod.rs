@@ -40,6 +40,7 @@ use crate::table::{Command, Handler};
 use crate::transfer::BUFFER;
 use pubsub::Subscriptions;
 pub use script::Machines;
+pub(crate) use script::is_read_only as is_read_only_script;
 pub use suspended::Suspended;
 
 /// Runs a session command.

@@ -20,8 +20,7 @@ pub(super) static SECTION: Section = Section {
             long(0),
             "0",
             "Milliseconds from which an event is kept for LATENCY; 0 for none.",
-        )
-        .inert("LATENCY is not built yet"),
+        ),
         row("latency-tracking", Kind::Bool, "yes", "Keep a histogram of the latency of every command."),
         row(
             "latency-tracking-info-percentiles",

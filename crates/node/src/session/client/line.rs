@@ -58,7 +58,8 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
     let (query, query_free) = (client.query_len.load(Relaxed), client.query_free.load(Relaxed));
     let output = client.output_len.load(Relaxed);
     let buffer = client.output_buffer.load(Relaxed);
-    let arguments = own.map_or(0, |ctx| ctx.args.bytes() as u64);
+    let running = own.map_or(0, |ctx| ctx.args.bytes() as u64);
+    let arguments = running + client.arguments.load(Relaxed);
     let block = client.queued_bytes.load(Relaxed);
     // Writing to a vector cannot fail.
     let _ = write!(
@@ -80,7 +81,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.shard_channels.load(Relaxed),
         client.queued.load(Relaxed),
         client.watching.load(Relaxed),
-        client.memory() + arguments,
+        client.memory() + running,
         text(&texts.user),
         client.protocol.load(Relaxed),
         text(&texts.lib_name),

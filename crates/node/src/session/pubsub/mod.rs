@@ -122,6 +122,8 @@ pub struct Subscriptions {
     channels: BTreeSet<Arc<[u8]>>,
     patterns: BTreeSet<Arc<[u8]>>,
     shards: BTreeSet<Arc<[u8]>>,
+    /// Bytes of all their names.
+    bytes: u64,
 }
 
 impl Subscriptions {
@@ -139,6 +141,18 @@ impl Subscriptions {
             Kind::Pattern => &mut self.patterns,
             Kind::Shard => &mut self.shards,
         }
+    }
+
+    fn add(&mut self, kind: Kind, topic: Arc<[u8]>) {
+        self.bytes += topic.len() as u64;
+        self.of_mut(kind).insert(topic);
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, kind: Kind, topic: &[u8]) -> bool {
+        let was = self.of_mut(kind).remove(topic);
+        self.bytes -= if was { topic.len() as u64 } else { 0 };
+        was
     }
 
     /// What replies to SUBSCRIBE count: shard channels apart from the others.
@@ -168,6 +182,7 @@ impl Session {
         self.client.channels.store(len(Kind::Channel), Relaxed);
         self.client.patterns.store(len(Kind::Pattern), Relaxed);
         self.client.shard_channels.store(len(Kind::Shard), Relaxed);
+        self.client.subscribed_bytes.store(subscriptions.as_ref().map_or(0, |s| s.bytes), Relaxed);
         self.subscriptions = subscriptions;
         match (had, self.is_subscribed()) {
             (false, true) => node.pubsub.clients.fetch_add(1, Relaxed),

@@ -34,7 +34,7 @@ pub(super) fn subscribe(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, Er
         let subscriptions = ctx.session.subscriptions.get_or_insert_default();
         if !subscriptions.has(kind, topic) {
             let topic = ctx.node.pubsub.subscribe(kind, topic, ctx.session.client.id, place);
-            subscriptions.of_mut(kind).insert(topic);
+            subscriptions.add(kind, topic);
         }
         confirm(ctx, words(kind).0, Some(topic), kind);
     }
@@ -52,7 +52,7 @@ pub(super) fn unsubscribe(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, 
         confirm(ctx, word, None, kind);
     }
     for topic in topics {
-        if ctx.session.subscriptions.as_mut().is_some_and(|s| s.of_mut(kind).remove(&topic)) {
+        if ctx.session.subscriptions.as_mut().is_some_and(|s| s.remove(kind, &topic)) {
             ctx.node.pubsub.unsubscribe(kind, &topic, ctx.session.client.id);
         }
         confirm(ctx, word, Some(&topic), kind);

@@ -83,7 +83,7 @@ fn compile(ctx: &mut SessionCtx<'_>, body: &[u8], loaded: bool) -> Result<Arc<Kn
 }
 
 /// The digest, in any case.
-fn digest(text: &[u8]) -> Option<Digest> {
+pub(super) fn digest(text: &[u8]) -> Option<Digest> {
     let mut digest: Digest = text.try_into().ok()?;
     digest.make_ascii_lowercase();
     Some(digest)

@@ -14,14 +14,17 @@ mod run;
 use command::{KeySpec, Row, Spec, flags::*, key_flags};
 use engine::Begin;
 use keyspace::slot_of;
-use script::{Flags, LogLevel, Running};
+use resp::Args;
+use script::{Flags, LogLevel, Running, Source};
 
 use super::{Block, Flow, SessionCtx, SessionRun, container, help};
 pub use machines::Machines;
 use run::Rules;
 pub use run::ScriptRun;
 
+use crate::node::Node;
 use crate::session::Error;
+use crate::table::Command;
 
 const RUN_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | MAY_REPLICATE | NO_MANDATORY_KEYS | STALE | RUNS_SCRIPT;
 const READ_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | NO_MANDATORY_KEYS | STALE | READONLY | RUNS_SCRIPT;
@@ -134,6 +137,20 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
         ));
     }
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
+}
+
+/// Whether a command runs a script that has promised not to write.
+pub(crate) fn is_read_only(node: &Node, command: &Command, args: Args<'_>) -> bool {
+    let arg = args.get(1).unwrap_or_default();
+    let declared = match command.spec.name {
+        "eval" => Source::parse(arg).ok().and_then(|source| source.flags()),
+        "evalsha" => eval::digest(arg).and_then(|digest| node.scripts.find(&digest)).and_then(|s| s.source.flags()),
+        "fcall" => std::str::from_utf8(arg)
+            .ok()
+            .and_then(|name| node.scripts.libraries().function(name).map(|(_, flags)| flags)),
+        name => return matches!(name, "eval_ro" | "evalsha_ro" | "fcall_ro"),
+    };
+    declared.is_some_and(|flags| flags.no_writes)
 }
 
 /// Runs a script in a block of its own or in the one there is. `begin` makes it from a machine, keys and arguments.
