@@ -376,3 +376,65 @@ fn a_small_flush_is_done_at_once() {
         assert_eq!([field(&memory, "lazyfree_pending_objects"), field(&memory, "lazyfreed_objects")], ["0", freed]);
     }
 }
+
+#[test]
+fn what_takes_long_is_kept() {
+    let server = Server::start(&["--workers", "2", "--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    assert!(client.call("latency doctor").contains("not monitored"));
+    assert_eq!(client.call("debug sleep 0.02"), "+OK");
+    assert_eq!(client.call("latency latest"), "*0");
+    assert_eq!(client.call("config set latency-monitor-threshold 10"), "+OK");
+    assert_eq!(client.call("debug sleep 0.02"), "+OK");
+    assert!(client.call("latency latest").starts_with("*1 *4 $7 command :"));
+    assert!(client.call("latency history command").starts_with("*1 *2 :"));
+    assert_eq!(client.call("latency history COMMAND"), "*0");
+    assert!(client.call("latency graph command").contains("command - high "));
+    assert_eq!(client.call("latency graph no"), "-ERR No samples available for event 'no'");
+    assert!(client.call("latency doctor").contains("1. command: 1 latency spikes"));
+    assert_eq!(client.call("latency reset no COMMAND"), ":1");
+    assert_eq!(client.call("latency reset"), ":0");
+}
+
+#[test]
+fn a_pause_keeps_what_has_expired() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    assert_eq!(client.call("set gone 1 px 5"), "+OK");
+    assert_eq!(client.call("set there 1"), "+OK");
+    assert_eq!(client.call("client pause 60000 write"), "+OK");
+    std::thread::sleep(Duration::from_millis(200));
+    let expired = |client: &mut Client| field(&client.call("info stats"), "expired_keys");
+    assert_eq!(client.call("get gone"), "$-1");
+    assert_eq!(client.call("exists gone there"), ":1");
+    assert_eq!((client.call("dbsize"), expired(&mut client)), (":2".into(), "0".into()));
+    // Scripts that promise not to write run, others wait.
+    assert_eq!(client.call("eval \"#!lua flags=no-writes\\nreturn redis.call('get', 'gone')\" 0"), "$-1");
+    assert_eq!(client.call("client unpause"), "+OK");
+    assert_eq!(client.call("get gone"), "$-1");
+    assert_eq!((client.call("dbsize"), expired(&mut client)), (":1".into(), "1".into()));
+}
+
+#[test]
+fn an_argument_counts_when_it_is_announced() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    let weigh = |client: &mut Client, sent: usize| {
+        let mut other = server.client();
+        assert_eq!(other.call("client setname heavy"), "+OK");
+        other.send_raw(format!("*2\r\n$3\r\nget\r\n$1000000\r\n{}", "x".repeat(sent)).as_bytes());
+        let seen = format!(" qbuf={sent} ");
+        for _ in 0..1000 {
+            let list = client.call("client list");
+            let line = list.split(" id=").find(|line| line.contains("name=heavy") && line.contains(&seen));
+            if let Some(line) = line {
+                assert!(line.contains(" argv-mem=23 "), "{line}");
+                return field(line, "tot-mem");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("never so much: {}", client.call("client list"));
+    };
+    let (a, b) = (weigh(&mut client, 10), weigh(&mut client, 300_000));
+    assert_eq!(a, b);
+}

@@ -108,6 +108,12 @@ impl Client {
         self.stream.write_all(&bytes).unwrap();
     }
 
+    /// Sends bytes as they are.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
     /// Waits for a reply for at most ten seconds.
     pub fn reply(&mut self) -> String {
         self.reply_within(Duration::from_secs(10)).expect("a reply")
