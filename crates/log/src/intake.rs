@@ -1,12 +1,12 @@
 //! Where workers leave records for a stream's writer, and how it takes all of them up to a cut.
 //!
-//! A worker goes through its *turnstile* before it chooses an LSN and leaves it when the record is there. The writer first
-//! raises the *floor* to the cut it wants, then goes through every turnstile once. Whoever came through before has left its
-//! record; whoever comes after sees the floor and chooses a higher LSN. So everything at or below the cut is taken, and what a
-//! record depends on has a lower LSN than itself: a cut is a consistent prefix (checked by loom in `tests/cuts.rs`).
+//! A worker *enters* its gate before it chooses an LSN and *exits* when the record has been left. The writer first raises the
+//! *floor* to the cut it wants, then looks at every gate: who is inside may have chosen an LSN below the cut and is waited for; who
+//! enters later sees the floor and chooses a higher one. So everything at or below the cut is taken, and as a record has a higher LSN than
+//! all it depends on, a cut is a consistent prefix (checked by loom in `tests/cuts.rs`).
 
 use crate::Lsn;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, PoisonError};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
 
 /// What a worker has left and the writer has not taken.
 #[derive(Default)]
@@ -20,9 +20,11 @@ struct Pending {
 /// One worker's part, on lines of its own.
 #[repr(align(128))]
 struct Lane {
-    pending: Mutex<Pending>,
+    /// How often the worker has gone through its gate, in either direction: it is inside while this is odd.
+    passes: AtomicU64,
     /// LSN of the last record left.
     last: AtomicU64,
+    pending: Mutex<Pending>,
 }
 
 impl Lane {
@@ -31,10 +33,26 @@ impl Lane {
     }
 }
 
-/// The intake of one stream.
+/// The writer's side.
 pub struct Intake {
-    lanes: Box<[Lane]>,
-    floor: AtomicU64,
+    lanes: Vec<Arc<Lane>>,
+    floor: Arc<AtomicU64>,
+    /// The last cut that was taken.
+    done: Lsn,
+    round: Option<Round>,
+}
+
+/// A cut that is being taken.
+struct Round {
+    cut: Lsn,
+    /// Who was inside when the floor was raised, and has not been seen to leave.
+    inside: Vec<(usize, u64)>,
+}
+
+/// A worker's side.
+pub struct Gate {
+    lane: Arc<Lane>,
+    floor: Arc<AtomicU64>,
 }
 
 /// What was taken.
@@ -46,37 +64,52 @@ pub struct Taken {
     pub ends: Vec<usize>,
 }
 
-/// A worker in its turnstile: no cut passes it.
-pub struct Turnstile<'a> {
-    intake: &'a Intake,
-    lane: &'a Lane,
-    pending: MutexGuard<'a, Pending>,
+/// How taking ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// There is nothing.
+    Nothing,
+    /// A worker is inside its gate: try again soon. Nothing has been taken.
+    Soon,
+    /// This.
+    Taken(Taken),
 }
 
 impl Intake {
-    /// For `workers` workers, above everything up to `floor`.
-    pub fn new(workers: usize, floor: Lsn) -> Self {
-        let lane = |_| Lane { pending: Mutex::new(Pending::default()), last: AtomicU64::new(0) };
-        Self { lanes: (0..workers).map(lane).collect(), floor: AtomicU64::new(floor) }
+    /// An intake with its workers' gates, in their order, above everything up to `floor`.
+    pub fn new(workers: usize, floor: Lsn) -> (Intake, Vec<Gate>) {
+        let lane = || Lane { passes: AtomicU64::new(0), last: AtomicU64::new(0), pending: Mutex::default() };
+        let lanes: Vec<_> = (0..workers).map(|_| Arc::new(lane())).collect();
+        let shared = Arc::new(AtomicU64::new(floor));
+        let gates = lanes.iter().map(|lane| Gate { lane: lane.clone(), floor: shared.clone() }).collect();
+        (Intake { lanes, floor: shared, done: floor, round: None }, gates)
     }
 
-    /// Worker `worker` is about to choose an LSN.
-    ///
-    /// # Panics
-    /// If there is no such worker.
-    pub fn enter(&self, worker: usize) -> Turnstile<'_> {
-        let lane = &self.lanes[worker];
-        Turnstile { intake: self, lane, pending: lane.lock() }
+    /// Takes every record up to a cut, which is as high as can be, and appends them to `bytes`.
+    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Take {
+        let Some(mut round) = self.round.take().or_else(|| self.begin()) else { return Take::Nothing };
+        round.inside.retain(|(lane, passes)| self.lanes[*lane].passes.load(Acquire) == *passes);
+        if !round.inside.is_empty() {
+            self.round = Some(round);
+            return Take::Soon;
+        }
+        self.done = round.cut;
+        Take::Taken(self.collect(round.cut, bytes))
     }
 
-    /// Takes every record up to a cut, which is as high as can be, and appends them to `bytes`. `None`: there is nothing.
-    pub fn take(&self, bytes: &mut Vec<u8>) -> Option<Taken> {
-        let cut = self.lanes.iter().map(|lane| lane.last.load(Relaxed)).max().unwrap_or(0);
-        if cut <= self.floor.load(Relaxed) {
+    fn begin(&self) -> Option<Round> {
+        let cut = self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0);
+        if cut <= self.done {
             return None;
         }
-        // The locks that follow order this before whatever those see who lock after us.
         self.floor.store(cut, Relaxed);
+        // Who enters and does not see this floor is seen to be inside.
+        fence(SeqCst);
+        let passes = self.lanes.iter().map(|lane| lane.passes.load(Acquire)).enumerate();
+        Some(Round { cut, inside: passes.filter(|(_, passes)| passes % 2 == 1).collect() })
+    }
+
+    fn collect(&self, cut: Lsn, bytes: &mut Vec<u8>) -> Taken {
         let mut ends = Vec::new();
         for lane in &self.lanes {
             let mut pending = lane.lock();
@@ -88,23 +121,41 @@ impl Intake {
             pending.bytes.drain(..end);
             pending.ends.iter_mut().for_each(|(_, other)| *other -= end);
         }
-        Some(Taken { cut, ends })
+        Taken { cut, ends }
+    }
+
+    /// Bytes that wait to be taken.
+    pub fn backlog(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.lock().bytes.len()).sum()
     }
 }
 
-impl Turnstile<'_> {
-    /// An LSN chosen now must be above this.
-    pub fn floor(&self) -> Lsn {
-        self.intake.floor.load(Relaxed).max(self.lane.last.load(Relaxed))
+impl Gate {
+    /// The worker is about to choose an LSN, which must be above what this returns. No cut passes until [`Self::exit`].
+    pub fn enter(&mut self) -> Lsn {
+        let passes = self.lane.passes.load(Relaxed);
+        debug_assert!(passes.is_multiple_of(2), "inside already");
+        self.lane.passes.store(passes + 1, Relaxed);
+        // The writer sees that we are inside, or we see its floor.
+        fence(SeqCst);
+        self.floor.load(Relaxed).max(self.lane.last.load(Relaxed))
     }
 
-    /// Leaves an encoded record ([`crate::Record::encode`]) with this LSN, which is above what [`Self::floor`] was since the worker
-    /// entered.
+    /// Leaves an encoded record ([`crate::Record::encode`]) with this LSN. The worker is inside.
     pub fn leave(&mut self, lsn: Lsn, encode: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
-        encode(&mut self.pending.bytes);
-        let end = self.pending.bytes.len();
-        self.pending.ends.push((lsn, end));
-        self.lane.last.store(lsn, Relaxed);
+        let mut pending = self.lane.lock();
+        encode(&mut pending.bytes);
+        let end = pending.bytes.len();
+        pending.ends.push((lsn, end));
+        drop(pending);
+        self.lane.last.store(lsn, Release);
+    }
+
+    /// The worker has left what it had to.
+    pub fn exit(&mut self) {
+        let passes = self.lane.passes.load(Relaxed);
+        debug_assert!(!passes.is_multiple_of(2), "not inside");
+        self.lane.passes.store(passes + 1, Release);
     }
 }

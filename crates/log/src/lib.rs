@@ -20,7 +20,7 @@ mod writer;
 
 pub use disk::{Disk, File, Folder};
 pub use format::{BLOCK_HEADER, Block, Broken, Dependency, Record, SEGMENT_HEADER, SegmentHeader};
-pub use intake::{Intake, Taken, Turnstile};
+pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use writer::{Identity, Limits, Writer};
 

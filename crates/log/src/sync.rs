@@ -1,4 +1,4 @@
 //! What threads share by, apart so that loom's can take its place (`tests/cuts.rs`).
 
-pub use std::sync::atomic::{AtomicU64, Ordering};
-pub use std::sync::{Mutex, MutexGuard, PoisonError};
+pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

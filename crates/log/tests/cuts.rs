@@ -8,76 +8,84 @@ mod intake;
 
 /// Loom's in the place of the standard library's.
 mod sync {
-    pub use loom::sync::atomic::{AtomicU64, Ordering};
-    pub use loom::sync::{Mutex, MutexGuard};
+    pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+    pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use std::sync::PoisonError;
 }
 
 type Lsn = u64;
 
-use intake::Intake;
+use intake::{Gate, Intake, Take};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 /// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record, which
 /// says what the slot's last record was.
-fn write(intake: &Intake, worker: usize, slot: &Mutex<Lsn>) {
+fn write(gate: &mut Gate, slot: &Mutex<Lsn>) {
     let mut last = slot.lock().unwrap();
-    let mut turnstile = intake.enter(worker);
-    let lsn = turnstile.floor().max(*last) + 1;
+    let lsn = gate.enter().max(*last) + 1;
     let before = *last as u8;
-    turnstile.leave(lsn, |bytes| bytes.extend([lsn as u8, before]));
-    drop(turnstile);
+    gate.leave(lsn, |bytes| bytes.extend([lsn as u8, before]));
+    gate.exit();
     *last = lsn;
 }
 
-fn check(taken: &mut Vec<(u8, u8)>, bytes: &[u8], cut: Lsn) {
-    let new = bytes.chunks(2).map(|record| (record[0], record[1]));
-    taken.extend(new);
-    for &(lsn, before) in taken.iter() {
-        assert!(Lsn::from(lsn) <= cut);
-        assert!(before == 0 || taken.iter().any(|(other, _)| *other == before), "{taken:?} lacks {before}");
+/// What was taken so far.
+#[derive(Default)]
+struct Log(Vec<(u8, u8)>);
+
+impl Log {
+    /// Takes what there is, if nobody stands in the way, and looks whether it is a prefix.
+    fn take(&mut self, intake: &mut Intake) -> Take {
+        let mut bytes = Vec::new();
+        let take = intake.take(&mut bytes);
+        self.0.extend(bytes.chunks(2).map(|record| (record[0], record[1])));
+        if let Take::Taken(taken) = &take {
+            for &(lsn, before) in &self.0 {
+                assert!(Lsn::from(lsn) <= taken.cut);
+                assert!(before == 0 || self.0.iter().any(|(other, _)| *other == before), "{:?} lacks {before}", self.0);
+            }
+        }
+        take
     }
 }
 
 #[test]
 fn a_cut_is_a_consistent_prefix() {
     loom::model(|| {
-        let intake = Arc::new(Intake::new(2, 0));
+        let (mut intake, gates) = Intake::new(2, 0);
         let slot = Arc::new(Mutex::new(0));
-        let workers: Vec<_> = (0..2)
-            .map(|worker| {
-                let (intake, slot) = (intake.clone(), slot.clone());
-                thread::spawn(move || write(&intake, worker, &slot))
+        let workers: Vec<_> = gates
+            .into_iter()
+            .map(|mut gate| {
+                let slot = slot.clone();
+                thread::spawn(move || write(&mut gate, &slot))
             })
             .collect();
-        let mut taken = Vec::new();
-        let mut bytes = Vec::new();
-        if let Some(first) = intake.take(&mut bytes) {
-            check(&mut taken, &bytes, first.cut);
-        }
+        let mut log = Log::default();
+        log.take(&mut intake);
+        log.take(&mut intake);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
-        bytes.clear();
-        if let Some(rest) = intake.take(&mut bytes) {
-            check(&mut taken, &bytes, rest.cut);
-        }
-        assert_eq!(taken.len(), 2, "nothing is lost");
+        log.take(&mut intake);
+        log.take(&mut intake);
+        assert_eq!(log.0.len(), 2, "nothing is lost");
+        assert_eq!(log.take(&mut intake), Take::Nothing);
     });
 }
 
 #[test]
 fn records_of_slots_apart_are_all_taken() {
     loom::model(|| {
-        let intake = Arc::new(Intake::new(2, 5));
-        let other = intake.clone();
-        let worker = thread::spawn(move || write(&other, 1, &Mutex::new(0)));
-        write(&intake, 0, &Mutex::new(9));
-        let mut bytes = Vec::new();
-        let first = intake.take(&mut bytes).expect("one at least");
-        assert!(first.cut >= 10);
+        let (mut intake, mut gates) = Intake::new(2, 5);
+        let mut other = gates.pop().unwrap();
+        let worker = thread::spawn(move || write(&mut other, &Mutex::new(0)));
+        write(&mut gates[0], &Mutex::new(0));
+        let mut log = Log::default();
+        log.take(&mut intake);
         worker.join().unwrap();
-        let _ = intake.take(&mut bytes);
-        assert_eq!(bytes.len(), 4);
-        assert!(bytes.chunks(2).all(|record| record[0] > 5));
+        log.take(&mut intake);
+        log.take(&mut intake);
+        assert_eq!(log.0.len(), 2);
+        assert!(log.0.iter().all(|(lsn, _)| *lsn > 5));
     });
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::disk::{Chance, Simulated};
-use crate::{Damage, Dependency, Intake, Limits, Lsn, Record, Writer, recover};
+use crate::{Damage, Dependency, Gate, Intake, Limits, Lsn, Record, Take, Taken, Writer, recover};
 
 const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
 const SLOTS: u64 = 6;
@@ -23,7 +23,8 @@ struct World {
     disks: Vec<Simulated>,
     chance: Chance,
     writers: Vec<Writer<Simulated>>,
-    intakes: Vec<Intake>,
+    /// Each stream's intake, with the gates of two workers.
+    intakes: Vec<(Intake, Vec<Gate>)>,
     /// By slot: its last record.
     last: BTreeMap<u64, Lsn>,
     /// Everything ever written in this life, by LSN: slot and what was before.
@@ -97,18 +98,19 @@ impl World {
         let worker = self.chance.below(2) as usize;
         let before = self.last.get(&slot).copied().unwrap_or(0);
         let read = self.last.get(&other).copied().unwrap_or(0);
-        let mut turnstile = self.intakes[stream].enter(worker);
+        let gate = &mut self.intakes[stream].1[worker];
         // The low bits name stream and worker: no two choose the same.
         let own = (stream * 2 + worker) as u64;
-        let lsn = ((turnstile.floor().max(before).max(read) >> 3) + 1 + self.chance.below(3)) << 3 | own;
+        let lsn = ((gate.enter().max(before).max(read) >> 3) + 1 + self.chance.below(3)) << 3 | own;
         let mut dependencies = Vec::new();
-        if self.disks.len() > 1 && self.stream_of(other) != stream && read > 0 {
-            dependencies.push(Dependency { stream: (other as usize % self.disks.len()) as u16, lsn: read });
+        let (streams, of_other) = (self.disks.len(), other as usize % self.disks.len());
+        if streams > 1 && of_other != stream && read > 0 {
+            dependencies.push(Dependency { stream: of_other as u16, lsn: read });
         }
         let filler = if self.chance.below(20) == 0 { 10_000 } else { self.chance.below(600) as usize };
         let effects = effects(slot, before, filler);
-        turnstile.leave(lsn, |bytes| Record::encode(lsn, &dependencies, &effects, bytes));
-        drop(turnstile);
+        gate.leave(lsn, |bytes| Record::encode(lsn, &dependencies, &effects, bytes));
+        gate.exit();
         if self.written.insert(lsn, (slot, before)).is_some() {
             panic!("two records have the LSN {lsn}");
         }
@@ -118,9 +120,9 @@ impl World {
 
     /// Streams commit; what they hold is promised where all it depends on is.
     fn commit(&mut self) {
-        for (intake, writer) in self.intakes.iter().zip(&mut self.writers) {
+        for ((intake, _), writer) in self.intakes.iter_mut().zip(&mut self.writers) {
             let mut bytes = Vec::new();
-            if let Some(taken) = intake.take(&mut bytes) {
+            if let Take::Taken(taken) = intake.take(&mut bytes) {
                 writer.write(&bytes, &taken).unwrap();
             }
         }
@@ -146,6 +148,15 @@ impl World {
         }
         let committed = self.written.iter().filter(|(lsn, (slot, _))| **lsn <= ends[self.stream_of(*slot)]);
         self.promised = committed.map(|(lsn, _)| *lsn).collect();
+    }
+
+    /// Writes and syncs what the first stream has.
+    fn write_out(&mut self) -> Taken {
+        let mut bytes = Vec::new();
+        let Take::Taken(taken) = self.intakes[0].0.take(&mut bytes) else { panic!("something to take") };
+        self.writers[0].write(&bytes, &taken).unwrap();
+        self.writers[0].sync().unwrap();
+        taken
     }
 
     fn crash(&mut self) {
@@ -201,10 +212,7 @@ fn damage_below_the_watermark_stops_the_start() {
     let mut world = World::new(1, 1);
     for _ in 0..40 {
         world.write();
-        let mut bytes = Vec::new();
-        let taken = world.intakes[0].take(&mut bytes).unwrap();
-        world.writers[0].write(&bytes, &taken).unwrap();
-        world.writers[0].sync().unwrap();
+        world.write_out();
     }
     world.writers.clear();
     let names: Vec<String> = world.disks[0].names().into_iter().filter(|name| name.ends_with(".log")).collect();
@@ -223,10 +231,7 @@ fn segments_are_given_up_and_used_again() {
     let mut world = World::new(2, 1);
     for round in 0..200 {
         world.write();
-        let mut bytes = Vec::new();
-        let taken = world.intakes[0].take(&mut bytes).unwrap();
-        world.writers[0].write(&bytes, &taken).unwrap();
-        world.writers[0].sync().unwrap();
+        let taken = world.write_out();
         if round % 10 == 9 {
             world.writers[0].truncate(taken.cut - 1).unwrap();
             assert!(world.disks[0].names().len() <= 12, "{:?}", world.disks[0].names());
