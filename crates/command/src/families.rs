@@ -9,7 +9,7 @@ use crate::effects::{Reader, op};
 use crate::error::Error;
 use crate::spec::Row;
 use crate::walk::Walk;
-use crate::{debug, dump, generic, hash, list, set, stream, string, zset};
+use crate::{debug, dump, generic, geo, hash, list, set, stream, string, zset};
 
 /// What runs a command of the data plane.
 #[derive(Clone, Copy)]
@@ -42,6 +42,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     set::ROWS,
     zset::ROWS,
     zset::ROWS_OF_SEVERAL,
+    geo::ROWS,
     stream::ROWS,
     stream::ROWS_OF_GROUPS,
     debug::ROWS,

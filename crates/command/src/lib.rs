@@ -27,6 +27,7 @@ mod tunables;
 mod walk;
 
 mod generic;
+mod geo;
 pub mod hash;
 mod list;
 mod set;

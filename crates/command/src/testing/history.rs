@@ -172,6 +172,8 @@ const ZSETS: &[&str] = &[
     "geosearchstore K K frommember F byradius 100 km",
     "georadius K 1 2 100 km store K",
     "georadiusbymember K F 100 km storedist K",
+    "geoadd K ch 1.4 2.6 F 1.51 2.51 F -179.9 80 F",
+    "geosearchstore K K fromlonlat 1.5 2.5 bybox 40 40 km storedist count 2",
     "zrange K 0 -1",
 ];
 

@@ -58,7 +58,25 @@ fn add(ctx: &mut Ctx<'_>, first: usize, options: AddOptions, changed: bool) -> R
         return Err(Error::new("ERR INCR option supports a single increment-element pair"));
     }
     let scores = (0..pairs).map(|p| float(ctx, first + 2 * p)).collect::<Result<SmallVec<[f64; 4]>, _>>()?;
+    add_members(ctx, &scores, Members { first: first + 1, step: 2 }, options, changed)
+}
 
+/// Which arguments are members.
+pub(crate) struct Members {
+    /// The first of them.
+    pub first: usize,
+    /// From one to the next.
+    pub step: usize,
+}
+
+/// Adds members with these scores, of which there is at least one, and replies.
+pub(crate) fn add_members(
+    ctx: &mut Ctx<'_>,
+    scores: &[f64],
+    members: Members,
+    options: AddOptions,
+    changed: bool,
+) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     let limits = &ctx.tunables.limits;
     let set = if options.if_present {
@@ -76,15 +94,15 @@ fn add(ctx: &mut Ctx<'_>, first: usize, options: AddOptions, changed: bool) -> R
     } else {
         ctx.db.get_or_create::<ZSet>(&key)?
     };
-    let longest = if set.is_empty() { ctx.args.get(first + 1).map_or(0, <[u8]>::len) } else { 0 };
-    set.expect(pairs, longest, limits);
+    let longest = if set.is_empty() { ctx.args.get(members.first).map_or(0, <[u8]>::len) } else { 0 };
+    set.expect(scores.len(), longest, limits);
 
     let (mut added, mut updated) = (0, 0);
     let mut result = None;
     // Positions of the members that were added or changed, with their scores.
     let mut done = SmallVec::<[(f64, usize); 4]>::new();
-    for (p, score) in scores.into_iter().enumerate() {
-        let at = first + 2 * p + 1;
+    for (p, &score) in scores.iter().enumerate() {
+        let at = members.first + members.step * p;
         let member = ctx.args.get(at).unwrap_or_default();
         match set.add(score, member, options, limits) {
             // Only an increment fails, and it is alone.

@@ -15,6 +15,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use add::{Members, add_members};
 pub use effect::replay;
 pub use rows::ROWS;
 pub use rows_of_several::ROWS_OF_SEVERAL;
@@ -63,7 +64,7 @@ fn remove_key(ctx: &mut Ctx<'_>, key: &Key<'_>) {
 
 /// What ZRANGESTORE, ZUNIONSTORE and their like do with their result: put it in the place of whatever was at `key`, or delete
 /// that if there is no result; reply with the number of members.
-fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static str) {
+pub(crate) fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static str) {
     ctx.out.count(set.len());
     if set.is_empty() {
         if ctx.db.peek(key).is_some() {

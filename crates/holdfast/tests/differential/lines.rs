@@ -16,6 +16,7 @@ pub const LINES: &[&[&str]] = &[
     FIELD_EXPIRY,
     ZSETS,
     ZSET_READS,
+    GEO,
     SORTS,
     STREAMS,
     GROUPS,
@@ -281,8 +282,6 @@ const ZSETS: &[&str] = &[
     "zunionstore K 2 K K weights S 2",
     "zinterstore K 2 K K aggregate max",
     "zdiffstore K 2 K K",
-    "geoadd K 1.5 2.5 F",
-    "geoadd K 13.361389 38.115556 F",
 ];
 
 const ZSET_READS: &[&str] = &[
@@ -312,10 +311,43 @@ const ZSET_READS: &[&str] = &[
     "zrange K X X withscores",
     "zrange K S S byscore rev limit X X",
     "zrandmember none",
+];
+
+const GEO: &[&str] = &[
+    "geoadd K 1.5 2.5 F",
+    "geoadd K 13.361389 38.115556 F 15.087269 37.502669 F",
+    "geoadd K N U F",
+    "geoadd K 13.N 38.U F 13.U 38.U F 13.U1 38.U2 F",
+    "geoadd K -179.9 80.U F 179.9U -80.U F",
+    "geoadd K 180 85.05 F -180 -85.05 F",
+    "geoadd K nx 13.U 38.U F",
+    "geoadd K xx ch 13.U 38.U F 1.U 2.U F",
+    "geoadd K S S F",
+    "zadd K S F",
+    "zadd K 3479099956230698 F -3479099956230698 F",
+    "geodist K F F",
     "geodist K F F km",
+    "geodist K F F V",
     "geohash K F F",
     "geopos K F F",
     "geosearch K frommember F byradius 500 km asc withdist",
+    "geosearch K frommember F byradius U mi withdist withcoord withhash",
+    "geosearch K fromlonlat 13.U 38.U byradius N ft",
+    "geosearch K fromlonlat 13 38 bybox 200 U km count 2 withdist",
+    "geosearch K frommember F bybox 9000 9000 km desc count 3 any",
+    "geosearch K fromlonlat 179.99 80 byradius 20000 km withdist",
+    "geosearch K fromlonlat X U bybox X X m",
+    "geosearchstore K K fromlonlat 13 38 byradius 200 km",
+    "geosearchstore K K frommember F bybox 300 300 km storedist",
+    "geosearchstore K K frommember F byradius 5000 km count 1",
+    "georadius K 13.5 38.5 200 km withdist withhash withcoord asc",
+    "georadius K 13.5 38.5 200 km count U any",
+    "georadius K 13.5 38.5 200 km store K",
+    "georadius K 13.5 38.5 200 km desc storedist K",
+    "georadius_ro K N U 2000 km desc",
+    "georadiusbymember K F 100 km",
+    "georadiusbymember K F 100 km storedist K store K",
+    "georadiusbymember_ro K F U km withdist",
 ];
 
 const SORTS: &[&str] = &[

@@ -89,13 +89,16 @@ pub(super) fn opcodes(opcodes: &[u8]) -> impl Iterator<Item = (Opcode, usize)> {
 }
 
 /// Calls `visit` with every register that is not 0 and its value. The registers are below [`REGISTERS`].
+///
+/// As in Redis, a run of values that begins behind the last register ends the walk: what follows it may be anything. To
+/// [`histogram`] that is damage.
 pub(super) fn each_register(bytes: &[u8], mut visit: impl FnMut(usize, u8)) -> Result<(), Damaged> {
     let mut first = 0;
     for (opcode, _) in opcodes(bytes) {
         let end = first + opcode.registers();
         if let Opcode::Value(value, _) = opcode {
             if end > REGISTERS {
-                return Err(Damaged);
+                break;
             }
             (first..end).for_each(|register| visit(register, value));
         }

@@ -162,8 +162,7 @@ proptest! {
             let counted = hll.count();
             let mut registers = [0; REGISTERS];
             let merged = hll.merge_into(&mut registers);
-            prop_assert_eq!(counted.is_ok(), merged.is_ok());
-            prop_assert!(counted.is_err() || counted == Ok(count(&registers)));
+            prop_assert!(counted.is_err() || (merged.is_ok() && counted == Ok(count(&registers))));
             let _ = hll.opcodes().count();
             let mut changed = hll.clone();
             for element in elements {
@@ -173,7 +172,8 @@ proptest! {
             }
             prop_assert!(Hll::parse(changed.as_bytes()).is_ok());
             prop_assert!(counted.is_err() || changed.count().is_ok());
-            prop_assert_eq!(changed.make_dense().is_ok(), changed.count().is_ok());
+            let sound = changed.count().is_ok();
+            prop_assert!(changed.make_dense().is_ok() || !sound);
         }
     }
 
