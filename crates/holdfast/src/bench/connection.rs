@@ -91,11 +91,24 @@ impl Write for Stream {
     }
 }
 
+/// What a connection is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The load that is measured.
+    Load,
+    /// `--against`.
+    Against,
+    /// One of `--subscribers`: it reads what comes.
+    Subscriber,
+}
+
 /// A connection and the batch that it waits for.
 #[derive(Debug)]
 pub struct Connection {
     /// The socket, non-blocking.
     pub stream: Stream,
+    /// What it is there for.
+    pub role: Role,
     /// The state of the replies.
     pub scanner: Scanner,
     /// Replies that are still to come; 0 when idle.
@@ -123,6 +136,7 @@ impl Connection {
         stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         Ok(Self {
             stream,
+            role: Role::Load,
             scanner: Scanner::default(),
             expected: 0,
             commands: 0,

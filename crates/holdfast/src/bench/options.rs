@@ -131,9 +131,16 @@ pub struct Options {
     #[arg(long, default_value_t = 0.5)]
     pub get_ratio: f64,
     /// Send this command instead: a line in which __key__ stands for a key and __data__ for a value, or one of
-    /// get, set, incr, msetN, mgetN, delN (N keys, such as mset10)
+    /// get, set, incr, msetN, mgetN, delN (N keys, such as mset10). __same__ stands for the key before. Given several times,
+    /// the commands follow one another, and the mode `single` sends each of them once as one batch
     #[arg(long, value_name = "LINE", conflicts_with = "get_ratio")]
-    pub command: Option<String>,
+    pub command: Vec<String>,
+    /// Every other connection sends this command instead, such as the BRPOP to an LPUSH
+    #[arg(long, value_name = "LINE", conflicts_with = "load_only")]
+    pub against: Option<String>,
+    /// So many connections more subscribe to the channel `bench` and read what comes
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub subscribers: usize,
     /// How commands are sent
     #[arg(long, value_enum, default_value_t = Mode::Single)]
     pub mode: Mode,
@@ -166,6 +173,9 @@ pub struct Options {
     /// First SET every key once
     #[arg(long)]
     pub load: bool,
+    /// What loading sends for each key instead of SET: a line as in --command
+    #[arg(long, value_name = "LINE")]
+    pub load_command: Option<String>,
     /// Only load, measure nothing
     #[arg(long, conflicts_with_all = ["operations", "warmup", "command"])]
     pub load_only: bool,
@@ -192,6 +202,9 @@ impl Options {
         if !(0.0..=1.0).contains(&self.get_ratio) {
             return refuse("get-ratio", &self.get_ratio, "0 (only SET) to 1 (only GET)");
         }
+        if self.subscribers > CONNECTIONS_MAX {
+            return refuse("subscribers", &self.subscribers, &format!("0 to {CONNECTIONS_MAX}"));
+        }
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return refuse("connections", &self.connections, &format!("1 to {CONNECTIONS_MAX}"));
         }
@@ -217,7 +230,7 @@ impl Options {
 
     /// Commands in one batch.
     pub fn batch(&self) -> usize {
-        if self.mode == Mode::Single { 1 } else { self.batch }
+        if self.mode == Mode::Single { self.command.len().max(1) } else { self.batch }
     }
 
     /// What every key begins with, the hash tag included.

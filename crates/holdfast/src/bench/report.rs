@@ -53,14 +53,18 @@ impl Report<'_> {
     fn what(&self) -> String {
         let options = self.options;
         if self.title == "load" {
-            return "SET of every key once".into();
+            let command = options.load_command.as_deref().unwrap_or("SET");
+            return format!("{command} of every key once");
         }
-        let command = match &options.command {
-            Some(line) => line.clone(),
-            None if options.get_ratio >= 1.0 => "GET".into(),
-            None if options.get_ratio <= 0.0 => "SET".into(),
-            None => format!("GET and SET, get ratio {}", options.get_ratio),
+        let mut command = match options.command.join("; ") {
+            lines if !lines.is_empty() => lines,
+            _ if options.get_ratio >= 1.0 => "GET".into(),
+            _ if options.get_ratio <= 0.0 => "SET".into(),
+            _ => format!("GET and SET, get ratio {}", options.get_ratio),
         };
+        if let Some(against) = &options.against {
+            command += &format!(" against {against}");
+        }
         match options.mode {
             Mode::Single => command,
             Mode::Pipeline => format!("{command}, pipelines of {}", options.batch),

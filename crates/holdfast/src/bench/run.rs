@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::clock;
-use super::connection::Connection;
+use super::connection::{Connection, Role};
 use super::options::Options;
 use super::process;
 use super::report::{self, Report};
@@ -27,7 +27,7 @@ const OTHER_FILES: u64 = 64;
 pub fn run(options: &Options) -> Result<(), String> {
     options.check()?;
     let commands = Arc::new(Commands::new(options)?);
-    process::allow_open_files(options.connections as u64 + OTHER_FILES)?;
+    process::allow_open_files((options.connections + options.subscribers) as u64 + OTHER_FILES)?;
     if let Some(pid) = options.server_pid {
         process::cpu_time(pid)?;
     }
@@ -76,6 +76,21 @@ fn connect(options: &Options) -> Result<Vec<Vec<Connection>>, String> {
             0 => error,
             _ => format!("connection {} of {}: {error}", index + 1, options.connections),
         })?;
+        groups[index % options.threads].push(connection);
+    }
+    if options.load_only {
+        return Ok(groups);
+    }
+    if options.against.is_some() {
+        for connection in groups.iter_mut().flat_map(|group| group.iter_mut().skip(1).step_by(2)) {
+            connection.role = Role::Against;
+        }
+    }
+    for index in 0..options.subscribers {
+        let mut connection = Connection::open(options, false, clock::now())?;
+        connection.role = Role::Subscriber;
+        let sent = connection.send(b"SUBSCRIBE bench\r\n");
+        sent.map_err(|error| format!("subscriber {} of {}: {error}", index + 1, options.subscribers))?;
         groups[index % options.threads].push(connection);
     }
     Ok(groups)

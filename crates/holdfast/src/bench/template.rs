@@ -72,6 +72,8 @@ enum Piece {
     Bytes(Vec<u8>),
     /// A key.
     Key,
+    /// The key before once more.
+    Same,
     /// A value; its length stands in the bytes before.
     Value,
     /// A value with its length line, for values of many sizes; the argument has this many bytes beside the value.
@@ -89,11 +91,13 @@ pub struct Template {
 enum Part<'a> {
     Text(&'a [u8]),
     Key,
+    Same,
     Value,
 }
 
 impl Template {
-    /// A command from its arguments, in which `__key__` and `__data__` stand for a key and a value.
+    /// A command from its arguments, in which `__key__` stands for a key, `__same__` for the same key again and `__data__` for a
+    /// value.
     ///
     /// # Errors
     /// `__data__` twice in one argument while values have many sizes.
@@ -107,7 +111,7 @@ impl Template {
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.len(),
-                    Part::Key => keys.len(),
+                    Part::Key | Part::Same => keys.len(),
                     Part::Value => 0,
                 })
                 .sum();
@@ -127,6 +131,7 @@ impl Template {
                 match part {
                     Part::Text(text) => template.bytes(text),
                     Part::Key => template.pieces.push(Piece::Key),
+                    Part::Same => template.pieces.push(Piece::Same),
                     Part::Value => template.pieces.push(Piece::Value),
                 }
             }
@@ -143,7 +148,7 @@ impl Template {
         }
     }
 
-    /// Appends the command, with a key number from `key` for each of its keys.
+    /// Appends the command, with a key number from `key` for each of its keys; `last` is the one before.
     #[inline]
     pub fn write(
         &self,
@@ -151,12 +156,17 @@ impl Template {
         values: &Values,
         rng: &mut Rng,
         mut key: impl FnMut(&mut Rng) -> u64,
+        last: &mut u64,
         out: &mut Vec<u8>,
     ) {
         for piece in &self.pieces {
             match piece {
                 Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-                Piece::Key => format.write(key(rng), out),
+                Piece::Key => {
+                    *last = key(rng);
+                    format.write(*last, out);
+                }
+                Piece::Same => format.write(*last, out),
                 Piece::Value => out.extend_from_slice(values.draw(rng)),
                 Piece::Sized(beside) => {
                     let value = values.draw(rng);
@@ -180,6 +190,8 @@ fn split(argument: &[u8]) -> Vec<Part<'_>> {
     while at < argument.len() {
         let (part, len) = if argument[at..].starts_with(b"__key__") {
             (Part::Key, 7)
+        } else if argument[at..].starts_with(b"__same__") {
+            (Part::Same, 8)
         } else if argument[at..].starts_with(b"__data__") {
             (Part::Value, 8)
         } else {
@@ -268,7 +280,7 @@ mod tests {
             next += 1;
             next
         };
-        template.write(&keys, &Values::new(size, 1), &mut Rng::new(1, 0), &mut key, &mut out);
+        template.write(&keys, &Values::new(size, 1), &mut Rng::new(1, 0), &mut key, &mut 0, &mut out);
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -281,6 +293,8 @@ mod tests {
         assert_eq!(encode("mget2", FIVE).unwrap(), mget);
         let line = "*3\r\n$4\r\nHGET\r\n$12\r\nh:{kv_0007}:\r\n$3\r\na b\r\n";
         assert_eq!(encode("HGET  h:{__key__}: 'a b'", FIVE).unwrap(), line);
+        let again = "*4\r\n$4\r\nZADD\r\n$1\r\nz\r\n$7\r\nkv_0007\r\n$9\r\nm:kv_0007\r\n";
+        assert_eq!(encode("ZADD z __key__ m:__same__", FIVE).unwrap(), again);
         assert_eq!(encode("ECHO \"\"", FIVE).unwrap(), "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n");
         let set = encode("set", FIVE).unwrap();
         assert!(set.starts_with("*3\r\n$3\r\nset\r\n$7\r\nkv_0007\r\n$5\r\n") && set.len() == 37, "{set}");
@@ -296,7 +310,7 @@ mod tests {
         let mut seen = (usize::MAX, 0);
         for _ in 0..5000 {
             let mut out = Vec::new();
-            template.write(&keys, &values, &mut rng, |_| 3, &mut out);
+            template.write(&keys, &values, &mut rng, |_| 3, &mut 0, &mut out);
             let text = String::from_utf8(out).unwrap();
             let rest = text.strip_prefix("*3\r\n$3\r\nset\r\n$2\r\nk3\r\n$").unwrap();
             let (length, value) = rest.split_once("\r\n").unwrap();

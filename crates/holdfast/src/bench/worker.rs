@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use std::os::fd::AsRawFd;
 
 use super::clock;
-use super::connection::{Connection, not_resp};
+use super::connection::{Connection, Role, not_resp};
 use super::scan::Kind;
 use super::stats::Stats;
 use super::workload::Source;
@@ -113,7 +113,10 @@ impl Worker<'_> {
         let mut turn = Loop {
             transactions: self.source.transactions(),
             pacer: self.interval.map(|interval| Pacer { next: now, interval }),
-            idle: (0..self.connections.len()).rev().collect(),
+            idle: (0..self.connections.len())
+                .rev()
+                .filter(|at| self.connections[*at].role != Role::Subscriber)
+                .collect(),
             stats: Stats::new(),
             request: Vec::with_capacity(READ_BYTES),
             read: vec![0; READ_BYTES],
@@ -166,8 +169,7 @@ impl Loop<'_> {
                 }
             }
             self.use_idle()?;
-            let busy = self.worker.connections.len() - self.idle.len();
-            if self.ending && (busy == 0 || drained_by.is_some_and(|end| clock::now() >= end)) {
+            if self.ending && (!self.is_busy() || drained_by.is_some_and(|end| clock::now() >= end)) {
                 return Ok(());
             }
             match poll.poll(&mut events, Some(self.timeout())) {
@@ -179,6 +181,11 @@ impl Loop<'_> {
             }
             self.worker.progress.0.store(self.commands, Ordering::Relaxed);
         }
+    }
+
+    /// Whether replies are still to come. Those to `--against` may never come.
+    fn is_busy(&self) -> bool {
+        self.worker.connections.iter().any(|connection| connection.role == Role::Load && connection.expected > 0)
     }
 
     /// Counting begins: what was counted during the warm-up is forgotten.
@@ -236,7 +243,8 @@ impl Loop<'_> {
             return Ok(false);
         }
         self.request.clear();
-        let Some(batch) = self.worker.source.next(&mut self.request) else {
+        let against = self.worker.connections[index].role == Role::Against;
+        let Some(batch) = self.worker.source.next(against, &mut self.request) else {
             self.ending = true;
             return Ok(false);
         };
@@ -270,6 +278,12 @@ impl Loop<'_> {
                 Err(error) => return Err(self.closed(index, &format!("reading from the server failed: {error}"))),
             };
             self.stats.bytes_in += count as u64;
+            if connection.role == Role::Subscriber {
+                if count < self.read.len() {
+                    return Ok(());
+                }
+                continue;
+            }
             let errors = self.stats.tally.errors;
             let replies = connection.scanner.feed(&self.read[..count], &mut self.stats.tally);
             let replies = replies.map_err(|byte| not_resp(byte.0))?;

@@ -21,8 +21,12 @@ pub struct Commands {
     keys: Keys,
     get: Template,
     set: Template,
-    /// `--command`.
-    custom: Option<Template>,
+    /// Of `--command`: sent one after the other, as one batch.
+    custom: Vec<Template>,
+    /// `--against`.
+    against: Option<Template>,
+    /// `--load-command`, or SET.
+    load: Template,
     get_ratio: f64,
     batch: usize,
     mode: Mode,
@@ -38,11 +42,14 @@ impl Commands {
     pub fn new(options: &Options) -> Result<Self, String> {
         let format = KeyFormat::new(options);
         let template = |line: &str| Template::new(&template::arguments(line)?, &format, options.value_size);
-        let average = (options.value_size.min + options.value_size.max) / 2 + format.len() + 40;
+        let line = options.load_command.as_ref().map_or(40, String::len);
+        let average = (options.value_size.min + options.value_size.max) / 2 + format.len() + line;
         Ok(Self {
             get: template("GET __key__")?,
             set: template("SET __key__ __data__")?,
-            custom: options.command.as_deref().map(template).transpose()?,
+            custom: options.command.iter().map(|line| template(line)).collect::<Result<_, _>>()?,
+            against: options.against.as_deref().map(template).transpose()?,
+            load: template(options.load_command.as_deref().unwrap_or("SET __key__ __data__"))?,
             values: Values::new(options.value_size, options.seed),
             keys: Keys::new(options),
             get_ratio: options.get_ratio,
@@ -70,6 +77,8 @@ pub struct Source {
     commands: Arc<Commands>,
     rng: Rng,
     order: Order,
+    /// The key before.
+    last: u64,
 }
 
 #[derive(Debug)]
@@ -85,14 +94,14 @@ enum Order {
 impl Source {
     /// Random commands; `stream` makes threads of one seed differ.
     pub fn random(commands: Arc<Commands>, seed: u64, stream: u64) -> Self {
-        Self { commands, rng: Rng::new(seed, stream), order: Order::Random }
+        Self { commands, rng: Rng::new(seed, stream), order: Order::Random, last: 0 }
     }
 
-    /// SETs of this thread's share of all keys.
+    /// SETs, or `--load-command`, of this thread's share of all keys.
     pub fn fill(commands: Arc<Commands>, seed: u64, thread: u64, threads: u64) -> Self {
         let share = |thread: u64| (u128::from(commands.key_count) * u128::from(thread) / u128::from(threads)) as u64;
         let order = Order::Fill { next: share(thread), end: share(thread + 1) };
-        Self { rng: Rng::new(seed, u64::from(u32::MAX) + thread), commands, order }
+        Self { rng: Rng::new(seed, u64::from(u32::MAX) + thread), commands, order, last: 0 }
     }
 
     /// Whether batches are transactions, whose last reply is EXEC's.
@@ -100,31 +109,37 @@ impl Source {
         self.commands.mode == Mode::Tx && matches!(self.order, Order::Random)
     }
 
-    /// Appends the next batch; none if the keys are filled.
+    /// Appends the next batch, or that of a connection that works `against` the others; none if the keys are filled.
     #[inline]
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Batch> {
+    pub fn next(&mut self, against: bool, out: &mut Vec<u8>) -> Option<Batch> {
         let Commands { format, values, .. } = &*self.commands;
         if let Order::Fill { next, end } = &mut self.order {
             let count = self.commands.load_batch.min(*end - *next);
             for _ in 0..count {
                 let number = *next;
                 *next += 1;
-                self.commands.set.write(format, values, &mut self.rng, |_| number, out);
+                self.commands.load.write(format, values, &mut self.rng, |_| number, &mut self.last, out);
             }
             let count = count as u32;
             return (count > 0).then_some(Batch { commands: count, replies: count });
+        }
+        let keys = &self.commands.keys;
+        if against && let Some(template) = &self.commands.against {
+            template.write(format, values, &mut self.rng, template::drawn(keys), &mut self.last, out);
+            return Some(Batch { commands: 1, replies: 1 });
         }
         let tx = self.commands.mode == Mode::Tx;
         if tx {
             out.extend_from_slice(MULTI);
         }
-        for _ in 0..self.commands.batch {
-            let template = match &self.commands.custom {
+        for at in 0..self.commands.batch {
+            let custom = &self.commands.custom;
+            let template = match custom.get(at % custom.len().max(1)) {
                 Some(custom) => custom,
                 None if self.rng.unit() < self.commands.get_ratio => &self.commands.get,
                 None => &self.commands.set,
             };
-            template.write(format, values, &mut self.rng, template::drawn(&self.commands.keys), out);
+            template.write(format, values, &mut self.rng, template::drawn(keys), &mut self.last, out);
         }
         if tx {
             out.extend_from_slice(EXEC);
