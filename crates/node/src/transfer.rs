@@ -244,13 +244,13 @@ impl Worker {
             && !conn.dirty
         {
             conn.dirty = true;
-            self.dirty.push(token);
+            self.dirty.push_back(token);
         }
     }
 
     /// The next connection with something to send or to close, after a turn.
     pub fn next_output(&mut self) -> Option<Token> {
-        let token = self.dirty.pop()?;
+        let token = self.dirty.pop_front()?;
         if let Some(conn) = self.conn(token) {
             conn.dirty = false;
         }

@@ -299,7 +299,7 @@ impl Worker {
         }
         if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
             conn.dirty = true;
-            self.dirty.push(conn.token);
+            self.dirty.push_back(conn.token);
         }
         self.put_conn(conn);
         if let Some(limit) = limit {

@@ -38,8 +38,9 @@ pub struct Worker {
     free: Vec<u32>,
     /// Connections with something to execute.
     pub(crate) ready: VecDeque<Token>,
-    /// Connections with something to send, or to close.
-    pub(crate) dirty: Vec<Token>,
+    /// Connections with something to send, or to close, in the order in which they got it: who published is answered before
+    /// its many subscribers, and can send the next while they are sent to.
+    pub(crate) dirty: VecDeque<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
     pub(crate) deadlines: BTreeSet<(u64, Token)>,
     /// Waits that ended and whose queues were latched: to be taken out.
@@ -103,7 +104,7 @@ impl Worker {
             generations: Vec::new(),
             free: Vec::new(),
             ready: Default::default(),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             deadlines: BTreeSet::new(),
             leftovers: Vec::new(),
             next_round: 0,
