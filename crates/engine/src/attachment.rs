@@ -17,6 +17,8 @@ pub(crate) struct Attachment {
     pub(crate) watched: BTreeMap<DbKey, Watched>,
     /// By key: who waits for it, in order of arrival (rule K4).
     pub(crate) blocked: BTreeMap<DbKey, Queue>,
+    /// How many of those who wait, counted once for each of their keys here, name other keys, too.
+    pub(crate) reaching: usize,
 }
 
 pub(crate) struct Watched {

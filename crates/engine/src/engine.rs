@@ -210,7 +210,7 @@ impl Engine {
             let Some(held) = self.acquire_one(key.slot) else {
                 return Ran::Busy(Busy { need: Need::Slots([key.slot].as_slice().into()), slot: key.slot });
             };
-            if !self.shared.keyspace.interest(&held, key.slot) {
+            if !self.shared.keyspace.interest(&held, key.slot) || !self.has_reaching(&held) {
                 let outcome = self.run_handler(call, &held, out);
                 return self.conclude(call, outcome, held, out);
             }

@@ -98,8 +98,9 @@ impl Engine {
             let slot = keyspace::slot_of(key);
             Attachment::with(&self.shared.keyspace, held, slot, |a| {
                 let queue = a.blocked.entry((call.db, key.into())).or_default();
-                let before = queue.counts();
+                let (before, reaching) = (queue.counts(), queue.reaching);
                 queue.push(&blocked);
+                a.reaching += queue.reaching - reaching;
                 self.shared.count_waited(before, queue.counts());
             });
         }
@@ -120,14 +121,21 @@ impl Engine {
         Attachment::with(&self.shared.keyspace, held, keyspace::slot_of(key), |a| {
             let db_key = (blocked.db, Box::from(key));
             if let Some(queue) = a.blocked.get_mut(&db_key) {
-                let before = queue.counts();
+                let (before, reaching) = (queue.counts(), queue.reaching);
                 queue.remove(blocked);
+                a.reaching -= reaching - queue.reaching;
                 self.shared.count_waited(before, queue.counts());
                 if queue.waiters.is_empty() {
                     a.blocked.remove(&db_key);
                 }
             }
         });
+    }
+
+    /// Whether serving those who wait in the slots held may need further slots.
+    pub(crate) fn has_reaching(&self, held: &Held) -> bool {
+        let reaches = |&slot: &u16| Attachment::of(&self.shared.keyspace, held, slot, |a| a.reaching > 0) == Some(true);
+        held.slots().iter().any(reaches)
     }
 
     /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for what these would change.

@@ -93,7 +93,9 @@ impl Engine {
     pub(crate) fn mark_watched(&mut self, touched: &[Touched], held: &Held) {
         for t in touched {
             Attachment::of(&self.shared.keyspace, held, t.slot, |attachment| {
-                if let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone())) {
+                if !attachment.watched.is_empty()
+                    && let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone()))
+                {
                     watched.version += 1;
                 }
             });

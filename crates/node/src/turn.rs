@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use command::flags;
 use resp::{Batch, Limits, Progress, Reply};
 
 use crate::config::Settings;
@@ -43,6 +44,15 @@ pub(crate) struct Item {
     pub(crate) command: u32,
     /// Slot and hash of argument 1 if it is the command's only key.
     pub(crate) key: Option<(u16, u64)>,
+    /// Slot and hash of the first key that a script declares: it is likely to use it.
+    ahead: Option<(u16, u64)>,
+}
+
+impl Item {
+    /// What is worth bringing here.
+    fn first(&self) -> Option<(u16, u64)> {
+        self.key.or(self.ahead)
+    }
 }
 
 impl Worker {
@@ -185,6 +195,13 @@ impl Worker {
                     let key = self.node.engine.keyspace.hasher().key(bytes);
                     self.node.engine.keyspace.prefetch_slot(key.slot);
                     item.key = Some((key.slot, key.hash));
+                } else if command.spec.has(flags::RUNS_SCRIPT)
+                    && args.get(2) != Some(b"0")
+                    && let Some(bytes) = args.get(3)
+                {
+                    let key = self.node.engine.keyspace.hasher().key(bytes);
+                    self.node.engine.keyspace.prefetch_slot(key.slot);
+                    item.ahead = Some((key.slot, key.hash));
                 }
             }
             items.push(item);
@@ -196,10 +213,10 @@ impl Worker {
         if items.len() < 2 {
             return;
         }
-        for (slot, hash) in items.iter().filter_map(|i| i.key) {
+        for (slot, hash) in items.iter().filter_map(Item::first) {
             self.engine.prefetch_bucket(slot, hash);
         }
-        for (slot, hash) in items.iter().filter_map(|i| i.key) {
+        for (slot, hash) in items.iter().filter_map(Item::first) {
             self.engine.prefetch_entry(slot, hash);
         }
     }

@@ -197,8 +197,10 @@ impl Running {
     /// Starts the function below so many arguments, with the handler at the bottom of the stack.
     fn start(mut machine: Machine, stack: Stack, arguments: c_int, name: Name, seed: i32) -> Self {
         machine.state.shared().reset(seed);
+        // The batch of the last script, for its memory.
+        let call = machine.state.shared().call.take();
         let fiber = machine.state.fiber(stack, arguments, 1);
-        Self { fiber: Some(fiber), machine: Some(machine), name, status: None, call: Batch::new() }
+        Self { fiber: Some(fiber), machine: Some(machine), name, status: None, call }
     }
 
     /// Goes on until the script wants something.
@@ -252,6 +254,9 @@ impl Running {
         self.end();
         let mut machine = self.machine.take().expect("taken here only");
         machine.stack = self.fiber.take().and_then(Fiber::into_stack);
+        if self.call.memory() > 0 {
+            machine.state.shared().call.set(std::mem::take(&mut self.call));
+        }
         let script = machine.state.shared().protocol.get();
         let mut reply = Reply::new(out, protocol);
         let mut frame = machine.state.frame();

@@ -19,7 +19,7 @@ impl ScriptRun {
         protocol: Protocol,
         reply: &mut Vec<u8>,
     ) -> Result<(), Busy> {
-        let node = ctx.node.clone();
+        let node = ctx.node;
         let args = self.running.args();
         let command = match find(ctx, args).and_then(|command| self.allowed(block, command).map(|()| command)) {
             Ok(command) => command,

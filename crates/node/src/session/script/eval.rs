@@ -44,7 +44,7 @@ pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
 pub(super) fn eval(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let numkeys = numkeys(ctx, Error::NOT_INTEGER)?;
     let body = ctx.arg(1);
-    let known = match ctx.machines.find(&Source::sha_of(body), &ctx.node.scripts) {
+    let known = match ctx.machines.find_body(body, &ctx.node.scripts) {
         Some(known) => known,
         None => compile(ctx, body, false)?,
     };

@@ -1,9 +1,11 @@
 //! A worker's machines for scripts, and the scripts it has met.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use script::{Error, Limits, Machine};
+use foldhash::fast::FixedState;
+use script::{Error, Limits, Machine, Source};
 
 use crate::scripts::{Digest, Known, Scripts};
 
@@ -12,11 +14,17 @@ const IDLE: usize = 4;
 /// Scripts a worker remembers having met.
 const MET: usize = 1024;
 
+/// Places for scripts lately run with EVAL.
+const RECENT: usize = 256;
+
 /// See the module's text.
 #[derive(Default)]
 pub struct Machines {
     idle: Vec<Machine>,
     met: BTreeMap<Digest, Arc<Known>>,
+    /// Scripts lately run with EVAL, each in a place that follows from its text: that EVAL sends the same text again is so
+    /// common that it need not be digested each time.
+    recent: Vec<Option<Arc<Known>>>,
     /// [`Scripts::flushes`] as this worker knows it.
     flushes: u64,
 }
@@ -39,6 +47,7 @@ impl Machines {
         if self.flushes != scripts.flushes() {
             self.flushes = scripts.flushes();
             self.met.clear();
+            self.recent.clear();
             self.idle.clear();
         }
         if let Some(known) = self.met.get(digest)
@@ -52,6 +61,24 @@ impl Machines {
         }
         self.met.insert(*digest, known.clone());
         Some(known)
+    }
+
+    /// The script with this text, if EVALSHA may run it.
+    pub(super) fn find_body(&mut self, body: &[u8], scripts: &Scripts) -> Option<Arc<Known>> {
+        self.recent.resize(RECENT, None);
+        let place = FixedState::default().hash_one(body) as usize % RECENT;
+        if self.flushes == scripts.flushes()
+            && let Some(known) = &self.recent[place]
+            && **known.source.body() == *body
+            && !known.is_forgotten()
+        {
+            return Some(known.clone());
+        }
+        let known = self.find(&Source::sha_of(body), scripts);
+        if let Some(recent) = self.recent.get_mut(place) {
+            recent.clone_from(&known);
+        }
+        known
     }
 
     /// Bytes that the idle machines hold.

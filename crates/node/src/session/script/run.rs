@@ -85,7 +85,7 @@ impl ScriptRun {
             db: ctx.session.db,
             asked: Asked::Beginning,
             reply: Vec::new(),
-            begun: ctx.node.clock.monotonic_ns(),
+            begun: ctx.meter.last_reading(),
             job: None,
             calls: 0,
             function: function.map(Into::into),
