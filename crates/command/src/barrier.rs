@@ -55,6 +55,11 @@ impl Effects {
 }
 
 impl Effect<'_> {
+    /// Whether it concerns whole databases.
+    pub fn is_barrier(&self) -> bool {
+        matches!(self.op, op::FLUSH | op::SWAP)
+    }
+
     /// The barrier it stands for, if it is none of a single entry.
     pub fn barrier(&mut self) -> Result<Option<Barrier>, Corrupt> {
         match self.op {

@@ -108,6 +108,7 @@ impl Engine {
 
     #[inline]
     pub(crate) fn release(&mut self, held: Held) {
+        self.seal();
         if !self.hidden.is_empty() {
             self.unhide(&held);
         }

@@ -26,6 +26,8 @@ pub struct BlockRun {
     touched: Vec<Touched>,
     /// What it has to tell when it ends.
     pending: Pending,
+    /// It has no record before it ends: see [`crate::record`].
+    deferred: bool,
     /// Kept if the block may have to be undone.
     journal: Option<Journal>,
 }
@@ -94,12 +96,18 @@ impl Engine {
         if let Some(again) = begin.again {
             self.rng = again.rng.clone();
         }
-        // From here on a version is one more than the last: nobody else writes to these slots.
-        self.next_version(&held);
+        // Who may have to wait in the middle is not inside the gate of the log meanwhile.
+        let deferred = begin.may_widen && self.is_logged();
+        if deferred {
+            self.seal();
+            self.deferring(|engine| engine.next_version(&held));
+        } else {
+            self.next_version(&held);
+        }
         let interest = self.has_interest(&held);
         let journal = (begin.may_widen && !held.is_all()).then(|| Journal::new(self.rng.clone()));
         let now = begin.again.map_or(self.now, |again| again.now);
-        Ok(Some(BlockRun { held, interest, now, touched: Vec::new(), pending: Pending::default(), journal }))
+        Ok(Some(BlockRun { held, interest, now, touched: Vec::new(), pending: Pending::default(), deferred, journal }))
     }
 
     fn need_of_block(&mut self, begin: &Begin<'_>) -> Need {
@@ -161,13 +169,23 @@ impl Engine {
             // Nothing can be busy any more.
             block.journal = None;
         }
-        self.next_version(&block.held);
+        match block.deferred {
+            true => self.deferring(|engine| engine.next_version(&block.held)),
+            false => self.next_version(&block.held),
+        };
         block.interest = self.has_interest(&block.held);
         Ok(())
     }
 
     /// Runs one command of a block, whose latches are held. One that would block answers its nil.
     pub fn run_in_block(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
+        match block.deferred {
+            true => self.deferring(|engine| engine.run_next(block, call, out)),
+            false => self.run_next(block, call, out),
+        }
+    }
+
+    fn run_next(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
         let flushed = self.reclaims.len();
         let turn = std::mem::replace(&mut self.now, block.now);
         let dirty = self.fx.dirty;
@@ -178,9 +196,9 @@ impl Engine {
         let outcome = match call.row.run {
             // What holds for the whole block need not be found out for each of its commands.
             Run::Keyed(handler) => {
-                self.last_version += 1;
+                let version = self.following_version();
                 self.fx.interest = block.interest;
-                self.run_prepared(call, handler, &block.held, self.last_version, out)
+                self.run_prepared(call, handler, &block.held, version, out)
             }
             _ => self.run_handler(call, &block.held, out),
         };
@@ -211,6 +229,9 @@ impl Engine {
     /// before those who wait are served (a block is one moment, but DEBUG SLEEP in it is not).
     pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
         self.fx.encoded.append(&mut block.pending.encoded);
+        if block.deferred {
+            self.stamp_block(&block.held);
+        }
         self.published.append(&mut block.pending.published);
         self.mark_watched(&block.touched, &block.held);
         let now = self.now;

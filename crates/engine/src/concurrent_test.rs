@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use command::{Digest, FAMILIES, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
+use log::{Block, Intake, Lsn, Take};
 use resp::{Batch, Protocol};
 
 use crate::{Again, Begin, BlockRun, Call, Ending, Engine, Ran, Seat, Shared, WatchedKey};
@@ -63,7 +64,6 @@ type Record = (u64, Vec<u8>);
 struct Hand {
     engine: Engine,
     rng: Rng,
-    records: Vec<Record>,
 }
 
 impl Hand {
@@ -86,10 +86,7 @@ impl Hand {
     }
 
     fn record(&mut self) {
-        let encoded = std::mem::take(&mut self.engine.fx.encoded);
-        if !encoded.is_empty() {
-            self.records.push((self.engine.last_version, encoded));
-        }
+        assert!(self.engine.fx.encoded.is_empty(), "what was changed is in the log when the latches are back");
         self.engine.wakes.clear();
         self.engine.served.clear();
         self.engine.published.clear();
@@ -197,6 +194,27 @@ impl Hand {
     }
 }
 
+/// What was taken of the log.
+#[derive(Default)]
+struct Taken {
+    records: Vec<Record>,
+    cut: Lsn,
+}
+
+impl Taken {
+    /// Takes what there is, which lies between the last cut and the next.
+    fn take(&mut self, intake: &mut Intake) {
+        let mut body = Vec::new();
+        let Take::Taken(taken) = intake.take(&mut body) else { return };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, body: &body };
+        for record in block.records().map(|record| record.expect("our own encoding")) {
+            assert!(self.cut < record.lsn && record.lsn <= taken.cut);
+            self.records.push((record.lsn, record.effects.into()));
+        }
+        self.cut = taken.cut;
+    }
+}
+
 fn digest(shared: &Keyspace) -> Digest {
     let held = shared.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
     let (mut local, clock) = (shared.local(3), AccessClock::new(7));
@@ -233,15 +251,19 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         let shared = Arc::new(Shared::new(Keyspace::new(4, DATABASES, 7)));
         shared.disturbed.store(true, Relaxed);
         let time = AtomicU64::new(BEGIN);
-        let mut records: Vec<Record> = std::thread::scope(|scope| {
-            let hands: Vec<_> = (0..3)
-                .map(|i| {
+        let (mut intake, gates) = Intake::new(3, 0);
+        let mut log = Taken::default();
+        std::thread::scope(|scope| {
+            let hands: Vec<_> = gates
+                .into_iter()
+                .zip(0..)
+                .map(|(gate, i)| {
                     let (shared, tunables, time) = (shared.clone(), tunables.clone(), &time);
                     scope.spawn(move || {
                         let engine = Engine::new(shared, i, seed * 10 + u64::from(i));
-                        let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(i)), records: Vec::new() };
+                        let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(i)) };
                         hand.engine.configure(tunables, 0);
-                        hand.engine.fx.recording = true;
+                        hand.engine.log_to(Some(gate));
                         for _ in 0..40 {
                             // Turns last a while, and their times differ.
                             hand.engine.begin_turn(time.fetch_add(hand.rng.below(3), Relaxed));
@@ -250,14 +272,18 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
                             }
                             hand.engine.end_turn();
                         }
-                        hand.records
                     })
                 })
                 .collect();
-            hands.into_iter().flat_map(|hand| hand.join().expect("no panic")).collect()
+            while hands.iter().any(|hand| !hand.is_finished()) {
+                log.take(&mut intake);
+                std::thread::yield_now();
+            }
         });
-        records.sort_by_key(|(version, _)| *version);
-        assert!(records.len() > 100, "something happens");
-        assert_eq!(digest(&shared.keyspace), replay(&records, &tunables), "seed {seed}");
+        log.take(&mut intake);
+        log.take(&mut intake);
+        log.records.sort_by_key(|(lsn, _)| *lsn);
+        assert!(log.records.len() > 100, "something happens");
+        assert_eq!(digest(&shared.keyspace), replay(&log.records, &tunables), "seed {seed}");
     }
 }

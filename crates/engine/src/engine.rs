@@ -10,12 +10,13 @@ use resp::{Parts, Reply};
 
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
+use crate::record::Recorder;
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
 /// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1). A worker that writes more than these
 /// count runs ahead of the clock. 42 bits of milliseconds last until 2109.
-const VERSION_SHIFT: u32 = VERSION_BITS - 42;
+pub(crate) const VERSION_SHIFT: u32 = VERSION_BITS - 42;
 /// Entries of what a flush took out that are freed at once: some ten microseconds' worth.
 pub(crate) const FREED_AT_ONCE: usize = 256;
 
@@ -58,6 +59,8 @@ pub struct Engine {
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
     pub(crate) last_version: u64,
+    /// The log.
+    pub(crate) recorder: Recorder,
     /// Connections whose latch is free now: the worker sends these on.
     pub wakes: Vec<Waiter>,
     /// Replies of blocked commands that were served: the worker sends these on.
@@ -101,6 +104,7 @@ impl Engine {
             tunables: Arc::default(),
             now: 0,
             last_version: 0,
+            recorder: Recorder::default(),
             wakes: Vec::new(),
             served: Vec::new(),
             parts: Parts::default(),
@@ -189,14 +193,6 @@ impl Engine {
     /// Logical database `db` through `held`, for changes at `version`.
     pub(crate) fn db<'a>(&'a mut self, held: &'a Held, db: u16, version: u64) -> Db<'a> {
         Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version)
-    }
-
-    /// A version above everything seen so far in the held slots; what they see next is above it.
-    pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
-        let floor = self.last_version.max(self.shared.keyspace.last_version(held));
-        self.last_version = (self.now << VERSION_SHIFT).max(floor + 1);
-        self.shared.keyspace.raise(held, self.last_version);
-        self.last_version
     }
 
     /// Runs a command of the data plane and writes its reply to `out`.

@@ -55,7 +55,7 @@ impl Engine {
 
     /// Puts everything back.
     pub(crate) fn undo(&mut self, journal: Journal, held: &Held) {
-        let version = self.next_version(held);
+        let version = self.deferring(|engine| engine.next_version(held));
         let shared = self.shared.clone();
         for ((db, key), saved) in journal.saved {
             let key = shared.keyspace.hasher().key(&key);

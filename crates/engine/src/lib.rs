@@ -16,6 +16,7 @@ mod engine;
 mod evict;
 mod expire;
 mod journal;
+mod record;
 mod serve;
 mod sweep;
 mod tidy;

@@ -316,6 +316,13 @@ impl Db<'_> {
         Some(sum)
     }
 
+    /// Gives a key this `Db`'s version, if it is there: it was changed by what has that version.
+    pub fn stamp(&mut self, key: &Key<'_>) {
+        if let Some(entry) = self.find(key) {
+            entry.set_version(self.version);
+        }
+    }
+
     /// Overwrites the access bits (RESTORE IDLETIME and FREQ, OBJECT in tests).
     pub fn set_access(&mut self, key: &Key<'_>, access: u32) {
         if let Some(entry) = self.find(key) {
