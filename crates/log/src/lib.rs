@@ -7,6 +7,7 @@
 //! After a crash [`recover`] reads every stream up to the first block that is torn, cuts the streams to a prefix in which
 //! everything that a record depends on is there, too (rule L5), and hands out the records in the order of their LSNs (rule L2).
 
+mod commit;
 mod disk;
 mod format;
 mod intake;
@@ -18,6 +19,7 @@ mod sync;
 mod tests;
 mod writer;
 
+pub use commit::{Committer, Promise, Round, Watermarks};
 pub use disk::{Disk, File, Folder};
 pub use format::{BLOCK_HEADER, Block, Broken, Dependency, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Take, Taken};

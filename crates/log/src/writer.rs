@@ -119,6 +119,11 @@ impl<D: Disk> Writer<D> {
         self.synced
     }
 
+    /// Up to where everything is written.
+    pub fn written(&self) -> Lsn {
+        self.cut
+    }
+
     /// Bytes of all segments in use.
     pub fn size(&self) -> u64 {
         self.size + self.full.iter().map(|full| full.size).sum::<u64>()

@@ -2,9 +2,10 @@
 //! come back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::disk::{Chance, Simulated};
-use crate::{Damage, Dependency, Gate, Intake, Limits, Lsn, Record, Take, Taken, Writer, recover};
+use crate::{Committer, Damage, Dependency, Gate, Intake, Limits, Lsn, Promise, Record, Watermarks, recover};
 
 const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
 const SLOTS: u64 = 6;
@@ -22,9 +23,10 @@ fn effects(slot: u64, before: Lsn, filler: usize) -> Vec<u8> {
 struct World {
     disks: Vec<Simulated>,
     chance: Chance,
-    writers: Vec<Writer<Simulated>>,
-    /// Each stream's intake, with the gates of two workers.
-    intakes: Vec<(Intake, Vec<Gate>)>,
+    committers: Vec<Committer<Simulated>>,
+    /// Each stream's gates of two workers.
+    gates: Vec<Vec<Gate>>,
+    marks: Arc<Watermarks>,
     /// By slot: its last record.
     last: BTreeMap<u64, Lsn>,
     /// Everything ever written in this life, by LSN: slot and what was before.
@@ -42,8 +44,9 @@ impl World {
         let mut world = World {
             disks,
             chance: Chance(seed),
-            writers: Vec::new(),
-            intakes: Vec::new(),
+            committers: Vec::new(),
+            gates: Vec::new(),
+            marks: Arc::new(Watermarks::new(&[])),
             last: BTreeMap::new(),
             written: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -59,7 +62,7 @@ impl World {
     }
 
     fn start(&mut self) -> Result<(), Damage> {
-        self.writers.clear();
+        self.committers.clear();
         let recovery = recover(self.disks.clone(), &[])?;
         let mut found = BTreeMap::new();
         let mut order = 0;
@@ -85,8 +88,14 @@ impl World {
         self.promised = self.written.keys().copied().collect();
         let highest = recovery.highest();
         self.incarnation = recovery.incarnation() + 1;
-        self.intakes = self.disks.iter().map(|_| Intake::new(2, highest)).collect();
-        self.writers = recovery.open([9; 16], self.incarnation, LIMITS)?;
+        self.marks = Arc::new(Watermarks::new(&recovery.ends()));
+        let writers = recovery.open([9; 16], self.incarnation, LIMITS)?;
+        self.gates.clear();
+        for (writer, stream) in writers.into_iter().zip(0..) {
+            let (intake, gates) = Intake::new(2, highest);
+            self.gates.push(gates);
+            self.committers.push(Committer::new(stream, intake, writer, self.marks.clone(), Promise::Synced));
+        }
         Ok(())
     }
 
@@ -98,7 +107,7 @@ impl World {
         let worker = self.chance.below(2) as usize;
         let before = self.last.get(&slot).copied().unwrap_or(0);
         let read = self.last.get(&other).copied().unwrap_or(0);
-        let gate = &mut self.intakes[stream].1[worker];
+        let gate = &mut self.gates[stream][worker];
         // The low bits name stream and worker: no two choose the same.
         let own = (stream * 2 + worker) as u64;
         let lsn = ((gate.enter().max(before).max(read) >> 3) + 1 + self.chance.below(3)) << 3 | own;
@@ -118,45 +127,16 @@ impl World {
         self.last.insert(slot, lsn);
     }
 
-    /// Streams commit; what they hold is promised where all it depends on is.
+    /// Some streams commit. What lies at or below the watermarks is promised.
     fn commit(&mut self) {
-        for ((intake, _), writer) in self.intakes.iter_mut().zip(&mut self.writers) {
-            let mut bytes = Vec::new();
-            if let Take::Taken(taken) = intake.take(&mut bytes) {
-                writer.write(&bytes, &taken).unwrap();
-            }
-        }
-        for writer in &mut self.writers {
+        for committer in &mut self.committers {
             if self.chance.below(3) > 0 {
-                writer.sync().unwrap();
+                committer.round().unwrap();
             }
         }
-        // What a record stands on in another stream must be durable, too, before anybody hears of it (rule L5).
-        let mut ends: Vec<Lsn> = self.writers.iter().map(Writer::synced).collect();
-        loop {
-            let before = ends.clone();
-            for (lsn, (slot, _)) in &self.written {
-                let (read, other) = self.reads.get(lsn).copied().unwrap_or_default();
-                if read > before[self.stream_of(other)] {
-                    let end = &mut ends[*slot as usize % self.disks.len()];
-                    *end = (*end).min(lsn - 1);
-                }
-            }
-            if ends == before {
-                break;
-            }
-        }
-        let committed = self.written.iter().filter(|(lsn, (slot, _))| **lsn <= ends[self.stream_of(*slot)]);
+        let of = |slot: u64| slot as usize % self.disks.len();
+        let committed = self.written.iter().filter(|(lsn, (slot, _))| **lsn <= self.marks.of(of(*slot) as u16));
         self.promised = committed.map(|(lsn, _)| *lsn).collect();
-    }
-
-    /// Writes and syncs what the first stream has.
-    fn write_out(&mut self) -> Taken {
-        let mut bytes = Vec::new();
-        let Take::Taken(taken) = self.intakes[0].0.take(&mut bytes) else { panic!("something to take") };
-        self.writers[0].write(&bytes, &taken).unwrap();
-        self.writers[0].sync().unwrap();
-        taken
     }
 
     fn crash(&mut self) {
@@ -212,9 +192,9 @@ fn damage_below_the_watermark_stops_the_start() {
     let mut world = World::new(1, 1);
     for _ in 0..40 {
         world.write();
-        world.write_out();
+        world.committers[0].round().unwrap();
     }
-    world.writers.clear();
+    world.committers.clear();
     let names: Vec<String> = world.disks[0].names().into_iter().filter(|name| name.ends_with(".log")).collect();
     assert!(names.len() > 1, "{names:?}");
     for (name, at) in [(&names[0], 600), (&names[0], 40), (&names[1], 700)] {
@@ -231,11 +211,12 @@ fn segments_are_given_up_and_used_again() {
     let mut world = World::new(2, 1);
     for round in 0..200 {
         world.write();
-        let taken = world.write_out();
+        world.committers[0].round().unwrap();
         if round % 10 == 9 {
-            world.writers[0].truncate(taken.cut - 1).unwrap();
+            let end = world.marks.of(0);
+            world.committers[0].writer().truncate(end - 1).unwrap();
             assert!(world.disks[0].names().len() <= 12, "{:?}", world.disks[0].names());
         }
     }
-    assert!(world.writers[0].size() < 200_000);
+    assert!(world.committers[0].writer().size() < 200_000);
 }

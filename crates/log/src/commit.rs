@@ -1,0 +1,149 @@
+//! Group commit: everything that has been left since the last round is written and synced at once, and then the watermark moves.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::disk::Disk;
+use crate::format::{Block, Dependency};
+use crate::intake::{Intake, Take};
+use crate::writer::Writer;
+use crate::{Lsn, Taken};
+
+/// Up to where each stream is committed as the configuration promises (rules L5, L6).
+pub struct Watermarks(Box<[AtomicU64]>);
+
+impl Watermarks {
+    /// Of streams that end here.
+    pub fn new(ends: &[Lsn]) -> Self {
+        Self(ends.iter().map(|end| AtomicU64::new(*end)).collect())
+    }
+
+    /// The watermark of a stream.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    #[inline]
+    pub fn of(&self, stream: u16) -> Lsn {
+        self.0[usize::from(stream)].load(Acquire)
+    }
+
+    fn is_committed(&self, dependency: &Dependency) -> bool {
+        self.0.get(usize::from(dependency.stream)).is_some_and(|end| dependency.lsn <= end.load(Acquire))
+    }
+}
+
+/// What a reply promises when it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promise {
+    /// It is on the disk (`appendfsync always`).
+    Synced,
+    /// It has been given to the system (`everysec`, `no`): it survives the end of the process, not of the machine.
+    Written,
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Round {
+    /// There was nothing to do.
+    Idle,
+    /// A worker is in the middle of something: again, soon.
+    Soon,
+    /// The watermark is where it was: another stream must come first, or nothing was new.
+    Waiting,
+    /// The watermark has moved: replies may go, and other streams may find what they waited for.
+    Moved,
+}
+
+/// The committer of one stream; a thread of its own calls [`Committer::round`].
+pub struct Committer<D: Disk> {
+    stream: u16,
+    intake: Intake,
+    writer: Writer<D>,
+    marks: Arc<Watermarks>,
+    promise: Promise,
+    /// Records that stand on others in other streams, and were not committed yet.
+    waiting: BTreeMap<Lsn, Vec<Dependency>>,
+    buffer: Vec<u8>,
+}
+
+impl<D: Disk> Committer<D> {
+    /// The committer of stream `stream`.
+    pub fn new(stream: u16, intake: Intake, writer: Writer<D>, marks: Arc<Watermarks>, promise: Promise) -> Self {
+        Self { stream, intake, writer, marks, promise, waiting: BTreeMap::new(), buffer: Vec::new() }
+    }
+
+    /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
+    pub fn set_promise(&mut self, promise: Promise) -> io::Result<()> {
+        self.writer.sync()?;
+        self.promise = promise;
+        Ok(())
+    }
+
+    /// Takes what has been left, writes it, syncs it if that is promised, and moves the watermark as far as it may go. After an
+    /// error the committer must not be used again (rule L9).
+    pub fn round(&mut self) -> io::Result<Round> {
+        self.buffer.clear();
+        let mut round = Round::Idle;
+        match self.intake.take(&mut self.buffer) {
+            Take::Soon => round = Round::Soon,
+            Take::Nothing => {}
+            Take::Taken(taken) => {
+                self.note_dependencies(&taken);
+                self.writer.write(&self.buffer, &taken)?;
+                if self.promise == Promise::Synced {
+                    self.writer.sync()?;
+                }
+                round = Round::Waiting;
+            }
+        }
+        Ok(if self.advance() { Round::Moved } else { round })
+    }
+
+    /// Makes everything written durable (`everysec`).
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.writer.sync()?;
+        Ok(())
+    }
+
+    /// The stream's writer.
+    pub fn writer(&mut self) -> &mut Writer<D> {
+        &mut self.writer
+    }
+
+    fn note_dependencies(&mut self, taken: &Taken) {
+        // With one stream there is nothing to depend on.
+        if self.marks.0.len() < 2 {
+            return;
+        }
+        let block = Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, body: &self.buffer };
+        for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
+            self.waiting.insert(record.lsn, record.dependencies);
+        }
+    }
+
+    /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5).
+    fn advance(&mut self) -> bool {
+        let mut end = match self.promise {
+            Promise::Synced => self.writer.synced(),
+            Promise::Written => self.writer.written(),
+        };
+        while let Some(first) = self.waiting.first_entry() {
+            if *first.key() > end {
+                break;
+            }
+            if !first.get().iter().all(|dependency| self.marks.is_committed(dependency)) {
+                end = first.key() - 1;
+                break;
+            }
+            first.remove();
+        }
+        let mark = &self.marks.0[usize::from(self.stream)];
+        let moved = mark.load(Relaxed) < end;
+        if moved {
+            mark.store(end, Release);
+        }
+        moved
+    }
+}
