@@ -165,3 +165,25 @@ fn functions_are_known_to_all_workers() {
         assert_eq!(other.call("fcall f 1 n"), "-ERR Function not found");
     }
 }
+
+#[test]
+fn what_scripts_hold_evicts_no_keys() {
+    let server = start("epoll", "2", &["--maxmemory", "40mb", "--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    assert_eq!(client.call("eval \"for i = 1, 1000 do redis.call('set', i, ('x'):rep(1000)) end return 1\" 0"), ":1");
+    // A table of a hundred megabytes, while others write.
+    let mut other = server.client();
+    client.send("eval \"local t = {} for i = 1, 6e6 do t[i] = i end for i = 1, 3e7 do end return #t\" 0");
+    for n in 0..200 {
+        assert_eq!(other.call(&format!("set other:{n} x")), "+OK");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(client.reply(), ":6000000");
+    assert_eq!(other.call("dbsize"), ":1200");
+    assert_eq!(
+        other.call(
+            "eval \"local s = {} for i = 1, 50 do s[i] = ('x'):rep(1e6) .. i end return redis.call('set', 'a', 'b')\" 0"
+        ),
+        "+OK"
+    );
+}

@@ -45,7 +45,6 @@ impl Worker {
             return;
         }
         let begun = self.node.clock.monotonic_ns();
-        self.stats.machine_memory.store(self.machines.memory() as u64, Relaxed);
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
         // What a pause is for must not be undone by time: expired keys stay until it ends.

@@ -67,8 +67,6 @@ pub struct WorkerStats {
     pub denied: AtomicU64,
     /// Connections parked for a latch, in total.
     pub parked: AtomicU64,
-    /// Bytes that its idle machines for scripts hold.
-    pub machine_memory: AtomicU64,
     /// Scripts that were undone to run again, because somebody had a key that they had not declared.
     pub script_reruns: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
@@ -125,7 +123,6 @@ impl WorkerStats {
             denied: zero(),
             parked: zero(),
             script_reruns: zero(),
-            machine_memory: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),

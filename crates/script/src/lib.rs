@@ -46,6 +46,7 @@ mod source;
 
 pub use error::Error;
 pub use library::{Function, Library, library_name, load_library};
+pub use lua::memory;
 pub use machine::{Limits, Machine};
 pub use payload::{dump_libraries, restore_libraries};
 pub use running::{Checked, Finished, Input, LogLevel, Outcome, Refused, Running, Step};

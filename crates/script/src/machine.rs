@@ -29,6 +29,8 @@ impl Default for Limits {
     }
 }
 
+/// Bytes of garbage that an idle machine may keep.
+const GARBAGE: usize = 16 << 20;
 /// Scripts kept compiled; above it all are compiled again when they are needed.
 const SCRIPTS_MAX: usize = 2_000;
 
@@ -39,6 +41,8 @@ pub struct Machine {
     pub(crate) globals: Globals,
     pub(crate) stack: Option<Stack>,
     limits: Limits,
+    /// Bytes that Lua held after the last collection between two scripts.
+    kept: usize,
     /// Compiled functions in the registry, by SHA1.
     scripts: HashMap<[u8; 40], c_int, FixedState>,
     libraries: Vec<(Weak<Library>, Loaded)>,
@@ -60,7 +64,7 @@ impl Machine {
         let mut state = State::new(limits.memory, limits.slice).ok_or_else(no_memory)?;
         let globals = sandbox::build(&mut state);
         let scripts = HashMap::with_hasher(FixedState::default());
-        Ok(Self { state, globals, stack: None, limits, scripts, libraries: Vec::new() })
+        Ok(Self { state, globals, stack: None, limits, kept: 0, scripts, libraries: Vec::new() })
     }
 
     /// Bytes that Lua holds.
@@ -128,12 +132,14 @@ impl Machine {
     pub(crate) fn recover(&mut self) {
         let shared = self.state.shared();
         shared.reset(0);
-        let much = shared.used() > self.limits.memory / 4;
+        let much = shared.used().saturating_sub(self.kept) > GARBAGE.min(self.limits.memory / 4);
         let mut frame = self.state.frame();
         frame.truncate(0);
         if much {
             frame.collect();
+            self.kept = self.state.shared().used();
         }
+        self.state.shared().report();
     }
 
     fn forget_scripts(&mut self) {
@@ -161,6 +167,7 @@ impl Machine {
         self.forget_scripts();
         self.forget_dead_libraries();
         self.state.frame().collect();
+        self.kept = self.memory();
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Globals {
 }
 
 /// Lua's functions that scripts see unchanged.
-const BASE: [&str; 13] = [
+const BASE: [&str; 12] = [
     "assert",
     "error",
     "gcinfo",
@@ -41,12 +41,11 @@ const BASE: [&str; 13] = [
     "tonumber",
     "tostring",
     "type",
-    "unpack",
 ];
 
 /// Functions of `table` that write.
 const TABLE: [(&str, Guard); 4] =
-    [("insert", Guard::Refuse), ("remove", Guard::Refuse), ("setn", Guard::Refuse), ("sort", Guard::Sort)];
+    [("insert", Guard::Insert), ("remove", Guard::Remove), ("setn", Guard::Refuse), ("sort", Guard::Sort)];
 
 /// Lua's globals while they are sorted, and what both sets have in common.
 const LUA: c_int = 1;
@@ -184,6 +183,7 @@ fn base(f: &mut Frame<'_>) {
         ("rawget", Guard::Redirect),
         ("rawset", Guard::Refuse),
         ("setmetatable", Guard::Refuse),
+        ("unpack", Guard::Unpack),
     ] {
         f.push_field(LUA, name);
         f.push_guarded(guard);

@@ -137,6 +137,10 @@ const ENDLESS: &[&str] = &[
     "local t = setmetatable({}, {__index = function(t, k) while true do end end}) return t.x",
     "return setmetatable({}, {__tostring = function() while true do end end}) .. tostring(setmetatable({}, {__tostring = function() while true do end end}))",
     "while true do pcall(string.rep) end",
+    "local t = {} for i = 1, 200000 do t[i] = i end while true do table.insert(t, table.remove(t, 1)) end",
+    "local t = {} for i = 1, 200000 do t[i] = i end while true do table.insert(t, 1, table.remove(t)) end",
+    "local s, n = ('x'):rep(1000000), 0 while true do n = n + 1 local longer = s .. n end",
+    "local s, n = ('x'):rep(1000000), 0 while true do n = n + 1 (n .. s):upper() end",
     "local s = ('x'):rep(1000000) s:gsub('.', pcall) while true do end",
 ];
 
@@ -154,6 +158,48 @@ fn every_script_can_be_killed() {
         assert_eq!(host.eval("local n = 0 for i = 1, 1000 do n = n + 1 end return n"), ":1000\r\n", "{body}");
         assert_eq!(host.slices, 0);
     }
+}
+
+#[test]
+fn large_work_ends_a_slice_early() {
+    // Few instructions, of which each moves or copies much.
+    for body in [
+        "local t = {} for i = 1, 200000 do t[i] = i end for i = 1, 100 do table.remove(t, 1) end",
+        "local t = {} for i = 1, 200000 do t[i] = i end for i = 1, 100 do table.insert(t, 1, i) end",
+        "local s = ('x'):rep(1000000) for i = 1, 100 do local longer = s .. i end",
+        "local s = ('x'):rep(1000000) for i = 1, 100 do (s .. i):reverse() end",
+    ] {
+        let mut host = Host::new();
+        host.eval(body);
+        assert!(host.slices >= 50, "{body}: {}", host.slices);
+    }
+}
+
+#[test]
+fn ranges_are_checked_where_lua_does_not() {
+    let mut host = Host::new();
+    for range in
+        ["-2147483647, 2147483647", "-1, 2147483647", "0, 2147483646", "-2147483648", "1, 8001", "1, 4294967295"]
+    {
+        let reply = host.eval(&format!("return select('#', unpack({{}}, {range}))"));
+        assert!(reply.contains("too many results") || reply == ":0\r\n", "{range}: {reply}");
+    }
+    assert_eq!(host.eval("return {unpack({1, 2, 3}, 2)}"), "*2\r\n:2\r\n:3\r\n");
+    assert_eq!(host.eval("return {unpack({1, 2, 3}, '1', '2')}"), "*2\r\n:1\r\n:2\r\n");
+    assert_eq!(host.eval("return {unpack({1, 2, 3}, nil, nil)}"), "*3\r\n:1\r\n:2\r\n:3\r\n");
+    assert_eq!(host.eval("return select('#', unpack({}, 2, 1))"), ":0\r\n");
+    assert!(host.eval("return unpack('x')").contains("table expected"));
+    assert!(host.eval("table.insert({}, -2147483648, 'x')").contains("position out of bounds"));
+    assert_eq!(
+        host.eval("local t = {2, 3} table.insert(t, 1, 1) table.insert(t, 4) return t"),
+        "*4\r\n:1\r\n:2\r\n:3\r\n:4\r\n"
+    );
+    assert_eq!(host.eval("local t = {1} table.insert(t, 3, 3) return {t[1], t[3]}"), "*2\r\n:1\r\n:3\r\n");
+    assert_eq!(
+        host.eval("local t = {1, 2, 3} return {table.remove(t, 1), table.remove(t), #t}"),
+        "*3\r\n:1\r\n:3\r\n:1\r\n"
+    );
+    assert!(host.eval("table.insert(redis, 1, 1)").contains("readonly"));
 }
 
 #[test]

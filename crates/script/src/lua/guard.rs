@@ -28,6 +28,12 @@ pub(crate) enum Guard {
     Sort,
     /// `string.rep`: bounded before it begins.
     Repeat,
+    /// `table.insert`: refused; bounded and counted.
+    Insert,
+    /// `table.remove`: refused, and counted.
+    Remove,
+    /// `unpack`: bounded before it begins.
+    Unpack,
 }
 
 impl Frame<'_> {
@@ -61,6 +67,9 @@ impl Frame<'_> {
                 Guard::Redirect => redirect,
                 Guard::Sort => sort,
                 Guard::Repeat => repeat,
+                Guard::Insert => insert,
+                Guard::Remove => remove,
+                Guard::Unpack => unpack,
             };
             ffi::lua_pushcclosure(self.raw(), function, 1);
         }
@@ -242,6 +251,66 @@ unsafe extern "C-unwind" fn repeat(lua: *mut ffi::lua_State) -> c_int {
         }
         // A call for each repetition of a short string.
         pause(lua, total / 64 + total / len);
+        original(lua)
+    }
+}
+
+/// How far before the end of a table `table.insert` may begin, beyond the table's length: Lua moves every place on the way, there
+/// or not, and cannot be interrupted.
+const MOVES_MAX: usize = 1 << 16;
+
+/// # Safety
+/// See above.
+unsafe extern "C-unwind" fn insert(lua: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua gives its state.
+    unsafe {
+        if ffi::lua_type(lua, 1) == ffi::LUA_TTABLE && ffi::lua_gettop(lua) == 3 {
+            let len = ffi::lua_objlen(lua, 1);
+            let moves = places(len as i64 + 1, ffi::luaL_checkinteger(lua, 2));
+            if moves > len + MOVES_MAX {
+                raise(lua, c"bad argument #2 to 'insert' (position out of bounds)");
+            }
+            pause(lua, moves / 8);
+        }
+        refuse(lua)
+    }
+}
+
+/// # Safety
+/// See above.
+unsafe extern "C-unwind" fn remove(lua: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua gives its state.
+    unsafe {
+        if ffi::lua_type(lua, 1) == ffi::LUA_TTABLE && ffi::lua_isnumber(lua, 2) != 0 {
+            let len = ffi::lua_objlen(lua, 1);
+            // Places that are not there are left alone.
+            pause(lua, places(len as i64, ffi::lua_tointeger(lua, 2)).min(len) / 8);
+        }
+        refuse(lua)
+    }
+}
+
+/// Places from `first` to `last`, of which Lua's functions see 32 bits.
+fn places(last: i64, first: ffi::lua_Integer) -> usize {
+    usize::try_from(last - i64::from(first as i32)).unwrap_or(0)
+}
+
+/// Values that one `unpack` may give: as many as Lua's stack takes (`LUAI_MAXCSTACK`).
+const UNPACK_MAX: usize = 8000;
+
+/// Lua's own bound is an overflow of `int`, which compilers take as proof that there is none (CVE-2025-46817).
+///
+/// # Safety
+/// See above.
+unsafe extern "C-unwind" fn unpack(lua: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua gives its state.
+    unsafe {
+        ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
+        let first = ffi::luaL_optinteger(lua, 2, 1);
+        let last = ffi::luaL_optinteger(lua, 3, ffi::lua_objlen(lua, 1) as ffi::lua_Integer);
+        if places(i64::from(last as i32), first) >= UNPACK_MAX {
+            raise(lua, c"too many results to unpack");
+        }
         original(lua)
     }
 }

@@ -27,6 +27,7 @@ unsafe extern "C-unwind" fn hook(lua: *mut ffi::lua_State, _: *mut ffi::lua_Debu
         let shared = shared(lua);
         if !shared.stopping() {
             relieve(lua, shared);
+            shared.report();
             if !matches!(shared.suspend(Request::Slice), Resume::Stop) {
                 // A coroutine that outlived a script that was stopped still counts every instruction.
                 if ffi::lua_gethookcount(lua) != shared.slice as i32 {
@@ -42,6 +43,17 @@ unsafe extern "C-unwind" fn hook(lua: *mut ffi::lua_State, _: *mut ffi::lua_Debu
         push_stop(&mut Frame::of(lua));
         shared.limit_memory();
         ffi::lua_error(lua);
+    }
+}
+
+/// Counts work that Lua does within one instruction; when the slice is over the next instruction calls the hook. A coroutine's
+/// instructions are counted as ever.
+pub(super) fn worked(shared: &Shared, instructions: usize) {
+    let lua = shared.main.get();
+    if shared.charged(instructions) && !lua.is_null() && !shared.yielder.get().is_null() {
+        // SAFETY: the main state lives as long as its allocator is called; setting a hook allocates nothing, and Lua's
+        // interpreter looks at its count before every instruction.
+        unsafe { ffi::lua_sethook(lua, Some(hook), ffi::LUA_MASKCOUNT, 1) };
     }
 }
 

@@ -20,5 +20,6 @@ mod state;
 mod strings;
 
 pub(crate) use frame::{Frame, Kind, Raised};
+pub use shared::memory;
 pub(crate) use shared::{Request, Resume, Shared};
 pub(crate) use state::State;

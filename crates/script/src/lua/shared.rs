@@ -5,8 +5,10 @@ use crate::json;
 use crate::load::Loading;
 use crate::random::Random;
 use crate::{Checked, LogLevel};
+use mlua_sys as ffi;
 use resp::{Batch, Protocol};
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a script asks the host when it suspends.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(crate) struct Shared {
     pub(super) used: Cell<usize>,
     /// Bytes that Lua may hold now.
     pub(super) ceiling: Cell<usize>,
+    /// What of them is in [`HELD`].
+    reported: Cell<usize>,
     limit: usize,
     /// Bytes after the last collection that memory pressure caused.
     pub(super) collected: Cell<usize>,
@@ -52,6 +56,8 @@ pub(crate) struct Shared {
     pub(super) slice: u32,
     /// Work done in natives since the last slice, in instructions.
     pub(super) work: Cell<u32>,
+    /// The main state, whose hook is called early for much work; null until it is there.
+    pub(super) main: Cell<*mut ffi::lua_State>,
     /// The text of the error that ends the script.
     pub(super) stop: RefCell<Option<Box<str>>>,
     /// The command of a pending call.
@@ -66,6 +72,16 @@ pub(crate) struct Shared {
     pub(crate) scratch: Cell<Vec<u8>>,
 }
 
+/// Bytes that all machines of the process hold: they are no data, and data need not make room for them.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+/// A machine that runs reports when it has changed by this much.
+const REPORT: usize = 64 * 1024;
+
+/// Bytes that all Lua machines of the process hold, but for 64 KB for each that is running.
+pub fn memory() -> usize {
+    HELD.load(Relaxed)
+}
+
 /// What [`Shared::give_back`] keeps allocated.
 const SCRATCH_KEPT: usize = 64 * 1024;
 
@@ -74,11 +90,13 @@ impl Shared {
         Self {
             used: Cell::new(0),
             ceiling: Cell::new(UNLIMITED),
+            reported: Cell::new(0),
             limit,
             collected: Cell::new(0),
             yielder: Cell::new(std::ptr::null()),
             slice: slice.clamp(1, i32::MAX as u32),
             work: Cell::new(0),
+            main: Cell::new(std::ptr::null_mut()),
             stop: RefCell::new(None),
             call: Cell::new(Batch::new()),
             protocol: Cell::new(Protocol::Resp2),
@@ -92,6 +110,22 @@ impl Shared {
     /// Bytes held by Lua.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
+    }
+
+    /// Notes what Lua holds now.
+    #[inline]
+    pub(super) fn set_used(&self, used: usize) {
+        self.used.set(used);
+        if used.abs_diff(self.reported.get()) >= REPORT {
+            self.report();
+        }
+    }
+
+    /// Counts what Lua holds in [`memory`].
+    pub(crate) fn report(&self) {
+        let used = self.used.get();
+        // Wraps where it shrinks, to the right sum.
+        HELD.fetch_add(used.wrapping_sub(self.reported.replace(used)), Relaxed);
     }
 
     /// Bytes that a script may make Lua hold.

@@ -4,7 +4,7 @@
 //! While a fiber runs in the state its owner does nothing else with it.
 
 use super::fiber::{Fiber, Stack};
-use super::{Frame, Shared, guard};
+use super::{Frame, Shared, guard, hook};
 use mlua_sys as ffi;
 use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::ffi::{c_int, c_void};
@@ -18,6 +18,11 @@ pub(crate) struct State {
 
 /// Alignment of all that Lua allocates.
 const ALIGN: usize = 8;
+
+/// A block so large that whoever fills it (`..`, `string.upper`, `table.concat`) works for longer than for an instruction.
+const LARGE: usize = 16 << 10;
+/// Bytes of it that are worth an instruction.
+const LARGE_PER_INSTRUCTION: usize = 64;
 
 /// Lua's allocator: counts bytes and refuses those above the ceiling.
 ///
@@ -34,20 +39,29 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
             if !block.is_null() {
                 dealloc(block.cast(), Layout::from_size_align_unchecked(old, ALIGN));
             }
-            shared.used.set(used);
+            shared.set_used(used);
             return std::ptr::null_mut();
         }
         let wanted = used.saturating_add(new);
         if new > old && (wanted > shared.ceiling.get() || new > isize::MAX as usize - ALIGN) {
             return std::ptr::null_mut();
         }
+        if new >= LARGE {
+            hook::worked(shared, new / LARGE_PER_INSTRUCTION);
+        }
+        if new > old {
+            // Before it happens: what counts all memory must not see more of it than this for as long as the block is moved.
+            shared.set_used(wanted);
+        }
         let grown = if block.is_null() {
             alloc(Layout::from_size_align_unchecked(new, ALIGN))
         } else {
             realloc(block.cast(), Layout::from_size_align_unchecked(old, ALIGN), new)
         };
-        if !grown.is_null() {
-            shared.used.set(wanted);
+        if grown.is_null() {
+            shared.set_used(used + old);
+        } else {
+            shared.set_used(wanted);
         }
         grown.cast()
     }
@@ -59,6 +73,7 @@ impl State {
         let shared = Box::new(Shared::new(limit, slice));
         // SAFETY: the box stays at its address and is dropped after the state is closed.
         let lua = unsafe { ffi::lua_newstate(allocate, (&raw const *shared).cast_mut().cast()) };
+        shared.main.set(lua);
         NonNull::new(lua).map(|lua| Self { lua, shared })
     }
 
@@ -127,5 +142,6 @@ impl Drop for State {
     fn drop(&mut self) {
         // SAFETY: nothing runs in it any more, and no finalizer calls anything.
         unsafe { ffi::lua_close(self.lua.as_ptr()) };
+        self.shared.report();
     }
 }

@@ -164,7 +164,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
 
 /// What scripts take. A machine runs both scripts and functions here, so what machines take is told once.
 fn scripts(r: &Report<'_>, t: &mut Text) {
-    let machines = r.sum(|s| &s.machine_memory);
+    let machines = script::memory() as u64;
     let (cached, texts) = r.node.scripts.size();
     let libraries = r.node.scripts.libraries();
     let (library_count, function_count) = libraries.count();

@@ -80,9 +80,4 @@ impl Machines {
         }
         known
     }
-
-    /// Bytes that the idle machines hold.
-    pub fn memory(&self) -> usize {
-        self.idle.iter().map(Machine::memory).sum()
-    }
 }
