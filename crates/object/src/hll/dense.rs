@@ -1,5 +1,6 @@
 //! The dense form: 6 bits per register, four registers in three bytes. `registers` is what follows the header, 12288 bytes.
 
+use super::Registers;
 use super::estimate::{Histogram, VALUES};
 
 const MASK: u8 = 63;
@@ -31,9 +32,21 @@ fn place(register: usize) -> (usize, usize) {
     (register * 6 / 8, register * 6 % 8)
 }
 
-/// All registers in order.
-pub(super) fn values(registers: &[u8]) -> impl Iterator<Item = u8> {
-    registers.as_chunks::<3>().0.iter().flat_map(four)
+/// Raises `all` to these registers.
+pub(super) fn merge_into(registers: &[u8], all: &mut Registers) {
+    for (group, all) in registers.as_chunks::<3>().0.iter().zip(all.as_chunks_mut::<4>().0) {
+        let group = four(group);
+        *all = std::array::from_fn(|i| all[i].max(group[i]));
+    }
+}
+
+/// Raises these registers to `all`, whose values are below 64.
+pub(super) fn raise_all(registers: &mut [u8], all: &Registers) {
+    for (group, all) in registers.as_chunks_mut::<3>().0.iter_mut().zip(all.as_chunks::<4>().0) {
+        let old = four(group);
+        let [a, b, c, d] = std::array::from_fn(|i| all[i].min(MASK).max(old[i]));
+        *group = [a | b << 6, b >> 2 | c << 4, c >> 4 | d << 2];
+    }
 }
 
 fn four(&[a, b, c]: &[u8; 3]) -> [u8; 4] {
@@ -43,10 +56,15 @@ fn four(&[a, b, c]: &[u8; 3]) -> [u8; 4] {
 /// How many registers have each value. Several counters for one value: neighbours are often equal, and a counter that was
 /// just written has to be waited for.
 pub(super) fn histogram(registers: &[u8]) -> Histogram {
+    count_values(registers.as_chunks::<3>().0.iter().map(four))
+}
+
+/// The same of registers in groups of four.
+pub(super) fn count_values(groups: impl Iterator<Item = [u8; 4]>) -> Histogram {
     let mut lanes = [[0u32; VALUES]; 4];
-    for group in registers.as_chunks::<3>().0 {
-        for (lane, value) in lanes.iter_mut().zip(four(group)) {
-            lane[usize::from(value)] += 1;
+    for group in groups {
+        for (lane, value) in lanes.iter_mut().zip(group) {
+            lane[usize::from(value & MASK)] += 1;
         }
     }
     std::array::from_fn(|value| lanes.iter().map(|lane| lane[value]).sum())

@@ -191,6 +191,11 @@ impl<'a> Hll<'a> {
 
     /// Raises every register to at least that of `registers`. The cached cardinality is void afterwards.
     pub fn raise_all(&mut self, registers: &Registers, max_sparse: usize) -> Result<(), Damaged> {
+        if self.form == Form::Dense {
+            dense::raise_all(&mut self.bytes.to_mut()[HEADER..], registers);
+            self.forget();
+            return Ok(());
+        }
         for (register, &value) in registers.iter().enumerate().filter(|(_, value)| **value > 0) {
             self.raise(Trace { register: register as u16, value }, max_sparse)?;
         }
@@ -215,9 +220,7 @@ impl<'a> Hll<'a> {
     pub fn merge_into(&self, registers: &mut Registers) -> Result<(), Damaged> {
         match self.form {
             Form::Dense => {
-                for (register, value) in registers.iter_mut().zip(dense::values(self.registers())) {
-                    *register = value.max(*register);
-                }
+                dense::merge_into(self.registers(), registers);
                 Ok(())
             }
             Form::Sparse => sparse::each_register(self.registers(), |register, value| {
@@ -250,9 +253,7 @@ impl Default for Hll<'_> {
 
 /// Estimates from registers that several HyperLogLogs were merged into.
 pub fn count(registers: &Registers) -> i64 {
-    let mut histogram = [0; estimate::VALUES];
-    registers.iter().for_each(|value| histogram[usize::from(value & 63)] += 1);
-    estimate::cardinality(&histogram)
+    estimate::cardinality(&dense::count_values(registers.as_chunks::<4>().0.iter().copied()))
 }
 
 /// Marks the cached cardinality of a dense HyperLogLog as void and raises one of its registers; whether that was lower.

@@ -157,10 +157,33 @@ const RUNS: [u8; 256] = {
     runs
 };
 
+/// Registers of eight one-byte opcodes together; `None` if one of them has two bytes.
+fn eight_runs(opcodes: [u8; 8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const PAIRS: u64 = 0x00ff_00ff_00ff_00ff;
+    let opcodes = u64::from_le_bytes(opcodes);
+    let values = opcodes >> 7 & ONES;
+    if opcodes >> 6 & ONES & !values != 0 {
+        return None;
+    }
+    // Two bits of those with a value are the run, six bits of zeros.
+    let runs = opcodes & (ONES * 63 ^ values * 60);
+    let pairs = (runs & PAIRS) + (runs >> 8 & PAIRS);
+    Some((pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize + 8)
+}
+
 /// Finds a register: a walk over the opcodes before it, the costly part of the sparse form.
 fn find(bytes: &[u8], register: usize) -> Option<Found> {
     let (mut at, mut before, mut first) = (0, 0, 0);
     loop {
+        while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>())
+            && let Some(run) = eight_runs(*eight)
+            && first + run <= register
+        {
+            at += 8;
+            before = at - 1;
+            first += run;
+        }
         let &byte = bytes.get(at)?;
         let (run, len) = match RUNS[usize::from(byte)] {
             0 => (usize::from(u16::from_be_bytes([byte & 63, *bytes.get(at + 1)?])) + 1, 2),
