@@ -84,6 +84,8 @@ pub struct Ctx<'a> {
     pub rng: &'a mut Rng,
     /// Settings handlers depend on.
     pub tunables: &'a Tunables,
+    /// A script has called it.
+    pub in_script: bool,
     /// The key at argument 1, hashed when the command was parsed.
     pub first: Option<Key<'a>>,
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, flags};
+use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, VERSION_BITS, Waiter};
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Sighting, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
 
 use crate::blocked::Served;
@@ -56,6 +56,8 @@ pub struct Engine {
     pub fx: Effects,
     pub(crate) events: Events,
     tunables: Arc<Tunables>,
+    /// What runs now has been called by a script.
+    pub in_script: bool,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
     pub(crate) last_version: u64,
@@ -102,6 +104,7 @@ impl Engine {
             fx: Effects::default(),
             events: Events::default(),
             tunables: Arc::default(),
+            in_script: false,
             now: 0,
             last_version: 0,
             recorder: Recorder::default(),
@@ -161,6 +164,7 @@ impl Engine {
     pub fn configure(&mut self, tunables: Arc<Tunables>, wanted: u32) {
         self.tunables = tunables;
         self.events.wanted = wanted;
+        self.local.note_sightings(wanted & class::NEW != 0, wanted & class::KEY_MISS != 0);
     }
 
     /// The present snapshot of settings.
@@ -326,7 +330,11 @@ impl Engine {
         self.give_way();
         self.expire_before(call, held, version);
         let start = out.len();
-        match self.with_ctx(call, held, version, out, handler) {
+        let result = self.with_ctx(call, held, version, out, handler);
+        if self.local.has_sightings() {
+            self.tell_sightings();
+        }
+        match result {
             Ok(outcome) => {
                 if !self.events.list.is_empty() {
                     self.published.append(&mut self.events.list);
@@ -363,6 +371,7 @@ impl Engine {
             now: self.now,
             rng: &mut self.rng,
             tunables: &self.tunables,
+            in_script: self.in_script,
             first: call.first,
         })
     }
@@ -404,6 +413,20 @@ impl Engine {
     pub fn take_published(&mut self) -> Vec<Event> {
         self.published.append(&mut self.events.list);
         std::mem::take(&mut self.published)
+    }
+
+    /// Makes notifications of what was seen: that a key is new comes before what else happened to it.
+    #[cold]
+    fn tell_sightings(&mut self) {
+        for (sighting, db, key) in self.local.take_sightings() {
+            let (class, name) = match sighting {
+                Sighting::New => (class::NEW, "new"),
+                Sighting::Missed => (class::KEY_MISS, "keymiss"),
+            };
+            let events = &mut self.events.list;
+            let at = events.iter().position(|event| event.db == db && event.key == key).unwrap_or(events.len());
+            events.insert(at, Event { class, name, db, key });
+        }
     }
 
     /// Notes a keyspace notification.

@@ -61,6 +61,8 @@ impl Engine {
             let key = shared.keyspace.hasher().key(&key);
             self.db(held, db, version).put_back(&key, saved);
         }
+        // That a key is back is no news.
+        self.local.take_sightings();
         self.rng = journal.rng;
     }
 }

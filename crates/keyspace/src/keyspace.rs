@@ -229,6 +229,7 @@ impl Keyspace {
             retired: Retired::new(self.epochs.clone(), index),
             dying: Default::default(),
             counters: self.counters[index].clone(),
+            sightings: Default::default(),
         }
     }
 

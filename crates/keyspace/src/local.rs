@@ -1,5 +1,6 @@
 //! What each worker owns of the keyspace: its heap, its garbage, its counters.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 
@@ -79,9 +80,59 @@ pub struct Local {
     pub(crate) retired: Retired,
     pub(crate) dying: Dying,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) sightings: Sightings,
+}
+
+/// What a lookup or an insertion has shown, for who wants to hear of it (keyspace notifications of classes n and m).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sighting {
+    /// A key that was absent is there.
+    New,
+    /// A reader found no such key.
+    Missed,
+}
+
+/// The sightings of a command, noted only if somebody wants them.
+#[derive(Default)]
+pub(crate) struct Sightings {
+    new: bool,
+    missed: bool,
+    list: RefCell<Vec<(Sighting, u16, Box<[u8]>)>>,
+}
+
+impl Sightings {
+    #[inline]
+    pub(crate) fn born(&self, db: u16, key: &[u8]) {
+        if self.new {
+            self.list.borrow_mut().push((Sighting::New, db, key.into()));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn missed(&self, db: u16, key: &[u8]) {
+        if self.missed {
+            self.list.borrow_mut().push((Sighting::Missed, db, key.into()));
+        }
+    }
 }
 
 impl Local {
+    /// Chooses which sightings are noted.
+    pub fn note_sightings(&mut self, new: bool, missed: bool) {
+        (self.sightings.new, self.sightings.missed) = (new, missed);
+    }
+
+    /// Whether there are any since [`Self::take_sightings`].
+    #[inline]
+    pub fn has_sightings(&mut self) -> bool {
+        !self.sightings.list.get_mut().is_empty()
+    }
+
+    /// What was noted, in order: what, in which logical database, which key.
+    pub fn take_sightings(&mut self) -> Vec<(Sighting, u16, Box<[u8]>)> {
+        std::mem::take(self.sightings.list.get_mut())
+    }
+
     /// Starts a turn: addresses read by [`crate::Keyspace::prefetch_entry`] stay readable until [`Self::end_turn`].
     pub fn begin_turn(&mut self) {
         self.retired.pin();

@@ -95,6 +95,11 @@ impl Listening {
         self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Listens no more.
+    pub(crate) fn close(&self) {
+        self.lock().clear();
+    }
+
     /// Listens where the settings say instead. Listeners that stay are not touched.
     ///
     /// # Errors

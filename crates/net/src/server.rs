@@ -110,6 +110,8 @@ impl Server {
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;
         let listening = Listening::new(listeners, poll.registry().try_clone()?)?;
+        let closed = listening.clone();
+        node.when_stopping(Box::new(move || closed.close()));
         open(listening.clone());
         let acceptor = Acceptor::new(node.clone(), poll, listening, lanes, automatic);
         let builder = std::thread::Builder::new().name("acceptor".into());

@@ -60,6 +60,7 @@ impl Worker {
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.
             conn.busy = 0;
+            conn.session.again = None;
             self.engine.cancel_reservation(conn.token);
         }
         if !self.engine.wakes.is_empty() {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use script::{Flags, Library};
+use script::{Function, Library};
 
 /// All libraries, by name, and which of them each function is in.
 #[derive(Clone, Default)]
 pub struct Libraries {
     by_name: BTreeMap<Box<str>, Arc<Library>>,
-    functions: BTreeMap<Box<str>, Arc<Library>>,
+    /// By their names in lower case, as Redis compares them.
+    functions: BTreeMap<Box<str>, (Arc<Library>, Box<str>)>,
 }
 
 /// Why a library was not added.
@@ -21,17 +22,20 @@ pub enum NotAdded {
     Function(Box<str>),
 }
 
+fn lower(function: &Function) -> Box<str> {
+    function.name.to_ascii_lowercase().into()
+}
+
 impl Libraries {
     /// The library of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Library>> {
         self.by_name.get(name)
     }
 
-    /// The library with this function, and what the function declares.
-    pub fn function(&self, name: &str) -> Option<(&Arc<Library>, Flags)> {
-        let library = self.functions.get(name)?;
-        let function = library.functions().iter().find(|function| &*function.name == name)?;
-        Some((library, function.flags))
+    /// The function of this name, in any case, and its library.
+    pub fn function(&self, name: &str) -> Option<(&Arc<Library>, &Function)> {
+        let (library, exact) = self.functions.get(name.to_ascii_lowercase().as_str())?;
+        Some((library, library.function(exact)?))
     }
 
     /// All libraries in the order of their names.
@@ -53,14 +57,14 @@ impl Libraries {
         let taken = library
             .functions()
             .iter()
-            .find(|function| self.functions.get(&function.name).is_some_and(|other| other.name() != library.name()));
+            .find(|function| self.functions.get(&lower(function)).is_some_and(|(of, _)| of.name() != library.name()));
         if let Some(function) = taken {
             return Err(NotAdded::Function(function.name.clone()));
         }
         self.remove(library.name());
         let library = Arc::new(library);
         for function in library.functions() {
-            self.functions.insert(function.name.clone(), library.clone());
+            self.functions.insert(lower(function), (library.clone(), function.name.clone()));
         }
         self.by_name.insert(library.name().into(), library);
         Ok(())
@@ -68,8 +72,10 @@ impl Libraries {
 
     /// Removes a library. False: there is none of this name.
     pub fn remove(&mut self, name: &str) -> bool {
-        let removed = self.by_name.remove(name).is_some();
-        self.functions.retain(|_, library| library.name() != name);
-        removed
+        let Some(library) = self.by_name.remove(name) else { return false };
+        for function in library.functions() {
+            self.functions.remove(&lower(function));
+        }
+        true
     }
 }

@@ -48,7 +48,16 @@ impl Monitors {
 impl Node {
     /// Shows a command that `client` has run in `db` to those who monitor.
     pub(crate) fn show_to_monitors(&self, client: &Client, db: u16, args: Args<'_>) {
-        let line: Arc<[u8]> = line(self.clock.unix_us(), db, &client.peer.address, args).into();
+        self.show_line(self.monitor_line(db, &client.peer.address, args));
+    }
+
+    /// What those who monitor see of a command. `who`: an address, or "lua".
+    pub(crate) fn monitor_line(&self, db: u16, who: &str, args: Args<'_>) -> Arc<[u8]> {
+        line(self.clock.unix_us(), db, who, args).into()
+    }
+
+    /// Shows a [`Self::monitor_line`].
+    pub(crate) fn show_line(&self, line: Arc<[u8]>) {
         for monitor in self.monitors.list().iter() {
             let message = Message::Seen { token: monitor.token.load(Relaxed), line: line.clone() };
             self.send(usize::from(monitor.worker.load(Relaxed)), message);

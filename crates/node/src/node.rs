@@ -72,6 +72,8 @@ pub struct Node {
     pub scripts: Scripts,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
+    /// Called when it stops, before anybody is told.
+    on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Facts of this process for INFO: what the core cannot know by itself.
@@ -132,6 +134,7 @@ impl Node {
             pubsub: PubSub::default(),
             scripts: Scripts::default(),
             stopping: AtomicBool::new(false),
+            on_stop: OnceLock::new(),
         })
     }
 
@@ -241,10 +244,18 @@ impl Node {
         }
     }
 
-    /// Asks all workers to stop.
+    /// Asks all workers to stop. Whoever sees a connection closed by that finds nobody to connect to.
     pub fn stop(&self) {
+        if let Some(close) = self.on_stop.get() {
+            close();
+        }
         self.stopping.store(true, Relaxed);
         self.look_all();
+    }
+
+    /// Sets what is called when the node stops: closing its listeners. Once.
+    pub fn when_stopping(&self, close: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.on_stop.set(close);
     }
 
     /// Makes all workers look at what has changed for all.

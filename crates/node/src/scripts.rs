@@ -26,6 +26,8 @@ pub struct Scripts {
     pub evicted: AtomicU64,
     libraries: Mutex<Arc<Libraries>>,
     jobs: Mutex<Vec<Arc<Job>>>,
+    /// Scripts may call commands that work on sessions, too (DEBUG SET-DISABLE-DENY-SCRIPTS).
+    pub deny_nothing: AtomicBool,
     /// Number of jobs that take longer than `busy-reply-threshold`.
     slow: AtomicUsize,
 }
@@ -146,11 +148,8 @@ impl Scripts {
 
     /// Changes the libraries, one changer at a time.
     pub fn change_libraries<R>(&self, change: impl FnOnce(&mut Libraries) -> R) -> R {
-        let mut libraries = lock(&self.libraries);
-        let mut next = (**libraries).clone();
-        let result = change(&mut next);
-        *libraries = Arc::new(next);
-        result
+        // A copy, if somebody is looking.
+        change(Arc::make_mut(&mut lock(&self.libraries)))
     }
 
     // ---- those under way

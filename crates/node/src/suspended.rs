@@ -74,6 +74,7 @@ impl Worker {
                 token: conn.token,
                 block: None,
             });
+            self.engine.clock().set_touching(true);
             conn.spent += self.meter.settle().saturating_sub(from);
             match flow {
                 Flow::Suspend(suspended) => conn.wait = Wait::Script(suspended),

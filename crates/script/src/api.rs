@@ -118,11 +118,18 @@ fn gather(f: &mut Frame<'_>) -> Result<(), &'static str> {
     if pushed { Ok(()) } else { Err("The arguments of the redis lib call are too long") }
 }
 
+/// Arguments beside which there may not be enough room for a reply on Lua's stack, which 8000 values fill.
+const MANY: c_int = 4000;
+
 /// `redis.call` raises the error of a command, `redis.pcall` returns it.
 fn call(f: &mut Frame<'_>, raise: bool) -> Result<c_int, Raised> {
     if let Err(text) = gather(f) {
         errors::push(f, text.as_bytes());
         return if raise { Err(Raised) } else { Ok(1) };
+    }
+    if f.args() > MANY {
+        // They would leave the reply no room on the stack.
+        f.pack_args();
     }
     match f.call(into_lua)? {
         Some(Pushed::Value) => Ok(1),

@@ -94,6 +94,7 @@ impl Bench {
             now: self.now,
             rng: &mut self.rng,
             tunables: &self.tunables,
+            in_script: false,
             first: None,
         };
         let start = ctx.out.position();

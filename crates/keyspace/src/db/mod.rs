@@ -98,17 +98,25 @@ impl<'a> Db<'a> {
                 Some(EntryRef::new(entry))
             }
             None => {
-                bump(&self.local.counters.misses, 1);
+                self.missed(key);
                 None
             }
         }
     }
 
+    #[inline]
+    fn missed(&self, key: &Key<'_>) {
+        bump(&self.local.counters.misses, 1);
+        self.local.sightings.missed(self.logical, key.bytes);
+    }
+
     /// The entry for a reader that leaves the access time alone (EXISTS): counts a hit or a miss.
     pub fn look(&self, key: &Key<'_>) -> Option<EntryRef<'_>> {
         let found = self.find(key);
-        let counters = &self.local.counters;
-        bump(if found.is_some() { &counters.hits } else { &counters.misses }, 1);
+        match found {
+            Some(_) => bump(&self.local.counters.hits, 1),
+            None => self.missed(key),
+        }
         found.map(EntryRef::new)
     }
 

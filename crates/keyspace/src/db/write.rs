@@ -54,7 +54,10 @@ impl Db<'_> {
     pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
         let entry = match self.find(key) {
             Some(entry) => entry,
-            None => self.insert_new(key, Value::Collection(T::default().into()), None),
+            None => {
+                self.local.sightings.born(self.logical, key.bytes);
+                self.insert_new(key, Value::Collection(T::default().into()), None)
+            }
         };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
@@ -147,6 +150,7 @@ impl Db<'_> {
             let expiry = if let Expiry::At(ms) = expiry { Some(ms) } else { None };
             let access = self.clock.fresh();
             let entry = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, access);
+            self.local.sightings.born(self.logical, key.bytes);
             return self.link(key, entry);
         };
         let had = old.expiry();
@@ -200,6 +204,9 @@ impl Db<'_> {
             old.free(self.local);
             had
         });
+        if had.is_none() {
+            self.local.sightings.born(self.logical, key.bytes);
+        }
         let expiry = match expiry {
             Expiry::Clear => None,
             Expiry::Keep => had.flatten(),

@@ -1,30 +1,48 @@
 //! What a session knows of a block beyond its latches: what it has to tell others when it ends.
 
+use std::sync::Arc;
+
 use engine::{Again, BlockRun};
 use keyspace::Need;
+use resp::Args;
 
 use super::SessionCtx;
 use crate::node::Node;
 use crate::pubsub::Kind;
 
+/// What a block that was undone runs again with (rule K3).
+pub struct Retry {
+    /// What the engine needs for it.
+    pub(super) again: Again,
+    /// Its time: see [`Block::micros`].
+    micros: u64,
+}
+
 /// A block under way: EXEC, or a script.
 pub struct Block {
     /// Its latches and changes.
     pub run: BlockRun,
+    /// Its time as TIME tells it, unix microseconds.
+    pub(super) micros: u64,
     /// Messages that it has published.
     messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
+    /// Its commands, as those see them who monitor.
+    lines: Vec<Arc<[u8]>>,
     /// Milliseconds of DEBUG SLEEP in it: it is one moment, and its sleep follows it, but comes before who waits for its keys.
-    pub(super) asleep: u64,
+    asleep: u64,
 }
 
 impl Block {
-    pub(super) fn new(run: BlockRun) -> Self {
-        Self { run, messages: Vec::new(), asleep: 0 }
+    /// `retry`: it was undone and runs again.
+    pub(super) fn new(run: BlockRun, node: &Node, retry: Option<&Retry>) -> Self {
+        let micros = retry.map_or_else(|| node.clock.unix_us(), |retry| retry.micros);
+        Self { run, micros, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
     }
 
     /// Ends it: what it changed and said is told.
     pub(super) fn end(self, ctx: &mut SessionCtx<'_>) {
         ctx.engine.end_block(self.run, self.asleep);
+        self.lines.into_iter().for_each(|line| ctx.node.show_line(line));
         for (kind, channel, payload) in self.messages {
             ctx.node.publish(usize::from(ctx.engine.index()), kind, &channel, &payload);
         }
@@ -37,8 +55,19 @@ impl Block {
         receivers
     }
 
+    /// A DEBUG SLEEP in it.
+    pub(super) fn sleep(&mut self, ctx: &mut SessionCtx<'_>, ms: u64) {
+        self.asleep += ms;
+        ctx.node.pauses.freeze(ctx.engine.now() + self.asleep);
+    }
+
+    /// Notes a command to be shown to those who monitor when the block ends. `who`: an address, or "lua".
+    pub(super) fn show(&mut self, node: &Node, db: u16, who: &str, args: Args<'_>) {
+        self.lines.push(node.monitor_line(db, who, args));
+    }
+
     /// Undoes it: see [`engine::Engine::undo_block`].
-    pub(super) fn undo(self, ctx: &mut SessionCtx<'_>, need: Need) -> Again {
-        ctx.engine.undo_block(self.run, need)
+    pub(super) fn undo(self, ctx: &mut SessionCtx<'_>, need: Need) -> Retry {
+        Retry { again: ctx.engine.undo_block(self.run, need), micros: self.micros }
     }
 }

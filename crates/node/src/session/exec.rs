@@ -57,7 +57,7 @@ pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         slots: &needs.slots,
         watched: &ctx.session.watched,
         may_widen: needs.has_scripts,
-        again: again.as_deref(),
+        again: again.as_deref().map(|retry| &retry.again),
     };
     match ctx.engine.begin_block(&begin, ctx.token) {
         Err(busy) => {
@@ -77,7 +77,7 @@ pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             let exec = Exec {
                 watched: ctx.session.leave_multi(),
                 multi,
-                block: Block::new(block),
+                block: Block::new(block, ctx.node, again.as_deref()),
                 at: 0,
                 script: None,
                 session: (ctx.session.db, ctx.session.protocol),
@@ -170,8 +170,7 @@ impl Exec {
             flow @ (Flow::Busy(_) | Flow::Suspend(_)) => return flow,
             Flow::Sleep(ms) => {
                 ctx.reply().ok();
-                self.block.asleep += ms;
-                ctx.node.pauses.freeze(ctx.engine.now() + self.block.asleep);
+                self.block.sleep(ctx, ms);
                 from = from.saturating_sub(ms * 1_000_000);
                 Flow::Done
             }
@@ -192,7 +191,7 @@ impl Exec {
             None => self.overflow = ctx.is_too_much().then_some(ctx.out.len()),
         }
         if ctx.monitored && command.is_shown_to_monitors() {
-            ctx.node.show_to_monitors(&ctx.session.client, db, args);
+            self.block.show(ctx.node, db, &ctx.session.client.peer.address, args);
         }
         if exact {
             ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);

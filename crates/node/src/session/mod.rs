@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
-use engine::{Again, Busy, Engine, WatchedKey};
+use engine::{Busy, Engine, WatchedKey};
 use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
 
-pub use block::Block;
+pub use block::{Block, Retry};
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::client::Client;
@@ -82,7 +82,7 @@ pub struct Session {
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
     /// The present command is a block that was undone, and runs again with this (rule K3).
-    pub again: Option<Box<Again>>,
+    pub again: Option<Box<Retry>>,
     /// In MONITOR mode.
     pub monitors: bool,
     /// What it has subscribed to, if anything.

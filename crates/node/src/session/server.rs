@@ -125,7 +125,8 @@ fn lolwut(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn time(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let micros = ctx.node.clock.unix_us();
+    // A block is one moment.
+    let micros = ctx.block.as_ref().map_or_else(|| ctx.node.clock.unix_us(), |block| block.micros);
     let mut reply = ctx.reply();
     reply.array(2);
     reply.bulk((micros / 1_000_000).to_string());

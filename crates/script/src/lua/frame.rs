@@ -134,6 +134,22 @@ impl<'a> Frame<'a> {
         unsafe { ffi::lua_gettop(self.lua) }
     }
 
+    /// Puts all arguments, which are all that is on the stack, into a table that becomes the only one: they stay alive.
+    pub(crate) fn pack_args(&mut self) {
+        debug_assert!(self.top() == self.args, "nothing but arguments");
+        self.push_table(self.args as usize, 0);
+        for at in 1..=self.args {
+            self.push_copy(at);
+            self.set_element(-2, at);
+        }
+        // SAFETY: there are arguments, or the table is where they would be.
+        unsafe {
+            ffi::lua_insert(self.lua, 1);
+            ffi::lua_settop(self.lua, 1);
+        }
+        self.args = 1;
+    }
+
     /// Makes room for more values; false if the stack would be too deep.
     pub(crate) fn room(&mut self, more: c_int) -> bool {
         // SAFETY: does not raise but for want of memory.

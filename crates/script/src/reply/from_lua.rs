@@ -144,7 +144,8 @@ fn table(f: &mut Frame<'_>, reply: &mut Reply<'_>) -> Written {
             match name {
                 "ok" => reply.simple(f.bytes(-1).unwrap_or_default()),
                 "double" => reply.double(f.number(-1).unwrap_or(0.0)),
-                _ => reply.big_number(f.bytes(-1).unwrap_or_default()),
+                // Nothing a script says ends a line, in RESP2 neither, where it is a string.
+                _ => reply.big_number(one_line(f.bytes(-1).unwrap_or_default())),
             }
             f.pop(2);
             return Written::Done;
@@ -165,6 +166,11 @@ fn table(f: &mut Frame<'_>, reply: &mut Reply<'_>) -> Written {
         f.pop(1);
     }
     Written::Open(Aggregate::Array)
+}
+
+/// Line breaks become blanks.
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// Writes the verbatim string that the table on top is, if it is one.

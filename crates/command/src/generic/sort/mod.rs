@@ -72,8 +72,9 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     let mut options = Options::parse(ctx, may_store)?;
     let key = ctx.key(1);
     let entry = ctx.db.read(&key);
-    if options.keep_order && options.store.is_some() && entry.is_some_and(|e| e.kind() == keyspace::Kind::Set) {
-        // A set has no order to keep: what is stored must not depend on how it lies in memory.
+    let lasts = options.store.is_some() || ctx.in_script;
+    if options.keep_order && lasts && entry.is_some_and(|e| e.kind() == keyspace::Kind::Set) {
+        // A set has no order to keep: what is stored, or what a script does, must not depend on how it lies in memory.
         options.keep_order = false;
         options.alpha = true;
         options.by = None;

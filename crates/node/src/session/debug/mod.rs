@@ -45,6 +45,13 @@ fn set_active_expire(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+fn set_disable_deny_scripts(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = flag(ctx, 2);
+    ctx.node.scripts.deny_nothing.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
 fn shuffle_clients(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let on = flag(ctx, 2);
     ctx.node.shuffling.store(on, Relaxed);

@@ -25,6 +25,8 @@ const DISTURB: &str = "Whether workers give way in the worst moments; only debug
 
 const SHUFFLE: &str = "Whether connections change workers all the time.";
 
+const SCRIPTS: &str = "Whether scripts may call commands that work on sessions.";
+
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
     spec: Spec {
@@ -51,7 +53,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("quicklist-packed-threshold", 3, "size", NO_EFFECT, super::nothing),
         sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
         sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire that nobody looks at.", super::set_active_expire),
-        sub("set-disable-deny-scripts", 3, "<0 | 1>", NO_EFFECT, super::nothing),
+        sub("set-disable-deny-scripts", 3, "<0 | 1>", SCRIPTS, super::set_disable_deny_scripts),
         sub("shuffle-clients", 3, "<0 | 1>", SHUFFLE, super::shuffle_clients),
         sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
         sub("stringmatch-len", -3, "[arg ...]", NO_EFFECT, super::nothing),

@@ -1,14 +1,19 @@
 //! A command that a script calls: what it may not do, and how it runs in the script's block.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use command::flags;
 use engine::{Busy, Call};
 use resp::{Args, Protocol, Reply};
 use script::Checked;
 
 use super::run::ScriptRun;
-use crate::session::{Block, Flow, SessionCtx, run, unknown_subcommand};
+use crate::compatibility;
+use crate::session::{Block, Flow, SessionCtx, debug_is_open, run, unknown_subcommand};
 use crate::stats::add;
 use crate::table::{Command, Handler};
+
+const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
 
 impl ScriptRun {
     /// Runs the command the script asks for. An error of any kind is a reply.
@@ -20,8 +25,9 @@ impl ScriptRun {
         reply: &mut Vec<u8>,
     ) -> Result<(), Busy> {
         let node = ctx.node;
+        let db = self.db;
         let args = self.running.args();
-        let command = match find(ctx, args).and_then(|command| self.allowed(block, command).map(|()| command)) {
+        let command = match find(ctx, args).and_then(|command| self.allowed(ctx, block, command).map(|()| command)) {
             Ok(command) => command,
             Err(text) => {
                 ctx.stats.count_error(&text);
@@ -29,6 +35,9 @@ impl ScriptRun {
                 return Ok(());
             }
         };
+        if ctx.session.no_touch {
+            ctx.engine.clock().set_touching(command.name == "touch");
+        }
         match command.handler {
             Handler::Data(row) => {
                 let first = match command.has_one_key {
@@ -39,7 +48,9 @@ impl ScriptRun {
                 ctx.engine.widen_block(&mut block.run, &call)?;
                 // Long strings that are there are EXEC's; the script gets a copy of its own.
                 let outer = std::mem::take(&mut ctx.engine.parts);
+                ctx.engine.in_script = true;
                 ctx.engine.run_in_block(&mut block.run, &call, reply);
+                ctx.engine.in_script = false;
                 ctx.engine.parts.copy_into(reply);
                 ctx.engine.parts = outer;
             }
@@ -68,22 +79,35 @@ impl ScriptRun {
                 self.db = ctx.session.db;
                 ctx.session.set_db(db);
                 ctx.session.protocol = before;
-                debug_assert!(matches!(flow, Flow::Done), "what scripts may call neither waits nor closes");
+                match flow {
+                    Flow::Done => {}
+                    Flow::Sleep(ms) => {
+                        block.sleep(ctx, ms);
+                        Reply::new(reply, protocol).ok();
+                    }
+                    Flow::Close | Flow::Busy(_) | Flow::Suspend(_) => {
+                        reply.clear();
+                        Reply::new(reply, protocol).error(NOT_FROM_SCRIPT);
+                    }
+                }
             }
         }
         if reply.first() == Some(&b'-') {
             add(&ctx.stats.commands[command.counted_as].failed, 1);
             ctx.stats.count_error(&reply[1..]);
         }
+        if ctx.monitored && command.is_shown_to_monitors() {
+            block.show(ctx.node, db, "lua", self.running.args());
+        }
         ctx.meter.ran(command.counted_as);
         Ok(())
     }
 
     /// Why the script may not run this command, if so.
-    fn allowed(&self, block: &Block, command: &Command) -> Result<(), Vec<u8>> {
+    fn allowed(&self, ctx: &SessionCtx<'_>, block: &Block, command: &Command) -> Result<(), Vec<u8>> {
         let spec = command.spec;
-        if spec.has(flags::NOSCRIPT) {
-            return Err(b"ERR This Redis command is not allowed from script".into());
+        if spec.has(flags::NOSCRIPT) && !is_open(ctx, spec) {
+            return Err(NOT_FROM_SCRIPT.into());
         }
         if self.rules.read_only && spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0 {
             return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
@@ -103,11 +127,24 @@ impl ScriptRun {
     }
 }
 
+/// Whether a command is open to scripts that should not be (DEBUG SET-DISABLE-DENY-SCRIPTS): tests of protocols use DEBUG, for
+/// example. Those that run blocks and scripts, wait, or subscribe have no place in a script all the same.
+fn is_open(ctx: &SessionCtx<'_>, spec: &command::Spec) -> bool {
+    const NEVER: u32 = flags::RUNS_SCRIPT | flags::NO_MULTI | flags::IN_MULTI | flags::PUBSUB | flags::BLOCKING;
+    ctx.node.scripts.deny_nothing.load(Relaxed)
+        && spec.flags & NEVER == 0
+        && (!spec.has(flags::PROTECTED) || debug_is_open(ctx.settings, &ctx.session.client.peer))
+}
+
 /// The command, if there is one that takes as many arguments.
 fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
     let table = &ctx.node.table;
     let Some(mut command) = table.find_command(&args[0]) else {
-        return Err(b"ERR Unknown Redis command called from script".into());
+        let unknown = "ERR Unknown Redis command called from script";
+        return Err(match compatibility::not_there(&args[0]) {
+            Some(text) => format!("{NOT_FROM_SCRIPT}: {}", text.trim_start_matches("ERR ")).into(),
+            None => unknown.into(),
+        });
     };
     if command.is_container() && args.len() > 1 {
         match table.find_subcommand(command, &args[1]) {

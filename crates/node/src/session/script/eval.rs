@@ -64,8 +64,9 @@ fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, 
     let rules = rules(ctx, known.source.flags())?;
     start(ctx, numkeys, rules, None, |ctx| {
         let machine = ctx.machines.take().map_err(text)?;
+        let seed = ctx.engine.rng().next_u64() as i32;
         let (keys, argv) = (ctx.args.iter().skip(3).take(numkeys), ctx.args.iter().skip(3 + numkeys));
-        Running::eval(machine, &known.source, keys, argv, 0).map_err(|refused| {
+        Running::eval(machine, &known.source, keys, argv, seed).map_err(|refused| {
             ctx.machines.put_back(refused.machine);
             text(refused.error)
         })

@@ -95,6 +95,9 @@ fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.args.len() > 3 {
+        return Err(Error::new("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP."));
+    }
     let mode_is_known = ctx.args.len() == 2 || ctx.args.len() == 3 && (ctx.is(2, "sync") || ctx.is(2, "async"));
     if !mode_is_known {
         return Err(Error::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));

@@ -147,7 +147,7 @@ pub(crate) fn is_read_only(node: &Node, command: &Command, args: Args<'_>) -> bo
         "evalsha" => eval::digest(arg).and_then(|digest| node.scripts.find(&digest)).and_then(|s| s.source.flags()),
         "fcall" => std::str::from_utf8(arg)
             .ok()
-            .and_then(|name| node.scripts.libraries().function(name).map(|(_, flags)| flags)),
+            .and_then(|name| node.scripts.libraries().function(name).map(|(_, function)| function.flags)),
         name => return matches!(name, "eval_ro" | "evalsha_ro" | "fcall_ro"),
     };
     declared.is_some_and(|flags| flags.no_writes)
@@ -161,20 +161,28 @@ fn start(
     function: Option<&str>,
     begin: impl FnOnce(&mut SessionCtx<'_>) -> Result<Running, Error>,
 ) -> Result<Flow, Error> {
-    let own = if ctx.block.is_some() {
+    let mut own = if ctx.block.is_some() {
         None
     } else {
         let slots: smallvec::SmallVec<[u16; 8]> = ctx.args.iter().skip(3).take(numkeys).map(slot_of).collect();
         let again = ctx.session.again.take();
-        let how = Begin { slots: &slots, may_widen: true, again: again.as_deref(), ..Begin::default() };
+        let how = Begin { slots: &slots, may_widen: true, again: again.as_deref().map(|retry| &retry.again), ..Begin::default() };
         match ctx.engine.begin_block(&how, ctx.token) {
-            Ok(block) => block.map(Block::new),
+            Ok(block) => block.map(|block| Block::new(block, ctx.node, again.as_deref())),
             Err(busy) => {
                 ctx.session.again = again;
                 return Ok(Flow::Busy(busy));
             }
         }
     };
+    if ctx.monitored {
+        // Before the commands that it calls.
+        let (node, db, args) = (ctx.node, ctx.session.db, ctx.args);
+        let client = ctx.session.client.clone();
+        if let Some(block) = own.as_mut().or(ctx.block.as_deref_mut()) {
+            block.show(node, db, &client.peer.address, args);
+        }
+    }
     match begin(ctx) {
         Ok(running) => {
             let run = Box::new(ScriptRun::new(ctx, running, function, own, rules));
