@@ -35,7 +35,7 @@ pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;
 pub use key::{Key, KeyHasher};
 pub use keyspace::{Held, Keyspace, Need};
-pub use local::{Counters, Local, Sighting, bump};
+pub use local::{Counters, Local, Sighted, Sighting, bump};
 pub use lot::Waiter;
 pub use object::number::parse_i64 as canonical_int;
 pub use slot::{SLOTS, crc16, slot_of};

@@ -92,12 +92,15 @@ pub enum Sighting {
     Missed,
 }
 
+/// A sighting: what, in which logical database, of which key.
+pub type Sighted = (Sighting, u16, Box<[u8]>);
+
 /// The sightings of a command, noted only if somebody wants them.
 #[derive(Default)]
 pub(crate) struct Sightings {
     new: bool,
     missed: bool,
-    list: RefCell<Vec<(Sighting, u16, Box<[u8]>)>>,
+    list: RefCell<Vec<Sighted>>,
 }
 
 impl Sightings {
@@ -128,8 +131,8 @@ impl Local {
         !self.sightings.list.get_mut().is_empty()
     }
 
-    /// What was noted, in order: what, in which logical database, which key.
-    pub fn take_sightings(&mut self) -> Vec<(Sighting, u16, Box<[u8]>)> {
+    /// What was noted, in order.
+    pub fn take_sightings(&mut self) -> Vec<Sighted> {
         std::mem::take(self.sightings.list.get_mut())
     }
 

@@ -190,9 +190,11 @@ impl Worker {
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
         let counted = std::mem::take(&mut conn.session.error_is_counted);
-        if conn.out.bytes.get(before) == Some(&b'-') && !counted {
+        if conn.out.bytes.get(before) == Some(&b'-') {
             add(&self.stats.commands[command.counted_as].failed, 1);
-            self.stats.count_error(&conn.out.bytes[before + 1..]);
+            if !counted {
+                self.stats.count_error(&conn.out.bytes[before + 1..]);
+            }
         }
         // Who wants no replies wants messages all the same, and to know of what.
         let confirms = command.spec.has(flags::PUBSUB | flags::NOSCRIPT);

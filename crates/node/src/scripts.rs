@@ -1,7 +1,7 @@
 //! What all workers know of scripts: those that can be called by their digest, the libraries of functions, and those under way
 //! long enough to be seen.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,16 @@ use crate::libraries::Libraries;
 /// SHA1 of a script in lower-case hexadecimal digits.
 pub type Digest = [u8; 40];
 
-/// Scripts that came with EVAL and are remembered: the oldest beyond that are forgotten. Those of SCRIPT LOAD stay.
+/// Scripts that came with EVAL and are remembered: beyond that those are forgotten whose last use is longest ago. Those of
+/// SCRIPT LOAD stay.
 const REMEMBERED: usize = 500;
 
 /// See the module's text.
 #[derive(Default)]
 pub struct Scripts {
     sources: Mutex<Sources>,
+    /// Scripts of EVAL remembered so far: what last uses are measured by.
+    remembered: AtomicU64,
     /// How often all were forgotten (SCRIPT FLUSH).
     flushes: AtomicU64,
     /// How many were forgotten for newer ones.
@@ -35,8 +38,8 @@ pub struct Scripts {
 #[derive(Default)]
 struct Sources {
     by_digest: BTreeMap<Digest, Arc<Known>>,
-    /// Those of EVAL, the oldest first.
-    of_eval: VecDeque<Digest>,
+    /// Those of EVAL.
+    of_eval: Vec<Arc<Known>>,
     bytes: usize,
 }
 
@@ -48,6 +51,8 @@ pub struct Known {
     loaded: AtomicBool,
     /// It has been forgotten since.
     forgotten: AtomicBool,
+    /// How many scripts of EVAL had been remembered when it was last used.
+    used: AtomicU64,
 }
 
 impl Known {
@@ -102,23 +107,36 @@ impl Scripts {
         let digest = *source.sha();
         if let Some(known) = sources.by_digest.get(&digest).cloned() {
             if loaded && !known.loaded.swap(true, Relaxed) {
-                sources.of_eval.retain(|other| *other != digest);
+                sources.of_eval.retain(|other| !Arc::ptr_eq(other, &known));
             }
             return known;
         }
         sources.bytes += source.body().len();
-        let known = Arc::new(Known { source, loaded: AtomicBool::new(loaded), forgotten: AtomicBool::new(false) });
+        let known = Arc::new(Known {
+            source,
+            loaded: AtomicBool::new(loaded),
+            forgotten: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+        });
         sources.by_digest.insert(digest, known.clone());
         if !loaded {
-            sources.of_eval.push_back(digest);
-            if sources.of_eval.len() > REMEMBERED
-                && let Some(oldest) = sources.of_eval.pop_front()
-            {
-                sources.forget(&oldest);
+            known.used.store(self.remembered.fetch_add(1, Relaxed) + 1, Relaxed);
+            sources.of_eval.push(known.clone());
+            if sources.of_eval.len() > REMEMBERED {
+                sources.forget_one_of_eval();
                 self.evicted.fetch_add(1, Relaxed);
             }
         }
         known
+    }
+
+    /// Notes that a script is used. Costs nothing while no new ones are met.
+    #[inline]
+    pub fn used(&self, known: &Known) {
+        let now = self.remembered.load(Relaxed);
+        if known.used.load(Relaxed) != now {
+            known.used.store(now, Relaxed);
+        }
     }
 
     /// Forgets all scripts.
@@ -221,11 +239,13 @@ impl Scripts {
 }
 
 impl Sources {
-    fn forget(&mut self, digest: &Digest) {
-        if let Some(known) = self.by_digest.remove(digest) {
-            known.forgotten.store(true, Relaxed);
-            self.bytes -= known.source.body().len();
-        }
+    /// Forgets the script of EVAL whose last use is longest ago; of those that were not used since, the oldest.
+    fn forget_one_of_eval(&mut self) {
+        let Some(at) = (0..self.of_eval.len()).min_by_key(|&i| self.of_eval[i].used.load(Relaxed)) else { return };
+        let known = self.of_eval.remove(at);
+        known.forgotten.store(true, Relaxed);
+        self.bytes -= known.source.body().len();
+        self.by_digest.remove(known.source.sha());
     }
 }
 
@@ -262,20 +282,25 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_eval_go_and_those_loaded_stay() {
+    fn of_eval_go_those_not_used_for_longest_and_those_loaded_stay() {
         let scripts = Scripts::default();
         let loaded = scripts.remember(source(0), true);
         let first = scripts.remember(source(1), false);
         let second = scripts.remember(source(2), false);
+        let third = scripts.remember(source(3), false);
         scripts.remember(source(2), true);
-        for n in 3..REMEMBERED + 4 {
+        for n in 4..=REMEMBERED + 1 {
             scripts.remember(source(n), false);
         }
-        assert!(first.is_forgotten() && !second.is_forgotten() && !loaded.is_forgotten());
-        assert!(scripts.find(first.source.sha()).is_none());
-        assert_eq!(scripts.evicted.load(Relaxed), 2);
+        assert_eq!(scripts.evicted.load(Relaxed), 0);
+        scripts.used(&first);
+        scripts.remember(source(9_000), false);
+        assert!(third.is_forgotten() && !first.is_forgotten() && !second.is_forgotten() && !loaded.is_forgotten());
+        assert!(scripts.find(third.source.sha()).is_none());
+        assert_eq!(scripts.evicted.load(Relaxed), 1);
+        assert_eq!(scripts.size().0, REMEMBERED + 2);
         scripts.flush();
-        assert!(loaded.is_forgotten());
+        assert!(loaded.is_forgotten() && first.is_forgotten());
         assert_eq!(scripts.size(), (0, 0));
     }
 }

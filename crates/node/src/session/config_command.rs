@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun};
@@ -141,6 +143,7 @@ fn rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn resetstat(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.stats.reset();
     ctx.engine.local().counters().reset();
+    ctx.node.scripts.evicted.store(0, Relaxed);
     for worker in (0..ctx.node.workers()).filter(|worker| *worker != usize::from(ctx.engine.index())) {
         ctx.node.send(worker, crate::Message::ResetStats);
     }

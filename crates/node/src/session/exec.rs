@@ -177,11 +177,11 @@ impl Exec {
             flow => flow,
         };
         let counted = std::mem::take(&mut ctx.session.error_is_counted);
-        if let Some(b'-') = ctx.out.get(before)
-            && !counted
-        {
+        if let Some(b'-') = ctx.out.get(before) {
             add(&ctx.stats.commands[command.counted_as].failed, 1);
-            ctx.stats.count_error(&ctx.out[before + 1..]);
+            if !counted {
+                ctx.stats.count_error(&ctx.out[before + 1..]);
+            }
         }
         match self.overflow {
             Some(end) => {

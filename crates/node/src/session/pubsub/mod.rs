@@ -19,6 +19,7 @@ const PUBLISH: u32 = PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE;
 const SHARD: &[KeySpec] = &[KeySpec::one(1, key_flags::NOT_KEY)];
 const SHARDS: &[KeySpec] = &[KeySpec::range(1, -1, 1, key_flags::NOT_KEY)];
 
+#[expect(clippy::too_many_arguments, reason = "the columns of a table")]
 const fn row(
     name: &'static str,
     arity: i32,

@@ -27,7 +27,14 @@ impl ScriptRun {
         let node = ctx.node;
         let db = self.db;
         let args = self.running.args();
-        let command = match find(ctx, args).and_then(|command| self.allowed(ctx, block, command).map(|()| command)) {
+        let checked = find(ctx, args).and_then(|command| match self.allowed(ctx, block, command) {
+            Ok(()) => Ok(command),
+            Err(text) => {
+                add(&ctx.stats.commands[command.counted_as].rejected, 1);
+                Err(text)
+            }
+        });
+        let command = match checked {
             Ok(command) => command,
             Err(text) => {
                 ctx.stats.count_error(&text);
@@ -153,6 +160,7 @@ fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>
         }
     }
     if !command.spec.accepts(args.len()) {
+        add(&ctx.stats.commands[command.counted_as].rejected, 1);
         return Err(b"ERR Wrong number of args calling Redis command from script".into());
     }
     Ok(command)

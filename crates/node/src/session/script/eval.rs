@@ -62,6 +62,7 @@ pub(super) fn evalsha(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, Error> {
     let rules = rules(ctx, known.source.flags())?;
+    ctx.node.scripts.used(known);
     start(ctx, numkeys, rules, None, |ctx| {
         let machine = ctx.machines.take().map_err(text)?;
         let seed = ctx.engine.rng().next_u64() as i32;

@@ -166,7 +166,12 @@ fn start(
     } else {
         let slots: smallvec::SmallVec<[u16; 8]> = ctx.args.iter().skip(3).take(numkeys).map(slot_of).collect();
         let again = ctx.session.again.take();
-        let how = Begin { slots: &slots, may_widen: true, again: again.as_deref().map(|retry| &retry.again), ..Begin::default() };
+        let how = Begin {
+            slots: &slots,
+            may_widen: true,
+            again: again.as_deref().map(|retry| &retry.again),
+            ..Begin::default()
+        };
         match ctx.engine.begin_block(&how, ctx.token) {
             Ok(block) => block.map(|block| Block::new(block, ctx.node, again.as_deref())),
             Err(busy) => {
