@@ -167,7 +167,7 @@ fn eight_runs(opcodes: [u8; 8]) -> Option<usize> {
         return None;
     }
     // Two bits of those with a value are the run, six bits of zeros.
-    let runs = opcodes & (ONES * 63 ^ values * 60);
+    let runs = opcodes & ((ONES * 63) ^ (values * 60));
     let pairs = (runs & PAIRS) + (runs >> 8 & PAIRS);
     Some((pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize + 8)
 }
