@@ -1,0 +1,67 @@
+//! Commands of the data plane, one after another on a keyspace of its own: none panics, and each gives one whole reply. The input is
+//! what a client sends; payloads of RESTORE get their version and checksum here, as no fuzzer finds these.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use command::{FAMILIES, Row, Run, Tunables};
+use engine::{Call, Engine, Ran, Shared, Step};
+use keyspace::Keyspace;
+use libfuzzer_sys::fuzz_target;
+use resp::{Args, Batch, Decoder, Limits, OwnedArgs, Protocol};
+
+/// Commands of one input.
+const COMMANDS_MAX: usize = 100;
+/// Longest string: LCS of two takes time in proportion to the square.
+const STRING_MAX: u64 = 4096;
+/// Unix milliseconds of the first command; each comes a second after the one before.
+const START: u64 = 1_700_000_000_000;
+
+fn find(args: Args<'_>) -> Option<&'static Row<Run>> {
+    let is = |row: &Row<Run>, name: &[u8]| row.spec.name.as_bytes().eq_ignore_ascii_case(name);
+    let row = FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| is(row, &args[0]))?;
+    let row = match row.subcommands {
+        [] => row,
+        subcommands => subcommands.iter().find(|sub| is(sub, args.get(1).unwrap_or_default()))?,
+    };
+    row.spec.accepts(args.len()).then_some(row)
+}
+
+fn run(engine: &mut Engine, row: &'static Row<Run>, args: Args<'_>, protocol: Protocol) {
+    let mut out = Vec::new();
+    let call = Call { row, args, first: None, db: 0, protocol, token: 0, seat: None };
+    match engine.run(&call, &mut out) {
+        Ran::Done => {}
+        Ran::Walking(mut walking) => while !matches!(engine.step_walk(&mut walking, &mut out), Step::Done) {},
+        Ran::Busy(_) => panic!("nobody else has a latch"),
+        Ran::Blocked(_) => panic!("who has no seat does not wait"),
+    }
+    engine.parts.copy_into(&mut out);
+    let reply = resp::skip_reply(&out);
+    assert!(matches!(reply, Ok(Some((len, _))) if len == out.len()), "{}: {reply:?}", row.spec.name);
+}
+
+fuzz_target!(|stream: &[u8]| {
+    let protocol = if stream.len() % 2 == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
+    let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 2, 1))), 0, 1);
+    engine.configure(Arc::new(Tunables { max_string: STRING_MAX, databases: 2, ..Tunables::default() }), 0);
+    let mut batch = Batch::new();
+    let limits = Limits { proto_max_bulk_len: STRING_MAX as usize, authenticated: true };
+    let _ = Decoder::new().decode(stream, &limits, COMMANDS_MAX, &mut batch);
+    for index in 0..batch.len() {
+        let args = batch.args(index, stream);
+        let Some(row) = find(args) else { continue };
+        engine.begin_turn(START + index as u64 * 1000);
+        if row.spec.name == "restore" {
+            let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+            object::rdb::seal(&mut words[3]);
+            let sealed: OwnedArgs = words.iter().collect();
+            run(&mut engine, row, sealed.args(), protocol);
+        } else {
+            run(&mut engine, row, args, protocol);
+        }
+        engine.take_published();
+        engine.end_turn();
+    }
+});
