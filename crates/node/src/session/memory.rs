@@ -165,6 +165,8 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         .filter(|&(db, keys, _)| keys > 0 || db == selected)
         .collect();
     let keys: u64 = shown.iter().map(|&(_, keys, _)| keys).sum();
+    let scripts = ctx.node.scripts.size().1 as u64;
+    let functions = ctx.node.scripts.libraries().all().map(|library| library.code().len() as u64).sum();
     let grown = memory.used.saturating_sub(memory.startup);
     let signed = |a: u64, b: u64| Difference(a as i64 - b as i64);
     let before = [
@@ -176,8 +178,8 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         ("clients.normal", Count(clients)),
         ("cluster.links", Count(0)),
         ("aof.buffer", Count(0)),
-        ("lua.caches", Count(0)),
-        ("functions.caches", Count(0)),
+        ("lua.caches", Count(scripts)),
+        ("functions.caches", Count(functions)),
     ];
     let after = [
         ("overhead.db.hashtable.lut", Count(0)),
