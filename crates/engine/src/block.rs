@@ -263,9 +263,9 @@ impl Engine {
 }
 
 impl BlockRun {
-    /// Whether a command of the block has changed something.
-    pub fn has_changed(&self) -> bool {
-        self.pending.dirty > 0
+    /// Changes that commands of the block have made.
+    pub fn changes(&self) -> u64 {
+        self.pending.dirty
     }
 
     /// Whether it can still be undone: not once it has everything, and then it need not.

@@ -107,10 +107,13 @@ impl Worker {
         self.node.uses_more_than(settings.maxmemory.saturating_add(excess))
     }
 
-    /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient.
+    /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient, and
+    /// those who have subscribed or monitor listen.
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
         let idle = |c: &crate::conn::Conn| {
             (matches!(c.wait, Wait::No) || c.stalled)
+                && !c.session.is_subscribed()
+                && !c.session.monitors
                 && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms
         };
         let tokens: Vec<_> = self.conns.iter().flatten().filter(|c| idle(c)).map(|c| c.token).collect();

@@ -28,6 +28,7 @@ impl Worker {
                 self.orphans.push(conn);
             } else {
                 self.engine.cancel_reservation(conn.token);
+                self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
             }
         }
         for _ in 0..self.scripts.len() {
@@ -52,7 +53,8 @@ impl Worker {
         let query = std::mem::take(&mut conn.query);
         let unread = &query[conn.start..];
         let mut batch = Batch::new();
-        let limits = Limits { proto_max_bulk_len: settings.proto_max_bulk_len as usize, authenticated: true };
+        // It has been let through already, whatever the limits are now.
+        let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
         let _ = Decoder::new().decode(unread, &limits, 1, &mut batch);
         let found = if batch.is_empty() { None } else { node.table.find_command(&batch.args(0, unread)[0]) };
         if let Some(command) = found {

@@ -119,7 +119,7 @@ impl ScriptRun {
         if self.rules.read_only && spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0 {
             return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
         }
-        if self.rules.no_memory && spec.has(flags::DENYOOM) && !block.run.has_changed() {
+        if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.has_changed(block) {
             return Err(b"OOM command not allowed when used memory > 'maxmemory'.".into());
         }
         Ok(())

@@ -34,6 +34,8 @@ pub struct ScriptRun {
     job: Option<Arc<Job>>,
     /// Commands it has called.
     calls: u32,
+    /// Changes that its block had made when it began.
+    changes_before: u64,
     /// The function it is, if it is one.
     function: Option<Box<str>>,
 }
@@ -88,6 +90,7 @@ impl ScriptRun {
             begun: ctx.meter.last_reading(),
             job: None,
             calls: 0,
+            changes_before: 0,
             function: function.map(Into::into),
         }
     }
@@ -128,7 +131,13 @@ impl ScriptRun {
 
     /// Runs until it ends, has run for long enough, or cannot go on.
     fn stretch(&mut self, ctx: &mut SessionCtx<'_>, block: &mut Block) -> Stretch {
-        let from = if self.is_new() { self.begun } else { ctx.node.clock.monotonic_ns() };
+        let from = match self.is_new() {
+            true => {
+                self.changes_before = block.run.changes();
+                self.begun
+            }
+            false => ctx.node.clock.monotonic_ns(),
+        };
         loop {
             match self.step() {
                 Step::Done => return Stretch::Done,
@@ -154,6 +163,11 @@ impl ScriptRun {
         }
     }
 
+    /// Whether it has changed something.
+    pub(super) fn has_changed(&self, block: &Block) -> bool {
+        block.run.changes() > self.changes_before
+    }
+
     fn is_new(&self) -> bool {
         matches!(self.asked, Asked::Beginning)
     }
@@ -168,7 +182,7 @@ impl ScriptRun {
         let job = self.job.get_or_insert_with(|| {
             scripts.show(Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now()))
         });
-        job.has_changed.store(block.run.has_changed(), Relaxed);
+        job.has_changed.store(block.run.changes() > self.changes_before, Relaxed);
         let elapsed = now.saturating_sub(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
