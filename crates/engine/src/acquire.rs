@@ -2,6 +2,7 @@
 
 use command::{Run, flags};
 use keyspace::{Held, Need, Waiter};
+use smallvec::SmallVec;
 
 use crate::call::{Busy, Call};
 use crate::engine::Engine;
@@ -37,14 +38,15 @@ impl Engine {
         }
     }
 
-    /// Takes what `held` lacks of `need`, trying for about a microsecond. On failure the slot that was busy.
-    pub(crate) fn try_to_extend(&mut self, held: &mut Held, need: &Need) -> Result<(), u16> {
+    /// Takes what `held` lacks of `need`, trying for about a microsecond: what came to it, unless that is all there is. On
+    /// failure the slot that was busy.
+    pub(crate) fn try_to_extend(&mut self, held: &mut Held, need: &Need) -> Result<SmallVec<[u16; 8]>, u16> {
         let mut attempts = 1 + SPINS / u32::try_from(need.len().max(1)).unwrap_or(u32::MAX);
         loop {
             let wakes = &mut self.wakes;
             attempts -= 1;
             match self.shared.keyspace.try_extend(held, need, |w| wakes.push(w)) {
-                Ok(()) => return Ok(()),
+                Ok(more) => return Ok(more),
                 Err(slot) if attempts == 0 => return Err(slot),
                 Err(_) => std::hint::spin_loop(),
             }
@@ -136,6 +138,11 @@ impl Engine {
         if held.is_all() || !self.has_interest(held) || !self.has_reaching(held) {
             return None;
         }
+        self.need_of_waiters(calls, held)
+    }
+
+    /// As [`Self::wider_need`] where somebody waits who may need more.
+    pub(crate) fn need_of_waiters(&mut self, calls: &[Call<'_>], held: &Held) -> Option<Need> {
         let mut missing = std::collections::BTreeSet::new();
         for call in calls.iter().filter(|call| call.row.spec.has(flags::WRITE)) {
             let mut positions = Vec::new();

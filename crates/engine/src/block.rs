@@ -21,6 +21,8 @@ pub struct BlockRun {
     held: Held,
     /// Somebody watches or waits in the slots.
     interest: bool,
+    /// Somebody who waits there may need further slots.
+    reaching: bool,
     /// Its time, unix milliseconds (rule K6).
     now: u64,
     touched: Vec<Touched>,
@@ -105,9 +107,19 @@ impl Engine {
             self.next_version(&held);
         }
         let interest = self.has_interest(&held);
+        let reaching = interest && self.has_reaching(&held);
         let journal = (begin.may_widen && !held.is_all()).then(|| Journal::new(self.rng.clone()));
         let now = begin.again.map_or(self.now, |again| again.now);
-        Ok(Some(BlockRun { held, interest, now, touched: Vec::new(), pending: Pending::default(), deferred, journal }))
+        Ok(Some(BlockRun {
+            held,
+            interest,
+            reaching,
+            now,
+            touched: Vec::new(),
+            pending: Pending::default(),
+            deferred,
+            journal,
+        }))
     }
 
     fn need_of_block(&mut self, begin: &Begin<'_>) -> Need {
@@ -149,8 +161,8 @@ impl Engine {
         if !covered {
             self.extend(block, need)?;
         }
-        if block.interest
-            && let Some(wider) = self.wider_need(std::slice::from_ref(call), &block.held)
+        if block.reaching
+            && let Some(wider) = self.need_of_waiters(std::slice::from_ref(call), &block.held)
         {
             self.extend(block, wider)?;
         }
@@ -158,22 +170,32 @@ impl Engine {
     }
 
     fn extend(&mut self, block: &mut BlockRun, need: Need) -> Result<(), Busy> {
-        if let Err(slot) = self.try_to_extend(&mut block.held, &need) {
-            let need = match need {
-                Need::All => Need::All,
-                Need::Slots(more) => self.need_of(block.held.slots().iter().copied().chain(more)),
-            };
-            return Err(Busy { need, slot });
-        }
+        let more = match self.try_to_extend(&mut block.held, &need) {
+            Ok(more) => more,
+            Err(slot) => {
+                let need = match need {
+                    Need::All => Need::All,
+                    Need::Slots(more) => self.need_of(block.held.slots().iter().copied().chain(more)),
+                };
+                return Err(Busy { need, slot });
+            }
+        };
         if block.held.is_all() {
             // Nothing can be busy any more.
             block.journal = None;
+            match block.deferred {
+                true => self.deferring(|engine| engine.next_version(&block.held)),
+                false => self.next_version(&block.held),
+            };
+            block.interest = true;
+            return Ok(());
         }
-        match block.deferred {
-            true => self.deferring(|engine| engine.next_version(&block.held)),
-            false => self.next_version(&block.held),
-        };
-        block.interest = self.has_interest(&block.held);
+        // What was held is below the block's version, and nobody can have come to watch or wait there: a script that uses
+        // ten thousand keys must not look at all of them for each.
+        let keyspace = &self.shared.keyspace;
+        self.last_version = self.last_version.max(keyspace.last_version_of(&block.held, more.iter().copied()));
+        block.interest |= more.iter().any(|&slot| keyspace.interest(&block.held, slot));
+        block.reaching |= more.iter().any(|&slot| self.reaches(&block.held, slot));
         Ok(())
     }
 

@@ -8,6 +8,8 @@ mod acquire;
 mod attachment;
 mod barrier;
 mod block;
+#[cfg(test)]
+mod block_test;
 mod blocked;
 mod call;
 #[cfg(test)]

@@ -134,8 +134,12 @@ impl Engine {
 
     /// Whether serving those who wait in the slots held may need further slots.
     pub(crate) fn has_reaching(&self, held: &Held) -> bool {
-        let reaches = |&slot: &u16| Attachment::of(&self.shared.keyspace, held, slot, |a| a.reaching > 0) == Some(true);
-        held.slots().iter().any(reaches)
+        held.slots().iter().any(|&slot| self.reaches(held, slot))
+    }
+
+    /// Whether serving those who wait in a held slot may need further slots.
+    pub(crate) fn reaches(&self, held: &Held, slot: u16) -> bool {
+        Attachment::of(&self.shared.keyspace, held, slot, |a| a.reaching > 0) == Some(true)
     }
 
     /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for what these would change.

@@ -153,7 +153,12 @@ impl Held {
     /// Whether `slot` is held.
     #[inline]
     pub fn covers(&self, slot: u16) -> bool {
-        self.all || self.slots[..] == [slot] || self.slots.contains(&slot)
+        /// Up to here looking at all is the faster way; scripts may hold thousands.
+        const FEW: usize = 16;
+        let slots = &self.slots[..];
+        self.all
+            || slots == [slot]
+            || if slots.len() <= FEW { slots.contains(&slot) } else { slots.binary_search(&slot).is_ok() }
     }
 
     /// Whether every slot of `slots` is held.
@@ -356,8 +361,13 @@ impl Keyspace {
     }
 
     /// Tries to take what `held` lacks of `need`, beside what it has: whoever holds latches may try for more in any order, but
-    /// not wait. On failure `held` is as it was and the slot that was busy is named.
-    pub fn try_extend(&self, held: &mut Held, need: &Need, wake: impl FnMut(Waiter)) -> Result<(), u16> {
+    /// not wait. What came to it, unless that is all there is. On failure `held` is as it was and the slot that was busy is named.
+    pub fn try_extend(
+        &self,
+        held: &mut Held,
+        need: &Need,
+        wake: impl FnMut(Waiter),
+    ) -> Result<SmallVec<[u16; 8]>, u16> {
         match need {
             Need::All if !held.all => {
                 let missing = self.all_slots().filter(|slot| held.slots.binary_search(slot).is_err());
@@ -367,12 +377,16 @@ impl Keyspace {
             Need::Slots(slots) if !held.all => {
                 let missing: SmallVec<[u16; 8]> = slots.iter().copied().filter(|slot| !held.covers(*slot)).collect();
                 self.waiting.try_all(&self.slots[..], missing.iter().copied(), wake)?;
-                held.slots.extend(missing);
-                held.slots.sort_unstable();
+                for slot in &missing {
+                    if let Err(at) = held.slots.binary_search(slot) {
+                        held.slots.insert(at, *slot);
+                    }
+                }
+                return Ok(missing);
             }
             _ => {}
         }
-        Ok(())
+        Ok(SmallVec::new())
     }
 
     /// Every slot, the lines of those that follow soon on their way: a locked instruction on a cold line does not overlap with
@@ -506,13 +520,18 @@ impl Keyspace {
     /// The highest version of any held slot: of its last writer, or of the last one that held everything.
     #[inline]
     pub fn last_version(&self, held: &Held) -> u64 {
-        let version = |slot| self.body(held, slot).last_version.get();
+        if held.all {
+            return self.last_version_of(held, 0..SLOTS as u16);
+        }
+        self.last_version_of(held, held.slots.iter().copied())
+    }
+
+    /// The highest version of any of these slots, which are held.
+    #[inline]
+    pub fn last_version_of(&self, held: &Held, slots: impl Iterator<Item = u16>) -> u64 {
         // The latches order this load after the store.
         let floor = self.floor.load(Relaxed);
-        if held.all {
-            return (0..SLOTS as u16).map(version).fold(floor, u64::max);
-        }
-        held.slots.iter().map(|&slot| version(slot)).fold(floor, u64::max)
+        slots.map(|slot| self.body(held, slot).last_version.get()).fold(floor, u64::max)
     }
 
     /// Notes that what is held may change at `version`: whoever writes to any of it later is above that (rule L1).
