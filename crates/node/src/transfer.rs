@@ -133,6 +133,12 @@ impl Worker {
         Some(&mut conn.query)
     }
 
+    /// Bytes that the large argument still lacks that is arriving; 0 for none. Whoever reads them into [`Worker::space`] rather
+    /// than hands them to [`Worker::input`] saves a copy.
+    pub fn lacks(&mut self, token: Token) -> usize {
+        self.conn(token).map_or(0, |conn| conn.large_until.saturating_sub(conn.unread()))
+    }
+
     /// `n` bytes have arrived in the vector that [`Worker::space`] gave.
     pub fn received(&mut self, token: Token, n: usize) {
         add(&self.stats.bytes_in, n as u64);

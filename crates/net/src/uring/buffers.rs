@@ -14,7 +14,7 @@ use io_uring::types::BufRingEntry;
 /// Buffers; a power of two. Few lead to refused receives (ENOBUFS), each of which costs a turn.
 const COUNT: u16 = 128;
 /// Bytes of each.
-const SIZE: usize = 16 * 1024;
+pub const SIZE: usize = 16 * 1024;
 /// The group's number in its io_uring.
 pub const GROUP: u16 = 0;
 

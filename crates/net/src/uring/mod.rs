@@ -1,9 +1,11 @@
 //! The io_uring driver: one system call per turn. One per worker, made and used on the worker's own thread.
 //!
-//! Receives are multishot, into a ring of provided buffers; sends own their buffer until they complete, which may be after the
+//! Receives are multishot, into a ring of provided buffers, but what a large argument lacks is read to where it belongs (see
+//! [`large`]); sends own their buffer until they complete, which may be after the
 //! connection is gone. Completions name a place and a generation, so that a late one finds nobody rather than somebody else.
 
 mod buffers;
+mod large;
 mod message;
 mod quiet;
 mod wake;
@@ -17,7 +19,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use node::{Outgoing, Output, Token, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
-use crate::socket::{Incoming, Socket};
+use crate::socket::{Incoming, READ_BYTES_PER_TURN, Socket};
 use buffers::{Buffers, GROUP};
 use message::Message;
 use quiet::{Quiet, ROUND_MS};
@@ -46,8 +48,12 @@ struct Conn {
     token: Token,
     socket: Socket,
     generation: u32,
-    /// A multishot receive is under way.
+    /// A multishot receive is under way, or a poll.
     receiving: bool,
+    /// It is a poll: see [`large`].
+    polling: bool,
+    /// The receive is being cancelled, for a poll to take its place.
+    switching: bool,
     /// What is being sent.
     sending: Option<Outgoing>,
     /// Where the kernel finds the pieces of what is being sent, if there are several.
@@ -84,6 +90,10 @@ pub struct Uring {
     rearm: Vec<u32>,
     /// Connections that are to be closed and still send, by place and generation: since the last look, and before.
     cut: [Vec<(u32, u32)>; 2],
+    /// Places that have filled a provided buffer in this turn.
+    filled: Vec<u32>,
+    /// Bytes that may still be read in this turn besides those in provided buffers.
+    read_left: usize,
     /// Places that take more than one turn may send.
     unsent: Vec<u32>,
     /// Bytes that may still be handed to the kernel in this turn.
@@ -132,6 +142,8 @@ impl Uring {
             places: Vec::new(),
             rearm: Vec::new(),
             cut: Default::default(),
+            filled: Vec::new(),
+            read_left: READ_BYTES_PER_TURN,
             unsent: Vec::new(),
             send_left: SEND_BYTES_PER_TURN,
             sends: 0,
@@ -154,6 +166,7 @@ impl Uring {
             self.wait()?;
             let now = node.clock.unix_ms();
             self.send_left = SEND_BYTES_PER_TURN;
+            self.read_left = READ_BYTES_PER_TURN;
             completions.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
             for (data, result, flags) in completions.drain(..) {
                 self.complete(data, result, flags)?;
@@ -168,6 +181,7 @@ impl Uring {
                 self.arm_receive(place)?;
             }
             self.worker.turn(now);
+            self.switch_to_polls()?;
             self.send_delayed()?;
             while let Some(token) = self.worker.next_output() {
                 if let Some(place) = self.place(token) {
@@ -238,8 +252,13 @@ impl Uring {
             return Ok(());
         }
         conn.receiving = true;
-        let data = user_data(RECEIVE, place, conn.generation);
-        let entry = opcode::RecvMulti::new(Fd(conn.socket.fd()), GROUP).build().user_data(data);
+        conn.polling = large::is_worth_a_poll(self.worker.lacks(conn.token));
+        let fd = Fd(conn.socket.fd());
+        let entry = match conn.polling {
+            true => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
+            false => opcode::RecvMulti::new(fd, GROUP).build(),
+        };
+        let entry = entry.user_data(user_data(RECEIVE, place, conn.generation));
         self.push(&entry)
     }
 
@@ -268,6 +287,9 @@ impl Uring {
         if let Some(id) = cqueue::buffer_select(flags) {
             if let (Some(token), Ok(len @ 1..)) = (token, usize::try_from(result)) {
                 enough = !self.worker.input(token, self.buffers.bytes(id, len));
+                if len == buffers::SIZE {
+                    self.filled.push(place);
+                }
             }
             self.buffers.give_back(id);
         }
@@ -281,8 +303,13 @@ impl Uring {
             return Ok(());
         }
         conn.receiving = false;
+        conn.switching = false;
+        let polled = std::mem::take(&mut conn.polling);
         if conn.doomed {
             return self.dispose(place);
+        }
+        if polled && result > 0 {
+            return self.read(place, token);
         }
         if result == 0 {
             // What came before the end is executed and answered first.
@@ -460,6 +487,8 @@ impl Uring {
             socket,
             generation: self.generation,
             receiving: false,
+            polling: false,
+            switching: false,
             sending: None,
             message: None,
             delayed: false,

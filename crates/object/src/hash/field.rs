@@ -93,6 +93,10 @@ pub(super) struct Head {
 
 impl Head {
     pub fn new(name_len: usize, expiry: Option<u64>) -> Self {
+        if name_len < 64 && expiry.is_none() {
+            // All at once: a byte written alone and read as part of sixteen would have to reach the cache first.
+            return Head { bytes: u128::to_le_bytes((name_len as u128) << 1), len: 1 };
+        }
         let (digits, n) = varint::digits((name_len as u64) << 1 | u64::from(expiry.is_some()));
         let mut bytes = [0; HEAD_BYTES_MAX];
         bytes[..n].copy_from_slice(&digits[..n]);
