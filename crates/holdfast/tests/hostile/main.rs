@@ -48,6 +48,7 @@ under_both_drivers! { "2":
     crowd::who_must_not_be_evicted_stays
     sizes::large_values
     sizes::too_large_values
+    sizes::large_arguments_in_pieces
     sizes::walks_and_flushes_let_others_run
     sizes::many_who_wait_for_one_key
 }

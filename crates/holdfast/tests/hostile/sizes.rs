@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{How, Raw, Server, long, text};
+use crate::attack::{How, Raw, Server, long, simple, text};
 use crate::{error, falls_to, ok};
 
 pub fn large_values(how: How) {
@@ -94,4 +94,46 @@ pub fn many_who_wait_for_one_key(how: How) {
     jobs.sort_unstable();
     assert!(jobs.into_iter().eq(0..count));
     assert!(spent < Duration::from_millis(count as u64 * 4), "{spent:?} for {count} pushes");
+}
+
+/// Large arguments sent in pieces, one behind another and with small commands between, from several connections at once,
+/// some of which leave in the middle: all that were sent arrive whole.
+pub fn large_arguments_in_pieces(how: How) {
+    let Some(server) = Server::start(how, &[]) else { return };
+    std::thread::scope(|scope| {
+        for n in 0..6usize {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let value = |round: usize| {
+                    let size = [300_000, 70_000, 1_500_000, 131_072][(n + round) % 4] + round;
+                    (0..size).map(|i| (i * (2 * n + 3) + round) as u8).collect::<Vec<u8>>()
+                };
+                let key = format!("large:{n}");
+                for round in 0..5 {
+                    let (first, second) = (value(round), value(round + 1));
+                    let mut bytes = Vec::new();
+                    resp::append_request(&mut bytes, &[b"SET", key.as_bytes(), &first]);
+                    resp::append_request(&mut bytes, &[&b"PING"[..]]);
+                    resp::append_request(&mut bytes, &[b"GETSET", key.as_bytes(), &second]);
+                    resp::append_request(&mut bytes, &[b"STRLEN", key.as_bytes()]);
+                    for piece in bytes.chunks(90_001 * (round + 1)) {
+                        client.send(piece);
+                        std::thread::sleep(Duration::from_millis(round as u64 % 3));
+                    }
+                    assert_eq!(client.reply(), ok());
+                    assert_eq!(client.reply(), simple("PONG"));
+                    assert!(client.reply() == Value::Bulk(first), "another value in round {round}");
+                    assert_eq!(client.reply(), Value::Integer(second.len() as i64));
+                }
+                let mut leaver = server.connect();
+                leaver.send(b"*3\r\n$3\r\nSET\r\n$4\r\nleft\r\n$2000000\r\n");
+                leaver.send(&value(n)[..60_000]);
+                std::thread::sleep(Duration::from_millis(5));
+                leaver.send(&value(n)[..70_000]);
+            });
+        }
+    });
+    assert_eq!(server.connect().call(&["EXISTS", "left"]), Value::Integer(0));
+    server.is_well();
 }
