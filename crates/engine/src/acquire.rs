@@ -110,10 +110,10 @@ impl Engine {
 
     #[inline]
     pub(crate) fn release(&mut self, held: Held) {
-        self.seal();
         if !self.hidden.is_empty() {
             self.unhide(&held);
         }
+        self.seal();
         let wakes = &mut self.wakes;
         self.shared.keyspace.release(held, |w| wakes.push(w));
     }
