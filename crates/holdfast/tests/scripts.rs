@@ -187,3 +187,21 @@ fn what_scripts_hold_evicts_no_keys() {
         "+OK"
     );
 }
+
+#[test]
+fn scripts_whose_clients_are_gone_share_what_time_there_is() {
+    let server = start("epoll", "1", &[]);
+    let mut clients: Vec<_> = (0..200).map(|_| server.client()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(&format!("eval \"while true do end\" 1 k{n}"));
+    }
+    let mut client = server.client();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(client.call("client kill type normal skipme yes"), ":200");
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(client.call("set free x"), "+OK");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?} for twenty commands", begun.elapsed());
+    assert_eq!(client.call("script kill"), "+OK");
+}

@@ -20,15 +20,19 @@ impl Worker {
         if self.scripts.is_empty() && self.orphans.is_empty() {
             return;
         }
-        let until = node.clock.monotonic_ns() + SCRIPTS_NS;
-        for mut conn in std::mem::take(&mut self.orphans) {
+        let begun = node.clock.monotonic_ns();
+        for _ in 0..self.orphans.len() {
+            let Some(mut conn) = self.orphans.pop_front() else { break };
             self.go_on(&mut conn, node, settings);
             // One that was undone has never run: its client is gone.
             if let Wait::Script(_) = conn.wait {
-                self.orphans.push(conn);
+                self.orphans.push_back(conn);
             } else {
                 self.engine.cancel_reservation(conn.token);
                 self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
+            }
+            if node.clock.monotonic_ns() >= begun + SCRIPTS_NS / 2 {
+                break;
             }
         }
         for _ in 0..self.scripts.len() {
@@ -41,7 +45,7 @@ impl Worker {
             } else {
                 self.finish(conn, true, settings);
             }
-            if node.clock.monotonic_ns() >= until {
+            if node.clock.monotonic_ns() >= begun + SCRIPTS_NS {
                 break;
             }
         }

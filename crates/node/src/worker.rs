@@ -75,7 +75,7 @@ pub struct Worker {
     pub(crate) scripts: VecDeque<Token>,
     /// Those among them whose clients have gone: their scripts run to their ends.
     #[expect(clippy::vec_box, reason = "they come and go boxed")]
-    pub(crate) orphans: Vec<Box<Conn>>,
+    pub(crate) orphans: VecDeque<Box<Conn>>,
     /// Machines for scripts.
     pub(crate) machines: Machines,
     /// Connections to look at again at once.
@@ -120,7 +120,7 @@ impl Worker {
             held_by: None,
             walks: VecDeque::new(),
             scripts: VecDeque::new(),
-            orphans: Vec::new(),
+            orphans: VecDeque::new(),
             machines: Machines::default(),
             again: Vec::new(),
             batch: Batch::new(),
@@ -262,7 +262,7 @@ impl Worker {
         self.node.dismiss(conn.session.client.id);
         if let Wait::Script(_) = conn.wait {
             // As in Redis, it runs to its end.
-            return self.orphans.push(conn);
+            return self.orphans.push_back(conn);
         }
         self.spare(std::mem::take(&mut conn.query));
         self.recycle(std::mem::take(&mut conn.out));
