@@ -74,7 +74,6 @@ pub struct Worker {
     /// Connections with a script under way.
     pub(crate) scripts: VecDeque<Token>,
     /// Those among them whose clients have gone: their scripts run to their ends.
-    #[expect(clippy::vec_box, reason = "they come and go boxed")]
     pub(crate) orphans: VecDeque<Box<Conn>>,
     /// Machines for scripts.
     pub(crate) machines: Machines,
