@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import redis
@@ -23,7 +24,8 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=4,
     # What a killed worker had is given to others after this long.
-    broker_transport_options={"visibility_timeout": 3, "socket_timeout": 20},
+    # kombu looks at every tenth of its intervals, of ten seconds each unless told otherwise.
+    broker_transport_options={"visibility_timeout": 3, "unacked_restore_interval": 0.2, "socket_timeout": 20},
     broker_connection_retry_on_startup=True,
     result_expires=600,
     task_track_started=True,
@@ -212,5 +214,11 @@ def killed():
 
 
 if __name__ == "__main__":
-    jobs, facts = globals()[sys.argv[3]]()
-    print(json.dumps({"jobs": jobs, "facts": facts}))
+    try:
+        jobs, facts = globals()[sys.argv[3]]()
+        print(json.dumps({"jobs": jobs, "facts": facts}), flush=True)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        # What Celery does at exit needs its workers, and hides what failed.
+        os._exit(1)
