@@ -47,6 +47,8 @@ pub struct Touched {
     pub key: Box<[u8]>,
     /// Whether somebody who waits for the key may find something now. Watchers hear of every change.
     pub serves: bool,
+    /// The client that has changed it; 0: nobody, its time had come.
+    pub by: u64,
 }
 
 /// Collects the effects of a command.
@@ -56,6 +58,8 @@ pub struct Effects {
     pub recording: bool,
     /// Somebody watches, waits or tracks in the held slots: remember the keys.
     pub interest: bool,
+    /// The client whose command makes the changes; 0: nobody's.
+    pub by: u64,
     /// Number of changes so far (Redis `server.dirty`).
     pub dirty: u64,
     /// Encoded effects.
@@ -87,7 +91,7 @@ impl Effects {
             self.encode(op, db, key.bytes, write);
         }
         if self.interest {
-            self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into(), serves });
+            self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into(), serves, by: self.by });
         }
     }
 

@@ -135,7 +135,7 @@ impl Engine {
 
     /// A larger need if commands wait for keys that `calls` may change and need more than what is held.
     pub(crate) fn wider_need(&mut self, calls: &[Call<'_>], held: &Held) -> Option<Need> {
-        if held.is_all() || !self.has_interest(held) || !self.has_reaching(held) {
+        if held.is_all() || !self.has_reaching(held) {
             return None;
         }
         self.need_of_waiters(calls, held)

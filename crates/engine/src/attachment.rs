@@ -1,15 +1,16 @@
-//! What the engine hangs on a slot while somebody watches or waits for keys in it.
+//! What the engine hangs on a slot while somebody watches, waits for or caches keys in it.
 
 use std::collections::BTreeMap;
 
 use keyspace::{Held, Keyspace};
 
 use crate::serve::Queue;
+use crate::tracking::Readers;
 
 /// A key with its logical database.
 pub(crate) type DbKey = (u16, Box<[u8]>);
 
-/// Watched keys and blocked clients of one slot; guarded by its latch.
+/// Watched keys, blocked clients and cached keys of one slot; guarded by its latch.
 #[derive(Default)]
 pub(crate) struct Attachment {
     /// By key: how many sessions watch it, and the version of the last change while it was watched. The entry is the
@@ -19,6 +20,8 @@ pub(crate) struct Attachment {
     pub(crate) blocked: BTreeMap<DbKey, Queue>,
     /// How many of those who wait, counted once for each of their keys here, name other keys, too.
     pub(crate) reaching: usize,
+    /// Keys that clients may have cached, in whatever database.
+    pub(crate) tracked: BTreeMap<Box<[u8]>, Readers>,
 }
 
 pub(crate) struct Watched {
@@ -37,11 +40,20 @@ impl Attachment {
         if !ks.interest(held, slot) {
             ks.attach(held, slot, Some(Box::<Attachment>::default()));
         }
-        let used = Self::of(ks, held, slot, |a| (f(a), a.watched.is_empty() && a.blocked.is_empty()));
-        let Some((result, idle)) = used else { unreachable!("attached above") };
+        let Some(result) = Self::change(ks, held, slot, f) else { unreachable!("attached above") };
+        result
+    }
+
+    /// Calls `f` with the slot's attachment, if there is one, and takes it off if nothing is left on it.
+    pub(crate) fn change<R>(ks: &Keyspace, held: &Held, slot: u16, f: impl FnOnce(&mut Attachment) -> R) -> Option<R> {
+        let (result, idle) = Self::of(ks, held, slot, |a| (f(a), a.is_idle()))?;
         if idle {
             ks.attach(held, slot, None);
         }
-        result
+        Some(result)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.watched.is_empty() && self.blocked.is_empty() && self.tracked.is_empty()
     }
 }

@@ -11,6 +11,7 @@ impl Engine {
     pub(crate) fn carry_out(&mut self, barrier: Barrier, held: &Held) {
         let mut touched = self.watched_present(held, |db| barrier.concerns(db));
         self.fx.touched.append(&mut touched);
+        self.invalidate_all(held);
         let shared = self.shared.clone();
         self.reclaims.extend(barrier.carry_out(&shared.keyspace, held, &mut self.local));
     }

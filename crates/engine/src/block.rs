@@ -13,6 +13,7 @@ use resp::Reply;
 use crate::call::{Busy, Call};
 use crate::engine::{Engine, FREED_AT_ONCE};
 use crate::journal::Journal;
+use crate::tracking::{Invalidation, Read};
 use crate::watch::WatchedKey;
 
 /// A block under way: its latches are held until [`Engine::end_block`] or [`Engine::undo_block`].
@@ -26,6 +27,10 @@ pub struct BlockRun {
     /// Its time, unix milliseconds (rule K6).
     now: u64,
     touched: Vec<Touched>,
+    /// What it has read for a client that caches.
+    reads: Vec<Read>,
+    /// It runs for a client that caches: what it changes after that has been read by it.
+    caches: bool,
     /// What it has to tell when it ends.
     pending: Pending,
     /// It has no record before it ends: see [`crate::record`].
@@ -39,6 +44,7 @@ pub struct BlockRun {
 struct Pending {
     encoded: Vec<u8>,
     published: Vec<Event>,
+    invalidated: Vec<Invalidation>,
     dirty: u64,
 }
 
@@ -90,6 +96,7 @@ impl Engine {
             }
             let touched = std::mem::take(&mut self.fx.touched);
             self.mark_watched(&touched, &held);
+            self.invalidate(&touched, &held);
             if !self.unchanged(begin.watched, &held) {
                 self.release(held);
                 return Ok(None);
@@ -116,6 +123,8 @@ impl Engine {
             reaching,
             now,
             touched: Vec::new(),
+            reads: Vec::new(),
+            caches: false,
             pending: Pending::default(),
             deferred,
             journal,
@@ -194,6 +203,8 @@ impl Engine {
         // ten thousand keys must not look at all of them for each.
         let keyspace = &self.shared.keyspace;
         self.last_version = self.last_version.max(keyspace.last_version_of(&block.held, more.iter().copied()));
+        // Who listens to everything may have come meanwhile.
+        block.interest |= self.shared.tracking.is_broadcasting();
         block.interest |= more.iter().any(|&slot| keyspace.interest(&block.held, slot));
         block.reaching |= more.iter().any(|&slot| self.reaches(&block.held, slot));
         Ok(())
@@ -212,6 +223,9 @@ impl Engine {
         let turn = std::mem::replace(&mut self.now, block.now);
         let dirty = self.fx.dirty;
         self.exchange(&mut block.pending);
+        if call.caller.caches && !block.caches {
+            (block.caches, block.interest) = (true, true);
+        }
         if let Some(journal) = &mut block.journal {
             self.journal(journal, &block.held, call);
         }
@@ -235,6 +249,9 @@ impl Engine {
         if block.interest {
             block.touched.append(&mut self.fx.touched);
         }
+        if block.caches {
+            self.note_reads(call, block.touched.len(), &mut block.reads);
+        }
         self.exchange(&mut block.pending);
         block.pending.dirty.add_assign(self.fx.dirty - dirty);
         self.now = turn;
@@ -245,6 +262,7 @@ impl Engine {
     fn exchange(&mut self, pending: &mut Pending) {
         std::mem::swap(&mut self.fx.encoded, &mut pending.encoded);
         std::mem::swap(&mut self.published, &mut pending.published);
+        std::mem::swap(&mut self.invalidated, &mut pending.invalidated);
     }
 
     /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
@@ -255,7 +273,9 @@ impl Engine {
             self.stamp_block(&block.held);
         }
         self.published.append(&mut block.pending.published);
+        self.invalidated.append(&mut block.pending.invalidated);
         self.mark_watched(&block.touched, &block.held);
+        self.invalidate_in_order(&block.touched, &block.reads, &block.held);
         let now = self.now;
         self.now += later;
         self.serve(block.touched, &block.held);

@@ -28,8 +28,16 @@ fn a_block_widens_over_most_slots_in_short_steps() {
             let mut batch = Batch::new();
             assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
             let args = batch.args(0, &[]);
-            let call =
-                Call { row: row(words[0]), args, first: None, db: 0, protocol: Protocol::Resp2, token: 0, seat: None };
+            let call = Call {
+                row: row(words[0]),
+                args,
+                first: None,
+                db: 0,
+                protocol: Protocol::Resp2,
+                token: 0,
+                seat: None,
+                caller: crate::Caller::default(),
+            };
             engine.widen_block(&mut block, &call).ok().expect("nobody else is there");
             engine.run_in_block(&mut block, &call, &mut out);
         }

@@ -13,6 +13,9 @@ use command::{Row, Run};
 use keyspace::{Kind, Waiter};
 use resp::{OwnedArgs, Protocol};
 
+use crate::call::Call;
+use crate::tracking::Caller;
+
 /// In its queues.
 const WAITING: u8 = 0;
 /// Being served. Back to `WAITING` if nothing was there for it after all.
@@ -37,6 +40,8 @@ pub struct Blocked {
     pub db: u16,
     /// The protocol of its reply.
     pub protocol: Protocol,
+    /// For whom it runs.
+    pub(crate) caller: Caller,
     /// When to give up, in unix milliseconds.
     pub deadline: Option<u64>,
     /// What must be found at a key for the command to run again.
@@ -69,17 +74,30 @@ pub struct Served {
 }
 
 impl Blocked {
+    /// The command of `call`, with these arguments, waiting for what `block` says.
     pub(crate) fn new(
         waiter: Waiter,
-        row: &'static Row<Run>,
+        call: &Call<'_>,
         args: OwnedArgs,
-        db: u16,
-        protocol: Protocol,
         block: command::Block,
         slots: Vec<u16>,
     ) -> Self {
         let command::Block { keys, kind, deadline, when_gone, .. } = block;
-        Self { state: AtomicU8::new(WAITING), waiter, row, args, db, protocol, deadline, kind, when_gone, keys, slots }
+        let Call { row, db, protocol, caller, .. } = *call;
+        Self {
+            state: AtomicU8::new(WAITING),
+            waiter,
+            row,
+            args,
+            db,
+            protocol,
+            caller,
+            deadline,
+            kind,
+            when_gone,
+            keys,
+            slots,
+        }
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -103,6 +121,11 @@ impl Blocked {
             self.state.store(CANCELLED, Release);
         }
         waits
+    }
+
+    /// Whether its reply is on its way, or may be: what concerns the client from now on comes behind it.
+    pub fn is_being_served(&self) -> bool {
+        matches!(self.state.load(Acquire), CLAIMED | LEFT | SERVED)
     }
 
     /// Ends the wait if nobody is serving it (CLIENT UNBLOCK).

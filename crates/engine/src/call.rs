@@ -7,6 +7,7 @@ use keyspace::{Key, Need};
 use resp::{Args, Protocol};
 
 use crate::blocked::{Blocked, Seat};
+use crate::tracking::Caller;
 use crate::walker::Walking;
 
 /// A command of the data plane on behalf of one session.
@@ -26,6 +27,8 @@ pub struct Call<'a> {
     pub token: u64,
     /// Where its session sits while it waits; without a seat it answers its nil at once.
     pub seat: Option<&'a Seat>,
+    /// For whom it runs.
+    pub caller: Caller,
 }
 
 /// How running ended.

@@ -108,6 +108,7 @@ impl Hand {
             protocol: Protocol::Resp2,
             token: 0,
             seat: Some(&seat),
+            caller: crate::Caller::default(),
         };
         let ran = loop {
             match self.engine.run(&call, &mut out) {
@@ -136,7 +137,16 @@ impl Hand {
             .enumerate()
             .map(|(i, (row, _))| {
                 let db = self.rng.below(DATABASES as u64) as u16;
-                Call { row, args: batch.args(i, &[]), first: None, db, protocol: Protocol::Resp2, token: 0, seat: None }
+                Call {
+                    row,
+                    args: batch.args(i, &[]),
+                    first: None,
+                    db,
+                    protocol: Protocol::Resp2,
+                    token: 0,
+                    seat: None,
+                    caller: crate::Caller::default(),
+                }
             })
             .collect();
         let mut watched: Vec<WatchedKey> = Vec::new();

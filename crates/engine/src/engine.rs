@@ -11,6 +11,7 @@ use resp::{Parts, Reply};
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
 use crate::record::Recorder;
+use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
@@ -30,6 +31,8 @@ pub struct Shared {
     pub waited_keys: AtomicU64,
     /// Those of them whose absence somebody wants to hear of.
     pub waited_keys_minding_absence: AtomicU64,
+    /// What clients may have cached.
+    pub tracking: Tracking,
 }
 
 impl Shared {
@@ -40,6 +43,7 @@ impl Shared {
             disturbed: AtomicBool::new(false),
             waited_keys: AtomicU64::new(0),
             waited_keys_minding_absence: AtomicU64::new(0),
+            tracking: Tracking::default(),
         }
     }
 }
@@ -71,6 +75,12 @@ pub struct Engine {
     pub parts: Parts,
     /// Keyspace notifications to publish: see [`Engine::take_published`].
     pub(crate) published: Vec<Event>,
+    /// What clients must forget: see [`Engine::take_invalidated`].
+    pub(crate) invalidated: Vec<Invalidation>,
+    /// Where forgetting tracked keys is.
+    pub(crate) hand: Hand,
+    /// What was tracked when everything was flushed.
+    pub(crate) forgotten: Forgotten,
     /// Emptied tables to free in steps.
     pub reclaims: Vec<Reclaim>,
     /// Where the expiry sweep is.
@@ -112,6 +122,9 @@ impl Engine {
             served: Vec::new(),
             parts: Parts::default(),
             published: Vec::new(),
+            invalidated: Vec::new(),
+            hand: Default::default(),
+            forgotten: Forgotten::new(),
             reclaims: Vec::new(),
             sweep: Default::default(),
             tidy: Default::default(),
@@ -254,6 +267,9 @@ impl Engine {
         if !self.fx.touched.is_empty() {
             self.publish(&held);
         }
+        if call.caller.caches {
+            self.remember_reads(call, &held);
+        }
         let ran = match outcome {
             Outcome::Done => Ran::Done,
             Outcome::Rest(rest) if call.seat.is_some() => Ran::Walking(Box::new(Walking::rest(rest, call.protocol))),
@@ -281,6 +297,7 @@ impl Engine {
             return;
         }
         self.mark_watched(&touched, held);
+        self.invalidate(&touched, held);
         self.serve(touched, held);
     }
 
@@ -328,6 +345,8 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         self.give_way();
+        // What a reader changes had only to be found out: its time had come.
+        self.fx.by = if call.row.spec.has(flags::WRITE) { call.caller.client } else { 0 };
         self.expire_before(call, held, version);
         let start = out.len();
         let result = self.with_ctx(call, held, version, out, handler);
@@ -403,9 +422,12 @@ impl Engine {
         held.is_all() || held.slots().iter().any(|&slot| db.may_expire(slot))
     }
 
+    /// Whether somebody wants to hear what changes in the held slots.
     #[inline]
     pub(crate) fn has_interest(&self, held: &Held) -> bool {
-        held.is_all() || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
+        self.shared.tracking.is_broadcasting()
+            || held.is_all()
+            || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
     }
 
     /// Keyspace notifications to publish now, in the order of what happened. Those of a block are told when it has ended.
@@ -441,12 +463,13 @@ impl Engine {
         {
             self.reclaims.pop();
         }
+        let _ = self.forgotten.pop();
         let done = self.local.step_dying(allocations);
-        !done || !self.reclaims.is_empty()
+        !done || !self.reclaims.is_empty() || !self.forgotten.is_empty()
     }
 
     /// Whether there is something for [`Self::step_garbage`].
     pub fn has_garbage(&mut self) -> bool {
-        !self.reclaims.is_empty() || self.local.has_dying()
+        !self.reclaims.is_empty() || !self.forgotten.is_empty() || self.local.has_dying()
     }
 }

@@ -261,7 +261,8 @@ impl Engine {
         let key = shared.keyspace.hasher().key(&candidate.key);
         let Some(held) = self.acquire_one(key.slot) else { return false };
         let version = self.next_version(&held);
-        self.fx.interest = shared.keyspace.interest(&held, key.slot);
+        self.fx.interest = self.has_interest(&held);
+        self.fx.by = 0;
         let mut view = self.db(&held, candidate.db, version);
         // Used, or given more time, since it was sampled: then it is no longer the best one to go.
         let goes = view.peek(&key).is_some_and(|entry| {

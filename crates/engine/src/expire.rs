@@ -44,6 +44,7 @@ impl Engine {
 
     /// Deletes those of `keys` whose time has come.
     pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
+        let by = std::mem::take(&mut self.fx.by);
         for key in keys {
             let version = if version == 0 { self.next_version(held) } else { version };
             let (now, keep) = (self.now, self.keep_expired);
@@ -62,6 +63,7 @@ impl Engine {
             self.fx.push(op::DELETE, db, &key, |_| {});
             self.events.push(class::EXPIRED, "expired", db, key.bytes);
         }
+        self.fx.by = by;
         self.published.append(&mut self.events.list);
     }
 

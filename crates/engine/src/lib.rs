@@ -22,6 +22,7 @@ mod record;
 mod serve;
 mod sweep;
 mod tidy;
+mod tracking;
 mod walker;
 mod watch;
 
@@ -32,5 +33,6 @@ pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
 pub use sweep::Swept;
 pub use tidy::Tidied;
+pub use tracking::{Caller, Invalidation, Tracking};
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

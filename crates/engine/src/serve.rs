@@ -89,7 +89,7 @@ impl Engine {
         let waiter = Waiter { worker: self.index, token: call.token };
         let replacement = |at| block.replaced.iter().find(|(i, _)| *i == at).map(|(_, arg)| arg.as_slice());
         let args = call.args.iter().enumerate().map(|(at, arg)| replacement(at).unwrap_or(arg)).collect();
-        let blocked = Arc::new(Blocked::new(waiter, call.row, args, call.db, call.protocol, block, slots));
+        let blocked = Arc::new(Blocked::new(waiter, call, args, block, slots));
         if !call.seat.is_some_and(|seat| seat.sit(&blocked)) {
             return None;
         }
@@ -223,6 +223,7 @@ impl Engine {
             protocol: blocked.protocol,
             token: blocked.waiter.token,
             seat: None,
+            caller: blocked.caller,
         };
         // Those there are belong to the output of who is being run right now.
         let parts = std::mem::take(&mut self.parts);
@@ -231,6 +232,10 @@ impl Engine {
         self.parts = parts;
         let touched = std::mem::take(&mut self.fx.touched);
         self.mark_watched(&touched, held);
+        self.invalidate(&touched, held);
+        if call.caller.caches {
+            self.remember_reads(&call, held);
+        }
         ready.extend(touched);
         let reply = match outcome {
             Outcome::Block(_) if blocked.unclaim() => return false,

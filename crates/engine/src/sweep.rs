@@ -177,7 +177,8 @@ impl Engine {
         }
         self.sweep.earliest = earliest;
         self.sweep.walked = true;
-        self.fx.interest = self.shared.keyspace.interest(held, slot);
+        self.fx.interest = self.has_interest(held);
+        self.fx.by = 0;
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
@@ -233,7 +234,16 @@ mod tests {
         let mut batch = Batch::new();
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
         let (args, mut out) = (batch.args(0, &[]), Vec::new());
-        let call = Call { row, args, first: None, db: 0, protocol: Protocol::Resp2, token: 0, seat: None };
+        let call = Call {
+            row,
+            args,
+            first: None,
+            db: 0,
+            protocol: Protocol::Resp2,
+            token: 0,
+            seat: None,
+            caller: crate::Caller::default(),
+        };
         assert!(matches!(engine.run(&call, &mut out), Ran::Done));
         String::from_utf8(out).expect("text")
     }

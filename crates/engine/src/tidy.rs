@@ -107,7 +107,16 @@ mod tests {
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
         loop {
             let (args, mut out) = (batch.args(0, &[]), Vec::new());
-            let call = Call { row, args, first: None, db, protocol: Protocol::Resp2, token: 0, seat: None };
+            let call = Call {
+                row,
+                args,
+                first: None,
+                db,
+                protocol: Protocol::Resp2,
+                token: 0,
+                seat: None,
+                caller: crate::Caller::default(),
+            };
             match engine.run(&call, &mut out) {
                 Ran::Done => return String::from_utf8(out).expect("text"),
                 Ran::Busy(_) => std::thread::yield_now(),

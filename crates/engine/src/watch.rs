@@ -108,7 +108,7 @@ impl Engine {
         for slot in 0..keyspace::SLOTS as u16 {
             Attachment::of(&self.shared.keyspace, held, slot, |attachment| {
                 let keys = attachment.watched.keys().chain(attachment.blocked.keys());
-                found.extend(keys.map(|(db, key)| Touched { db: *db, slot, key: key.clone(), serves: true }));
+                found.extend(keys.map(|(db, key)| Touched { db: *db, slot, key: key.clone(), serves: true, by: 0 }));
             });
         }
         found

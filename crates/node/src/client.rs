@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::Seat;
 
+use crate::tracking::Tracker;
+
 /// What a connection costs beside its buffers, in bytes, roughly.
 const CONNECTION: u64 = 1024;
 /// What a watched key costs beside its bytes, roughly.
@@ -87,6 +89,8 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// See above.
     pub no_touch: AtomicBool,
+    /// How it tracks.
+    pub tracker: Tracker,
     /// Where its wait is found by those who want to end it.
     pub seat: Seat,
     texts: Mutex<Texts>,
@@ -137,6 +141,7 @@ impl Client {
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            tracker: Tracker::default(),
             seat: Seat::default(),
             texts: Mutex::new(Texts { user: b"default".to_vec(), ..Texts::default() }),
         }
@@ -156,7 +161,13 @@ impl Client {
         let output = self.output_buffer.load(Relaxed).max(self.output_len.load(Relaxed));
         let watched = u64::from(self.watching.load(Relaxed)) * WATCHED + self.watched_bytes.load(Relaxed);
         let subscribed = u64::from(self.subscriptions()) * SUBSCRIBED + self.subscribed_bytes.load(Relaxed);
-        CONNECTION + query + output + watched + subscribed + self.queued_bytes.load(Relaxed)
+        CONNECTION
+            + query
+            + output
+            + watched
+            + subscribed
+            + self.queued_bytes.load(Relaxed)
+            + self.tracker.prefix_bytes.load(Relaxed)
     }
 
     /// What the client says of itself.

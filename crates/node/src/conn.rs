@@ -69,6 +69,8 @@ pub(crate) struct Conn {
     pub(crate) busy: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
     pub(crate) over_soft_since: Option<u64>,
+    /// What it is told beside its replies, and has to wait for the end of one.
+    pub(crate) pushes: Vec<u8>,
     /// Its part of the worker's [`crate::WorkerStats::client_memory`].
     pub(crate) weight: u64,
 }
@@ -98,6 +100,7 @@ impl Conn {
             suspended: 0,
             busy: 0,
             over_soft_since: None,
+            pushes: Vec::new(),
             weight: 0,
         }
     }

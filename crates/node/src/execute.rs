@@ -77,7 +77,7 @@ impl Worker {
         args: Args<'_>,
         item: Item,
     ) -> Next {
-        let before = conn.out.bytes.len();
+        let mut before = conn.out.bytes.len();
         let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
             self.refuse(conn, None, &unknown_command(args));
             return Next::Continue;
@@ -110,6 +110,11 @@ impl Worker {
         if settings.maxmemory > 0 {
             // Replies and what clients send count, too: reading may need room as well, but is never refused.
             let room = self.make_room(settings);
+            if self.engine.has_invalidated() {
+                // What was evicted for the command is not what it does.
+                self.tell_trackers(Some(conn));
+                before = conn.out.bytes.len();
+            }
             conn.session.short_of_memory = room == Room::None;
             let needs = || conn.session.queues(command) || self.does(conn, command, flags::DENYOOM);
             match room {
@@ -170,6 +175,9 @@ impl Worker {
             conn.spent = self.meter.settle().saturating_sub(from);
         }
         self.ran(conn, node, command, args, db, before);
+        if self.engine.has_invalidated() && conn.has_ended() {
+            self.tell_trackers(Some(conn));
+        }
         next
     }
 
@@ -189,6 +197,12 @@ impl Worker {
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
+        if let Some(tracking) = &mut conn.session.tracking
+            && conn.session.multi.is_none()
+            && !command.name.starts_with("client|")
+        {
+            tracking.caching = false;
+        }
         let counted = std::mem::take(&mut conn.session.error_is_counted);
         if conn.out.bytes.get(before) == Some(&b'-') {
             add(&self.stats.commands[command.counted_as].failed, 1);
@@ -233,6 +247,7 @@ impl Worker {
                     protocol: conn.session.protocol,
                     token: conn.token,
                     seat: Some(&conn.session.client.seat),
+                    caller: conn.session.caller(),
                 };
                 match self.engine.run(&call, &mut conn.out.bytes) {
                     Ran::Done => Next::Continue,

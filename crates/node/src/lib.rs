@@ -30,6 +30,7 @@ mod stats;
 mod suspended;
 mod table;
 mod tidying;
+mod tracking;
 mod transfer;
 mod turn;
 mod wait;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::Blocked;
 
 use crate::pubsub::Delivery;
+use crate::tracking::Notice;
 
 /// A message to a worker.
 pub enum Message {
@@ -46,6 +47,8 @@ pub enum Message {
     },
     /// A message for subscribers.
     Publish(Box<Delivery>),
+    /// Something a client that caches must know.
+    Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,
     /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.

@@ -19,6 +19,7 @@ use crate::scripts::Scripts;
 use crate::slowlog::SlowLog;
 use crate::stats::WorkerStats;
 use crate::table::Table;
+use crate::tracking::Trackers;
 
 /// The version of Redis whose commands and behaviour are offered.
 pub const REDIS_VERSION: &str = "8.0.0";
@@ -68,6 +69,8 @@ pub struct Node {
     pub pauses: Pauses,
     /// Subscriptions.
     pub pubsub: PubSub,
+    /// Clients that cache.
+    pub trackers: Trackers,
     /// Scripts and libraries of functions.
     pub scripts: Scripts,
     /// Set once the node shuts down; drivers leave their loops.
@@ -132,6 +135,7 @@ impl Node {
             monitors: Monitors::default(),
             pauses: Pauses::default(),
             pubsub: PubSub::default(),
+            trackers: Trackers::default(),
             scripts: Scripts::default(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),

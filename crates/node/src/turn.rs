@@ -93,6 +93,8 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
+        self.look_at_pushes();
+        self.limit_tracked(settings.tracking_table_max_keys);
         self.clean_up();
         self.end_waits(now);
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {

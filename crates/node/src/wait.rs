@@ -47,6 +47,12 @@ impl Worker {
         if !events.is_empty() {
             self.notify(events);
         }
+        if self.engine.has_invalidated() {
+            self.tell_trackers(None);
+        }
+        if !self.changed_keys.is_empty() {
+            self.broadcast_changes();
+        }
         for token in std::mem::take(&mut self.again) {
             self.resume(token);
         }

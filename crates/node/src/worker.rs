@@ -3,7 +3,7 @@
 //! The driver's part of the contract: [`Worker::accept`] and [`Worker::received`] as things happen, then one [`Worker::turn`],
 //! then [`Worker::next_output`] until it has nothing more. A worker never blocks, reads no clock and knows no socket.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -84,6 +84,12 @@ pub struct Worker {
     pub(crate) thirsty: Vec<Token>,
     /// Connections together take more than `maxmemory-clients`, as others have written to them.
     pub(crate) too_heavy: bool,
+    /// Keys that have changed, and by whom: for clients in BCAST mode.
+    pub(crate) changed_keys: BTreeMap<Box<[u8]>, u64>,
+    /// Connections that are told something when their replies have ended.
+    pub(crate) pushing: Vec<Token>,
+    /// There are more keys than `tracking-table-max-keys`.
+    pub(crate) above_tracked: bool,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -125,6 +131,9 @@ impl Worker {
             batch: Batch::new(),
             thirsty: Vec::new(),
             too_heavy: false,
+            changed_keys: BTreeMap::new(),
+            pushing: Vec::new(),
+            above_tracked: false,
             spares: Vec::new(),
         };
         worker.reconfigure();
@@ -258,6 +267,7 @@ impl Worker {
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);
         pubsub::stop(&self.node, &mut conn.session);
+        conn.session.stop_tracking(&self.node);
         self.node.dismiss(conn.session.client.id);
         if let Wait::Script(_) = conn.wait {
             // As in Redis, it runs to its end.
@@ -311,6 +321,7 @@ impl Worker {
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
+            Message::Notice(notice) => self.deliver_notice(*notice),
             Message::ResetStats => {
                 self.stats.reset();
                 self.engine.local().counters().reset();
@@ -325,8 +336,7 @@ impl Worker {
         let now = self.engine.now();
         let Some(mut conn) = self.take_conn(token) else { return };
         if conn.session.monitors && !conn.closing {
-            self.ensure_out(&mut conn);
-            conn.out.bytes.extend_from_slice(line);
+            self.beside_replies(&mut conn).extend_from_slice(line);
             self.fed(&mut conn, limit, now);
         }
         self.put_conn(conn);
@@ -334,7 +344,7 @@ impl Worker {
     }
 
     /// Something that it did not ask for was written to a connection.
-    fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+    pub(crate) fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         conn.show_output();
         self.check_output_limit(conn, limit, now);
         if let Some(limit) = crowd::limit(self.follower.settings()).filter(|_| conn.weigh(&self.stats)) {
@@ -350,11 +360,12 @@ impl Worker {
             let Some(mut conn) = self.take_conn(token) else { continue };
             let wanted = |s: &Subscriptions| s.has(delivery.kind, &delivery.topic);
             if !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted) {
-                self.ensure_out(&mut conn);
-                let start = conn.out.bytes.len();
-                conn.out.bytes.extend_from_slice(&delivery.push);
-                if conn.session.protocol == Protocol::Resp2 {
-                    conn.out.bytes[start] = b'*';
+                let protocol = conn.session.protocol;
+                let out = self.beside_replies(&mut conn);
+                let start = out.len();
+                out.extend_from_slice(&delivery.push);
+                if protocol == Protocol::Resp2 {
+                    out[start] = b'*';
                 }
                 self.fed(&mut conn, limit, now);
             }
@@ -375,7 +386,7 @@ impl Worker {
 
     /// Unix time in milliseconds at which the worker wants a turn even if nothing happens.
     pub fn next_deadline(&self) -> Option<u64> {
-        if !self.leftovers.is_empty() || self.engine.has_leftovers() {
+        if !self.leftovers.is_empty() || self.engine.has_leftovers() || !self.pushing.is_empty() || self.above_tracked {
             return Some(self.engine.now() + 1);
         }
         let frozen = self.node.pauses.frozen_until();

@@ -38,7 +38,16 @@ impl Bench {
         let mut batch = Batch::new();
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
         let (args, mut out) = (batch.args(0, &[]), Vec::new());
-        let call = Call { row, args, first: None, db, protocol: Protocol::Resp2, token: 0, seat: None };
+        let call = Call {
+            row,
+            args,
+            first: None,
+            db,
+            protocol: Protocol::Resp2,
+            token: 0,
+            seat: None,
+            caller: crate::Caller::default(),
+        };
         assert!(matches!(self.engine.run(&call, &mut out), Ran::Done));
         String::from_utf8(out).expect("text")
     }

@@ -72,10 +72,6 @@ const COMES: &[(&str, Comes)] = &[
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
-    ("client|caching", "answers as to a client that does not track"),
-    ("client|getredir", "no client tracks yet"),
-    ("client|tracking", "OFF only; ON comes with publish and subscribe"),
-    ("client|trackinginfo", "no client tracks yet"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("lastsave", "the time of the start: nothing is saved yet"),
     ("replicaof", "NO ONE only; there are no replicas yet"),

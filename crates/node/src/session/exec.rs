@@ -104,6 +104,7 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
                 protocol: ctx.session.protocol,
                 token: ctx.token,
                 seat: None,
+                caller: ctx.session.caller(),
             }),
             Handler::Session(row) if row.spec.name == "select" => {
                 db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
@@ -212,6 +213,7 @@ impl Exec {
                     protocol: ctx.session.protocol,
                     token: ctx.token,
                     seat: None,
+                    caller: ctx.session.caller(),
                 };
                 ctx.engine.run_in_block(&mut self.block.run, &call, ctx.out);
                 return Flow::Done;

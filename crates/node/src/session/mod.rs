@@ -18,6 +18,7 @@ mod script;
 mod server;
 mod slowlog;
 mod suspended;
+pub(crate) mod tracking;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -87,6 +88,8 @@ pub struct Session {
     pub monitors: bool,
     /// What it has subscribed to, if anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Its part of CLIENT TRACKING, while it tracks.
+    pub tracking: Option<Box<tracking::Tracking>>,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// Memory was used up when the present command began.
@@ -262,6 +265,7 @@ impl Session {
             again: None,
             monitors: false,
             subscriptions: None,
+            tracking: None,
             no_touch: false,
             short_of_memory: false,
             error_is_counted: false,

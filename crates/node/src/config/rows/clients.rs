@@ -29,7 +29,6 @@ pub(super) static SECTION: Section = Section {
             super::long(0),
             "1000000",
             "Most keys remembered for client-side caching; 0 for no limit.",
-        )
-        .inert("client-side caching is not built yet"),
+        ),
     ],
 };

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::SessionCtx;
 use crate::client::Client;
 use crate::node::Node;
+use crate::tracking::{BROADCAST, BROKEN, ON};
 
 /// The line of the client that asks. Its own figures are as of now: the query buffer holds the command that runs.
 pub fn own_line(ctx: &SessionCtx<'_>) -> Vec<u8> {
@@ -42,6 +43,9 @@ fn flags(client: &Client) -> String {
         (client.subscriptions() > 0, 'P'),
         (client.queued.load(Relaxed) >= 0, 'x'),
         (client.blocked.load(Relaxed), 'b'),
+        (client.tracker.is(ON), 't'),
+        (client.tracker.is(BROKEN), 'R'),
+        (client.tracker.is(BROADCAST), 'B'),
         (client.peer.unix, 'U'),
         (client.no_evict.load(Relaxed), 'e'),
         (client.no_touch.load(Relaxed), 'T'),
@@ -66,7 +70,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} \
          qbuf={query} qbuf-free={query_free} argv-mem={arguments} multi-mem={block} rbs={buffer} rbp={buffer} obl=0 oll=0 \
-         omem={output} tot-mem={} events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+         omem={output} tot-mem={} events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer.address,
         client.peer.local,
@@ -83,6 +87,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.watching.load(Relaxed),
         client.memory() + running,
         text(&texts.user),
+        if client.tracker.is(ON) { client.tracker.redirect.load(Relaxed) as i64 } else { -1 },
         client.protocol.load(Relaxed),
         text(&texts.lib_name),
         text(&texts.lib_version),

@@ -189,22 +189,3 @@ fn unblock(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().integer(i64::from(blocked));
     Ok(Flow::Done)
 }
-
-fn getredir(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    // -1: this connection does not track.
-    ctx.reply().integer(-1);
-    Ok(Flow::Done)
-}
-
-fn trackinginfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let mut reply = ctx.reply();
-    reply.map(3);
-    reply.bulk("flags");
-    reply.set(1);
-    reply.bulk("off");
-    reply.bulk("redirect");
-    reply.integer(-1);
-    reply.bulk("prefixes");
-    reply.array(0);
-    Ok(Flow::Done)
-}

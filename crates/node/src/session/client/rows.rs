@@ -1,8 +1,8 @@
 //! The rows of CLIENT.
 
-use command::{Error, Row, Spec, flags::*};
+use command::{Row, Spec, flags::*};
 
-use super::super::{Flow, SessionCtx, SessionRun, container, help};
+use super::super::{SessionRun, container, help, tracking};
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
@@ -61,7 +61,7 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "6.0.0",
         "<YES | NO>",
         "Instructs the server whether to track the keys in the next request.",
-        caching,
+        tracking::caching,
     ),
     sub("getname", 2, PLAIN, "2.6.9", "", "Returns the name of the connection.", super::getname),
     sub(
@@ -71,7 +71,7 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "6.0.0",
         "",
         "Returns the client ID to which the connection's tracking notifications are redirected.",
-        super::getredir,
+        tracking::getredir,
     ),
     sub("help", 2, LOADING | STALE, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
     sub("id", 2, PLAIN, "5.0.0", "", "Returns the unique client ID of the connection.", super::id),
@@ -147,7 +147,7 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "6.0.0",
         TRACKING_SYNTAX,
         "Controls server-assisted client-side caching for the connection.",
-        tracking,
+        tracking::tracking,
     ),
     sub(
         "trackinginfo",
@@ -156,7 +156,7 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "6.2.0",
         "",
         "Returns information about server-assisted client-side caching for the connection.",
-        super::trackinginfo,
+        tracking::trackinginfo,
     ),
     with(
         sub(
@@ -185,21 +185,3 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         &[],
     ),
 ];
-
-/// No connection is in tracking mode, so this is what Redis answers, too.
-fn caching(_: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    Err(Error::new(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-    ))
-}
-
-fn tracking(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    if ctx.is(2, "OFF") {
-        ctx.reply().ok();
-        return Ok(Flow::Done);
-    }
-    if !ctx.is(2, "ON") {
-        return Err(Error::SYNTAX);
-    }
-    Err(Error::new("ERR CLIENT TRACKING is not supported by this version of Holdfast"))
-}

@@ -43,8 +43,11 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
         t.line(name, r.keys_sum(|c| &c.unmoved));
     }
     t.line("total_active_defrag_time", r.sum(|s| &s.defrag_nanos) / 1_000_000);
-    t.zeros(&["current_active_defrag_time", "tracking_total_keys", "tracking_total_items"]);
-    t.zeros(&["tracking_total_prefixes", "unexpected_error_replies"]);
+    t.line("current_active_defrag_time", 0);
+    t.line("tracking_total_keys", r.node.engine.tracking.keys());
+    t.line("tracking_total_items", r.node.engine.tracking.items());
+    t.line("tracking_total_prefixes", r.node.trackers.prefixes());
+    t.line("unexpected_error_replies", 0);
     t.line("total_error_replies", r.sum(|s| &s.errors));
     t.line("dump_payload_sanitizations", 0);
     t.line("total_reads_processed", r.sum(|s| &s.reads));

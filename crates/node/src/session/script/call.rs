@@ -51,7 +51,8 @@ impl ScriptRun {
                     true => args.get(1).map(|key| node.engine.keyspace.hasher().key(key)),
                     false => None,
                 };
-                let call = Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None };
+                let caller = ctx.session.caller();
+                let call = Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None, caller };
                 ctx.engine.widen_block(&mut block.run, &call)?;
                 // Long strings that are there are EXEC's; the script gets a copy of its own.
                 let outer = std::mem::take(&mut ctx.engine.parts);
