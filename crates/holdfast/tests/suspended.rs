@@ -20,6 +20,30 @@ fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
+/// Starts a script that holds `held` until it is killed.
+fn hold(server: &Server) -> Client {
+    let mut holder = server.client();
+    holder.send(FOREVER);
+    // Who asks for the key is answered until the script has it.
+    loop {
+        let mut probe = server.client();
+        probe.send("get held");
+        if probe.reply_within(Duration::from_millis(60)).is_none() {
+            return holder;
+        }
+    }
+}
+
+/// Waits until a script has met what another has.
+fn waits_for_what_is_held(client: &mut Client) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !client.call("info workers").contains("script_reruns=1") {
+        assert!(Instant::now() < until);
+        pause(10);
+    }
+    pause(50);
+}
+
 /// Asks until the answer is `expected`.
 fn becomes(client: &mut Client, line: &str, expected: &str) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -51,15 +75,14 @@ fn a_killed_client_leaves_its_script_to_end() {
 #[test]
 fn a_block_whose_client_left_watches_nothing_any_more() {
     let server = start("epoll", "1", &["--busy-reply-threshold", "60000"]);
-    let (mut slow, mut holder, mut other) = (server.client(), server.client(), server.client());
-    holder.send(FOREVER);
-    pause(30);
+    let (mut slow, mut other) = (server.client(), server.client());
+    let mut holder = hold(&server);
     // It begins, is suspended, and then needs what the other script has.
     slow.call("watch a b");
     slow.send("multi;set a 1;eval \"for i = 1, 3000000 do end return redis.call('get', 'held')\" 0;exec");
     pause(20);
     drop(slow);
-    pause(2000);
+    waits_for_what_is_held(&mut other);
     assert_eq!(other.call("script kill"), "+OK");
     assert!(holder.reply().starts_with("-ERR Script killed"));
     becomes(&mut other, "get held", "$-1");
@@ -72,11 +95,10 @@ fn a_block_whose_client_left_watches_nothing_any_more() {
 #[test]
 fn what_looks_at_all_keys_waits_for_a_script_and_nobody_else_does() {
     for driver in DRIVERS {
-        let server = start(driver, "1", &["--busy-reply-threshold", "60000"]);
-        let (mut slow, mut other) = (server.client(), server.client());
+        let server = start(driver, "1", &["--busy-reply-threshold", "60000", "--enable-debug-command", "local"]);
+        let mut other = server.client();
         assert_eq!(other.call("set held x"), "+OK");
-        slow.send(FOREVER);
-        pause(30);
+        let mut slow = hold(&server);
         let lines = ["keys *", "scan 0", "get held", "set held y", "debug object held"];
         let mut waiting: Vec<Client> = lines
             .iter()
@@ -101,9 +123,8 @@ fn what_looks_at_all_keys_waits_for_a_script_and_nobody_else_does() {
 #[test]
 fn who_needs_everything_is_told_when_a_script_takes_too_long() {
     let server = start("epoll", "2", &["--busy-reply-threshold", "200"]);
-    let (mut slow, mut all, mut other) = (server.client(), server.client(), server.client());
-    slow.send(FOREVER);
-    pause(30);
+    let (mut all, mut other) = (server.client(), server.client());
+    let _slow = hold(&server);
     assert!(all.call("flushall").starts_with("-BUSY"));
     assert!(all.call("swapdb 0 1").starts_with("-BUSY"));
     assert!(all.call("get held").starts_with("-BUSY"));
@@ -152,6 +173,116 @@ fn settings_may_change_in_the_middle() {
     assert_eq!(other.call("get held"), "$-1");
 }
 
+/// Commands of all families that change something, for keys that are there.
+const CHANGES: &[&str] = &[
+    "set s x",
+    "append s yy",
+    "setrange s 30 z",
+    "getset s q",
+    "incr n",
+    "incrbyfloat n 0.5",
+    "getdel n",
+    "getex s px 100000",
+    "persist volatile",
+    "expire s 1000",
+    "mset s 1 m 2",
+    "setbit bits 9 1",
+    "bitop not bits2 bits",
+    "bitfield bits set u8 0 200",
+    "rename l l2",
+    "copy h h2",
+    "copy h elsewhere db 3",
+    "move volatile 2",
+    "lpush l2 a b c",
+    "lmove l2 l3 left right",
+    "rpoplpush l2 l4",
+    "lmpop 1 l3 left",
+    "linsert l2 before b z",
+    "ltrim l2 1 2",
+    "sadd u 1 2 3",
+    "spop u",
+    "smove u u2 2",
+    "sunionstore u3 u set",
+    "zadd z 5 e",
+    "zincrby z 2 e",
+    "zpopmin z",
+    "zmpop 1 z max",
+    "zunionstore z2 2 z set",
+    "zrangestore z3 z 0 -1",
+    "zremrangebyrank z 0 0",
+    "hset h f 1",
+    "hincrby h f 5",
+    "hdel h a",
+    "hexpire h 1000 fields 1 f",
+    "hpersist h fields 1 f",
+    "xadd st 9-1 k v",
+    "xgroup create st other 0",
+    "xreadgroup group g c streams st >",
+    "xack st g 1-1",
+    "xtrim st maxlen 1",
+    "xdel st 9-1",
+    "pfadd pf a b",
+    "pfmerge pf2 pf",
+    "geoadd geo 13.3 38.1 p 15 37.5 c",
+    "geosearchstore geo2 geo fromlonlat 15 37 byradius 200 km",
+    "georadius geo 15 37 200 km store geo3",
+    "sort l2 alpha store sorted",
+    "sort set by nosort store sorted2",
+    "unlink set",
+    "del h2",
+    "select 5",
+    "set there 1",
+    "select 0",
+];
+
+#[test]
+fn what_is_undone_leaves_nothing() {
+    let server = start("epoll", "2", &["--busy-reply-threshold", "60000", "--enable-debug-command", "local"]);
+    let mut other = server.client();
+    for line in [
+        "set s start",
+        "set n 41",
+        "set volatile 1 px 1000000",
+        "set bits xyz",
+        "rpush l 1 2 3",
+        "sadd set a b c",
+        "sadd u 9",
+        "zadd z 1 a 2 b 3 c",
+        "hset h a 1 b 2",
+        "xadd st 1-1 k v",
+        "xadd st 2-1 k v",
+        "xgroup create st g 0",
+        "pfadd pf z",
+    ] {
+        assert!(!other.call(line).starts_with('-'), "{line}");
+    }
+    let before = other.call("debug digest");
+    let calls: String = CHANGES
+        .iter()
+        .map(|line| {
+            let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
+            format!("redis.call({}) ", words.join(", "))
+        })
+        .collect();
+    let script = format!("eval \"{calls} return redis.call('get', 'held')\" 0");
+    for block in [script.clone(), format!("multi;incr n;{script};set after 1;exec")] {
+        let (mut holder, mut undone) = (hold(&server), server.client());
+        let id = undone.call("client id").trim_start_matches(':').to_owned();
+        undone.send(&block);
+        waits_for_what_is_held(&mut other);
+        assert_eq!(other.call(&format!("client kill id {id}")), ":1");
+        assert_eq!(other.call("get after"), "$-1");
+        assert_eq!(other.call("script kill"), "+OK");
+        holder.reply();
+        assert_eq!(other.call("debug digest"), before);
+        assert_eq!(other.call("config resetstat"), "+OK");
+    }
+    // The same without anybody in the way: the commands are none that fail.
+    let reply = other.call(&script);
+    assert_eq!(reply, "$-1");
+    assert_ne!(other.call("debug digest"), before);
+}
+
 /// Blocks that watch what they change themselves, with scripts that use keys they do not declare: a block that was undone
 /// and runs again must not find its own traces.
 #[test]
@@ -195,9 +326,8 @@ fn blocks_that_run_again_keep_their_watches() {
 #[test]
 fn a_block_that_runs_again_is_refused_if_what_it_watches_has_changed() {
     let server = start("epoll", "2", &["--busy-reply-threshold", "60000"]);
-    let (mut holder, mut block, mut other) = (server.client(), server.client(), server.client());
-    holder.send(FOREVER);
-    pause(30);
+    let (mut block, mut other) = (server.client(), server.client());
+    let _holder = hold(&server);
     block.call("watch w");
     block.send("multi;set mine 1;eval \"return redis.call('get', 'held')\" 0;exec");
     (0..3).for_each(|_| drop(block.reply()));

@@ -211,12 +211,12 @@ impl Scripts {
     /// The slow job that holds a slot.
     pub fn slow_holder(&self, slot: u16) -> Option<Arc<Job>> {
         let holds = |job: &Job| lock(&job.slots).as_ref().is_none_or(|slots| slots.contains(&slot));
-        lock(&self.jobs).iter().find(|job| job.slow.load(Relaxed) && holds(job)).cloned()
+        lock(&self.jobs).iter().find(|job| job.is_in_the_way() && holds(job)).cloned()
     }
 
     /// Any slow job.
     pub fn slow_job(&self) -> Option<Arc<Job>> {
-        lock(&self.jobs).iter().find(|job| job.slow.load(Relaxed)).cloned()
+        lock(&self.jobs).iter().find(|job| job.is_in_the_way()).cloned()
     }
 
     /// Asks those under way to end that have changed nothing: functions, or scripts.
@@ -261,6 +261,11 @@ impl Job {
             slow: AtomicBool::new(false),
             slots: Mutex::new(Some(Vec::new())),
         }
+    }
+
+    /// Whether it takes too long and goes on: one that was killed will have ended in a moment.
+    fn is_in_the_way(&self) -> bool {
+        self.slow.load(Relaxed) && !self.killed.load(Relaxed)
     }
 
     /// What others are told who need what it has.

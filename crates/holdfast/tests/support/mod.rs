@@ -40,6 +40,7 @@ impl Server {
     }
 
     /// Waits until this many clients wait for keys.
+    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn blocked_clients(&self, n: usize) {
         let mut client = self.client();
         let line = format!("blocked_clients:{n} ");
