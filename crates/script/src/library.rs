@@ -57,6 +57,9 @@ impl Library {
     }
 }
 
+/// Bytes above which a machine that has learnt a library is cleaned: little more than it needs itself.
+const GARBAGE: usize = 80 << 10;
+
 /// Whether this may name a library or a function.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
@@ -116,6 +119,10 @@ pub fn load_library(machine: &mut Machine, code: &[u8]) -> Result<Library, Error
     // The machine loads it again when it is called: the registry must not depend on which machine loaded it first.
     let mut frame = machine.state.frame();
     loaded.references().for_each(|reference| frame.let_go(reference));
+    if frame.shared().used() > GARBAGE {
+        // Loading leaves much more behind than running does, and is rare.
+        frame.collect();
+    }
     if functions.is_empty() {
         return Err(Error::new("ERR No functions registered"));
     }
