@@ -25,7 +25,7 @@ pub fn the_largest_goes_first(how: How) {
     for client in &mut small {
         client.send(vec![b'x'; 100_000]);
         client.send(b"\r\n");
-        assert_eq!(client.reply(), bulk(&"x".repeat(200_000)));
+        assert_eq!(client.reply(), bulk("x".repeat(200_000)));
     }
     assert_eq!(server.info("evicted_clients"), 1);
 }
