@@ -38,7 +38,7 @@ fn a_block_widens_over_most_slots_in_short_steps() {
                 seat: None,
                 caller: crate::Caller::default(),
             };
-            engine.widen_block(&mut block, &call).ok().expect("nobody else is there");
+            assert!(engine.widen_block(&mut block, &call).is_ok(), "nobody else is there");
             engine.run_in_block(&mut block, &call, &mut out);
         }
     }
