@@ -1,12 +1,14 @@
-//! Commands of the data plane, one after another on a keyspace of its own: none panics, and each gives one whole reply. The input is
-//! what a client sends; payloads of RESTORE get their version and checksum here, as no fuzzer finds these.
+//! Commands of the data plane, one after another on an empty keyspace: none panics, and each gives one whole reply. The input is
+//! what a client sends; payloads of RESTORE get their version and checksum here, as no fuzzer finds these. The keyspace is one for
+//! the process, and emptied after each input: a server's is never given back, so run it with `-detect_leaks=0`.
 
 #![no_main]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use command::{FAMILIES, Row, Run, Tunables};
-use engine::{Call, Engine, Ran, Shared, Step};
+use engine::{Call, Caller, Engine, Ran, Shared, Step};
 use keyspace::Keyspace;
 use libfuzzer_sys::fuzz_target;
 use resp::{Args, Batch, Decoder, Limits, OwnedArgs, Protocol};
@@ -30,7 +32,7 @@ fn find(args: Args<'_>) -> Option<&'static Row<Run>> {
 
 fn run(engine: &mut Engine, row: &'static Row<Run>, args: Args<'_>, protocol: Protocol) {
     let mut out = Vec::new();
-    let call = Call { row, args, first: None, db: 0, protocol, token: 0, seat: None };
+    let call = Call { row, args, first: None, db: 0, protocol, token: 0, caller: Caller::default(), seat: None };
     match engine.run(&call, &mut out) {
         Ran::Done => {}
         Ran::Walking(mut walking) => while !matches!(engine.step_walk(&mut walking, &mut out), Step::Done) {},
@@ -42,26 +44,37 @@ fn run(engine: &mut Engine, row: &'static Row<Run>, args: Args<'_>, protocol: Pr
     assert!(matches!(reply, Ok(Some((len, _))) if len == out.len()), "{}: {reply:?}", row.spec.name);
 }
 
-fuzz_target!(|stream: &[u8]| {
+thread_local! {
+    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new(Arc::new(Shared::new(Keyspace::new(1, 2, 1))), 0, 1));
+}
+
+fn call(engine: &mut Engine, args: Args<'_>, protocol: Protocol) {
+    let Some(row) = find(args) else { return };
+    if row.spec.name == "restore" {
+        let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+        object::rdb::seal(&mut words[3]);
+        let sealed: OwnedArgs = words.iter().collect();
+        run(engine, row, sealed.args(), protocol);
+    } else {
+        run(engine, row, args, protocol);
+    }
+    engine.take_published();
+}
+
+fuzz_target!(|stream: &[u8]| ENGINE.with_borrow_mut(|engine| {
     let protocol = if stream.len() % 2 == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
-    let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 2, 1))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: STRING_MAX, databases: 2, ..Tunables::default() }), 0);
     let mut batch = Batch::new();
     let limits = Limits { proto_max_bulk_len: STRING_MAX as usize, authenticated: true };
     let _ = Decoder::new().decode(stream, &limits, COMMANDS_MAX, &mut batch);
     for index in 0..batch.len() {
-        let args = batch.args(index, stream);
-        let Some(row) = find(args) else { continue };
         engine.begin_turn(START + index as u64 * 1000);
-        if row.spec.name == "restore" {
-            let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
-            object::rdb::seal(&mut words[3]);
-            let sealed: OwnedArgs = words.iter().collect();
-            run(&mut engine, row, sealed.args(), protocol);
-        } else {
-            run(&mut engine, row, args, protocol);
-        }
-        engine.take_published();
+        call(engine, batch.args(index, stream), protocol);
         engine.end_turn();
     }
-});
+    let flush: OwnedArgs = ["flushall"].into_iter().collect();
+    engine.begin_turn(START);
+    call(engine, flush.args(), protocol);
+    engine.step_garbage(usize::MAX);
+    engine.end_turn();
+}));

@@ -13,7 +13,8 @@ fuzz_target!(|data: &[u8]| {
     let mut registers = Box::new([0; REGISTERS]);
     let merged = hll.merge_into(&mut registers);
     let counted = hll.count();
-    assert_eq!(merged.is_ok(), counted.is_ok(), "what can be merged can be counted");
+    // The other way round is not so, as in Redis: behind the last register a merge looks at nothing.
+    assert!(merged.is_ok() || counted.is_err(), "what can be counted can be merged");
     assert!(hll.opcodes().count() <= bytes.len());
 
     let mut changed = hll.clone();
@@ -30,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut dense = hll;
     if dense.make_dense().is_ok() {
-        assert_eq!(dense.count(), counted, "the form does not matter");
+        assert!(counted.is_err() || dense.count() == counted, "the form does not matter");
         dense.raise(trace, max_sparse).expect("dense ones are never damaged");
     }
 });
