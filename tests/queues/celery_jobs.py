@@ -25,7 +25,7 @@ app.conf.update(
     worker_prefetch_multiplier=4,
     # What a killed worker had is given to others after this long.
     # kombu looks at every tenth of its intervals, of ten seconds each unless told otherwise.
-    broker_transport_options={"visibility_timeout": 3, "unacked_restore_interval": 0.2, "socket_timeout": 20},
+    broker_transport_options={"visibility_timeout": 8, "unacked_restore_interval": 0.2, "socket_timeout": 20},
     broker_connection_retry_on_startup=True,
     result_expires=600,
     task_track_started=True,
@@ -196,19 +196,22 @@ def child_killed():
 
 def killed():
     """A worker and its children are killed at work: what it had not finished runs again elsewhere, after the visibility timeout."""
-    count = 400
     first, *_ = workers(3)
-    results = [work.delay(number, 0.01) for number in range(count)]
-    eventually("a quarter is done", lambda: ledger.hlen("ran") > count / 4)
+    slow = [work.delay(number, 1.0) for number in range(24)]
+    eventually("all are at work", lambda: ledger.hlen("ran") >= 6)
+    # While nobody fetches: a message between BRPOP and the list of what is unacknowledged is lost, with Redis as well.
+    time.sleep(0.3)
     children = subprocess.run(["ps", "--ppid", str(first.pid), "-o", "pid="], text=True, stdout=subprocess.PIPE).stdout.split()
     for pid in [first.pid, *map(int, children)]:
         os.kill(pid, signal.SIGKILL)
+    count = 400
+    results = slow + [work.delay(number, 0.01) for number in range(24, count)]
     equal([result.get(timeout=45) for result in results], [number * 2 for number in range(count)])
     found = runs()
     equal(len(found), count)
-    # At least once; twice what the killed one had, and at most that: two at work and what they had fetched.
     again = sum(1 for one in found if one > 1)
-    assert again <= 16 and found[-1] <= 2, f"{again} ran again, up to {found[-1]} times"
+    # What was only fetched had not run yet.
+    assert 1 <= again <= 4 and found[-1] == 2, f"{again} ran again, up to {found[-1]} times"
     eventually("nothing is left unacknowledged", lambda: ledger.hlen("unacked") == 0)
     return count, {}
 
