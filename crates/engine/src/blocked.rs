@@ -83,6 +83,8 @@ impl Blocked {
         slots: Vec<u16>,
     ) -> Self {
         let command::Block { keys, kind, deadline, when_gone, .. } = block;
+        // The time it was reckoned from may be almost a millisecond behind: no wait ends early.
+        let deadline = deadline.map(|at| at.saturating_add(1));
         let Call { row, db, protocol, caller, .. } = *call;
         Self {
             state: AtomicU8::new(WAITING),

@@ -51,6 +51,18 @@ fn waits_end_in_time() {
     }
 }
 
+/// A client that asks again for the rest of its time would ask in a loop.
+#[test]
+fn no_wait_ends_early() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for _ in 0..100 {
+        let begin = Instant::now();
+        assert_eq!(client.call("bzpopmin none 0.003"), "*-1");
+        assert!(begin.elapsed() >= Duration::from_millis(3), "{:?}", begin.elapsed());
+    }
+}
+
 #[test]
 fn a_transaction_serves_waiters_when_it_ends() {
     let server = Server::start(&[]);
