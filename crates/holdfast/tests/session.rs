@@ -258,11 +258,23 @@ fn debug_needs_permission_and_sleep_stops_everything() {
 
     let server = Server::start(&["--workers", "2", "--enable-debug-command", "local"]);
     let (mut sleeper, mut other) = (server.client(), server.client());
-    let begun = Instant::now();
-    sleeper.send("debug sleep 0.3;ping");
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(other.call("ping"), "+PONG");
-    assert!(begun.elapsed() >= Duration::from_millis(300), "nothing is executed meanwhile");
+    // On a machine that is busy the sleep may be over before the other client gets to ask.
+    let mut sleeps = 0;
+    loop {
+        sleeps += 1;
+        assert!(sleeps < 20, "somebody is served while the server sleeps");
+        sleeper.send("debug sleep 0.3;ping");
+        let mut longest = Duration::ZERO;
+        while longest < Duration::from_millis(150) && sleeper.reply_within(Duration::from_millis(1)).is_none() {
+            let asked = Instant::now();
+            assert_eq!(other.call("ping"), "+PONG");
+            longest = longest.max(asked.elapsed());
+        }
+        if longest >= Duration::from_millis(150) {
+            break;
+        }
+        assert_eq!(sleeper.reply(), "+PONG");
+    }
     assert_eq!([sleeper.reply(), sleeper.reply()], ["+OK", "+PONG"]);
     assert_eq!(
         other.call("debug nothing"),
@@ -274,7 +286,7 @@ fn debug_needs_permission_and_sleep_stops_everything() {
     );
     assert_eq!(other.call("debug error OOPS"), "-OOPS");
     let info = other.call("info commandstats");
-    assert!(field(&info, "cmdstat_debug").starts_with("calls=2,usec=3"), "{info}");
+    assert!(field(&info, "cmdstat_debug").starts_with(&format!("calls={},usec=", sleeps + 1)), "{info}");
 }
 
 #[test]
