@@ -222,6 +222,7 @@ pub fn the_query_buffer_has_a_limit(how: How) {
     server.wait_alone();
     assert_eq!(server.info("client_query_buffer_limit_disconnections"), 3);
     assert_eq!(server.connect().call(&["GET", "k"]), Value::Null);
+    // What the allocator and the kernel's rings keep is part of it.
     let grown = server.rss().saturating_sub(before);
-    assert!(grown < 32 << 20, "{grown} bytes");
+    assert!(grown < 64 << 20, "{grown} bytes");
 }
