@@ -113,7 +113,7 @@ impl Engine {
         if !self.hidden.is_empty() {
             self.unhide(&held);
         }
-        self.seal();
+        self.seal(&held);
         let wakes = &mut self.wakes;
         self.shared.keyspace.release(held, |w| wakes.push(w));
     }

@@ -35,6 +35,8 @@ pub struct BlockRun {
     pending: Pending,
     /// It has no record before it ends: see [`crate::record`].
     deferred: bool,
+    /// Something was given a version by it.
+    stamped: bool,
     /// Kept if the block may have to be undone.
     journal: Option<Journal>,
 }
@@ -108,7 +110,7 @@ impl Engine {
         // Who may have to wait in the middle is not inside the gate of the log meanwhile.
         let deferred = begin.may_widen && self.is_logged();
         if deferred {
-            self.seal();
+            self.seal(&held);
             self.deferring(|engine| engine.next_version(&held));
         } else {
             self.next_version(&held);
@@ -127,6 +129,7 @@ impl Engine {
             caches: false,
             pending: Pending::default(),
             deferred,
+            stamped: false,
             journal,
         }))
     }
@@ -241,6 +244,7 @@ impl Engine {
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
             let _ = reclaim.step_at_once(&mut self.local, FREED_AT_ONCE);
         }
+        block.stamped |= block.deferred && self.local.take_stamped();
         match outcome {
             Outcome::Done => {}
             Outcome::Rest(rest) => rest.finish(&mut Reply::new(out, call.protocol)),
@@ -270,7 +274,7 @@ impl Engine {
     pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
         self.fx.encoded.append(&mut block.pending.encoded);
         if block.deferred {
-            self.stamp_block(&block.held);
+            self.stamp_block(&block.held, block.stamped);
         }
         self.published.append(&mut block.pending.published);
         self.invalidated.append(&mut block.pending.invalidated);
@@ -280,8 +284,10 @@ impl Engine {
         self.now += later;
         self.serve(block.touched, &block.held);
         self.now = now;
-        // Of the block's commands, most took the next version without asking.
-        self.shared.keyspace.raise(&block.held, self.last_version);
+        if !self.is_logged() {
+            // Of the block's commands, most took the next version without asking.
+            self.shared.keyspace.raise(&block.held, self.last_version);
+        }
         self.release(block.held);
     }
 
@@ -297,6 +303,10 @@ impl Engine {
         let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
         if let Some(journal) = block.journal {
             self.undo(journal, &block.held);
+        }
+        if block.deferred {
+            let stamped = self.local.take_stamped() || block.stamped;
+            self.stamp_block(&block.held, stamped);
         }
         self.fx.dirty -= block.pending.dirty;
         self.release(block.held);

@@ -1,16 +1,17 @@
 //! Several engines on one keyspace at once: their effects, put in the order of their versions, say what has become of it
-//! (rules L1 and L3). Nothing is logged yet, so this is where it shows.
+//! (rules L1 and L3); and of several streams, whatever they are cut to, what survives is a prefix of every slot's history (L4, L5).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use command::{Digest, FAMILIES, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
-use log::{Block, Intake, Lsn, Take};
+use log::{Block, Dependency, Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
-use crate::{Again, Begin, BlockRun, Call, Ending, Engine, Ran, Seat, Shared, WatchedKey};
+use crate::{Again, Begin, BlockRun, Call, Ending, Engine, Link, Ran, Seat, Shared, WatchedKey};
 
 const BEGIN: u64 = 1_000_000_000_000;
 const DATABASES: usize = 3;
@@ -57,8 +58,32 @@ const LINES: &[&str] = &[
     "swapdb D D",
 ];
 
-/// What one run of a command or block did, with the last version of it.
-type Record = (u64, Vec<u8>);
+/// What one run of a command or block did.
+struct Record {
+    lsn: Lsn,
+    dependencies: Vec<Dependency>,
+    effects: Vec<u8>,
+}
+
+impl Record {
+    fn stream(&self) -> usize {
+        keyspace::stream_of(self.lsn)
+    }
+
+    /// The slots it changed.
+    fn slots(&self) -> BTreeSet<u16> {
+        let effects = effects::decode(&self.effects).map(|effect| effect.expect("our own encoding"));
+        // A barrier is in the history of every slot.
+        effects
+            .flat_map(|effect| {
+                let all = effect.is_barrier();
+                KEYS.iter()
+                    .map(|key| keyspace::slot_of(key.as_bytes()))
+                    .filter(move |slot| all || *slot == keyspace::slot_of(effect.key))
+            })
+            .collect()
+    }
+}
 
 /// One worker, without a loop.
 struct Hand {
@@ -219,7 +244,8 @@ impl Taken {
         let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, body: &body };
         for record in block.records().map(|record| record.expect("our own encoding")) {
             assert!(self.cut < record.lsn && record.lsn <= taken.cut);
-            self.records.push((record.lsn, record.effects.into()));
+            let log::Record { lsn, dependencies, effects } = record;
+            self.records.push(Record { lsn, dependencies, effects: effects.into() });
         }
         self.cut = taken.cut;
     }
@@ -237,8 +263,8 @@ fn replay(records: &[Record], tunables: &Tunables) -> Digest {
     let keyspace = Keyspace::new(4, DATABASES, 7);
     let held = keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
     let (mut local, clock) = (keyspace.local(0), AccessClock::new(7));
-    for (_, encoded) in records {
-        for effect in effects::decode(encoded) {
+    for record in records {
+        for effect in effects::decode(&record.effects) {
             let mut effect = effect.expect("our own encoding");
             if let Some(barrier) = effect.barrier().expect("our own encoding") {
                 if let Some(mut reclaim) = barrier.carry_out(&keyspace, &held, &mut local) {
@@ -254,6 +280,26 @@ fn replay(records: &[Record], tunables: &Tunables) -> Digest {
     digest(&keyspace)
 }
 
+/// Each stream is cut at one of the records, and then as recovery does: what is left must be a prefix of every slot's history.
+fn check_cut(records: &[Record], at: Vec<usize>) {
+    let mut ends: Vec<Lsn> = at.iter().map(|at| records[*at].lsn).collect();
+    let survives = |record: &Record, ends: &[Lsn]| record.lsn <= ends[record.stream()];
+    while let Some(lost) = records.iter().find(|record| {
+        let kept = |dependency: &Dependency| dependency.lsn <= ends[usize::from(dependency.stream)];
+        survives(record, &ends) && !record.dependencies.iter().all(kept)
+    }) {
+        ends[lost.stream()] = lost.lsn - 1;
+    }
+    let mut gone: BTreeSet<u16> = BTreeSet::new();
+    for record in records {
+        if !survives(record, &ends) {
+            gone.extend(record.slots());
+        } else {
+            assert!(record.slots().is_disjoint(&gone), "something survived what came before it");
+        }
+    }
+}
+
 #[test]
 fn effects_in_the_order_of_versions_give_what_is_there() {
     let tunables = Arc::new(Tunables { max_string: 1 << 20, databases: DATABASES as u16, ..Tunables::default() });
@@ -261,19 +307,26 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         let shared = Arc::new(Shared::new(Keyspace::new(4, DATABASES, 7)));
         shared.disturbed.store(true, Relaxed);
         let time = AtomicU64::new(BEGIN);
-        let (mut intake, gates) = Intake::new(3, 0);
-        let mut log = Taken::default();
+        let streams = 1 + seed as usize % 3;
+        let marks = Arc::new(Watermarks::new(&vec![0; streams]));
+        let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, 0)).unzip();
+        let mut logs: Vec<Taken> = intakes.iter().map(|_| Taken::default()).collect();
+        let mut links: Vec<Link> = (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone() }).collect();
+        for gates in gates {
+            links.iter_mut().zip(gates).for_each(|(link, gate)| link.gates.push(gate));
+        }
+        let mut take = || logs.iter_mut().zip(&mut intakes).for_each(|(log, intake)| log.take(intake));
         std::thread::scope(|scope| {
-            let hands: Vec<_> = gates
+            let hands: Vec<_> = links
                 .into_iter()
                 .zip(0..)
-                .map(|(gate, i)| {
+                .map(|(link, i)| {
                     let (shared, tunables, time) = (shared.clone(), tunables.clone(), &time);
                     scope.spawn(move || {
                         let engine = Engine::new(shared, i, seed * 10 + u64::from(i));
                         let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(i)) };
                         hand.engine.configure(tunables, 0);
-                        hand.engine.log_to(Some(gate));
+                        hand.engine.log_to(Some(link));
                         for _ in 0..40 {
                             // Turns last a while, and their times differ.
                             hand.engine.begin_turn(time.fetch_add(hand.rng.below(3), Relaxed));
@@ -286,14 +339,19 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
                 })
                 .collect();
             while hands.iter().any(|hand| !hand.is_finished()) {
-                log.take(&mut intake);
+                take();
                 std::thread::yield_now();
             }
         });
-        log.take(&mut intake);
-        log.take(&mut intake);
-        log.records.sort_by_key(|(lsn, _)| *lsn);
-        assert!(log.records.len() > 100, "something happens");
-        assert_eq!(digest(&shared.keyspace), replay(&log.records, &tunables), "seed {seed}");
+        take();
+        take();
+        let mut records: Vec<Record> = logs.into_iter().flat_map(|log| log.records).collect();
+        records.sort_by_key(|record| record.lsn);
+        assert!(records.len() > 100, "something happens");
+        assert_eq!(digest(&shared.keyspace), replay(&records, &tunables), "seed {seed}");
+        let mut rng = Rng::new(seed);
+        for _ in 0..20 {
+            check_cut(&records, (0..streams).map(|_| rng.below(records.len() as u64) as usize).collect());
+        }
     }
 }

@@ -155,6 +155,9 @@ impl Engine {
     /// [`Self::end_turn`].
     pub fn begin_turn(&mut self, now: u64) {
         self.now = now;
+        if self.is_logged() {
+            self.look_at_marks();
+        }
         self.local.begin_turn();
     }
 
@@ -235,6 +238,9 @@ impl Engine {
 
     /// Runs a command of which the latches are known: the slow path.
     fn run_with(&mut self, call: &Call<'_>, mut need: Need, out: &mut Vec<u8>) -> Ran {
+        if !matches!(&need, Need::Slots(slots) if !slots.is_empty()) {
+            self.note_everything();
+        }
         if let Run::Walk(begin) = call.row.run {
             return self.begin_walk(call, begin, out);
         }

@@ -1,57 +1,131 @@
-//! Versions, and the log records they belong to.
+//! Versions, the log records they belong to, and what a command has seen of records that are not committed yet.
 //!
 //! A record is what happened between taking latches and giving them back: one version, which is its LSN, for all it changed
 //! (rules L1, L3). The gate of the log is entered when the version is chosen and left when the record has been left, before any
 //! latch goes back: so who reads what it wrote, and writes, has a higher LSN.
 //!
-//! A block that may widen, or be suspended, cannot stay inside: it works with versions of its own, and everything it changed gets the
-//! record's when it ends.
+//! A block that may widen, or be suspended, cannot stay inside: it works with versions of its own, which belong to no record, and everything
+//! it changed gets the record's when it ends.
+
+use std::sync::Arc;
 
 use command::effects;
-use keyspace::Held;
-use log::{Gate, Lsn, Record};
+use keyspace::{Held, Horizon, Keyspace, STREAM_BITS, STREAMS, stream_of, version_above};
+use log::{Dependency, Gate, Lsn, Record, Watermarks};
+use smallvec::SmallVec;
 
 use crate::engine::{Engine, VERSION_SHIFT};
+
+/// A worker's access to the log.
+pub struct Link {
+    /// Its gate to each stream.
+    pub gates: Vec<Gate>,
+    /// What is committed of them.
+    pub marks: Arc<Watermarks>,
+}
 
 /// The engine's side of the log.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    gate: Option<Gate>,
+    link: Option<Link>,
     /// The LSN of the record that is being made.
     open: Option<Lsn>,
     /// Versions are chosen without a record: a block's.
     deferred: bool,
+    /// Streams that records have been left for since [`Engine::take_left`], a bit each.
+    left: u32,
+}
+
+impl Recorder {
+    /// The stream for what changes in the held slots: that of the first. Of a record that touches slots of several streams the
+    /// others learn by what depends on it (rules L4, L5).
+    fn stream(&self, held: &Held) -> usize {
+        let streams = self.link.as_ref().map_or(1, |link| link.gates.len());
+        held.slots().first().map_or(0, |slot| usize::from(*slot) % streams)
+    }
 }
 
 impl Engine {
-    /// From now on what this engine changes goes through this gate; `None`: nowhere.
-    pub fn log_to(&mut self, gate: Option<Gate>) {
-        self.fx.recording = gate.is_some();
-        self.recorder.gate = gate;
+    /// From now on what this engine changes goes to this log; `None`: nowhere.
+    pub fn log_to(&mut self, link: Option<Link>) {
+        assert!(link.as_ref().is_none_or(|link| link.gates.len() <= STREAMS), "at most {STREAMS} streams");
+        self.fx.recording = link.is_some();
+        self.recorder.link = link;
+        self.look_at_marks();
     }
 
     /// Whether changes are logged.
     #[inline]
-    pub(crate) fn is_logged(&self) -> bool {
-        self.recorder.gate.is_some()
+    pub fn is_logged(&self) -> bool {
+        self.recorder.link.is_some()
+    }
+
+    /// Looks at what is committed by now.
+    pub fn look_at_marks(&mut self) {
+        let marks = self.recorder.link.as_ref().map(|link| link.marks.all());
+        self.local.set_committed(marks.into_iter().flatten().collect::<SmallVec<[u64; 2]>>().into_iter());
+    }
+
+    /// Whether what is seen up to here is committed.
+    pub fn is_committed(&self, version: u64) -> bool {
+        self.recorder.link.as_ref().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))
+    }
+
+    /// Whether something was seen since [`Self::take_seen`] that may not be committed.
+    #[inline]
+    pub fn has_seen(&self) -> bool {
+        self.local.has_seen()
+    }
+
+    /// What was seen since the last call that may not be committed yet: what is said about it must wait (rule L7).
+    pub fn take_seen(&mut self) -> Horizon {
+        let link = self.recorder.link.as_ref();
+        self.local.take_seen(|f| link.into_iter().flat_map(|link| &link.gates).for_each(|gate| f(gate.end())))
+    }
+
+    /// Everything that this engine has ever seen and that may not be committed yet.
+    pub fn everything_seen(&mut self) -> Horizon {
+        if self.local.has_seen() {
+            self.take_seen();
+        }
+        self.local.everything_seen()
+    }
+
+    /// Notes that everything there is has been seen, as who has looked at no key in particular has (rule L7).
+    pub fn note_everything(&mut self) {
+        for gate in self.recorder.link.iter().flat_map(|link| &link.gates) {
+            self.local.note_version(gate.end());
+        }
+    }
+
+    /// Streams that records have been left for since the last call, a bit each.
+    #[inline]
+    pub fn take_left(&mut self) -> u32 {
+        std::mem::take(&mut self.recorder.left)
     }
 
     /// The version for what is about to be changed: that of the open record, or one above everything seen so far in the held
     /// slots; what they see next is above it.
     pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
         if let Some(lsn) = self.recorder.open {
-            self.shared.keyspace.raise(held, lsn);
             return lsn;
         }
         let mut floor = self.last_version.max(self.shared.keyspace.last_version(held));
-        let gate = self.recorder.gate.as_mut().filter(|_| !self.recorder.deferred);
+        let stream = self.recorder.stream(held);
+        let deferred = self.recorder.deferred;
+        let gate = self.recorder.link.as_mut().filter(|_| !deferred).map(|link| &mut link.gates[stream]);
         let opens = gate.is_some();
         if let Some(gate) = gate {
             floor = floor.max(gate.enter());
         }
-        self.last_version = (self.now << VERSION_SHIFT).max(floor + 1);
-        self.recorder.open = opens.then_some(self.last_version);
-        self.shared.keyspace.raise(held, self.last_version);
+        let stream = if deferred { STREAMS } else { stream };
+        self.last_version = version_above(floor.max((self.now << VERSION_SHIFT).saturating_sub(1)), stream);
+        if opens {
+            // The slots hear of it if there is a record of it.
+            self.recorder.open = Some(self.last_version);
+        } else if !deferred {
+            self.shared.keyspace.raise(held, self.last_version);
+        }
         self.last_version
     }
 
@@ -61,7 +135,7 @@ impl Engine {
         if let Some(lsn) = self.recorder.open {
             return lsn;
         }
-        self.last_version += 1;
+        self.last_version += 1 << STREAM_BITS;
         self.last_version
     }
 
@@ -74,26 +148,45 @@ impl Engine {
         result
     }
 
-    /// Leaves the open record, if there is one, before the latches go back.
+    /// Leaves the open record, if there is one, before the latches `held` go back.
     #[inline]
-    pub(crate) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self, held: &Held) {
         if let Some(lsn) = self.recorder.open.take() {
-            self.leave(lsn);
+            self.leave(lsn, held);
         }
     }
 
-    fn leave(&mut self, lsn: Lsn) {
-        let Some(gate) = &mut self.recorder.gate else { return };
-        if !self.fx.encoded.is_empty() {
-            let effects = &mut self.fx.encoded;
-            gate.leave(lsn, |out| Record::encode(lsn, &[], effects, out));
-            effects.clear();
+    fn leave(&mut self, lsn: Lsn, held: &Held) {
+        let Some(link) = &mut self.recorder.link else { return };
+        let gate = &mut link.gates[stream_of(lsn)];
+        let effects = &mut self.fx.encoded;
+        if !self.local.take_stamped() && effects.is_empty() {
+            return gate.exit();
+        }
+        let dependencies = match link.marks.count() {
+            1 => Dependencies::new(),
+            _ => dependencies(&self.shared.keyspace, held, lsn, &link.marks),
+        };
+        if effects.is_empty() && dependencies.is_empty() {
+            // Something has its version, though nothing is different: others must be above it, and a cut must pass it.
+            gate.pass(lsn);
+        } else {
+            gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));
+            self.local.note_version(lsn);
         }
         gate.exit();
+        effects.clear();
+        effects.shrink_to(1 << 20);
+        self.shared.keyspace.raise(held, lsn);
+        self.recorder.left |= 1 << stream_of(lsn);
     }
 
-    /// Everything a block has changed gets the version of its record, which is opened now.
-    pub(crate) fn stamp_block(&mut self, held: &Held) {
+    /// Everything a block has changed gets the version of its record, which is opened now. `stamped`: something was given a version.
+    pub(crate) fn stamp_block(&mut self, held: &Held, stamped: bool) {
+        if !stamped && self.fx.encoded.is_empty() {
+            return;
+        }
+        self.local.note_stamped();
         let lsn = self.next_version(held);
         let encoded = std::mem::take(&mut self.fx.encoded);
         let shared = self.shared.clone();
@@ -104,4 +197,20 @@ impl Engine {
         }
         self.fx.encoded = encoded;
     }
+}
+
+type Dependencies = SmallVec<[Dependency; 2]>;
+
+/// What a record depends on (rule L4): the last record of each slot it read or wrote, if that is in another stream and not
+/// committed. One of each stream is enough: a watermark that has passed a record has passed all before it.
+fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) -> Dependencies {
+    let mut last = [0; STREAMS];
+    keyspace.last_versions(held, |version| {
+        if let Some(last) = last.get_mut(stream_of(version)) {
+            *last = version.max(*last);
+        }
+    });
+    let others = last.into_iter().enumerate().filter(|(stream, last)| *stream != stream_of(lsn) && *last > 0);
+    let open = others.filter(|(stream, last)| *last > marks.of(*stream as u16));
+    open.map(|(stream, lsn)| Dependency { stream: stream as u16, lsn }).collect()
 }

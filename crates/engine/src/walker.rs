@@ -72,6 +72,12 @@ impl Engine {
     }
 
     fn step_walker(&mut self, walking: &mut Walker, out: &mut Vec<u8>) -> Step {
+        let step = self.walk_on(walking, out);
+        self.note_everything();
+        step
+    }
+
+    fn walk_on(&mut self, walking: &mut Walker, out: &mut Vec<u8>) -> Step {
         if let Some(next) = walking.ended {
             return self.finish_walk(walking, next, out);
         }

@@ -82,11 +82,16 @@ impl Engine {
 
     /// Whether none of `keys` has changed since it was watched. Their slots are held.
     pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
-        keys.iter().all(|key| {
+        let unchanged = keys.iter().all(|key| {
             Attachment::of(&self.shared.keyspace, held, key.slot, |a| {
                 a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.version == key.version)
             }) == Some(true)
-        })
+        });
+        if !unchanged {
+            // What has changed may not be committed.
+            self.shared.keyspace.last_versions(held, |version| self.local.note_version(version));
+        }
+        unchanged
     }
 
     /// Gives watched keys that changed a new version.

@@ -235,6 +235,8 @@ impl Keyspace {
             dying: Default::default(),
             counters: self.counters[index].clone(),
             sightings: Default::default(),
+            seen: Default::default(),
+            stamped: false,
         }
     }
 
@@ -532,6 +534,13 @@ impl Keyspace {
         // The latches order this load after the store.
         let floor = self.floor.load(Relaxed);
         slots.map(|slot| self.body(held, slot).last_version.get()).fold(floor, u64::max)
+    }
+
+    /// Calls `f` with the version of the last write of every held slot, and of everything.
+    pub fn last_versions(&self, held: &Held, mut f: impl FnMut(u64)) {
+        f(self.floor.load(Relaxed));
+        let all = held.all.then_some(0..SLOTS as u16).into_iter().flatten();
+        all.chain(held.slots.iter().copied()).for_each(|slot| f(self.body(held, slot).last_version.get()));
     }
 
     /// Notes that what is held may change at `version`: whoever writes to any of it later is above that (rule L1).

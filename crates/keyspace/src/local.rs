@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
+use crate::seen::{Horizon, Seen};
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
 
@@ -81,6 +82,9 @@ pub struct Local {
     pub(crate) dying: Dying,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sightings: Sightings,
+    pub(crate) seen: Seen,
+    /// Something was given a version.
+    pub(crate) stamped: bool,
 }
 
 /// What a lookup or an insertion has shown, for who wants to hear of it (keyspace notifications of classes n and m).
@@ -134,6 +138,44 @@ impl Local {
     /// What was noted, in order.
     pub fn take_sightings(&mut self) -> Vec<Sighted> {
         std::mem::take(self.sightings.list.get_mut())
+    }
+
+    /// Says what is committed of each stream: versions seen above that are noted (rule L7). None: there is no log.
+    pub fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = u64>) {
+        self.seen.set_committed(marks);
+    }
+
+    /// Whether anything was given a version since the last call: then whoever writes there later must be above it.
+    #[inline]
+    pub fn take_stamped(&mut self) -> bool {
+        std::mem::take(&mut self.stamped)
+    }
+
+    /// As if something had been given a version.
+    pub fn note_stamped(&mut self) {
+        self.stamped = true;
+    }
+
+    /// Notes that something of this version was seen.
+    #[inline]
+    pub fn note_version(&self, version: u64) {
+        self.seen.note(version);
+    }
+
+    /// Whether something was seen since [`Self::take_seen`] that may not be committed.
+    #[inline]
+    pub fn has_seen(&self) -> bool {
+        self.seen.any()
+    }
+
+    /// What was seen; `ends` hands out the end of every stream, for what does not know which it was.
+    pub fn take_seen(&mut self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+        self.seen.take(ends)
+    }
+
+    /// Everything that was taken by [`Self::take_seen`] at any time and is not known to be committed.
+    pub fn everything_seen(&self) -> Horizon {
+        self.seen.everything()
     }
 
     /// Starts a turn: addresses read by [`crate::Keyspace::prefetch_entry`] stay readable until [`Self::end_turn`].

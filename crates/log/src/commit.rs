@@ -29,6 +29,17 @@ impl Watermarks {
         self.0[usize::from(stream)].load(Acquire)
     }
 
+    /// How many streams there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The watermarks, in the order of the streams.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = Lsn> {
+        self.0.iter().map(|mark| mark.load(Acquire))
+    }
+
     fn is_committed(&self, dependency: &Dependency) -> bool {
         self.0.get(usize::from(dependency.stream)).is_some_and(|end| dependency.lsn <= end.load(Acquire))
     }
@@ -66,12 +77,14 @@ pub struct Committer<D: Disk> {
     /// Records that stand on others in other streams, and were not committed yet.
     waiting: BTreeMap<Lsn, Vec<Dependency>>,
     buffer: Vec<u8>,
+    /// Up to here there is no record that has not been written: some LSNs belong to none.
+    passed: Lsn,
 }
 
 impl<D: Disk> Committer<D> {
     /// The committer of stream `stream`.
     pub fn new(stream: u16, intake: Intake, writer: Writer<D>, marks: Arc<Watermarks>, promise: Promise) -> Self {
-        Self { stream, intake, writer, marks, promise, waiting: BTreeMap::new(), buffer: Vec::new() }
+        Self { stream, intake, writer, marks, promise, waiting: BTreeMap::new(), buffer: Vec::new(), passed: 0 }
     }
 
     /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
@@ -89,6 +102,10 @@ impl<D: Disk> Committer<D> {
         match self.intake.take(&mut self.buffer) {
             Take::Soon => round = Round::Soon,
             Take::Nothing => {}
+            Take::Taken(taken) if taken.ends.is_empty() => {
+                self.passed = taken.cut;
+                round = Round::Waiting;
+            }
             Take::Taken(taken) => {
                 self.note_dependencies(&taken);
                 self.writer.write(&self.buffer, &taken)?;
@@ -129,6 +146,9 @@ impl<D: Disk> Committer<D> {
             Promise::Synced => self.writer.synced(),
             Promise::Written => self.writer.written(),
         };
+        if end == self.writer.written() {
+            end = end.max(self.passed);
+        }
         while let Some(first) = self.waiting.first_entry() {
             if *first.key() > end {
                 break;

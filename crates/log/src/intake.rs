@@ -33,9 +33,12 @@ impl Lane {
     }
 }
 
+/// Those of all workers. Shared by what loom need not look into.
+type Lanes = std::sync::Arc<[Arc<Lane>]>;
+
 /// The writer's side.
 pub struct Intake {
-    lanes: Vec<Arc<Lane>>,
+    lanes: Lanes,
     floor: Arc<AtomicU64>,
     /// The last cut that was taken.
     done: Lsn,
@@ -52,6 +55,7 @@ struct Round {
 /// A worker's side.
 pub struct Gate {
     lane: Arc<Lane>,
+    lanes: Lanes,
     floor: Arc<AtomicU64>,
 }
 
@@ -79,9 +83,10 @@ impl Intake {
     /// An intake with its workers' gates, in their order, above everything up to `floor`.
     pub fn new(workers: usize, floor: Lsn) -> (Intake, Vec<Gate>) {
         let lane = || Lane { passes: AtomicU64::new(0), last: AtomicU64::new(0), pending: Mutex::default() };
-        let lanes: Vec<_> = (0..workers).map(|_| Arc::new(lane())).collect();
+        let lanes: Lanes = (0..workers).map(|_| Arc::new(lane())).collect::<Vec<_>>().into();
         let shared = Arc::new(AtomicU64::new(floor));
-        let gates = lanes.iter().map(|lane| Gate { lane: lane.clone(), floor: shared.clone() }).collect();
+        let gate = |lane: &Arc<Lane>| Gate { lane: lane.clone(), lanes: lanes.clone(), floor: shared.clone() };
+        let gates = lanes.iter().map(gate).collect();
         (Intake { lanes, floor: shared, done: floor, round: None }, gates)
     }
 
@@ -111,7 +116,7 @@ impl Intake {
 
     fn collect(&self, cut: Lsn, bytes: &mut Vec<u8>) -> Taken {
         let mut ends = Vec::new();
-        for lane in &self.lanes {
+        for lane in self.lanes.iter() {
             let mut pending = lane.lock();
             let taken = pending.ends.partition_point(|(lsn, _)| *lsn <= cut);
             let Some(&(_, end)) = taken.checked_sub(1).and_then(|last| pending.ends.get(last)) else { continue };
@@ -150,6 +155,18 @@ impl Gate {
         pending.ends.push((lsn, end));
         drop(pending);
         self.lane.last.store(lsn, Release);
+    }
+
+    /// Instead of [`Self::leave`]: there is no record, but something has this LSN, and the watermark must pass it.
+    pub fn pass(&mut self, lsn: Lsn) {
+        debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
+        self.lane.last.store(lsn, Release);
+    }
+
+    /// The stream's end: nothing that anybody has seen is above it.
+    pub fn end(&self) -> Lsn {
+        let last = self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0);
+        last.max(self.floor.load(Relaxed))
     }
 
     /// The worker has left what it had to.

@@ -79,7 +79,18 @@ impl<'a> Db<'a> {
     #[inline]
     fn find(&self, key: &Key<'_>) -> Option<Entry> {
         let body = self.ks.body(self.held, key.slot);
-        body.table(self.physical)?.find(key).map(|(_, e)| e)
+        let found = body.table(self.physical).and_then(|table| table.find(key)).map(|(_, entry)| entry);
+        match found {
+            Some(entry) => self.local.seen.note(entry.version()),
+            None => self.note_absence(key.slot),
+        }
+        found
+    }
+
+    /// Notes that something is not there: what has taken it away may not be committed yet.
+    #[inline]
+    fn note_absence(&self, slot: u16) {
+        self.local.seen.note(self.ks.last_version_of(self.held, std::iter::once(slot)));
     }
 
     /// The entry, without counting or touching.

@@ -28,7 +28,7 @@ impl Db<'_> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
-        entry.set_version(self.version);
+        self.stamp_entry(entry);
         Ok(Some(collection))
     }
 
@@ -45,7 +45,7 @@ impl Db<'_> {
         self.touch(entry);
         let (changed, result) = change(collection);
         if changed {
-            entry.set_version(self.version);
+            self.stamp_entry(entry);
         }
         Ok(Some(result))
     }
@@ -61,7 +61,7 @@ impl Db<'_> {
         };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
-        entry.set_version(self.version);
+        self.stamp_entry(entry);
         Ok(collection)
     }
 
@@ -86,9 +86,8 @@ impl Db<'_> {
 
     /// Puts a new entry into the table and the counters.
     fn link(&mut self, key: &Key<'_>, entry: Entry) {
-        let body = self.ks.body(self.held, key.slot);
-        body.written_at(self.version);
-        let table = body.table_or_new(self.physical);
+        self.local.stamped = true;
+        let table = self.ks.body(self.held, key.slot).table_or_new(self.physical);
         table.insert(key.hash, entry, self.ks.hasher(), self.local);
         if let Some(ms) = entry.expiry() {
             table.expires_by(ms);
@@ -104,8 +103,10 @@ impl Db<'_> {
     /// Takes the entry out of the table and the counters; the caller frees or empties it.
     fn unlink(&mut self, key: &Key<'_>) -> Option<Entry> {
         let body = self.ks.body(self.held, key.slot);
-        let table = body.table(self.physical)?;
-        let (place, entry) = table.find(key)?;
+        let Some((table, (place, entry))) = body.table(self.physical).and_then(|t| Some((t, t.find(key)?))) else {
+            self.note_absence(key.slot);
+            return None;
+        };
         table.remove(place, self.local);
         if entry.expiry().is_some() {
             table.volatile.set(table.volatile.get() - 1);
@@ -117,7 +118,7 @@ impl Db<'_> {
             shift(&self.local.counters.field_expires[usize::from(self.physical)], -1);
         }
         let emptied = table.count.get() == 0;
-        body.written_at(self.version);
+        self.local.stamped = true;
         shift(&self.local.counters.keys[usize::from(self.physical)], -1);
         if emptied {
             self.ks.mark_if_empty(self.held, key.slot);
@@ -166,7 +167,7 @@ impl Db<'_> {
             if old.size() != size {
                 self.local.heap.resized(size, old.size());
             }
-            old.set_version(self.version);
+            self.stamp_entry(old);
             old
         } else {
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
@@ -177,7 +178,6 @@ impl Db<'_> {
         if had.is_some() || expiry.is_some() || had_fields {
             self.account_expiry(key.slot, had, entry.expiry(), had_fields, false);
         }
-        body.written_at(self.version);
     }
 
     /// Keeps the table's and the worker's expiry counters after an entry's expiry has changed.
@@ -242,7 +242,10 @@ impl Db<'_> {
     /// Changes the expiry of a present key. False: the key is absent.
     pub fn set_expiry(&mut self, key: &Key<'_>, expiry: Option<u64>) -> bool {
         let body = self.ks.body(self.held, key.slot);
-        let Some((place, mut entry)) = body.table(self.physical).and_then(|t| t.find(key)) else { return false };
+        let Some((place, mut entry)) = body.table(self.physical).and_then(|t| t.find(key)) else {
+            self.note_absence(key.slot);
+            return false;
+        };
         let had = entry.expiry();
         match (had, expiry) {
             (None, None) => {}
@@ -254,8 +257,7 @@ impl Db<'_> {
             }
         }
         self.touch(entry);
-        entry.set_version(self.version);
-        body.written_at(self.version);
+        self.stamp_entry(entry);
         self.account_expiry(key.slot, had, expiry, false, false);
         true
     }
@@ -293,7 +295,7 @@ impl Db<'_> {
             }
         };
         self.touch(entry);
-        entry.set_version(self.version);
+        self.stamp_entry(entry);
         Ok(Some(Arc::make_mut(entry.blob_mut())))
     }
 
@@ -307,7 +309,7 @@ impl Db<'_> {
             _ => return None,
         }
         self.touch(entry);
-        entry.set_version(self.version);
+        self.stamp_entry(entry);
         Some(entry.inline_mut())
     }
 
@@ -318,15 +320,21 @@ impl Db<'_> {
         let sum = f(entry.int());
         if let Some(n) = sum {
             entry.set_int(n);
-            entry.set_version(self.version);
+            self.stamp_entry(entry);
         }
         Some(sum)
+    }
+
+    #[inline]
+    fn stamp_entry(&mut self, entry: Entry) {
+        entry.set_version(self.version);
+        self.local.stamped = true;
     }
 
     /// Gives a key this `Db`'s version, if it is there: it was changed by what has that version.
     pub fn stamp(&mut self, key: &Key<'_>) {
         if let Some(entry) = self.find(key) {
-            entry.set_version(self.version);
+            self.stamp_entry(entry);
         }
     }
 
