@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use command::{FAMILIES, Row, Run, Tunables};
+use command::Tunables;
 use keyspace::Keyspace;
 use resp::{Batch, Protocol};
 
+use crate::testing::row;
 use crate::{Begin, Call, Engine, Shared};
 
-fn row(name: &str) -> &'static Row<Run> {
-    FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| row.spec.name == name).expect("a command")
-}
-
-/// Not a measurement: were a step to look at everything that is held already, this would take minutes.
 #[test]
 fn a_block_widens_over_most_slots_in_short_steps() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);

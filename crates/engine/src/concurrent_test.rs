@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use command::{Digest, FAMILIES, Rng, Row, Run, Tunables, effects};
+use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
 use log::{Block, Dependency, Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
+use crate::testing::row;
 use crate::{Again, Begin, BlockRun, Call, Ending, Engine, Link, Ran, Seat, Shared, WatchedKey};
 
 const BEGIN: u64 = 1_000_000_000_000;
@@ -106,8 +107,7 @@ impl Hand {
                 word => word.into(),
             })
             .collect();
-        let row = FAMILIES.iter().flat_map(|rows| rows.iter()).find(|row| row.spec.name == words[0]);
-        (row.unwrap_or_else(|| panic!("no {line}")), words)
+        (row(&words[0]), words)
     }
 
     fn record(&mut self) {

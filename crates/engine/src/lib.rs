@@ -21,6 +21,8 @@ mod journal;
 mod record;
 mod serve;
 mod sweep;
+#[cfg(test)]
+mod testing;
 mod tidy;
 mod tracking;
 mod walker;

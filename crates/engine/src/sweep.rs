@@ -219,34 +219,13 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
-    use command::{FAMILIES, Row, Run};
     use keyspace::Keyspace;
-    use resp::{Batch, Protocol};
 
     use super::*;
-    use crate::{Call, Ran, Shared};
+    use crate::Shared;
+    use crate::testing::run;
 
     const NOW: u64 = 1_000_000_000_000;
-
-    fn run(engine: &mut Engine, words: &[&str]) -> String {
-        let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-        let row: &'static Row<Run> = rows.find(|row| row.spec.name == words[0]).expect("a command");
-        let mut batch = Batch::new();
-        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-        let (args, mut out) = (batch.args(0, &[]), Vec::new());
-        let call = Call {
-            row,
-            args,
-            first: None,
-            db: 0,
-            protocol: Protocol::Resp2,
-            token: 0,
-            seat: None,
-            caller: crate::Caller::default(),
-        };
-        assert!(matches!(engine.run(&call, &mut out), Ran::Done));
-        String::from_utf8(out).expect("text")
-    }
 
     #[test]
     fn expired_fields_go_in_one_sweep_however_many_they_are() {
@@ -254,19 +233,19 @@ mod tests {
         let mut engine = Engine::new(shared.clone(), 0, 7);
         engine.begin_turn(NOW);
         for i in 0..5 * FIELDS_PER_HASH {
-            run(&mut engine, &["hsetex", "h", "px", "10", "fields", "1", &format!("field{i}"), "value"]);
+            run(&mut engine, 0, &["hsetex", "h", "px", "10", "fields", "1", &format!("field{i}"), "value"]);
         }
-        run(&mut engine, &["hset", "other", "a", "1"]);
-        run(&mut engine, &["hpexpire", "other", "11", "fields", "1", "a"]);
+        run(&mut engine, 0, &["hset", "other", "a", "1"]);
+        run(&mut engine, 0, &["hpexpire", "other", "11", "fields", "1", "a"]);
         assert_eq!(shared.keyspace.field_expires(0), 2);
 
         engine.begin_turn(NOW + 10);
         assert_eq!(engine.sweep(1, || true), Swept::All);
-        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":2\r\n", "to the millisecond");
+        assert_eq!(run(&mut engine, 0, &["exists", "h", "other"]), ":2\r\n", "to the millisecond");
 
         engine.begin_turn(NOW + 11);
         assert_eq!(engine.sweep(1, || true), Swept::All);
-        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":1\r\n");
+        assert_eq!(run(&mut engine, 0, &["exists", "h", "other"]), ":1\r\n");
         assert_eq!(shared.keyspace.field_expires(0), 1);
 
         engine.begin_turn(NOW + 12);
@@ -275,7 +254,7 @@ mod tests {
             looks += 1;
             assert!(looks < 10_000, "the sweep comes to its end");
         }
-        assert_eq!(run(&mut engine, &["exists", "h", "other"]), ":0\r\n");
+        assert_eq!(run(&mut engine, 0, &["exists", "h", "other"]), ":0\r\n");
         assert_eq!(shared.keyspace.field_expires(0), 0);
     }
 
@@ -291,7 +270,7 @@ mod tests {
             let tag = tag.expect("every slot has keys");
             let slot = keyspace::slot_of(tag.as_bytes());
             for i in 0..20_000 {
-                run(&mut engine, &["set", &format!("{tag}{i}"), "v", "px", "10"]);
+                run(&mut engine, 0, &["set", &format!("{tag}{i}"), "v", "px", "10"]);
             }
             engine.begin_turn(NOW + 11);
             while !engine.sweep.is_begun() {
@@ -304,7 +283,7 @@ mod tests {
                     assert_eq!(engine.sweep(2, || true), Swept::Part);
                     engine.release(held);
                 }
-                "swapdb" => assert_eq!(run(&mut engine, &["swapdb", "0", "1"]), "+OK\r\n"),
+                "swapdb" => assert_eq!(run(&mut engine, 0, &["swapdb", "0", "1"]), "+OK\r\n"),
                 _ => workers = 1,
             }
             while engine.sweep(workers, || true) == Swept::Part {}

@@ -90,40 +90,15 @@ mod tests {
         atomic::{AtomicBool, Ordering::Relaxed},
     };
 
-    use command::{Digest, FAMILIES, Row, Run};
+    use command::Digest;
     use keyspace::{Keyspace, Need};
     use proptest::prelude::*;
-    use resp::{Batch, Protocol};
 
     use super::*;
-    use crate::{Call, Ran, Shared};
+    use crate::Shared;
+    use crate::testing::run;
 
     const NOW: u64 = 1_000_000_000_000;
-
-    fn run(engine: &mut Engine, db: u16, words: &[&str]) -> String {
-        let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-        let row: &'static Row<Run> = rows.find(|row| row.spec.name == words[0]).expect("a command");
-        let mut batch = Batch::new();
-        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-        loop {
-            let (args, mut out) = (batch.args(0, &[]), Vec::new());
-            let call = Call {
-                row,
-                args,
-                first: None,
-                db,
-                protocol: Protocol::Resp2,
-                token: 0,
-                seat: None,
-                caller: crate::Caller::default(),
-            };
-            match engine.run(&call, &mut out) {
-                Ran::Done => return String::from_utf8(out).expect("text"),
-                Ran::Busy(_) => std::thread::yield_now(),
-                _ => panic!("{words:?} neither runs nor waits"),
-            }
-        }
-    }
 
     fn digest(engine: &mut Engine) -> Digest {
         let Ok(held) = engine.shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };

@@ -227,6 +227,32 @@ impl Worker {
         self.meter.settle()
     }
 
+    /// What a session command of the connection sees.
+    pub(crate) fn session_ctx<'a>(
+        &'a mut self,
+        conn: &'a mut Conn,
+        node: &'a Arc<Node>,
+        settings: &'a Arc<Settings>,
+        command: &'a Command,
+        args: Args<'a>,
+    ) -> SessionCtx<'a> {
+        SessionCtx {
+            node,
+            engine: &mut self.engine,
+            session: &mut conn.session,
+            settings,
+            stats: &self.stats,
+            meter: &mut self.meter,
+            machines: &mut self.machines,
+            monitored: self.monitored,
+            command,
+            args,
+            out: &mut conn.out.bytes,
+            token: conn.token,
+            block: None,
+        }
+    }
+
     fn dispatch(
         &mut self,
         conn: &mut Conn,
@@ -264,24 +290,7 @@ impl Worker {
                 }
             }
             Handler::Session(row) => {
-                let flow = session::run(
-                    &mut SessionCtx {
-                        node,
-                        engine: &mut self.engine,
-                        session: &mut conn.session,
-                        settings,
-                        stats: &self.stats,
-                        meter: &mut self.meter,
-                        machines: &mut self.machines,
-                        monitored: self.monitored,
-                        command,
-                        args,
-                        out: &mut conn.out.bytes,
-                        token: conn.token,
-                        block: None,
-                    },
-                    row.run,
-                );
+                let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args), row.run);
                 self.paused = self.node.pauses.current(self.engine.now());
                 self.engine.keep_expired(self.paused.is_some());
                 match flow {

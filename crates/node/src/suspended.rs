@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::node::Node;
-use crate::session::{Flow, SessionCtx};
+use crate::session::Flow;
 use crate::worker::Worker;
 
 /// Time for scripts in a turn, in nanoseconds. Each that gets any runs for as long as it likes to, which is about as long.
@@ -65,21 +65,9 @@ impl Worker {
             let args = batch.args(0, unread);
             let (db, from) = (conn.session.db, self.meter.settle());
             let mut out = std::mem::take(&mut suspended.out);
-            let flow = suspended.go_on(&mut SessionCtx {
-                node,
-                engine: &mut self.engine,
-                session: &mut conn.session,
-                settings,
-                stats: &self.stats,
-                meter: &mut self.meter,
-                machines: &mut self.machines,
-                monitored: self.monitored,
-                command,
-                args,
-                out: &mut out,
-                token: conn.token,
-                block: None,
-            });
+            let mut ctx = self.session_ctx(conn, node, settings, command, args);
+            ctx.out = &mut out;
+            let flow = suspended.go_on(&mut ctx);
             self.engine.clock().set_touching(true);
             conn.spent += self.meter.settle().saturating_sub(from);
             match flow {

@@ -1,13 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use command::{FAMILIES, Row, Run};
 use keyspace::Keyspace;
 use proptest::prelude::*;
-use resp::{Batch, Protocol};
 
 use super::*;
-use crate::{Call, Ran, Shared};
+use crate::Shared;
+use crate::testing::run;
 
 const NOW: u64 = 1_000_000_000_000;
 const ORDERS: [Order; 3] = [Order::Access, Order::Random, Order::Expiry];
@@ -33,23 +32,7 @@ impl Bench {
     }
 
     fn run(&mut self, db: u16, words: &[&str]) -> String {
-        let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-        let row: &'static Row<Run> = rows.find(|row| row.spec.name == words[0]).expect("a command");
-        let mut batch = Batch::new();
-        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-        let (args, mut out) = (batch.args(0, &[]), Vec::new());
-        let call = Call {
-            row,
-            args,
-            first: None,
-            db,
-            protocol: Protocol::Resp2,
-            token: 0,
-            seat: None,
-            caller: crate::Caller::default(),
-        };
-        assert!(matches!(self.engine.run(&call, &mut out), Ran::Done));
-        String::from_utf8(out).expect("text")
+        run(&mut self.engine, db, words)
     }
 
     fn has(&mut self, db: u16, key: &str) -> bool {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use command::{FAMILIES, Rng, Row, Run, Tunables, flags};
+use command::{Rng, Tunables, flags};
 use keyspace::{Keyspace, Need};
 use resp::{Batch, Protocol};
 
+use crate::testing::row;
 use crate::{Again, Begin, BlockRun, Call, Caller, Ending, Engine, Invalidation, Ran, Seat, Shared};
 
 const BEGIN: u64 = 1_000_000_000_000;
@@ -54,11 +55,6 @@ struct Hand<'a> {
     /// What it has read, and the reply.
     cache: BTreeMap<Line, Vec<u8>>,
     mail: &'a [Mail],
-}
-
-fn row(name: &str) -> &'static Row<Run> {
-    let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-    rows.find(|row| row.spec.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 impl Hand<'_> {

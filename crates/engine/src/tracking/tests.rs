@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use command::{FAMILIES, Row, Run};
 use keyspace::Keyspace;
 use resp::{Batch, Protocol};
 
+use crate::testing::row;
 use crate::{Begin, Call, Caller, Engine, Invalidation, Ran, Shared};
 
 const NOW: u64 = 1_000_000_000_000;
@@ -28,13 +28,20 @@ impl Hand {
     }
 
     fn with<R>(&mut self, client: u64, caches: bool, words: &[&str], f: impl FnOnce(&mut Engine, &Call<'_>) -> R) -> R {
-        let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-        let row: &'static Row<Run> = rows.find(|row| row.spec.name == words[0]).expect("a command");
         let mut batch = Batch::new();
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
         let caller = Caller { client, caches };
         let args = batch.args(0, &[]);
-        let call = Call { row, args, first: None, db: 0, protocol: Protocol::Resp3, token: 0, seat: None, caller };
+        let call = Call {
+            row: row(words[0]),
+            args,
+            first: None,
+            db: 0,
+            protocol: Protocol::Resp3,
+            token: 0,
+            seat: None,
+            caller,
+        };
         f(&mut self.engine, &call)
     }
 

@@ -220,21 +220,7 @@ impl Exec {
             }
             Handler::Session(row) => row,
         };
-        let mut inner = SessionCtx {
-            node: ctx.node,
-            engine: ctx.engine,
-            session: ctx.session,
-            settings: ctx.settings,
-            stats: ctx.stats,
-            meter: ctx.meter,
-            machines: ctx.machines,
-            monitored: ctx.monitored,
-            command,
-            args,
-            out: ctx.out,
-            token: ctx.token,
-            block: Some(&mut self.block),
-        };
+        let mut inner = ctx.inside(&mut self.block, command, args);
         match self.script.take() {
             Some(script) => script.go_on(&mut inner),
             None => run(&mut inner, row.run),

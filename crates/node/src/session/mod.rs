@@ -221,6 +221,30 @@ pub struct SessionCtx<'a> {
 }
 
 impl<'a> SessionCtx<'a> {
+    /// What a command sees that runs inside a block, its reply being written behind what has been written.
+    pub(crate) fn inside<'b>(
+        &'b mut self,
+        block: &'b mut Block,
+        command: &'b Command,
+        args: Args<'b>,
+    ) -> SessionCtx<'b> {
+        SessionCtx {
+            node: self.node,
+            engine: self.engine,
+            session: self.session,
+            settings: self.settings,
+            stats: self.stats,
+            meter: self.meter,
+            machines: self.machines,
+            monitored: self.monitored,
+            command,
+            args,
+            out: self.out,
+            token: self.token,
+            block: Some(block),
+        }
+    }
+
     /// The reply writer.
     pub fn reply(&mut self) -> Reply<'_> {
         Reply::new(self.out, self.session.protocol)

@@ -66,24 +66,9 @@ impl ScriptRun {
                 // The session's database and protocol are the script's while its command runs.
                 let (db, before) = (ctx.session.db, ctx.session.protocol);
                 (ctx.session.db, ctx.session.protocol) = (self.db, protocol);
-                let flow = run(
-                    &mut SessionCtx {
-                        node: ctx.node,
-                        engine: ctx.engine,
-                        session: ctx.session,
-                        settings: ctx.settings,
-                        stats: ctx.stats,
-                        meter: ctx.meter,
-                        machines: ctx.machines,
-                        monitored: ctx.monitored,
-                        command,
-                        args,
-                        out: reply,
-                        token: ctx.token,
-                        block: Some(block),
-                    },
-                    row.run,
-                );
+                let mut inner = ctx.inside(block, command, args);
+                inner.out = reply;
+                let flow = run(&mut inner, row.run);
                 self.db = ctx.session.db;
                 ctx.session.set_db(db);
                 ctx.session.protocol = before;

@@ -1,0 +1,36 @@
+//! What the tests share: commands by name, and one engine that runs them.
+
+use command::{FAMILIES, Row, Run};
+use resp::{Batch, Protocol};
+
+use crate::{Call, Caller, Engine, Ran};
+
+/// The row of a command.
+pub fn row(name: &str) -> &'static Row<Run> {
+    let mut rows = FAMILIES.iter().flat_map(|rows| rows.iter());
+    rows.find(|row| row.spec.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// Runs a command in database `db`, again while a latch is busy; its reply in RESP2.
+pub fn run(engine: &mut Engine, db: u16, words: &[&str]) -> String {
+    let mut batch = Batch::new();
+    assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+    loop {
+        let (args, mut out) = (batch.args(0, &[]), Vec::new());
+        let call = Call {
+            row: row(words[0]),
+            args,
+            first: None,
+            db,
+            protocol: Protocol::Resp2,
+            token: 0,
+            seat: None,
+            caller: Caller::default(),
+        };
+        match engine.run(&call, &mut out) {
+            Ran::Done => return String::from_utf8(out).expect("text"),
+            Ran::Busy(_) => std::thread::yield_now(),
+            _ => panic!("{words:?} neither runs nor waits"),
+        }
+    }
+}
