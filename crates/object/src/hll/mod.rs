@@ -102,7 +102,8 @@ impl<'a> Hll<'a> {
     }
 
     /// The HyperLogLog in a string. Opcodes of the sparse form are not looked at yet.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, NotHll> {
+    pub fn parse(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self, NotHll> {
+        let bytes = bytes.into();
         if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
             return Err(NotHll);
         }
@@ -111,7 +112,7 @@ impl<'a> Hll<'a> {
             SPARSE => Form::Sparse,
             _ => return Err(NotHll),
         };
-        Ok(Hll { bytes: bytes.into(), form })
+        Ok(Hll { bytes, form })
     }
 
     /// How the registers are stored.
@@ -189,10 +190,11 @@ impl<'a> Hll<'a> {
         Ok(true)
     }
 
-    /// Raises every register to at least that of `registers`. The cached cardinality is void afterwards.
+    /// Raises every register to that of `registers`, which this one was merged into: none of them is lower, and none is above
+    /// 63. The cached cardinality is void afterwards.
     pub fn raise_all(&mut self, registers: &Registers, max_sparse: usize) -> Result<(), Damaged> {
         if self.form == Form::Dense {
-            dense::raise_all(&mut self.bytes.to_mut()[HEADER..], registers);
+            dense::set_all(&mut self.bytes.to_mut()[HEADER..], registers);
             self.forget();
             return Ok(());
         }
@@ -253,7 +255,7 @@ impl Default for Hll<'_> {
 
 /// Estimates from registers that several HyperLogLogs were merged into.
 pub fn count(registers: &Registers) -> i64 {
-    estimate::cardinality(&dense::count_values(registers.as_chunks::<4>().0.iter().copied()))
+    estimate::cardinality(&dense::histogram_of(registers))
 }
 
 /// Marks the cached cardinality of a dense HyperLogLog as void and raises one of its registers; whether that was lower.

@@ -177,6 +177,26 @@ proptest! {
         }
     }
 
+    /// What works on many registers at once sees what is set and got one by one, with any values.
+    #[test]
+    fn groups_agree_with_single_registers(values in proptest::collection::vec((0..64u8, 0..64u8), REGISTERS)) {
+        let (mut packed, mut raised) = (vec![0; DENSE_LEN - HEADER], vec![0xff; DENSE_LEN - HEADER]);
+        let (mut merged, mut greatest) = ([0; REGISTERS], [0; REGISTERS]);
+        for (register, (value, other)) in values.iter().enumerate() {
+            dense::set(&mut packed, register, *value);
+            merged[register] = *other;
+            greatest[register] = *value.max(other);
+        }
+        dense::merge_into(&packed, &mut merged);
+        prop_assert!(merged == greatest);
+        dense::set_all(&mut raised, &greatest);
+        prop_assert!((0..REGISTERS).all(|register| dense::get(&raised, register) == greatest[register]));
+        let histogram: [u32; 64] =
+            std::array::from_fn(|value| greatest.iter().filter(|register| usize::from(**register) == value).count() as u32);
+        prop_assert_eq!(dense::histogram(&raised), histogram);
+        prop_assert_eq!(dense::histogram_of(&greatest), histogram);
+    }
+
     /// Both forms have the registers of a plain array, whatever the limits.
     #[test]
     fn forms_agree(traces in proptest::collection::vec((0..REGISTERS as u16, 1..=51u8), 0..300), max in 0..2000usize) {

@@ -191,7 +191,7 @@ fn pfmerge(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         None => Hll::new().into_bytes(),
         Some(entry) => entry.string()?.to_vec(),
     };
-    let mut hll = Hll::parse(&text)?;
+    let mut hll = Hll::parse(text)?;
     if dense {
         hll.make_dense()?;
     }
