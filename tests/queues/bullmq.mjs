@@ -119,11 +119,11 @@ const scenarios = {
     await finished(queue, count + 1);
     // By the worker's clock: BullMQ's processedOn is when a worker asked, which may be before another promoted the job.
     const jobs = (await queue.getJobs(["completed"], 0, -1)).filter((job) => job.id !== far.id);
-    const late = jobs.map((job) => job.returnvalue.at - job.timestamp - job.opts.delay);
-    assert.ok(Math.min(...late) >= 0, `a job ran ${-Math.min(...late)} ms early`);
-    assert.ok(Math.max(...late) < 2000, `a job ran ${Math.max(...late)} ms late`);
+    const late = jobs.map((job) => job.returnvalue.at - job.timestamp - job.opts.delay).sort((a, b) => a - b);
+    assert.ok(late[0] >= 0, `a job ran ${-late[0]} ms early`);
+    assert.ok(late.at(-1) < 2000, `a job ran ${late.at(-1)} ms late`);
     assert.equal(Math.max(...await runsByJob()), 1);
-    return { jobs: count + 1, facts: { results: digest(await results(queue)) } };
+    return { jobs: count + 1, late: late[late.length >> 1], facts: { results: digest(await results(queue)) } };
   },
 
   // One worker, all jobs there before it: the order is exact.
