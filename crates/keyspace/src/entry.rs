@@ -3,7 +3,7 @@
 //! ```text
 //! 0  version  u56   version of the last write
 //! 7  access   u24   LRU seconds or LFU minutes and counter
-//! 10 tag      u8    kind (low nibble), HAS_EXPIRY, LONG_KEY, FIELD_EXPIRY
+//! 10 tag      u8    kind (low nibble), HAS_EXPIRY, LONG_KEY, FIELD_EXPIRY, STORED
 //! 11 vlen     u16   length of the value part that follows the key
 //! 13 klen     u8    length of the key, unless LONG_KEY
 //! 14 [expiry  u64]  unix milliseconds, if HAS_EXPIRY
@@ -37,6 +37,8 @@ const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
 const LONG_KEY: u8 = 0x20;
 const FIELD_EXPIRY: u8 = 0x40;
+/// The store may hold something under this key.
+const STORED: u8 = 0x80;
 
 /// Longest string kept inside the entry, in bytes; a longer one is a reference-counted [`Blob`].
 pub const INLINE_MAX: usize = 16 * 1024;
@@ -220,6 +222,23 @@ impl Entry {
         self.write(TAG, if on { tag | FIELD_EXPIRY } else { tag & !FIELD_EXPIRY });
     }
 
+    /// Whether the store may hold something under this key: its deletion must leave a tombstone (rule C4).
+    #[inline]
+    pub(crate) fn is_stored(self) -> bool {
+        self.tag() & STORED != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_stored(self) {
+        self.write(TAG, self.tag() | STORED);
+    }
+
+    /// Is marked as stored if `other` is, which has the same key.
+    #[inline]
+    pub(crate) fn stored_as(self, other: Entry) {
+        self.write(TAG, self.tag() | other.tag() & STORED);
+    }
+
     /// Offset and length of the key.
     #[inline]
     fn key_span(self) -> (usize, usize) {
@@ -343,6 +362,7 @@ impl Entry {
         };
         let new = Entry::new(heap, self.key(), &part, expiry, self.version(), self.access());
         new.set_field_expiry(self.has_field_expiry());
+        new.stored_as(self);
         self.free_block(heap);
         new
     }

@@ -1,18 +1,20 @@
 //! Emptying databases: the tables are taken out at once, under every latch; their entries are freed later, in steps.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, bump, shift};
 use crate::slot::SLOTS;
 use crate::table::{Garbage, Table};
+use crate::tombstone::OfDatabase;
 
 /// Tables that were taken out of the keyspace and wait to be freed. Must be stepped to its end.
 #[derive(Default)]
 #[must_use = "the entries stay allocated until `step` has said that it is done"]
 pub struct Reclaim {
     tables: Vec<Table>,
+    tombstones: Vec<OfDatabase>,
     garbage: VecDeque<Garbage>,
 }
 
@@ -22,9 +24,16 @@ impl Keyspace {
         assert!(held.is_all(), "a flush is a barrier");
         let only = db.map(|db| self.physical(db));
         let mut reclaim = Reclaim::default();
-        let mut take = |number: u16, table: &Table| {
+        let mut take = |slot: u16, number: u16, table: &Table| {
+            if only.is_some_and(|n| n != number) {
+                return;
+            }
+            if table.graves.are_of_interest() {
+                reclaim.tombstones.extend(self.graveyard.take(slot, number));
+                table.graves.reset();
+            }
             let (count, expiring) = (table.count.get(), table.expiring.get());
-            if count == 0 || only.is_some_and(|n| n != number) {
+            if count == 0 {
                 return;
             }
             shift(&local.counters.keys[usize::from(number)], -i64::from(count));
@@ -34,16 +43,20 @@ impl Keyspace {
             shift(&local.counters.field_expires[usize::from(number)], -fields);
             reclaim.tables.push(table.take());
         };
+        // Of slots without keys there may be tombstones.
+        let tombstones = self.tombstones() > 0;
         let mut slot = 0;
-        while let Some(next) = self.next_occupied(slot) {
+        while let Some(next) = if tombstones { Some(slot) } else { self.next_occupied(slot) } {
             let body = self.body(held, next);
-            body.tables().for_each(|(number, table)| take(number, table));
+            body.tables().for_each(|(number, table)| take(next, number, table));
             self.mark_if_empty(held, next);
             slot = next + 1;
             if usize::from(slot) == SLOTS {
                 break;
             }
         }
+        let flushed = (0..self.databases() as u16).filter(|n| only.is_none_or(|only| only == *n));
+        flushed.for_each(|number| self.spaces.flushed(number));
         reclaim
     }
 }
@@ -63,9 +76,9 @@ impl Reclaim {
 
     /// Frees about `entries` entries: how many, and whether nothing is left.
     fn free(&mut self, local: &mut Local, entries: usize) -> (usize, bool) {
-        let mut freed = 0;
+        let (mut freed, mut others) = (0, 0);
         let done = loop {
-            if freed >= entries {
+            if freed + others >= entries {
                 break false;
             }
             match self.garbage.pop_front() {
@@ -80,7 +93,13 @@ impl Reclaim {
                 Some(directory) => local.retire(directory),
                 None => match self.tables.pop() {
                     Some(table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
-                    None => break true,
+                    None if self.tombstones.is_empty() => break true,
+                    None => {
+                        if self.tombstones.last_mut().and_then(BTreeMap::pop_first).is_none() {
+                            self.tombstones.pop();
+                        }
+                        others += 1;
+                    }
                 },
             }
         };

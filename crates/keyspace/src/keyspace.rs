@@ -16,7 +16,9 @@ use crate::latch::Latch;
 use crate::local::{Counters, Local};
 use crate::lot::Waiter;
 use crate::slot::SLOTS;
+use crate::space::Spaces;
 use crate::table::Table;
+use crate::tombstone::Graveyard;
 
 /// One slot: its latch and the root of its table on one line, so that taking the latch brings the table along.
 #[repr(C, align(64))]
@@ -134,6 +136,9 @@ pub struct Keyspace {
     database_map: Box<[AtomicU16]>,
     /// Version of the last command that held every latch; written by it.
     floor: AtomicU64,
+    /// Deleted keys that the store may still have, and what it calls the databases.
+    pub(crate) graveyard: Graveyard,
+    pub(crate) spaces: Spaces,
     waiting: Waiting,
     epochs: Arc<Epochs>,
     counters: Box<[Arc<Counters>]>,
@@ -217,6 +222,8 @@ impl Keyspace {
             volatile: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
             database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
             floor: AtomicU64::new(0),
+            graveyard: Graveyard::new(),
+            spaces: Spaces::new(databases),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
             counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),
@@ -265,6 +272,15 @@ impl Keyspace {
     #[inline]
     pub fn physical(&self, db: u16) -> u16 {
         self.database_map[usize::from(db)].load(Relaxed)
+    }
+
+    pub(crate) fn set_physical(&self, db: u16, physical: u16) {
+        self.database_map[usize::from(db)].store(physical, Relaxed);
+    }
+
+    /// Version of the last command that held every latch. Any latch is held.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Relaxed)
     }
 
     /// Exchanges two logical databases.
@@ -548,6 +564,7 @@ impl Keyspace {
     pub fn raise(&self, held: &Held, version: u64) {
         if held.all {
             self.floor.fetch_max(version, Relaxed);
+            self.spaces.settle(version);
         }
         held.slots.iter().for_each(|&slot| self.body(held, slot).written_at(version));
     }

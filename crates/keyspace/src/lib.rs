@@ -22,12 +22,14 @@ mod lot;
 mod seen;
 mod segment;
 mod slot;
+mod space;
 mod sync;
 mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tombstone;
 mod value;
 mod walk;
 
@@ -41,5 +43,7 @@ pub use lot::Waiter;
 pub use object::number::parse_i64 as canonical_int;
 pub use seen::{Horizon, STREAM_BITS, STREAMS, stream_of, version_above};
 pub use slot::{SLOTS, crc16, slot_of};
+pub use space::{Databases, Space};
 pub use table::Tidied;
+pub use tombstone::PhysicalKey;
 pub use value::{AnyCollection, Blob, Collection, Kind, Value};

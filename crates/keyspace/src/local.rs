@@ -41,6 +41,8 @@ pub struct Counters {
     pub unmoved: AtomicU64,
     /// Large values that were deleted and are still to be freed.
     pub dying: AtomicU64,
+    /// Tombstones made less those that new keys took the place of: see [`crate::Keyspace::tombstones`].
+    pub(crate) tombstones: AtomicI64,
     /// The worker's [`Local`] exists.
     claimed: AtomicBool,
 }

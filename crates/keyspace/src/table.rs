@@ -18,6 +18,7 @@ use crate::heap::{Heap, LocalHeap};
 use crate::key::{Key, KeyHasher};
 use crate::local::Local;
 use crate::segment::{MAX_BUCKETS, Place, Segment};
+use crate::tombstone::Graves;
 
 const DIRECTORY: u64 = 1 << 63;
 const ADDRESS: u64 = 0x0000_ffff_ffff_ffc0;
@@ -36,6 +37,8 @@ pub(crate) struct Table {
     pub(crate) expiring: Cell<u32>,
     /// No entry expires before this unix time in milliseconds.
     pub(crate) next_expiry: Cell<u64>,
+    /// Tombstones of this table's keys, and whether a checkpoint is walking it: see [`crate::tombstone`].
+    pub(crate) graves: Graves,
 }
 
 /// The 16 ordering bits of `hash` in a segment of `depth`.
@@ -241,12 +244,15 @@ impl Table {
 
     /// Takes everything out: the table is empty afterwards.
     pub(crate) fn take(&self) -> Table {
+        self.graves.reset();
         Table {
             root: AtomicU64::new(self.root.swap(0, Relaxed)),
             count: self.count.take().into(),
             volatile: self.volatile.take().into(),
             expiring: self.expiring.take().into(),
             next_expiry: self.next_expiry.take().into(),
+            // What they say is void: the store has lost all of the table.
+            graves: Graves::default(),
         }
     }
 

@@ -27,6 +27,18 @@ impl<'a> Single<'a> {
         result
     }
 
+    /// As [`Self::with`] with one slot held.
+    pub(crate) fn with_slot<R>(&mut self, slot: u16, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
+        self.local.begin_turn();
+        let Some(held) = self.ks.try_one(slot) else { panic!("nobody else is there") };
+        self.version += 1;
+        let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, 0, self.version));
+        self.ks.raise(&held, self.version);
+        self.ks.release(held, |_| {});
+        self.local.end_turn();
+        result
+    }
+
     /// Calls `f` with everything held, within one turn of the worker.
     pub(crate) fn with_all<R>(&mut self, f: impl FnOnce(&Keyspace, &Held, &mut Local) -> R) -> R {
         self.local.begin_turn();

@@ -98,10 +98,13 @@ impl Db<'_> {
         }
         shift(&self.local.counters.keys[usize::from(self.physical)], 1);
         self.ks.mark_occupied(key.slot);
+        if table.graves.are_of_interest() && self.ks.dig_up(self.held, key, self.physical, self.local) {
+            entry.set_stored();
+        }
     }
 
-    /// Takes the entry out of the table and the counters; the caller frees or empties it.
-    fn unlink(&mut self, key: &Key<'_>) -> Option<Entry> {
+    /// Takes the entry out of the table and the counters; the caller frees or empties it. `for_good`: no other takes its place.
+    fn unlink(&mut self, key: &Key<'_>, for_good: bool) -> Option<Entry> {
         let body = self.ks.body(self.held, key.slot);
         let Some((table, (place, entry))) = body.table(self.physical).and_then(|t| Some((t, t.find(key)?))) else {
             self.note_absence(key.slot);
@@ -122,6 +125,9 @@ impl Db<'_> {
         shift(&self.local.counters.keys[usize::from(self.physical)], -1);
         if emptied {
             self.ks.mark_if_empty(self.held, key.slot);
+        }
+        if for_good && (entry.is_stored() || table.graves.are_walked()) {
+            self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
         }
         Some(entry)
     }
@@ -171,6 +177,7 @@ impl Db<'_> {
             old
         } else {
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
+            new.stored_as(old);
             place.set_address(new.to_word());
             old.free(self.local);
             new
@@ -199,8 +206,8 @@ impl Db<'_> {
 
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
-        let had = self.unlink(key).map(|old| {
-            let had = old.expiry();
+        let had = self.unlink(key, false).map(|old| {
+            let had = (old.expiry(), old.is_stored());
             old.free(self.local);
             had
         });
@@ -209,15 +216,18 @@ impl Db<'_> {
         }
         let expiry = match expiry {
             Expiry::Clear => None,
-            Expiry::Keep => had.flatten(),
+            Expiry::Keep => had.and_then(|(expiry, _)| expiry),
             Expiry::At(ms) => Some(ms),
         };
-        self.insert_new(key, value, expiry);
+        let entry = self.insert_new(key, value, expiry);
+        if had.is_some_and(|(_, stored)| stored) {
+            entry.set_stored();
+        }
     }
 
     /// Deletes the key. False: it was absent.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
-        match self.unlink(key) {
+        match self.unlink(key, true) {
             Some(entry) => {
                 entry.free(self.local);
                 true
@@ -228,7 +238,7 @@ impl Db<'_> {
 
     /// Takes the key out: its value and expiry.
     pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<u64>)> {
-        let entry = self.unlink(key)?;
+        let entry = self.unlink(key, true)?;
         let expiry = entry.expiry();
         Some((entry.take(&mut self.local.heap), expiry))
     }

@@ -1,6 +1,7 @@
 //! Databases against models: contents, counters, walks, flushes.
 
 mod crowded;
+mod graves;
 mod model;
 mod unlatched;
 mod walks;

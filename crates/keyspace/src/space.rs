@@ -1,0 +1,143 @@
+//! What the store calls the databases, and how a flush leaves everything behind that it holds of one.
+//!
+//! A *space* is what a physical database is in the store from one flush to the next: a flush gives the database up its space, and the
+//! next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new, and it can be deleted at
+//! leisure (rule L12). Everything here changes with every latch held, or with one held by the only checkpointer: who holds any
+//! latch sees it as it is.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::keyspace::{Held, Keyspace};
+
+/// The number of a space; 0 is none.
+pub type Space = u32;
+
+/// A physical database's part.
+#[derive(Default)]
+struct Row {
+    space: AtomicU32,
+    /// LSN of its last flush: what was written up to here is void.
+    floor: AtomicU64,
+    /// It was flushed, and the LSN of that is not known yet.
+    unsettled: AtomicBool,
+}
+
+pub(crate) struct Spaces {
+    rows: Box<[Row]>,
+    next: AtomicU32,
+    any_unsettled: AtomicBool,
+    abandoned: Mutex<Vec<Space>>,
+}
+
+/// What the databases are: in a checkpoint, and at a moment.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Databases {
+    /// The physical database of each logical one.
+    pub map: Vec<u16>,
+    /// The LSN of the last record that may have changed the map, as of which it is.
+    pub map_lsn: u64,
+    /// Of each physical database: its space, 0 if the store has nothing of it.
+    pub spaces: Vec<Space>,
+    /// Of each physical database: the LSN of its last flush. What was written there up to it is void.
+    pub floors: Vec<u64>,
+    /// The next space to be taken.
+    pub next_space: Space,
+    /// Spaces that were given up and may still hold something.
+    pub abandoned: Vec<Space>,
+}
+
+impl Spaces {
+    pub(crate) fn new(databases: usize) -> Self {
+        Self {
+            rows: (0..databases).map(|_| Row::default()).collect(),
+            next: AtomicU32::new(1),
+            any_unsettled: AtomicBool::new(false),
+            abandoned: Mutex::default(),
+        }
+    }
+
+    fn abandoned(&self) -> MutexGuard<'_, Vec<Space>> {
+        self.abandoned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A physical database was flushed, by the record that will be settled next.
+    pub(crate) fn flushed(&self, physical: u16) {
+        let row = &self.rows[usize::from(physical)];
+        match row.space.swap(0, Relaxed) {
+            0 => {}
+            space => self.abandoned().push(space),
+        }
+        row.unsettled.store(true, Relaxed);
+        self.any_unsettled.store(true, Relaxed);
+    }
+
+    /// The record that held everything has this LSN.
+    pub(crate) fn settle(&self, lsn: u64) {
+        if self.any_unsettled.swap(false, Relaxed) {
+            let flushed = self.rows.iter().filter(|row| row.unsettled.swap(false, Relaxed));
+            flushed.for_each(|row| row.floor.store(lsn, Relaxed));
+        }
+    }
+}
+
+impl Keyspace {
+    /// The space of a physical database, which gets one if it has none. For the checkpointer, which holds a latch.
+    pub fn space(&self, held: &Held, physical: u16) -> Space {
+        debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
+        let row = &self.spaces.rows[usize::from(physical)].space;
+        if row.load(Relaxed) == 0 {
+            row.store(self.spaces.next.fetch_add(1, Relaxed), Relaxed);
+        }
+        row.load(Relaxed)
+    }
+
+    /// The databases as they are. `held`: any latch.
+    pub fn databases_now(&self, held: &Held) -> Databases {
+        debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
+        let rows = || self.spaces.rows.iter();
+        Databases {
+            map: (0..self.databases() as u16).map(|db| self.physical(db)).collect(),
+            map_lsn: self.floor(),
+            spaces: rows().map(|row| row.space.load(Relaxed)).collect(),
+            floors: rows().map(|row| row.floor.load(Relaxed)).collect(),
+            next_space: self.spaces.next.load(Relaxed),
+            abandoned: self.spaces.abandoned().clone(),
+        }
+    }
+
+    /// Says that the store holds nothing of these spaces, which were given up, any more.
+    pub fn forget_spaces(&self, gone: &[Space]) {
+        self.spaces.abandoned().retain(|space| !gone.contains(space));
+    }
+
+    /// Makes the databases what a checkpoint says, before anything is loaded. Databases that it does not know are new. False: it
+    /// knows more of them than there are.
+    #[must_use]
+    pub fn restore_databases(&self, held: &Held, saved: &Databases) -> bool {
+        assert!(held.is_all(), "a start is a barrier");
+        if saved.map.len() > self.databases()
+            || saved.map.len() != saved.spaces.len()
+            || saved.map.len() != saved.floors.len()
+        {
+            return false;
+        }
+        let mut seen = vec![false; saved.map.len()];
+        for &physical in &saved.map {
+            match seen.get_mut(usize::from(physical)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return false,
+            }
+        }
+        for (logical, &physical) in saved.map.iter().enumerate() {
+            self.set_physical(logical as u16, physical);
+        }
+        for ((row, space), floor) in self.spaces.rows.iter().zip(&saved.spaces).zip(&saved.floors) {
+            row.space.store(*space, Relaxed);
+            row.floor.store(*floor, Relaxed);
+        }
+        self.spaces.next.store(saved.next_space.max(1), Relaxed);
+        *self.spaces.abandoned() = saved.abandoned.clone();
+        true
+    }
+}

@@ -1,0 +1,167 @@
+//! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between; others leave none.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::name;
+use crate::testing::Single;
+use crate::{Db, Expiry, Held, Keyspace, PhysicalKey, slot_of};
+
+#[derive(Clone, Debug)]
+enum Act {
+    Set(u16),
+    /// With an expiry, so that the entry is made anew.
+    Expire(u16),
+    Large(u16),
+    Remove(u16),
+    Take(u16),
+    Flush,
+    /// One hold of the checkpoint's.
+    Step,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let n = || 0..40u16;
+    prop_oneof![
+        4 => n().prop_map(Act::Set),
+        1 => n().prop_map(Act::Expire),
+        1 => n().prop_map(Act::Large),
+        4 => n().prop_map(Act::Remove),
+        1 => n().prop_map(Act::Take),
+        1 => Just(Act::Flush),
+        8 => Just(Act::Step),
+    ]
+}
+
+/// What a store of one slot has: keys, and which of them are said to be gone.
+type Stored = BTreeMap<Vec<u8>, bool>;
+
+/// Where the checkpoint is.
+enum Walk {
+    Deleting(Option<PhysicalKey>),
+    Copying(u64, bool),
+    Dropping(Option<PhysicalKey>),
+}
+
+const TAG: &[u8] = b"{tag}1";
+
+fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64, stored: &mut Stored) -> Walk {
+    let slot = slot_of(TAG);
+    let gone = |stored: &mut Stored, most| {
+        let keys = ks.take_gone(held, slot, most);
+        for (_, key) in &keys {
+            let there = ks.copy_key(held, 0, &ks.hasher().key(key)).is_some();
+            stored.insert(key.to_vec(), there);
+        }
+        keys.len() == most
+    };
+    match walk {
+        Walk::Deleting(after) => {
+            if after.is_none() {
+                ks.begin_round();
+                *start = ks.last_version_of(held, std::iter::once(slot));
+                ks.set_walked(held, slot, true);
+            }
+            gone(stored, 2);
+            let next = ks.tombstones_after(held, slot, after, 3, |_, key| {
+                stored.remove(key);
+            });
+            next.map_or(Walk::Copying(0, false), |next| Walk::Deleting(Some(next)))
+        }
+        Walk::Copying(from, last) => {
+            let more = gone(stored, 2);
+            if last {
+                if more {
+                    return Walk::Copying(from, true);
+                }
+                ks.set_walked(held, slot, false);
+                *above = *start;
+                return Walk::Dropping(None);
+            }
+            let next = ks.copy_changed(held, slot, 0, from, *above, |entry| {
+                stored.insert(entry.key().to_vec(), true);
+            });
+            next.map_or(Walk::Copying(0, true), |next| Walk::Copying(next, false))
+        }
+        Walk::Dropping(after) => match ks.drop_tombstones(held, slot, after, 3) {
+            Some(next) => Walk::Dropping(Some(next)),
+            None => Walk::Deleting(None),
+        },
+    }
+}
+
+fn apply(db: &mut Db<'_>, act: &Act) {
+    let key = |n: &u16| [&b"{tag}"[..], &name(*n * 4)].concat();
+    match act {
+        Act::Set(n) => db.set_string(&db.key(&key(n)), b"value", false, Expiry::Keep),
+        Act::Expire(n) => {
+            db.set_expiry(&db.key(&key(n)), Some(1_000));
+        }
+        Act::Large(n) => db.set_string(&db.key(&key(n)), &[7; 20_000], false, Expiry::Clear),
+        Act::Remove(n) => {
+            db.remove(&db.key(&key(n)));
+        }
+        Act::Take(n) => drop(db.take(&db.key(&key(n)))),
+        Act::Flush | Act::Step => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_the_store_has_and_is_gone_has_a_tombstone(acts in prop::collection::vec(act(), 1..300)) {
+        let ks = Keyspace::new(1, 1, 5);
+        let slot = slot_of(TAG);
+        let mut single = Single::new(&ks);
+        let (mut stored, mut walk, mut above, mut start) = (Stored::new(), Walk::Deleting(None), 0, 0);
+        for act in acts {
+            match act {
+                Act::Step => {
+                    let now = std::mem::replace(&mut walk, Walk::Dropping(None));
+                    walk = single.with_slot(slot, |db| step(&ks, db.held(), now, &mut above, &mut start, &mut stored));
+                }
+                Act::Flush => {
+                    let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, Some(0)));
+                    while !reclaim.step(&mut single.local, 3) {}
+                    // A space of its own.
+                    stored.clear();
+                }
+                act => single.with_slot(slot, |db| apply(db, &act)),
+            }
+            let mut tombstones = Vec::new();
+            single.with_slot(slot, |db| {
+                ks.each_tombstone_after(slot, None, usize::MAX, |_, key, _| tombstones.push(key.to_vec()));
+                for key in stored.keys() {
+                    let there = db.peek(&db.key(key)).is_some();
+                    assert!(there != tombstones.contains(key), "{}", key.escape_ascii());
+                }
+                assert!(tombstones.iter().all(|key| db.peek(&db.key(key)).is_none()));
+            });
+            prop_assert_eq!(ks.tombstones(), tombstones.len() as u64);
+        }
+        // Two rounds while nothing happens: the store has what is there, and nothing else.
+        let mut rounds = 0;
+        while rounds < 3 {
+            walk = single.with_slot(slot, |db| step(&ks, db.held(), walk, &mut above, &mut start, &mut stored));
+            rounds += i32::from(matches!(walk, Walk::Deleting(None)));
+        }
+        single.with_slot(slot, |db| {
+            assert!(stored.iter().all(|(key, there)| *there && db.peek(&db.key(key)).is_some()));
+            assert_eq!(db.slot_len(slot) as usize, stored.len());
+        });
+        prop_assert_eq!(ks.tombstones(), 0);
+    }
+}
+
+/// A queue makes and deletes keys all the time: that costs nothing while no checkpoint has seen them.
+#[test]
+fn keys_that_were_never_stored_leave_nothing() {
+    let ks = Keyspace::new(1, 1, 5);
+    let mut single = Single::new(&ks);
+    for n in 0..1000 {
+        let slot = slot_of(&name(n));
+        single.with_slot(slot, |db| db.set_string(&db.key(&name(n)), b"value", false, Expiry::Clear));
+        assert!(single.with_slot(slot, |db| db.remove(&db.key(&name(n)))));
+    }
+    assert_eq!(ks.tombstones(), 0);
+}

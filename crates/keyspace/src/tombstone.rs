@@ -1,0 +1,318 @@
+//! Deleted keys that the store may still have (rule C4), and what a checkpoint must know of a slot that it walks.
+//!
+//! A key that the store may hold has the mark `STORED` in its entry. Deleting it leaves a tombstone, which lies here until the store's
+//! deletion is durable; a key that is made over a tombstone takes the mark from it. Keys that come and go between two checkpoints leave
+//! nothing.
+//!
+//! While a checkpoint *walks* a slot in several holds, replay will skip what was written before the walk and apply what was written
+//! since: to a key as the walk found it. Of a key that is deleted before the walk gets there nothing would be found: so every deletion
+//! of that time leaves a tombstone, and is noted as *gone* for the walk to write down.
+//!
+//! Guarded by the slot's latch; the locks are never waited for.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::db::EntryRef;
+use crate::key::Key;
+use crate::keyspace::{Held, Keyspace};
+use crate::local::{Local, shift};
+use crate::slot::SLOTS;
+
+/// What a table knows of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
+#[derive(Default)]
+pub(crate) struct Graves(Cell<u32>);
+
+const WALKED: u32 = 1 << 31;
+
+impl Graves {
+    /// Whether a new key must look for a tombstone.
+    #[inline]
+    pub(crate) fn are_of_interest(&self) -> bool {
+        self.0.get() != 0
+    }
+
+    #[inline]
+    pub(crate) fn are_walked(&self) -> bool {
+        self.0.get() & WALKED != 0
+    }
+
+    fn set_walked(&self, walked: bool) {
+        self.0.set(if walked { self.0.get() | WALKED } else { self.0.get() & !WALKED });
+    }
+
+    fn change(&self, by: i32) {
+        self.0.set(self.0.get().wrapping_add_signed(by));
+    }
+
+    pub(crate) fn reset(&self) {
+        self.0.set(0);
+    }
+}
+
+/// A key that is gone.
+#[derive(Clone, Copy)]
+pub(crate) struct Tombstone {
+    /// Version of the deletion.
+    version: u64,
+    /// Round of the checkpointer in which it was made.
+    round: u32,
+    /// The slot was being walked.
+    walked: bool,
+}
+
+pub(crate) type OfDatabase = BTreeMap<Box<[u8]>, Tombstone>;
+
+/// A key with its physical database.
+pub type PhysicalKey = (u16, Box<[u8]>);
+
+/// Those of a slot.
+#[derive(Default)]
+struct Tombstones {
+    databases: BTreeMap<u16, OfDatabase>,
+    /// Keys that were deleted since the walk began and that it has not heard of.
+    gone: BTreeSet<PhysicalKey>,
+}
+
+pub(crate) struct Graveyard {
+    slots: Box<[Mutex<Option<Box<Tombstones>>>]>,
+    round: AtomicU32,
+    /// Tombstones that no worker counts any more.
+    dropped: AtomicI64,
+}
+
+impl Graveyard {
+    pub(crate) fn new() -> Self {
+        let slots = (0..SLOTS).map(|_| Mutex::default()).collect();
+        Self { slots, round: AtomicU32::new(0), dropped: AtomicI64::new(0) }
+    }
+
+    fn of(&self, slot: u16) -> MutexGuard<'_, Option<Box<Tombstones>>> {
+        self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes out what a slot has of a physical database that is emptied.
+    pub(crate) fn take(&self, slot: u16, physical: u16) -> Option<OfDatabase> {
+        let mut place = self.of(slot);
+        let tombstones = place.as_mut()?;
+        tombstones.gone.retain(|(db, _)| *db != physical);
+        let taken = tombstones.databases.remove(&physical);
+        if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
+            *place = None;
+        }
+        self.dropped.fetch_add(taken.as_ref().map_or(0, BTreeMap::len) as i64, Relaxed);
+        taken
+    }
+}
+
+impl Keyspace {
+    /// Notes that a key is gone that the store may have, or that a walk must hear of.
+    #[cold]
+    pub(crate) fn bury_key(&self, held: &Held, key: &Key<'_>, physical: u16, version: u64, local: &Local) {
+        let table = self.body(held, key.slot).table_or_new(physical);
+        let (round, walked) = (self.graveyard.round.load(Relaxed), table.graves.are_walked());
+        let mut place = self.graveyard.of(key.slot);
+        let tombstones = place.get_or_insert_default();
+        if walked {
+            tombstones.gone.insert((physical, key.bytes.into()));
+        }
+        let there = tombstones.databases.entry(physical).or_default();
+        if there.insert(key.bytes.into(), Tombstone { version, round, walked }).is_none() {
+            table.graves.change(1);
+            shift(&local.counters.tombstones, 1);
+        }
+    }
+
+    /// Removes the tombstone of a key that is there again. False: there was none.
+    #[cold]
+    pub(crate) fn dig_up(&self, held: &Held, key: &Key<'_>, physical: u16, local: &Local) -> bool {
+        let mut place = self.graveyard.of(key.slot);
+        let Some(tombstones) = place.as_mut() else { return false };
+        let Some(there) = tombstones.databases.get_mut(&physical) else { return false };
+        if there.remove(key.bytes).is_none() {
+            return false;
+        }
+        if there.is_empty() {
+            tombstones.databases.remove(&physical);
+            if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
+                *place = None;
+            }
+        }
+        self.body(held, key.slot).table_or_new(physical).graves.change(-1);
+        shift(&local.counters.tombstones, -1);
+        true
+    }
+
+    /// Number of tombstones.
+    pub fn tombstones(&self) -> u64 {
+        let made: i64 = self.counters().iter().map(|counters| counters.tombstones.load(Relaxed)).sum();
+        (made - self.graveyard.dropped.load(Relaxed)).max(0) as u64
+    }
+
+    /// A round of the checkpointer begins: tombstones from before it can be told from those made since.
+    pub fn begin_round(&self) {
+        self.graveyard.round.fetch_add(1, Relaxed);
+    }
+
+    /// Whether a held slot has tombstones.
+    pub fn has_tombstones(&self, held: &Held, slot: u16) -> bool {
+        debug_assert!(held.covers(slot));
+        self.graveyard.of(slot).is_some()
+    }
+
+    /// The physical databases that a held slot has something of, or has had.
+    pub fn tables_of(&self, held: &Held, slot: u16) -> smallvec::SmallVec<[u16; 4]> {
+        self.body(held, slot).tables().map(|(number, _)| number).collect()
+    }
+
+    /// Number of keys of all databases in a held slot.
+    pub fn keys_of(&self, held: &Held, slot: u16) -> u64 {
+        self.body(held, slot).tables().map(|(_, table)| u64::from(table.count.get())).sum()
+    }
+
+    /// Begins or ends a walk over a held slot, in several holds: deletions are noted meanwhile.
+    pub fn set_walked(&self, held: &Held, slot: u16, walked: bool) {
+        self.body(held, slot).tables().for_each(|(_, table)| table.graves.set_walked(walked));
+        if !walked {
+            let mut place = self.graveyard.of(slot);
+            if let Some(tombstones) = place.as_mut() {
+                tombstones.gone.clear();
+                if tombstones.databases.is_empty() {
+                    *place = None;
+                }
+            }
+        }
+    }
+
+    /// Takes some of the keys that were deleted since the walk over a held slot began, at most `most`. They may be there again.
+    pub fn take_gone(&self, held: &Held, slot: u16, most: usize) -> Vec<PhysicalKey> {
+        debug_assert!(held.covers(slot));
+        let mut place = self.graveyard.of(slot);
+        let Some(tombstones) = place.as_mut() else { return Vec::new() };
+        (0..most).map_while(|_| tombstones.gone.pop_first()).collect()
+    }
+
+    /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`. The last key
+    /// seen, if there may be more.
+    pub fn tombstones_after(
+        &self,
+        held: &Held,
+        slot: u16,
+        after: Option<PhysicalKey>,
+        most: usize,
+        mut f: impl FnMut(u16, &[u8]),
+    ) -> Option<PhysicalKey> {
+        debug_assert!(held.covers(slot));
+        let round = self.graveyard.round.load(Relaxed);
+        self.each_tombstone_after(slot, after, most, |db, key, tombstone| {
+            // What is noted as gone is written down as that.
+            if !(tombstone.walked && tombstone.round == round) {
+                f(db, key);
+            }
+        })
+    }
+
+    pub(crate) fn each_tombstone_after(
+        &self,
+        slot: u16,
+        after: Option<PhysicalKey>,
+        most: usize,
+        mut f: impl FnMut(u16, &[u8], &Tombstone),
+    ) -> Option<PhysicalKey> {
+        let place = self.graveyard.of(slot);
+        let tombstones = place.as_ref()?;
+        let first = after.as_ref().map_or(0, |(db, _)| *db);
+        let mut seen = 0;
+        for (&db, there) in tombstones.databases.range(first..) {
+            let from = match &after {
+                Some((same, key)) if *same == db => Bound::Excluded(&**key),
+                _ => Bound::Unbounded,
+            };
+            for (key, tombstone) in there.range::<[u8], _>((from, Bound::Unbounded)) {
+                f(db, key, tombstone);
+                seen += 1;
+                if seen == most {
+                    return Some((db, key.clone()));
+                }
+            }
+        }
+        None
+    }
+
+    /// Drops tombstones of a held slot from before the present round, after a key, looking at no more than `most`: the store's deletion is durable, and
+    /// what the log says of them is not needed any more. The last key looked at, if there may be more.
+    pub fn drop_tombstones(
+        &self,
+        held: &Held,
+        slot: u16,
+        after: Option<PhysicalKey>,
+        most: usize,
+    ) -> Option<PhysicalKey> {
+        let round = self.graveyard.round.load(Relaxed);
+        let mut old: Vec<PhysicalKey> = Vec::new();
+        let next = self.each_tombstone_after(slot, after, most, |db, key, tombstone| {
+            if tombstone.round != round {
+                old.push((db, key.into()));
+            }
+        });
+        let mut place = self.graveyard.of(slot);
+        let Some(tombstones) = place.as_mut() else { return next };
+        for (db, key) in &old {
+            if let Some(there) = tombstones.databases.get_mut(db) {
+                there.remove(key);
+                self.body(held, slot).table_or_new(*db).graves.change(-1);
+                if there.is_empty() {
+                    tombstones.databases.remove(db);
+                }
+            }
+        }
+        self.graveyard.dropped.fetch_add(old.len() as i64, Relaxed);
+        if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
+            *place = None;
+        }
+        next
+    }
+
+    /// Calls `f` with the entries of a physical database in a held slot that share a bucket, from hash `from` on, and were changed
+    /// above version `above`: each is marked as stored. At which hash to go on; `None` after the last.
+    pub fn copy_changed(
+        &self,
+        held: &Held,
+        slot: u16,
+        physical: u16,
+        from: u64,
+        above: u64,
+        mut f: impl FnMut(EntryRef<'_>),
+    ) -> Option<u64> {
+        self.body(held, slot).table(physical)?.step(from, |entry| {
+            if entry.version() > above {
+                entry.set_stored();
+                f(EntryRef::new(entry));
+            }
+        })
+    }
+
+    /// The entry of a key of a physical database in a held slot, marked as stored.
+    pub fn copy_key<'a>(&self, held: &'a Held, physical: u16, key: &Key<'_>) -> Option<EntryRef<'a>> {
+        let (_, entry) = self.body(held, key.slot).table(physical)?.find(key)?;
+        entry.set_stored();
+        Some(EntryRef::new(entry))
+    }
+
+    /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For replay.
+    pub fn version_of(&self, held: &Held, physical: u16, key: &Key<'_>) -> u64 {
+        let Some(table) = self.body(held, key.slot).table(physical) else { return 0 };
+        if let Some((_, entry)) = table.find(key) {
+            return entry.version();
+        }
+        if !table.graves.are_of_interest() {
+            return 0;
+        }
+        let place = self.graveyard.of(key.slot);
+        let there = place.as_ref().and_then(|tombstones| tombstones.databases.get(&physical));
+        there.and_then(|there| there.get(key.bytes)).map_or(0, |tombstone| tombstone.version)
+    }
+}
