@@ -1,42 +1,23 @@
 //! `holdfast server` as its owner sees it: command line, configuration file, log, signals.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
+mod launch;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A directory of its own, removed with the value.
-struct Scratch(PathBuf);
+use launch::{Launched, Scratch, free_port};
 
 impl Scratch {
-    fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("holdfast-server-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-
     /// A configuration file with this text behind `dir`; its path.
     fn config(&self, text: &str) -> String {
-        let path = self.0.join("holdfast.conf");
-        fs::write(&path, format!("dir {}\nbind 127.0.0.1\n{text}", self.0.display())).unwrap();
+        let path = self.path().join("holdfast.conf");
+        fs::write(&path, format!("dir {}\nbind 127.0.0.1\n{text}", self.path().display())).unwrap();
         path.display().to_string()
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn holdfast(args: &[&str]) -> Command {
@@ -144,11 +125,19 @@ fn says_who_has_the_port() {
     assert!(!output.status.success() && log.contains(&format!("Failed listening on port {port}")), "{log}");
 }
 
+/// What the other tests rely on.
+#[test]
+fn nobody_takes_another_server_for_his_own() {
+    let first = Launched::start(&[]).unwrap();
+    let second = Launched::on_port(first.port, &[]).err().unwrap_or_default();
+    assert!(second.contains("Address already in use"), "{second}");
+}
+
 #[test]
 fn starts_tells_and_ends() {
     let scratch = Scratch::new();
     let port = free_port();
-    let pid_file = scratch.0.join("pid");
+    let pid_file = scratch.path().join("pid");
     let config = scratch.config(&format!("port {port}\npidfile {}\nrdbcompression no\n", pid_file.display()));
     let server = Running::start(&[&config, "--workers", "1", "--maxmemory", "1mb"]);
     let pid = server.process.id().to_string();
@@ -159,7 +148,7 @@ fn starts_tells_and_ends() {
     }
     assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), pid);
     assert_eq!(ask(port, "ping"), "+PONG");
-    assert_eq!(get(port, "dir"), fs::canonicalize(&scratch.0).unwrap().display().to_string());
+    assert_eq!(get(port, "dir"), fs::canonicalize(scratch.path()).unwrap().display().to_string());
     assert!(server.terminate(), "SIGTERM is a good end");
     assert!(!pid_file.exists());
 }
@@ -167,7 +156,7 @@ fn starts_tells_and_ends() {
 #[test]
 fn tells_systemd_when_it_is_ready_and_when_it_stops() {
     let scratch = Scratch::new();
-    let path = scratch.0.join("notify");
+    let path = scratch.path().join("notify");
     let systemd = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let told = || {
@@ -188,7 +177,7 @@ fn tells_systemd_when_it_is_ready_and_when_it_stops() {
 fn warns_of_what_has_no_effect_when_it_is_set() {
     let scratch = Scratch::new();
     let port = free_port();
-    let log = scratch.0.join("server.log");
+    let log = scratch.path().join("server.log");
     let _server = Running::start_quietly(&[&scratch.config(&format!("port {port}\nlogfile server.log\n"))], &log);
     assert_eq!(ask(port, "config set oom-score-adj yes"), "+OK");
     assert!(ask(port, "config set min-replicas-to-write 1").contains("replication is not built yet"));
@@ -200,7 +189,7 @@ fn warns_of_what_has_no_effect_when_it_is_set() {
 fn logs_to_a_file() {
     let scratch = Scratch::new();
     let port = free_port().to_string();
-    let log = scratch.0.join("server.log");
+    let log = scratch.path().join("server.log");
     Running::start_quietly(&[&scratch.config("logfile server.log\n"), "--port", &port], &log);
 }
 

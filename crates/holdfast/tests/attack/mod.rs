@@ -2,13 +2,16 @@
 //! connections that may do what no client library does.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[path = "../launch/mod.rs"]
+mod launch;
 mod process;
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::net::{Shutdown, TcpStream};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use launch::Launched;
 use resp::{ReplyDecoder, Value};
 
 /// Longest wait for anything that must happen.
@@ -28,58 +31,28 @@ pub fn long() -> bool {
 
 /// A server process; ends with the value.
 pub struct Server {
-    process: Child,
+    launched: Launched,
     pub port: u16,
 }
 
 impl Server {
-    /// Starts a server with these settings (`--name value ...`) and waits until it answers. `None`: this machine does not
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens. `None`: this machine does not
     /// have the driver.
     pub fn start(how: How, settings: &[&str]) -> Option<Server> {
-        for _ in 0..5 {
-            match Self::try_start(how, settings) {
-                Ok(server) => return Some(server),
-                Err(log) if log.contains("this kernel does not allow it") => {
-                    eprintln!("skipped: {}", log.trim());
-                    return None;
-                }
-                Err(_) => {}
-            }
-        }
-        panic!("no server answers");
-    }
-
-    fn try_start(how: How, settings: &[&str]) -> Result<Server, String> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let workers = if how.workers == "auto" { "0" } else { how.workers };
-        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-            .args(["server", "--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
-            .args(["--workers", workers, "--io-driver", how.driver, "--enable-debug-command", "yes"])
-            .args(settings)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut server = Server { process, port };
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if server.process.try_wait().unwrap().is_some() {
-                let mut log = String::new();
-                if let Some(stderr) = &mut server.process.stderr {
-                    let _ = stderr.read_to_string(&mut log);
-                }
-                return Err(log);
+        let all = ["--workers", workers, "--io-driver", how.driver, "--enable-debug-command", "yes"];
+        match Launched::start(&[&all, settings].concat()) {
+            Ok(launched) => Some(Server { port: launched.port, launched }),
+            Err(log) if log.contains("this kernel does not allow it") => {
+                eprintln!("skipped: {}", log.trim());
+                None
             }
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Ok(server);
-            }
-            std::thread::sleep(Duration::from_millis(5));
+            Err(log) => panic!("no server: {log}"),
         }
-        Err("it does not answer".into())
     }
 
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        self.launched.process.id()
     }
 
     /// A new connection.
@@ -145,7 +118,7 @@ impl Server {
         process::terminate(self.pid());
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
+            if let Some(status) = self.launched.process.try_wait().unwrap() {
                 return status;
             }
             assert!(Instant::now() < deadline, "it does not end");
@@ -160,13 +133,6 @@ impl Server {
         assert_eq!(client.call(&["PING"]), simple("PONG"));
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?} for a PING");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

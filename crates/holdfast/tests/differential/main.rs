@@ -8,6 +8,8 @@
 //! ```
 #![allow(clippy::disallowed_methods, reason = "tests wait for real servers")]
 
+#[path = "../launch/mod.rs"]
+mod launch;
 mod lines;
 mod pair;
 

@@ -1,12 +1,14 @@
 //! Two servers side by side, and when their replies count as the same.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use resp::{ReplyDecoder, ReplyLimits, Value};
+
+use crate::launch::{Scratch, free_port};
 
 /// Thresholds so low that short histories cross them; both servers take them.
 const SETTINGS: &[&str] = &[
@@ -37,15 +39,23 @@ pub struct Peer {
     process: Child,
     stream: TcpStream,
     unread: Vec<u8>,
+    /// Where it works.
+    _dir: Scratch,
 }
 
 impl Peer {
     /// Starts `program` with `args` before the settings and connects.
     pub fn start(program: &Path, args: &[&str]) -> Peer {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Somebody else may take the port before the server does.
+        let peer = (0..5).find_map(|_| Self::try_start(program, args));
+        peer.unwrap_or_else(|| panic!("{} does not answer", program.display()))
+    }
+
+    fn try_start(program: &Path, args: &[&str]) -> Option<Peer> {
+        let (port, dir) = (free_port(), Scratch::new());
         let mut process = Command::new(program)
             .args(args)
-            .args(["--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
+            .args(["--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
             .args(SETTINGS)
             .stdout(Stdio::null())
             .spawn()
@@ -53,9 +63,12 @@ impl Peer {
         let Some(stream) = connect(port) else {
             let _ = process.kill();
             let _ = process.wait();
-            panic!("{} does not answer", program.display());
+            return None;
         };
-        Peer { process, stream, unread: Vec::new() }
+        let mut peer = Peer { process, stream, unread: Vec::new(), _dir: dir };
+        let wanted = format!("process_id:{}\r\n", peer.process.id());
+        let Value::Bulk(info) = peer.words("info server") else { panic!("INFO is a string") };
+        String::from_utf8_lossy(&info).contains(&wanted).then_some(peer)
     }
 
     /// Sends a command and waits for its reply.

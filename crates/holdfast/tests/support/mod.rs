@@ -1,42 +1,21 @@
 //! A server of our own and plain clients, for tests of what a user sees.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+#[path = "../launch/mod.rs"]
+mod launch;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
+use launch::Launched;
+
 /// A server process; ends with the value.
-pub struct Server {
-    process: Child,
-    port: u16,
-}
+pub struct Server(Launched);
 
 impl Server {
-    /// Starts a server on a free port with these settings (`--name value ...`) and waits until it answers.
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens.
     pub fn start(settings: &[&str]) -> Server {
-        // Somebody else may take the port before the server does.
-        (0..5).find_map(|_| Self::try_start(settings)).expect("a server that answers")
-    }
-
-    fn try_start(settings: &[&str]) -> Option<Server> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-            .args(["server", "--port", &port.to_string(), "--dir", &std::env::temp_dir().display().to_string()])
-            .args(settings)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut server = Server { process, port };
-        for _ in 0..1000 {
-            if server.process.try_wait().unwrap().is_some() {
-                return None;
-            }
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(server);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        None
+        Server(Launched::start(settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
     /// Waits until this many clients wait for keys.
@@ -56,21 +35,14 @@ impl Server {
     /// Waits for the end of the process; whether it was a good one.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn ends_well(&mut self) -> bool {
-        self.process.wait().unwrap().success()
+        self.0.process.wait().unwrap().success()
     }
 
     /// A new connection.
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, buffer: Vec::new() }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -133,7 +105,8 @@ impl Client {
             match self.stream.read(&mut more) {
                 Ok(0) => panic!("the server closed the connection"),
                 Ok(n) => self.buffer.extend_from_slice(&more[..n]),
-                Err(_) => return None,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
+                Err(error) => panic!("{error}"),
             }
         }
     }
@@ -144,7 +117,7 @@ impl Client {
         self.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         match self.stream.read(&mut [0; 1]) {
             Ok(n) => n == 0,
-            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
 

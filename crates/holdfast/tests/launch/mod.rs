@@ -1,0 +1,118 @@
+//! Server processes of a test's own: each in a directory of its own, each on a port that it has itself.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a server that starts.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory of its own, removed with the value.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("holdfast-test-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port that is free now and that no other test of this process gets. Somebody else may still take it before its server does.
+pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
+}
+
+/// A server process, its port and its directory; all three end with the value. If the test fails, it says what the server logged last.
+pub struct Launched {
+    pub process: Child,
+    pub port: u16,
+    dir: Scratch,
+}
+
+impl Launched {
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens. An error is what it wrote to standard
+    /// error before it ended.
+    pub fn start(settings: &[&str]) -> Result<Launched, String> {
+        let mut error = String::new();
+        // Somebody else may take the port before the server does.
+        for _ in 0..5 {
+            match Self::on_port(free_port(), settings) {
+                Err(text) if text.contains("Address already in use") => error = text,
+                result => return result,
+            }
+        }
+        Err(error)
+    }
+
+    /// As [`Self::start`], on a port of the caller's choice.
+    pub fn on_port(port: u16, settings: &[&str]) -> Result<Launched, String> {
+        let dir = Scratch::new();
+        let path = |name: &str| dir.path().join(name);
+        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["server", "--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
+            .args(["--pidfile", &path("pid").display().to_string()])
+            .args(settings)
+            .stdin(Stdio::null())
+            .stdout(File::create(path("stdout")).unwrap())
+            .stderr(File::create(path("stderr")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut server = Launched { process, port, dir };
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if server.process.try_wait().unwrap().is_some() {
+                return Err(server.wrote("stderr"));
+            }
+            // Written once the server listens. Whoever only connected might meet somebody else on the port, and find him gone
+            // in the middle of the test.
+            if server.wrote("pid").trim() == server.process.id().to_string() {
+                return Ok(server);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(format!("it does not listen: {}", server.wrote("stdout")))
+    }
+
+    /// What is in a file of its directory.
+    fn wrote(&self, name: &str) -> String {
+        let bytes = fs::read(self.dir.path().join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = self.wrote("stdout") + &self.wrote("stderr");
+            let last = log.lines().count().saturating_sub(30);
+            log.lines().skip(last).for_each(|line| eprintln!("server: {line}"));
+        }
+    }
+}
