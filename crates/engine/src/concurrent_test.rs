@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
-use log::{Block, Dependency, Intake, Lsn, Take, Watermarks};
+use log::{Block, Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
 use crate::testing::row;
@@ -62,7 +62,7 @@ const LINES: &[&str] = &[
 /// What one run of a command or block did.
 struct Record {
     lsn: Lsn,
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<Lsn>,
     effects: Vec<u8>,
 }
 
@@ -285,7 +285,7 @@ fn check_cut(records: &[Record], at: Vec<usize>) {
     let mut ends: Vec<Lsn> = at.iter().map(|at| records[*at].lsn).collect();
     let survives = |record: &Record, ends: &[Lsn]| record.lsn <= ends[record.stream()];
     while let Some(lost) = records.iter().find(|record| {
-        let kept = |dependency: &Dependency| dependency.lsn <= ends[usize::from(dependency.stream)];
+        let kept = |dependency: &Lsn| *dependency <= ends[keyspace::stream_of(*dependency)];
         survives(record, &ends) && !record.dependencies.iter().all(kept)
     }) {
         ends[lost.stream()] = lost.lsn - 1;

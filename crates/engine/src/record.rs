@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use command::effects;
 use keyspace::{Held, Horizon, Keyspace, STREAM_BITS, STREAMS, stream_of, version_above};
-use log::{Dependency, Gate, Lsn, Record, Watermarks};
+use log::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
 
 use crate::engine::{Engine, VERSION_SHIFT};
@@ -199,7 +199,7 @@ impl Engine {
     }
 }
 
-type Dependencies = SmallVec<[Dependency; 2]>;
+type Dependencies = SmallVec<[Lsn; 2]>;
 
 /// What a record depends on (rule L4): the last record of each slot it read or wrote, if that is in another stream and not
 /// committed. One of each stream is enough: a watermark that has passed a record has passed all before it.
@@ -211,6 +211,5 @@ fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) 
         }
     });
     let others = last.into_iter().enumerate().filter(|(stream, last)| *stream != stream_of(lsn) && *last > 0);
-    let open = others.filter(|(stream, last)| *last > marks.of(*stream as u16));
-    open.map(|(stream, lsn)| Dependency { stream: stream as u16, lsn }).collect()
+    others.filter(|(stream, last)| *last > marks.of(*stream as u16)).map(|(_, last)| last).collect()
 }

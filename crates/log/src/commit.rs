@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::disk::Disk;
-use crate::format::{Block, Dependency};
+use crate::format::Block;
 use crate::intake::{Intake, Take};
 use crate::writer::Writer;
-use crate::{Lsn, Taken};
+use crate::{Lsn, Taken, stream_of};
 
 /// Up to where each stream is committed as the configuration promises (rules L5, L6).
 pub struct Watermarks(Box<[AtomicU64]>);
@@ -40,8 +40,8 @@ impl Watermarks {
         self.0.iter().map(|mark| mark.load(Acquire))
     }
 
-    fn is_committed(&self, dependency: &Dependency) -> bool {
-        self.0.get(usize::from(dependency.stream)).is_some_and(|end| dependency.lsn <= end.load(Acquire))
+    fn is_committed(&self, dependency: Lsn) -> bool {
+        self.0.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
     }
 }
 
@@ -75,7 +75,7 @@ pub struct Committer<D: Disk> {
     marks: Arc<Watermarks>,
     promise: Promise,
     /// Records that stand on others in other streams, and were not committed yet.
-    waiting: BTreeMap<Lsn, Vec<Dependency>>,
+    waiting: BTreeMap<Lsn, Vec<Lsn>>,
     buffer: Vec<u8>,
     /// Up to here there is no record that has not been written: some LSNs belong to none.
     passed: Lsn,
@@ -89,7 +89,9 @@ impl<D: Disk> Committer<D> {
 
     /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
     pub fn set_promise(&mut self, promise: Promise) -> io::Result<()> {
-        self.writer.sync()?;
+        if self.promise != promise && self.is_unsynced() {
+            self.writer.sync()?;
+        }
         self.promise = promise;
         Ok(())
     }
@@ -97,25 +99,55 @@ impl<D: Disk> Committer<D> {
     /// Takes what has been left, writes it, syncs it if that is promised, and moves the watermark as far as it may go. After an
     /// error the committer must not be used again (rule L9).
     pub fn round(&mut self) -> io::Result<Round> {
-        self.buffer.clear();
         let mut round = Round::Idle;
-        match self.intake.take(&mut self.buffer) {
+        match self.take() {
             Take::Soon => round = Round::Soon,
             Take::Nothing => {}
-            Take::Taken(taken) if taken.ends.is_empty() => {
-                self.passed = taken.cut;
-                round = Round::Waiting;
-            }
             Take::Taken(taken) => {
-                self.note_dependencies(&taken);
-                self.writer.write(&self.buffer, &taken)?;
-                if self.promise == Promise::Synced {
+                self.write(&taken)?;
+                if !taken.ends.is_empty() && self.promise == Promise::Synced {
                     self.writer.sync()?;
                 }
                 round = Round::Waiting;
             }
         }
         Ok(if self.advance() { Round::Moved } else { round })
+    }
+
+    /// Takes what has been left: the first step of a round.
+    pub(crate) fn take(&mut self) -> Take {
+        self.buffer.clear();
+        self.intake.take(&mut self.buffer)
+    }
+
+    /// Writes what has been taken: the second step.
+    pub(crate) fn write(&mut self, taken: &Taken) -> io::Result<()> {
+        if taken.ends.is_empty() {
+            self.passed = taken.cut;
+            return Ok(());
+        }
+        self.note_dependencies(taken);
+        self.writer.write(&self.buffer, taken)
+    }
+
+    /// Where records are left.
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// Whether records stand on others in other streams that are not committed.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether something is written and not synced.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.writer.synced() < self.writer.written()
+    }
+
+    /// What replies promise now.
+    pub(crate) fn promise(&self) -> Promise {
+        self.promise
     }
 
     /// Makes everything written durable (`everysec`).
@@ -141,7 +173,7 @@ impl<D: Disk> Committer<D> {
     }
 
     /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5).
-    fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         let mut end = match self.promise {
             Promise::Synced => self.writer.synced(),
             Promise::Written => self.writer.written(),
@@ -153,7 +185,7 @@ impl<D: Disk> Committer<D> {
             if *first.key() > end {
                 break;
             }
-            if !first.get().iter().all(|dependency| self.marks.is_committed(dependency)) {
+            if !first.get().iter().all(|dependency| self.marks.is_committed(*dependency)) {
                 end = first.key() - 1;
                 break;
             }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A folder of files. After [`Disk::sync`] its names are durable.
-pub trait Disk {
+pub trait Disk: Send + Sync + 'static {
     /// A file of it.
     type File: File;
 
@@ -27,7 +27,7 @@ pub trait Disk {
 }
 
 /// A file. After [`File::sync`] its contents are durable.
-pub trait File {
+pub trait File: Send + Sync + 'static {
     /// Bytes.
     fn size(&self) -> io::Result<u64>;
     /// Reads `buffer.len()` bytes at `at`; fails if there are fewer.

@@ -7,7 +7,7 @@
 //! block    := crc u32 (of what follows, body included) · length u32 (of the body) · incarnation u64 · sequence u64
 //!             · cut u64 · synced u64 · body · zeros up to a multiple of 8
 //! body     := records
-//! record   := length varint (of what follows) · lsn u64 · dependencies u8 · (stream u16 · lsn u64) each · effects
+//! record   := length varint (of what follows) · lsn u64 · dependencies u8 · lsn u64 each · effects
 //! varint   := LEB128
 //! ```
 //!
@@ -222,22 +222,13 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A record of another stream that must survive if this one is to (rule L4).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Dependency {
-    /// The stream.
-    pub stream: u16,
-    /// The record.
-    pub lsn: Lsn,
-}
-
 /// What one command, block or script did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     /// Its position.
     pub lsn: Lsn,
-    /// What it depends on in other streams.
-    pub dependencies: Vec<Dependency>,
+    /// Records of other streams that must survive if this one is to (rule L4).
+    pub dependencies: Vec<Lsn>,
     /// What it did, for others to read.
     pub effects: &'a [u8],
 }
@@ -247,9 +238,9 @@ impl<'a> Record<'a> {
     ///
     /// # Panics
     /// With more than 255 dependencies: there is at most one per other stream.
-    pub fn encode(lsn: Lsn, dependencies: &[Dependency], effects: &[u8], out: &mut Vec<u8>) {
+    pub fn encode(lsn: Lsn, dependencies: &[Lsn], effects: &[u8], out: &mut Vec<u8>) {
         let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");
-        let mut length = (8 + 1 + dependencies.len() * 10 + effects.len()) as u64;
+        let mut length = (8 + 1 + dependencies.len() * 8 + effects.len()) as u64;
         while length >= 0x80 {
             out.push(length as u8 | 0x80);
             length >>= 7;
@@ -258,8 +249,7 @@ impl<'a> Record<'a> {
         out.extend_from_slice(&lsn.to_le_bytes());
         out.push(count);
         for dependency in dependencies {
-            out.extend_from_slice(&dependency.stream.to_le_bytes());
-            out.extend_from_slice(&dependency.lsn.to_le_bytes());
+            out.extend_from_slice(&dependency.to_le_bytes());
         }
         out.extend_from_slice(effects);
     }
@@ -271,7 +261,7 @@ impl<'a> Record<'a> {
         let count = record.u8()?;
         let mut dependencies = Vec::with_capacity(count.into());
         for _ in 0..count {
-            dependencies.push(Dependency { stream: record.u16()?, lsn: record.u64()? });
+            dependencies.push(record.u64()?);
         }
         Ok(Self { lsn, dependencies, effects: record.0 })
     }
@@ -290,8 +280,8 @@ mod tests {
     fn golden_bytes() {
         let mut body = Vec::new();
         Record::encode(0x0102_0304, &[], b"ab", &mut body);
-        Record::encode(0x0506, &[Dependency { stream: 3, lsn: 9 }], b"", &mut body);
-        assert_eq!(hex(&body), "0b04030201000000000061621306050000000000000103000900000000000000");
+        Record::encode(0x0506, &[9], b"", &mut body);
+        assert_eq!(hex(&body), "0b0403020100000000006162110605000000000000010900000000000000");
         let mut block = Vec::new();
         Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, body: b"xyz" }.encode(&mut block);
         assert_eq!(
@@ -335,13 +325,12 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_come_back_and_damage_is_noticed(
-            records in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<(u16, u64)>(), 0..3), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
+            records in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u64>(), 0..3), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
             (cut, at, bit) in (any::<u64>(), any::<prop::sample::Index>(), 0u8..8),
         ) {
             let mut body = Vec::new();
             for (lsn, dependencies, effects) in &records {
-                let dependencies: Vec<_> = dependencies.iter().map(|&(stream, lsn)| Dependency { stream, lsn }).collect();
-                Record::encode(*lsn, &dependencies, effects, &mut body);
+                Record::encode(*lsn, dependencies, effects, &mut body);
             }
             let block = Block { incarnation: 1, sequence: 7, cut, synced: 3, body: &body };
             let mut bytes = Vec::new();
@@ -352,7 +341,7 @@ mod tests {
             prop_assert_eq!(read.len(), records.len());
             for (record, (lsn, dependencies, effects)) in read.iter().zip(&records) {
                 prop_assert_eq!(record.lsn, *lsn);
-                prop_assert_eq!(record.dependencies.len(), dependencies.len());
+                prop_assert_eq!(&record.dependencies, dependencies);
                 prop_assert_eq!(record.effects, effects);
             }
             let at = at.index(BLOCK_HEADER + body.len());

@@ -129,6 +129,11 @@ impl Intake {
         Taken { cut, ends }
     }
 
+    /// Whether a record waits to be taken.
+    pub fn has_records(&self) -> bool {
+        self.round.is_some() || self.lanes.iter().any(|lane| lane.last.load(Acquire) > self.done)
+    }
+
     /// Bytes that wait to be taken.
     pub fn backlog(&self) -> usize {
         self.lanes.iter().map(|lane| lane.lock().bytes.len()).sum()

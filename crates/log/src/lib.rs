@@ -12,6 +12,7 @@ mod disk;
 mod format;
 mod intake;
 mod recover;
+mod run;
 mod scan;
 
 mod sync;
@@ -21,10 +22,23 @@ mod writer;
 
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use disk::{Disk, File, Folder};
-pub use format::{BLOCK_HEADER, Block, Broken, Dependency, Record, SEGMENT_HEADER, SegmentHeader};
+pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
+pub use run::{Clock, Facts, Fsync, Log, Opened, Settings, State};
 pub use writer::{Identity, Limits, Writer};
 
 /// A position in a stream: a hybrid timestamp, unique and increasing (rule L1). 0 is before everything.
 pub type Lsn = u64;
+
+/// Low bits of an LSN that name its stream.
+pub const STREAM_BITS: u32 = 4;
+
+/// Most streams of a node. What would be the last one's LSNs are for what belongs to no record.
+pub const STREAMS_MAX: usize = (1 << STREAM_BITS) - 1;
+
+/// The stream that an LSN belongs to.
+#[inline]
+pub const fn stream_of(lsn: Lsn) -> u16 {
+    (lsn & ((1 << STREAM_BITS) - 1)) as u16
+}

@@ -7,7 +7,7 @@ use std::io;
 use crate::disk::Disk;
 use crate::scan::{Owned, Scan};
 use crate::writer::{Identity, Limits, Position, Writer};
-use crate::{Dependency, Lsn};
+use crate::{Lsn, stream_of};
 
 /// Why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
@@ -106,10 +106,10 @@ impl<D: Disk> Recovery<D> {
         }
         loop {
             let ends: Vec<Lsn> = self.scans.iter().map(|scan| scan.end).collect();
-            let survived = |dependency: &Dependency| {
-                let stream = usize::from(dependency.stream);
+            let survived = |&dependency: &Lsn| {
+                let stream = usize::from(stream_of(dependency));
                 let end = ends.get(stream).copied().unwrap_or(0).max(durable.get(stream).copied().unwrap_or(0));
-                dependency.lsn <= end
+                dependency <= end
             };
             let mut changed = false;
             for scan in &mut self.scans {

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::Lsn;
 use crate::disk::{Disk, File};
-use crate::format::{Block, Broken, Dependency, Record, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::writer::{Full, is_spare};
 
@@ -30,7 +30,7 @@ struct Segment {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Owned {
     pub(crate) lsn: Lsn,
-    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) dependencies: Vec<Lsn>,
     pub(crate) effects: Box<[u8]>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::disk::{Chance, Simulated};
-use crate::{Committer, Damage, Dependency, Gate, Intake, Limits, Lsn, Promise, Record, Watermarks, recover};
+use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
 const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
 const SLOTS: u64 = 6;
@@ -109,12 +109,13 @@ impl World {
         let read = self.last.get(&other).copied().unwrap_or(0);
         let gate = &mut self.gates[stream][worker];
         // The low bits name stream and worker: no two choose the same.
-        let own = (stream * 2 + worker) as u64;
-        let lsn = ((gate.enter().max(before).max(read) >> 3) + 1 + self.chance.below(3)) << 3 | own;
+        let own = (worker << STREAM_BITS | stream) as u64;
+        let above = gate.enter().max(before).max(read) >> (STREAM_BITS + 1);
+        let lsn = (above + 1 + self.chance.below(3)) << (STREAM_BITS + 1) | own;
         let mut dependencies = Vec::new();
         let (streams, of_other) = (self.disks.len(), other as usize % self.disks.len());
         if streams > 1 && of_other != stream && read > 0 {
-            dependencies.push(Dependency { stream: of_other as u16, lsn: read });
+            dependencies.push(read);
         }
         let filler = if self.chance.below(20) == 0 { 10_000 } else { self.chance.below(600) as usize };
         let effects = effects(slot, before, filler);

@@ -1,10 +1,9 @@
 //! A simulated disk. Writes go to a cache; a crash keeps an arbitrary choice of the sectors that were not synced, and of the
 //! renames, creations and removals since the last sync of the folder a prefix.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use crate::disk::{Disk, File};
 
@@ -34,7 +33,7 @@ struct Data {
     durable: Vec<u8>,
 }
 
-type Contents = Rc<RefCell<Data>>;
+type Contents = Arc<Mutex<Data>>;
 
 #[derive(Default)]
 struct Inside {
@@ -47,15 +46,15 @@ struct Inside {
 
 /// The disk; clones are the same one.
 #[derive(Clone, Default)]
-pub struct Simulated(Rc<RefCell<Inside>>);
+pub struct Simulated(Arc<Mutex<Inside>>);
 
 impl Simulated {
     /// The power fails: what was not synced is there in part.
     pub fn crash(&self, chance: &mut Chance) {
-        let mut inside = self.0.borrow_mut();
+        let mut inside = self.0.lock().unwrap();
         let names = if chance.below(2) == 0 { inside.durable.clone() } else { inside.now.clone() };
         for contents in names.values() {
-            let mut data = contents.borrow_mut();
+            let mut data = contents.lock().unwrap();
             let Data { now, durable } = &mut *data;
             durable.resize(now.len().max(durable.len()), 0);
             let keep = chance.below(4);
@@ -77,20 +76,20 @@ impl Simulated {
 
     /// From here on files are not synced, though they say so.
     pub fn forget_to_sync(&self) {
-        self.0.borrow_mut().forgets_to_sync = true;
+        self.0.lock().unwrap().forgets_to_sync = true;
     }
 
     /// Turns a bit of a durable file over.
     pub fn damage(&self, name: &str, at: usize) {
-        let inside = self.0.borrow();
-        let mut data = inside.now[name].borrow_mut();
+        let inside = self.0.lock().unwrap();
+        let mut data = inside.now[name].lock().unwrap();
         data.now[at] ^= 1;
         data.durable[at] ^= 1;
     }
 
     /// Names of the files.
     pub fn names(&self) -> Vec<String> {
-        self.0.borrow().now.keys().cloned().collect()
+        self.0.lock().unwrap().now.keys().cloned().collect()
     }
 }
 
@@ -105,31 +104,31 @@ impl Disk for Simulated {
     }
 
     fn open(&self, name: &str) -> io::Result<Open> {
-        let inside = self.0.borrow();
+        let inside = self.0.lock().unwrap();
         let contents = inside.now.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Open(contents.clone(), self.clone()))
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Open> {
         let contents = Contents::default();
-        contents.borrow_mut().now = vec![0; size as usize];
-        self.0.borrow_mut().now.insert(name.into(), contents.clone());
+        contents.lock().unwrap().now = vec![0; size as usize];
+        self.0.lock().unwrap().now.insert(name.into(), contents.clone());
         Ok(Open(contents, self.clone()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut inside = self.0.borrow_mut();
+        let mut inside = self.0.lock().unwrap();
         let contents = inside.now.remove(from).ok_or(io::ErrorKind::NotFound)?;
         inside.now.insert(to.into(), contents);
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.borrow_mut().now.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+        self.0.lock().unwrap().now.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut inside = self.0.borrow_mut();
+        let mut inside = self.0.lock().unwrap();
         inside.durable = inside.now.clone();
         Ok(())
     }
@@ -137,26 +136,26 @@ impl Disk for Simulated {
 
 impl File for Open {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.borrow().now.len() as u64)
+        Ok(self.0.lock().unwrap().now.len() as u64)
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let data = self.0.borrow();
+        let data = self.0.lock().unwrap();
         let bytes = data.now.get(at as usize..at as usize + buffer.len());
         buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut data = self.0.borrow_mut();
+        let mut data = self.0.lock().unwrap();
         let place = data.now.get_mut(at as usize..at as usize + bytes.len());
         place.ok_or(io::ErrorKind::StorageFull)?.copy_from_slice(bytes);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        if !self.1.0.borrow().forgets_to_sync {
-            let mut data = self.0.borrow_mut();
+        if !self.1.0.lock().unwrap().forgets_to_sync {
+            let mut data = self.0.lock().unwrap();
             data.durable = data.now.clone();
         }
         Ok(())

@@ -1,0 +1,242 @@
+//! The log of a running server: a thread for each stream, and what workers see of it.
+
+mod bell;
+mod meter;
+mod open;
+mod stream;
+
+pub use open::{Opened, Settings};
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::{Lsn, Watermarks};
+use bell::Bell;
+use meter::{BUCKETS, Meter};
+
+/// A time in nanoseconds that never goes back.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// When what was written is synced: `appendfsync`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Fsync {
+    /// Before the watermark moves: a reply says that the write is on the disk.
+    Always,
+    /// Once a second. The watermark moves when the system has the write: it survives the process, not the machine.
+    Everysec,
+    /// When a segment is full, and at the end. The watermark moves as with [`Fsync::Everysec`].
+    No,
+}
+
+impl Fsync {
+    fn from(byte: u8) -> Self {
+        match byte {
+            0 => Fsync::Always,
+            1 => Fsync::Everysec,
+            _ => Fsync::No,
+        }
+    }
+}
+
+/// Whether the log takes records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It does.
+    Running,
+    /// There is no room for more (rule L8): writes are to be refused until there is. What has been left is written.
+    Full,
+    /// A write or sync failed, and why (rule L9). No watermark moves any more, and nothing makes it run again but a new start:
+    /// whoever waits for it is to be cut off without an answer.
+    Failed(String),
+}
+
+const RUNNING: u8 = 0;
+const FULL: u8 = 1;
+const FAILED: u8 = 2;
+
+/// What a stream shares with everybody.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Stream {
+    bell: Bell,
+    /// Records up to here are durable elsewhere.
+    truncate: AtomicU64,
+    /// Its watermark waits for those of other streams.
+    waits: AtomicBool,
+    meter: Meter,
+    /// Bytes left and not written, as last seen by its thread.
+    backlog: AtomicU64,
+}
+
+pub(crate) struct Shared {
+    marks: Arc<Watermarks>,
+    streams: Box<[Stream]>,
+    moved: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    state: AtomicU8,
+    reason: Mutex<Option<String>>,
+    fsync: AtomicU8,
+    stopping: AtomicBool,
+    clock: Clock,
+}
+
+impl Shared {
+    fn moved(&self) {
+        if let Some(moved) = self.moved.get() {
+            moved();
+        }
+    }
+
+    /// Rule L9: for good.
+    fn fail(&self, reason: String) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.state.store(FAILED, SeqCst);
+        self.moved();
+    }
+
+    /// A stream's watermark has moved: those that wait for it look again.
+    fn tell(&self, stream: usize) {
+        if self.streams.len() > 1 {
+            // We see that it waits, or it sees how far we have come (rule K2).
+            fence(SeqCst);
+            let others = self.streams.iter().enumerate().filter(|(other, _)| *other != stream);
+            others.filter(|(_, other)| other.waits.load(Relaxed)).for_each(|(_, other)| other.bell.ring());
+        }
+        self.moved();
+    }
+}
+
+/// What a stream has done, for INFO. Times are nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Bytes of the segments in use.
+    pub size: u64,
+    /// Bytes of records written since the start.
+    pub written: u64,
+    /// Records written since the start.
+    pub records: u64,
+    /// How many groups they were written in.
+    pub groups: u64,
+    /// Bytes that had been left and not been written when its thread looked last.
+    pub backlog: u64,
+    /// How long the last sync took.
+    pub last_sync: u64,
+    /// How long the sync takes that is running; 0 if none is.
+    pub stalled: u64,
+    /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than half of that.
+    pub syncs: [u64; BUCKETS],
+}
+
+/// The log as workers see it; clones are the same one.
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Log {
+    /// Up to where each stream is committed.
+    pub fn marks(&self) -> &Arc<Watermarks> {
+        &self.shared.marks
+    }
+
+    /// Somebody waits for what has been left in this stream: it is written now. Whoever leaves a record calls this soon after,
+    /// and not for every record: what is left until then makes one group. Records for which nobody has rung are taken with
+    /// the next group, or within [`Self::patience`] of the thread's falling asleep.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    #[inline]
+    pub fn ring(&self, stream: u16) {
+        self.shared.streams[usize::from(stream)].bell.ring();
+    }
+
+    /// How long a worker that goes on working should leave records before it rings, in nanoseconds: a sync takes as long.
+    pub fn patience(&self) -> u64 {
+        let slowest = self.shared.streams.iter().map(|stream| stream.meter.last_sync()).max();
+        slowest.unwrap_or(0).min(stream::PATIENCE_MAX.as_nanos() as u64)
+    }
+
+    /// Calls `f` whenever a watermark or the state has changed, on the thread of a stream: it must not wait. Only the first call
+    /// counts.
+    pub fn on_moved(&self, f: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.shared.moved.set(f);
+    }
+
+    /// Whether writes are taken: one load.
+    #[inline]
+    pub fn takes_writes(&self) -> bool {
+        self.shared.state.load(Relaxed) == RUNNING
+    }
+
+    /// Whether writes are taken, and why not.
+    pub fn state(&self) -> State {
+        match self.shared.state.load(Acquire) {
+            RUNNING => State::Running,
+            FULL => State::Full,
+            _ => {
+                let reason = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner);
+                State::Failed(reason.clone().unwrap_or_default())
+            }
+        }
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> u16 {
+        self.shared.streams.len() as u16
+    }
+
+    /// What a stream has done.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    pub fn facts(&self, stream: u16) -> Facts {
+        let stream = &self.shared.streams[usize::from(stream)];
+        let meter = &stream.meter;
+        Facts {
+            size: meter.size.load(Relaxed),
+            written: meter.written.load(Relaxed),
+            records: meter.records.load(Relaxed),
+            groups: meter.groups.load(Relaxed),
+            backlog: stream.backlog.load(Relaxed),
+            last_sync: meter.last_sync(),
+            stalled: meter.stalled((self.shared.clock)()),
+            syncs: meter.syncs(),
+        }
+    }
+
+    /// Changes when what is written is synced (`CONFIG SET appendfsync`). Whatever is left after this has the new promise,
+    /// whatever was left before has the stronger one of both (rule L6).
+    pub fn set_fsync(&self, fsync: Fsync) {
+        self.shared.fsync.store(fsync as u8, SeqCst);
+        self.shared.streams.iter().for_each(|stream| stream.bell.ring());
+    }
+
+    /// When what is written is synced.
+    pub fn fsync(&self) -> Fsync {
+        Fsync::from(self.shared.fsync.load(SeqCst))
+    }
+
+    /// Gives up segments whose records are all at or below these positions, one for each stream: they are durable elsewhere (rule
+    /// C3). It happens later.
+    pub fn truncate(&self, ends: &[Lsn]) {
+        for (stream, end) in self.shared.streams.iter().zip(ends) {
+            stream.truncate.fetch_max(*end, SeqCst);
+            stream.bell.ring();
+        }
+    }
+
+    /// Writes and syncs what has been left, and ends the threads. Nobody leaves anything any more. How the log ended.
+    pub fn stop(&self) -> State {
+        self.shared.stopping.store(true, SeqCst);
+        self.shared.streams.iter().for_each(|stream| stream.bell.ring());
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared.fail("a thread of the log has panicked".into());
+            }
+        }
+        self.state()
+    }
+}

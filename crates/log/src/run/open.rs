@@ -1,0 +1,126 @@
+//! From directories to a running log.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use crate::commit::{Committer, Watermarks};
+use crate::disk::{Disk, Folder};
+use crate::intake::{Gate, Intake};
+use crate::recover::{Damage, Recovered, Recovery, recover};
+use crate::run::stream::Runner;
+use crate::run::{Clock, Fsync, Log, RUNNING, Shared, Stream};
+use crate::{Limits, Lsn, Promise, STREAMS_MAX};
+
+/// How a log is kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// Segments.
+    pub limits: Limits,
+    /// When what is written is synced.
+    pub fsync: Fsync,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// A log that is locked and has been read, and not been written to.
+pub struct Opened<D: Disk = Folder> {
+    recovery: Recovery<D>,
+    locks: Vec<fs::File>,
+}
+
+/// Nobody else uses this folder while the file is open.
+fn lock(folder: &Path) -> Result<fs::File, Damage> {
+    let path = folder.join("lock");
+    let file = fs::File::options().create(true).truncate(false).write(true).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Damage::Streams(format!("{} is used by another server", folder.display())))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+impl Opened {
+    /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made. `durable`:
+    /// see [`recover`].
+    pub fn new(folders: &[PathBuf], durable: &[Lsn]) -> Result<Self, Damage> {
+        let mut locks = Vec::new();
+        let mut disks = Vec::new();
+        for folder in folders {
+            disks.push(Folder::new(folder)?);
+            locks.push(lock(folder)?);
+        }
+        let mut opened = Self::of(disks, durable)?;
+        opened.locks = locks;
+        Ok(opened)
+    }
+}
+
+impl<D: Disk> Opened<D> {
+    /// Reads the log on these disks, one for each stream.
+    pub fn of(disks: Vec<D>, durable: &[Lsn]) -> Result<Self, Damage> {
+        if disks.is_empty() || disks.len() > STREAMS_MAX {
+            return Err(Damage::Streams(format!("a log has 1 to {STREAMS_MAX} streams, not {}", disks.len())));
+        }
+        Ok(Self { recovery: recover(disks, durable)?, locks: Vec::new() })
+    }
+
+    /// What was found.
+    pub fn recovery(&self) -> &Recovery<D> {
+        &self.recovery
+    }
+
+    /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2).
+    pub fn replay(&self, f: impl FnMut(Recovered)) -> Result<(), Damage> {
+        self.recovery.replay(f)
+    }
+
+    /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
+    /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
+    pub fn start(
+        self,
+        node: [u8; 16],
+        above: Lsn,
+        workers: usize,
+        settings: Settings,
+    ) -> io::Result<(Log, Vec<Vec<Gate>>)> {
+        let Self { recovery, locks } = self;
+        let floor = recovery.highest().max(above);
+        let ends = recovery.ends();
+        let incarnation = recovery.incarnation() + 1;
+        let node = recovery.node().unwrap_or(node);
+        let writers = recovery.open(node, incarnation, settings.limits)?;
+        let shared = Arc::new(Shared {
+            marks: Arc::new(Watermarks::new(&ends)),
+            streams: writers.iter().map(|_| Stream::default()).collect(),
+            moved: OnceLock::new(),
+            state: RUNNING.into(),
+            reason: Mutex::default(),
+            fsync: (settings.fsync as u8).into(),
+            stopping: AtomicBool::new(false),
+            clock: settings.clock,
+        });
+        let locks = Arc::new(locks);
+        let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
+        let mut gates: Vec<Vec<Gate>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut threads = Vec::new();
+        for (writer, index) in writers.into_iter().zip(0u16..) {
+            let (intake, of_stream) = Intake::new(workers, floor);
+            gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
+            let committer = Committer::new(index, intake, writer, shared.marks.clone(), promise);
+            let runner = Runner::new(shared.clone(), index.into(), committer, settings.fsync);
+            let locks = locks.clone();
+            let run = move || {
+                runner.run();
+                drop(locks);
+            };
+            threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+        }
+        Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
+    }
+}
