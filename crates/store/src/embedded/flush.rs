@@ -1,0 +1,186 @@
+//! Making things durable.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use lsm_tree::{AbstractTree, InternalValue, SeqNo, Table};
+
+use super::merge::Merge;
+use super::view::{Held, Layer, Retired, Run, View, runs};
+use super::{Shared, Writer, lock, micros};
+use crate::sections::{TABLES, read_current};
+use crate::{Error, Generation};
+
+/// Sorted runs beyond which a flush waits for compaction: every read may have to look into each of them.
+const RUNS_MAX: u64 = 24;
+
+impl Shared {
+    /// Makes room for a batch: if memory is full, it is sealed, and what is not being flushed is spilled to disk.
+    pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
+        if self.current().view.active.size() < self.limits.memory {
+            return Ok(());
+        }
+        self.spill(writer)?;
+        self.seal(writer);
+        // What was sealed is spilled now, so that a store that is never flushed holds no more than it may. If there is no room, the
+        // next batch finds out.
+        match self.spill(writer) {
+            Err(Error::NoSpace(_)) | Ok(()) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Writes sealed memory to disk that no flush is writing.
+    fn spill(&self, writer: &Writer) -> Result<(), Error> {
+        let (view, _) = self.view();
+        for layer in view.layers.iter().filter(|layer| layer.id > writer.flushing) {
+            let Held::Memory(memory) = &layer.held else { continue };
+            let run = self.write_tables(Merge::of_layers([Held::Memory(memory.clone())].iter()), None)?;
+            let bytes = self.files.bytes(run.iter());
+            self.counts.spilled.fetch_add(bytes, Relaxed);
+            let mut current = self.current_mut();
+            let mut view = View::clone(&current.view);
+            for place in view.layers.iter_mut().filter(|place| place.id == layer.id) {
+                place.held = Held::Run(run.clone());
+            }
+            current.view = Arc::new(view);
+        }
+        Ok(())
+    }
+
+    /// Writes entries to tables that no manifest names yet. Values below a retired prefix are left out; tombstones are not: the prefix
+    /// may be forgotten before the next flush, and then they alone hide what older tables hold.
+    fn write_tables(&self, entries: Merge, retired: Option<&Retired>) -> Result<Run, Error> {
+        let folder = self.tree_folder().join(TABLES);
+        let writing = self.files.writing();
+        let low = self.tree.next_table_id();
+        // Errors of reading are ours and name their file; `lsm-tree` only needs to know that there was one.
+        let mut failed = None;
+        let stream = entries.filter(|item| match (item, retired) {
+            (Ok(item), Some(retired)) => item.is_tombstone() || !retired.covers(&item.key.user_key),
+            _ => true,
+        });
+        let stream = stream.map(|item: Result<InternalValue, Error>| {
+            item.map_err(|error| {
+                failed = Some(error);
+                lsm_tree::Error::Unrecoverable
+            })
+        });
+        let written = self.tree.flush_to_tables(stream);
+        let written = match (written, failed) {
+            (Ok(tables), _) => Ok(tables.map_or_else(Vec::new, |(tables, _)| tables)),
+            (Err(_), Some(error)) => Err(error),
+            (Err(error), None) => Err(Error::tree(&folder, &error)),
+        };
+        let written = written.map_err(|error| self.failed(error, low));
+        if let Ok(tables) = &written {
+            self.files.note(tables.iter());
+        }
+        drop(writing);
+        self.files.tidy(&folder);
+        written.map(Run::from)
+    }
+
+    /// Makes everything written so far durable.
+    pub fn flush(&self) -> Result<Generation, Error> {
+        let _one = lock(&self.flushing);
+        self.alive()?;
+        self.tend.wait_for_runs(|| self.runs_at_top() < RUNS_MAX || self.alive().is_err());
+        let start = (self.clock)();
+        let mut writer = lock(&self.writer);
+        self.seal(&mut writer);
+        let (view, _) = self.view();
+        let Some(newest) = view.layers.first() else { return Ok(self.tree.current_version().id()) };
+        writer.flushing = newest.id;
+        drop(writer);
+        let flushed = self.flush_layers(&view);
+        lock(&self.writer).flushing = 0;
+        if flushed.is_ok() {
+            let took = micros((self.clock)().saturating_sub(start));
+            self.counts.flushes.fetch_add(1, Relaxed);
+            self.counts.flush_us_total.fetch_add(took, Relaxed);
+            self.counts.flush_us_max.fetch_max(took, Relaxed);
+            self.tend.flushed(view.retired.clone());
+        }
+        flushed
+    }
+
+    fn runs_at_top(&self) -> u64 {
+        self.tree.l0_run_count() as u64
+    }
+
+    fn flush_layers(&self, view: &View) -> Result<Generation, Error> {
+        let spilled: Vec<Table> = view.layers.iter().flat_map(|layer| tables(layer).iter().cloned()).collect();
+        // A run that was spilled is already what it has to become.
+        let run = match view.layers.as_slice() {
+            [Layer { held: Held::Run(run), .. }] => run.clone(),
+            layers => self.write_tables(Merge::of_layers(layers.iter().map(|l| &l.held)), Some(&view.retired))?,
+        };
+        if let Err(error) = self.tree.register_tables(&run, None, None, &[], SeqNo::MAX) {
+            let error = self.failed_to_register(Error::tree(self.tree_folder(), &error));
+            if !is_spilled(&run, &spilled) {
+                discard(&run);
+            }
+            return Err(error);
+        }
+        let generation = self.tree.current_version().id();
+        self.counts.flushed.fetch_add(self.files.bytes(run.iter()), Relaxed);
+        let mut current = self.current_mut();
+        let mut next = View::clone(&current.view);
+        next.layers.retain(|layer| view.layers.iter().all(|flushed| flushed.id != layer.id));
+        next.runs = runs(&self.tree);
+        current.view = Arc::new(next);
+        drop(current);
+        if !is_spilled(&run, &spilled) {
+            discard(&spilled);
+        }
+        Ok(generation)
+    }
+
+    /// Notes that writing tables failed, from the table numbered `low` on. Only a full disk may be tried again: what a failed sync left
+    /// behind is not known.
+    pub fn failed(&self, error: Error, low: u64) -> Error {
+        self.files.failed(low..self.tree.next_table_id());
+        match error {
+            Error::NoSpace(_) => error,
+            Error::Damaged { ref file, offset: None, .. } => {
+                let error = crate::check::locate(file).unwrap_or(error);
+                self.stop(&error);
+                error
+            }
+            _ => {
+                self.stop(&error);
+                error
+            }
+        }
+    }
+
+    /// A manifest could not be written. If it may have become the one that counts, nothing may be written any more: memory and disk
+    /// would not be the same.
+    pub fn failed_to_register(&self, error: Error) -> Error {
+        let counts = read_current(self.tree_folder()).map(|(id, _)| id);
+        if counts == Ok(self.tree.current_version().id()) && matches!(error, Error::NoSpace(_)) {
+            return error;
+        }
+        self.stop(&error);
+        error
+    }
+}
+
+fn tables(layer: &Layer) -> &[Table] {
+    match &layer.held {
+        Held::Memory(_) => &[],
+        Held::Run(run) => run,
+    }
+}
+
+fn is_spilled(run: &[Table], spilled: &[Table]) -> bool {
+    run.first().is_some_and(|table| spilled.iter().any(|other| other.id() == table.id()))
+}
+
+/// Has the files of tables removed when nobody holds them any more.
+fn discard(tables: &[Table]) {
+    for table in tables {
+        table.is_deleted.store(true, Release);
+    }
+}

@@ -1,0 +1,184 @@
+//! What a reader sees: an unchanging list of places to look, the newest first.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{Included, Unbounded};
+use std::path::Path;
+use std::sync::Arc;
+
+use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
+use lsm_tree::{InternalValue, Memtable, SeqNo, Table, Tree};
+
+use crate::{Error, check};
+
+/// Tables whose keys do not overlap, in order.
+pub type Run = Arc<[Table]>;
+
+/// What is not durable yet, part by part.
+#[derive(Clone)]
+pub enum Held {
+    Memory(Arc<Memtable>),
+    /// Written to disk because memory was full, but not part of the durable state.
+    Run(Run),
+}
+
+/// A part of what is not durable.
+#[derive(Clone)]
+pub struct Layer {
+    /// Rises with every layer.
+    pub id: u64,
+    pub held: Held,
+}
+
+/// Where to look. It never changes, but that the active memory grows; what is newer than a reader's sequence number is skipped.
+#[derive(Clone)]
+pub struct View {
+    pub active: Arc<Memtable>,
+    /// The newest first.
+    pub layers: Vec<Layer>,
+    /// The durable state, the newest first.
+    pub runs: Arc<[Run]>,
+    pub retired: Arc<Retired>,
+}
+
+/// Prefixes below which nothing is, whatever the tables say. None of them begins with another.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Retired(BTreeSet<Vec<u8>>);
+
+impl Retired {
+    /// Adds a prefix; those that begin with it are no longer needed.
+    pub fn insert(&mut self, prefix: &[u8]) {
+        if self.covers(prefix) {
+            return;
+        }
+        let below: Vec<_> = self
+            .0
+            .range::<[u8], _>((Included(prefix), Unbounded))
+            .take_while(|p| p.starts_with(prefix))
+            .cloned()
+            .collect();
+        for prefix in below {
+            self.0.remove(&prefix);
+        }
+        self.0.insert(prefix.to_vec());
+    }
+
+    pub fn remove(&mut self, prefix: &[u8]) {
+        self.0.remove(prefix);
+    }
+
+    pub fn contains(&self, prefix: &[u8]) -> bool {
+        self.0.contains(prefix)
+    }
+
+    /// Whether `key` begins with one of them. As none begins with another, only the last one before it can be it.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        !self.0.is_empty()
+            && self.0.range::<[u8], _>((Unbounded, Included(key))).next_back().is_some_and(|p| key.starts_with(p))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.0.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The runs of the durable state as the tree has it now.
+pub fn runs(tree: &Tree) -> Arc<[Run]> {
+    use lsm_tree::AbstractTree;
+    let version = tree.current_version();
+    let runs = version.iter_levels().flat_map(|level| level.iter());
+    runs.map(|run| run.iter().cloned().collect::<Run>()).collect()
+}
+
+/// The smallest and the largest key of a table.
+pub fn ends(table: &Table) -> (&[u8], &[u8]) {
+    (table.metadata.key_range.min(), table.metadata.key_range.max())
+}
+
+/// The table of a run that may have the key.
+fn find<'a>(run: &'a [Table], key: &[u8]) -> Option<&'a Table> {
+    let at = run.partition_point(|table| ends(table).1 < key);
+    run.get(at).filter(|table| ends(table).0 <= key)
+}
+
+impl View {
+    /// The value of a key among what was written up to `seq`.
+    pub fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<InternalValue>, Error> {
+        if self.retired.covers(key) {
+            return Ok(None);
+        }
+        Ok(self.find(key, seq)?.filter(|found| !found.is_tombstone()))
+    }
+
+    fn find(&self, key: &[u8], seq: SeqNo) -> Result<Option<InternalValue>, Error> {
+        if let Some(found) = self.active.get(key, seq + 1) {
+            return Ok(Some(found));
+        }
+        let hash = Bloom::get_hash(key);
+        for layer in &self.layers {
+            let found = match &layer.held {
+                Held::Memory(memory) => memory.get(key, seq + 1),
+                Held::Run(run) => look_up(run, key, hash)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        for run in self.runs.iter() {
+            let found = look_up(run, key, hash)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes in memory that are not durable, as far as this view goes.
+    pub fn memory(&self) -> u64 {
+        let sealed = self.layers.iter().map(|layer| match &layer.held {
+            Held::Memory(memory) => memory.size(),
+            Held::Run(_) => 0,
+        });
+        sealed.sum::<u64>() + self.active.size()
+    }
+}
+
+fn look_up(run: &[Table], key: &[u8], hash: u64) -> Result<Option<InternalValue>, Error> {
+    let Some(table) = find(run, key) else { return Ok(None) };
+    table.get(key, SeqNo::MAX, hash).map_err(|e| table_error(&table.path, &e))
+}
+
+/// What is wrong with a table, as exactly as its file can tell.
+pub fn table_error(path: &Path, error: &lsm_tree::Error) -> Error {
+    let plain = Error::tree(path, error);
+    match plain {
+        Error::Damaged { .. } => check::locate(path).unwrap_or(plain),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retired_prefixes_cover_what_begins_with_them() {
+        let mut retired = Retired::default();
+        assert!(!retired.covers(b"a"));
+        retired.insert(b"ab");
+        retired.insert(b"abc");
+        assert_eq!(retired.len(), 1);
+        retired.insert(b"b1");
+        retired.insert(b"b2");
+        assert!(retired.covers(b"ab") && retired.covers(b"abz") && retired.covers(b"b1x"));
+        assert!(!retired.covers(b"a") && !retired.covers(b"ac") && !retired.covers(b"b") && !retired.covers(b"b3"));
+        retired.insert(b"b");
+        assert_eq!(retired.iter().map(Vec::as_slice).collect::<Vec<_>>(), [b"ab".as_slice(), b"b"]);
+        assert!(retired.covers(b"b3"));
+        retired.remove(b"b");
+        assert!(!retired.covers(b"b1"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk is full. Nothing durable is lost, and the same call may be made again.
+    NoSpace(String),
+    /// A file is not what was written. Nothing was changed.
+    Damaged {
+        /// Which file.
+        file: PathBuf,
+        /// Where in it, if that is known.
+        offset: Option<u64>,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The folder holds something else, a newer format, another node's data, an older state than must be there; or it is in use.
+    Refused {
+        /// Which folder.
+        folder: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// An earlier failure was final: the text says which. Reads go on.
+    Stopped(String),
+    /// The operating system refused.
+    Io {
+        /// Which file or folder.
+        file: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// The batch asks for something that must not be asked for.
+    Invalid(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace(what) => write!(f, "no room on the disk: {what}"),
+            Self::Damaged { file, offset: Some(at), what } => {
+                write!(f, "{} is damaged at byte {at}: {what}", file.display())
+            }
+            Self::Damaged { file, offset: None, what } => write!(f, "{} is damaged: {what}", file.display()),
+            Self::Refused { folder, why } => write!(f, "{}: {why}", folder.display()),
+            Self::Stopped(why) => write!(f, "the store takes no more writes: {why}"),
+            Self::Io { file, what } => write!(f, "{}: {what}", file.display()),
+            Self::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// What the operating system said about a file.
+    pub(crate) fn io(file: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace(format!("{}: {error}", file.display()))
+            }
+            io::ErrorKind::NotFound => Self::damaged(file, "it is missing"),
+            io::ErrorKind::UnexpectedEof => Self::damaged(file, "it is too short"),
+            _ => Self::Io { file: file.into(), what: error.to_string() },
+        }
+    }
+
+    pub(crate) fn damaged(file: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { file: file.into(), offset: None, what: what.into() }
+    }
+
+    pub(crate) fn refused(folder: &Path, why: impl Into<String>) -> Self {
+        Self::Refused { folder: folder.into(), why: why.into() }
+    }
+
+    /// What `lsm-tree` said about a file or folder.
+    pub(crate) fn tree(file: &Path, error: &lsm_tree::Error) -> Self {
+        match error {
+            lsm_tree::Error::Io(error) => Self::io(file, error),
+            lsm_tree::Error::ChecksumMismatch { .. } => Self::damaged(file, "a checksum does not match"),
+            lsm_tree::Error::Decompress(_) => Self::damaged(file, "a block does not decompress"),
+            other => Self::damaged(file, format!("{other:?}")),
+        }
+    }
+}
