@@ -15,6 +15,7 @@ pub mod list;
 pub mod long_double;
 pub mod number;
 pub mod rdb;
+pub mod saved;
 pub mod set;
 pub mod shed;
 pub mod stream;

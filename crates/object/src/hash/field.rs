@@ -46,7 +46,7 @@ pub(super) fn expiry_of(elem: Elem<'_>) -> Option<u64> {
 }
 
 /// How the records of fields are read.
-pub(super) struct Stored;
+pub(crate) struct Stored;
 
 impl Record for Stored {
     const EXPIRES: bool = true;
@@ -59,6 +59,10 @@ impl Record for Stored {
     #[inline]
     fn expiry(record: &[u8]) -> u64 {
         split(record).and_then(|(expiry, ..)| expiry).unwrap_or(NEVER)
+    }
+
+    fn is_record(record: &[u8]) -> bool {
+        split(record).is_some_and(|(expiry, ..)| expiry.is_none_or(|at| (1..=EXPIRY_MAX).contains(&at)))
     }
 }
 

@@ -13,7 +13,7 @@
 //! [`len`](Hash::len), [`find`](Hash::find) and ranks still count it.
 
 mod codec;
-mod field;
+pub(crate) mod field;
 #[cfg(test)]
 mod tests;
 mod triples;
@@ -299,6 +299,30 @@ impl Hash {
         let mut start = 0;
         let table = Table::build(ends.into_iter().map(|end| &bytes[std::mem::replace(&mut start, end)..end]));
         self.form = Form::Table(table);
+    }
+}
+
+/// For checkpoints: see [`crate::saved`].
+impl Hash {
+    /// The large form.
+    pub(crate) fn table_mut(&mut self) -> Option<&mut Table<Stored>> {
+        match &mut self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The large form's bytes; 0 for others.
+    pub(crate) fn large_bytes(&self) -> usize {
+        match &self.form {
+            Form::Table(table) => table.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// A hash in its large form.
+    pub(crate) fn of_table(table: Table<Stored>) -> Self {
+        Hash { form: Form::Table(table) }
     }
 }
 

@@ -30,6 +30,9 @@ pub(crate) trait Record: 'static {
     /// Unix time in milliseconds at which the record expires, or [`NEVER`].
     fn expiry(record: &[u8]) -> u64;
 
+    /// Whether bytes from a store are a record. Any record can be read by the functions above whatever its bytes are.
+    fn is_record(record: &[u8]) -> bool;
+
     /// The place of a key. Tests let many keys share one.
     #[inline]
     fn mark(key: &[u8]) -> Mark {
@@ -157,6 +160,7 @@ impl<R: Record> Leaf<R> {
 impl<R: Record> tree::Leaf for Leaf<R> {
     type Sep = Mark;
     const KEEPS_LEAST: bool = R::EXPIRES;
+    const SORTED: bool = true;
 
     fn least(&self) -> u64 {
         self.expiry

@@ -6,6 +6,7 @@
 
 mod leaf;
 mod page;
+mod saved;
 mod seed;
 mod table;
 #[cfg(test)]
@@ -13,7 +14,8 @@ mod tests;
 pub(crate) mod varint;
 
 pub use leaf::RECORD_BYTES_MAX;
-pub(crate) use leaf::{NEVER, Record};
+pub(crate) use leaf::{Leaf, NEVER, Record};
+pub(crate) use saved::{each_record, seed_check};
 pub use seed::hand_in as hand_in_seed;
 pub(crate) use table::{Records, Table};
 

@@ -7,7 +7,7 @@ use super::leaf::{Leaf, Record};
 
 /// A set of records with distinct keys. Clones share their leaves.
 pub(crate) struct Table<R: Record> {
-    tree: Tree<Leaf<R>>,
+    pub(super) tree: Tree<Leaf<R>>,
 }
 
 impl<R: Record> Clone for Table<R> {

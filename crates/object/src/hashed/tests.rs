@@ -27,6 +27,9 @@ impl Record for Usual {
     fn expiry(record: &[u8]) -> u64 {
         expiry_of(record)
     }
+    fn is_record(record: &[u8]) -> bool {
+        record.len() > 2
+    }
 }
 
 impl Record for Crowded {
@@ -36,6 +39,9 @@ impl Record for Crowded {
     }
     fn expiry(record: &[u8]) -> u64 {
         expiry_of(record)
+    }
+    fn is_record(record: &[u8]) -> bool {
+        record.len() > 2
     }
     fn mark(key: &[u8]) -> Mark {
         Mark(u32::from(key[0] & 7) * 1000)

@@ -6,10 +6,11 @@ use std::ops::Range;
 
 /// A run of consecutive elements.
 #[derive(Clone, Default)]
-pub(super) struct Run(pub Block);
+pub(crate) struct Run(pub Block);
 
 impl Leaf for Run {
     type Sep = ();
+    const SORTED: bool = false;
 
     fn len(&self) -> usize {
         self.0.len()

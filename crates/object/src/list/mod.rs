@@ -5,7 +5,7 @@
 //! back into a listpack only below half of the limit).
 
 mod codec;
-mod leaf;
+pub(crate) mod leaf;
 mod range;
 mod remove;
 #[cfg(test)]
@@ -274,6 +274,30 @@ impl List {
         if self.quicklist {
             self.quicklist = limits.list_exceeds(self.bytes() + LISTPACK_BYTES, self.len(), 2);
         }
+    }
+}
+
+/// For checkpoints: see [`crate::saved`].
+impl List {
+    /// The large form, and whether Redis would keep this list as a quicklist.
+    pub(crate) fn tree_mut(&mut self) -> Option<(&mut Tree<Run>, bool)> {
+        match &mut self.form {
+            Form::Small(_) => None,
+            Form::Large(tree) => Some((tree, self.quicklist)),
+        }
+    }
+
+    /// The large form's bytes; 0 for the small one.
+    pub(crate) fn large_bytes(&self) -> usize {
+        match &self.form {
+            Form::Small(_) => 0,
+            Form::Large(tree) => tree.bytes(),
+        }
+    }
+
+    /// A list in its large form.
+    pub(crate) fn of_tree(tree: Tree<Run>, quicklist: bool) -> Self {
+        List { form: Form::Large(tree), quicklist }
     }
 }
 

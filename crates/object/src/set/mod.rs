@@ -41,7 +41,7 @@ impl Default for Form {
 }
 
 /// The record of a member is the member.
-struct Member;
+pub(crate) struct Member;
 
 impl Record for Member {
     const EXPIRES: bool = false;
@@ -52,6 +52,10 @@ impl Record for Member {
 
     fn expiry(_: &[u8]) -> u64 {
         crate::hashed::NEVER
+    }
+
+    fn is_record(_: &[u8]) -> bool {
+        true
     }
 }
 
@@ -340,5 +344,29 @@ impl<'a> Iterator for Iter<'a> {
                 Some(Elem::Int(value))
             }
         }
+    }
+}
+
+/// For checkpoints: see [`crate::saved`].
+impl Set {
+    /// The large form.
+    pub(crate) fn table_mut(&mut self) -> Option<&mut Table<Member>> {
+        match &mut self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The large form's bytes; 0 for others.
+    pub(crate) fn large_bytes(&self) -> usize {
+        match &self.form {
+            Form::Table(table) => table.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// A set in its large form.
+    pub(crate) fn of_table(table: Table<Member>) -> Self {
+        Set { form: Form::Table(table) }
     }
 }

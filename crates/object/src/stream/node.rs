@@ -272,6 +272,7 @@ impl Raw<'_> {
 
 impl Leaf for Node {
     type Sep = Id;
+    const SORTED: bool = true;
 
     /// A node is one element of the tree: ranks are those of nodes.
     fn len(&self) -> usize {

@@ -37,6 +37,7 @@ impl<T: Record> Run<T> {
 
 impl<T: Record> Leaf for Run<T> {
     type Sep = Id;
+    const SORTED: bool = true;
 
     fn len(&self) -> usize {
         self.0.len()

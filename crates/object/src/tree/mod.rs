@@ -13,6 +13,8 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+use crate::Corrupt;
+use crate::saved::Ledger;
 pub use iter::Leaves;
 use node::{ByLeast, ByRank, BySep, BySepNear, Child, Inner, Node, Totals, group};
 use std::ops::Range;
@@ -34,6 +36,9 @@ pub trait Leaf: Clone + Default {
 
     /// Whether the tree keeps the least [`Leaf::least`] of every subtree.
     const KEEPS_LEAST: bool = false;
+
+    /// Whether the order of leaves follows from what they hold: see [`crate::saved`].
+    const SORTED: bool;
 
     /// The least of some figure of the elements, such as the time of expiry; see [`Tree::find_least`].
     fn least(&self) -> u64 {
@@ -77,11 +82,13 @@ pub struct Tree<L: Leaf> {
     root: Arc<Inner<L>>,
     len: u64,
     totals: Totals,
+    /// Out of line, because small collections have room for a tree's fields and no more; `None` only if there are no leaves.
+    ledger: Option<Box<Ledger>>,
 }
 
 impl<L: Leaf> Clone for Tree<L> {
     fn clone(&self) -> Self {
-        Tree { root: self.root.clone(), len: self.len, totals: self.totals }
+        Tree { root: self.root.clone(), len: self.len, totals: self.totals, ledger: self.ledger.clone() }
     }
 }
 
@@ -94,7 +101,7 @@ impl<L: Leaf> Default for Tree<L> {
 impl<L: Leaf> Tree<L> {
     /// An empty tree.
     pub fn new() -> Self {
-        Tree { root: Arc::new(Inner { children: Vec::new() }), len: 0, totals: Totals::default() }
+        Tree { root: Arc::new(Inner { children: Vec::new() }), len: 0, totals: Totals::default(), ledger: None }
     }
 
     /// Number of elements.
@@ -109,7 +116,7 @@ impl<L: Leaf> Tree<L> {
 
     /// Number of leaves.
     pub fn leaf_count(&self) -> u64 {
-        self.totals.leaves
+        self.ledger.as_ref().map_or(0, |ledger| ledger.leaves)
     }
 
     /// Sum of the leaves' [`Leaf::bytes`].
@@ -122,18 +129,33 @@ impl<L: Leaf> Tree<L> {
         // Two counters precede the content of an `Arc`; inner nodes are charged to the leaves, one record each.
         let per_leaf = size_of::<L>() + size_of::<Child<L>>() + 2 * size_of::<usize>();
         let per_root = size_of::<Inner<L>>() + 2 * size_of::<usize>();
-        self.totals.heap + self.totals.leaves as usize * per_leaf + per_root
+        self.totals.heap + self.leaf_count() as usize * per_leaf + per_root
     }
 
     /// Collects leaves, in order. Empty ones are left out; oversized ones are split.
     pub fn from_leaves(leaves: impl IntoIterator<Item = L>) -> Self {
+        Self::with_ledger(leaves, Box::default())
+    }
+
+    /// [`Tree::from_leaves`] with the ledger of a tree whose place this one takes.
+    fn with_ledger(leaves: impl IntoIterator<Item = L>, mut ledger: Box<Ledger>) -> Self {
+        ledger.lose();
+        ledger.leaves = 0;
         let mut totals = Totals::default();
         let mut children = Vec::new();
         for leaf in leaves {
-            node::push_pieces(&mut children, leaf, &mut totals);
+            node::push_pieces(&mut children, leaf, &mut totals, &mut ledger);
+        }
+        for (child, at) in children.iter_mut().zip(0..) {
+            child.label = if L::SORTED { ledger.count_up() } else { ledger.spread(at) };
         }
         let len = children.iter().map(|c: &Child<L>| c.len).sum();
-        Tree { root: Arc::new(Inner { children: group(children) }), len, totals }
+        Tree { root: Arc::new(Inner { children: group(children) }), len, totals, ledger: Some(ledger) }
+    }
+
+    /// Replaces all leaves.
+    pub fn renew(&mut self, leaves: impl IntoIterator<Item = L>) {
+        *self = Self::with_ledger(leaves, self.ledger.take().unwrap_or_default());
     }
 
     /// Builds from elements that come in order: `push` adds one at the end of a leaf. Leaves are filled to three quarters
@@ -246,7 +268,8 @@ impl<L: Leaf> Tree<L> {
         if root.children.is_empty() {
             return self.first_leaf(&mut route, change);
         }
-        let done = root.modify(self.len, &mut route, (true, true), change, &mut self.totals);
+        let books = (&mut self.totals, &mut **self.ledger.get_or_insert_default());
+        let done = root.modify(self.len, &mut route, (true, true), None, change, books);
         self.len = self.len.wrapping_add_signed(done.grown);
         self.settle(done.siblings);
         done.result
@@ -256,7 +279,7 @@ impl<L: Leaf> Tree<L> {
     fn first_leaf<R, T: node::Route<L>>(&mut self, route: &mut T, change: impl FnOnce(&mut L, &T) -> R) -> R {
         let mut leaf = L::default();
         let result = change(&mut leaf, route);
-        *self = Self::from_leaves([leaf]);
+        self.renew([leaf]);
         result
     }
 
@@ -271,10 +294,21 @@ impl<L: Leaf> Tree<L> {
     }
 
     fn push_leaf(&mut self, leaf: L, front: bool) {
+        let ledger = self.ledger.get_or_insert_default();
         let mut pieces = Vec::new();
-        node::push_pieces(&mut pieces, leaf, &mut self.totals);
+        node::push_pieces(&mut pieces, leaf, &mut self.totals, ledger);
+        let n = pieces.len() as u64;
+        let (first, last) = (self.root.children.first(), self.root.children.last());
+        for (piece, at) in pieces.iter_mut().zip(0..) {
+            piece.label = match (first, last) {
+                _ if L::SORTED => ledger.count_up(),
+                (Some(first), _) if front => ledger.before(first.first_label(), at, n),
+                (_, Some(last)) => ledger.between(last.last_label(), None, at, n),
+                _ => ledger.spread(at),
+            };
+        }
         self.len += pieces.iter().map(|c| c.len).sum::<u64>();
-        let siblings = Arc::make_mut(&mut self.root).push(pieces, front);
+        let siblings = Arc::make_mut(&mut self.root).push(pieces, front, ledger.mark());
         self.settle(siblings);
     }
 
@@ -285,10 +319,11 @@ impl<L: Leaf> Tree<L> {
             return;
         }
         if ranks.start == 0 && end == self.len {
-            *self = Self::new();
+            self.renew([]);
             return;
         }
-        Arc::make_mut(&mut self.root).remove_range(ranks.start..end, &mut self.totals);
+        let books = (&mut self.totals, &mut **self.ledger.get_or_insert_default());
+        Arc::make_mut(&mut self.root).remove_range(ranks.start..end, books);
         self.len -= end - ranks.start;
         self.settle(Vec::new());
     }
@@ -323,5 +358,55 @@ impl<L: Leaf> Tree<L> {
         while let [Child { node: Node::Inner(only), .. }] = self.root.children.as_slice() {
             self.root = only.clone();
         }
+        if !L::SORTED && self.ledger.as_mut().is_some_and(|ledger| ledger.take_exhausted()) {
+            self.relabel();
+        }
+    }
+
+    /// Gives all leaves new labels, with gaps between them.
+    #[cold]
+    fn relabel(&mut self) {
+        let ledger = self.ledger.get_or_insert_default();
+        ledger.lose();
+        let mut at = 0;
+        Arc::make_mut(&mut self.root).relabel(&mut || {
+            at += 1;
+            ledger.spread(at - 1)
+        });
+    }
+
+    /// What the tree remembers for checkpoints; `None` only if there are no leaves.
+    pub(crate) fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_deref()
+    }
+
+    /// The ledger, to be changed.
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        self.ledger.get_or_insert_default()
+    }
+
+    /// Shows the leaves that were changed since the freeze that began mark `since` (0: all), with their labels, in order.
+    pub(crate) fn changed<E>(&self, since: u32, mut each: impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
+        self.root.changed(since, &mut each)
+    }
+
+    /// Builds the tree that a freeze called `epoch` left in a store from its labels and leaves, in order. The caller has
+    /// checked the order of what they hold.
+    pub(crate) fn assemble(leaves: Vec<(u64, L)>, epoch: u64) -> Result<Self, Corrupt> {
+        let mut totals = Totals::default();
+        let mut next = 0;
+        let mut children = Vec::with_capacity(leaves.len());
+        for (label, leaf) in leaves {
+            // Larger than any that was written; `LEAF_BYTES_MAX` may have been another then.
+            if leaf.is_empty() || leaf.len() > 1 && leaf.bytes() > 8 * LEAF_BYTES_MAX {
+                return Err(Corrupt("size of a leaf"));
+            }
+            totals.add(&leaf);
+            next = next.max(label.saturating_add(1));
+            children.push(Child::of_leaf(leaf, label, 0));
+        }
+        let ledger = Ledger::loaded(epoch, children.len() as u64, next);
+        let len = children.iter().map(|c: &Child<L>| c.len).sum();
+        Ok(Tree { root: Arc::new(Inner { children: group(children) }), len, totals, ledger: Some(Box::new(ledger)) })
     }
 }

@@ -7,6 +7,7 @@
 
 use super::near::partition_near;
 use super::{LEAF_BYTES_MAX, LEAF_BYTES_MERGED, LEAF_BYTES_MIN, Leaf};
+use crate::saved::Ledger;
 use crate::shed;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,20 +23,17 @@ const FANOUT_BUILT: usize = FANOUT / 4 * 3;
 pub(super) struct Totals {
     pub bytes: usize,
     pub heap: usize,
-    pub leaves: u64,
 }
 
 impl Totals {
-    fn add<L: Leaf>(&mut self, leaf: &L) {
+    pub fn add<L: Leaf>(&mut self, leaf: &L) {
         self.bytes += leaf.bytes();
         self.heap += leaf.heap_bytes();
-        self.leaves += 1;
     }
 
     fn subtract<L: Leaf>(&mut self, leaf: &L) {
         self.bytes -= leaf.bytes();
         self.heap -= leaf.heap_bytes();
-        self.leaves -= 1;
     }
 }
 
@@ -48,6 +46,10 @@ pub(super) enum Node<L: Leaf> {
 #[derive(Clone)]
 pub(super) struct Child<L: Leaf> {
     pub sep: L::Sep,
+    /// The ledger's mark at the last change below.
+    pub stamp: u32,
+    /// A leaf's name in a store; nothing for inner nodes.
+    pub label: u64,
     pub len: u64,
     /// The least [`Leaf::least`] of all leaves below; `u64::MAX` where it is not kept.
     pub least: u64,
@@ -160,11 +162,40 @@ pub(super) struct Done<L: Leaf, R> {
 }
 
 impl<L: Leaf> Child<L> {
+    /// A record for a leaf, which is not empty.
+    pub fn of_leaf(leaf: L, label: u64, stamp: u32) -> Self {
+        let (sep, len, least) = (leaf.first_sep(), leaf.len() as u64, leaf.least());
+        Child { sep, stamp, label, len, least, node: Node::Leaf(Arc::new(leaf)) }
+    }
+
     /// A record for an inner node; `None` if it has no children.
     pub fn over(inner: Arc<Inner<L>>) -> Option<Self> {
         let sep = inner.children.first()?.sep.clone();
         let len = inner.children.iter().map(|c| c.len).sum();
-        Some(Child { sep, len, least: inner.least(), node: Node::Inner(inner) })
+        let stamp = inner.children.iter().map(|c| c.stamp).max().unwrap_or(0);
+        Some(Child { sep, stamp, label: 0, len, least: inner.least(), node: Node::Inner(inner) })
+    }
+
+    /// The label of the first leaf below.
+    pub fn first_label(&self) -> u64 {
+        let mut child = self;
+        while let Node::Inner(inner) = &child.node
+            && let Some(first) = inner.children.first()
+        {
+            child = first;
+        }
+        child.label
+    }
+
+    /// The label of the last leaf below.
+    pub fn last_label(&self) -> u64 {
+        let mut child = self;
+        while let Node::Inner(inner) = &child.node
+            && let Some(last) = inner.children.last()
+        {
+            child = last;
+        }
+        child.label
     }
 
     fn underfull(&self) -> bool {
@@ -174,17 +205,21 @@ impl<L: Leaf> Child<L> {
         }
     }
 
-    /// Subtracts everything below from the totals.
-    fn untally(&self, totals: &mut Totals) {
+    /// Subtracts everything below from the totals: it is leaving the tree.
+    fn untally(&self, totals: &mut Totals, ledger: &mut Ledger) {
         match &self.node {
-            Node::Leaf(leaf) => totals.subtract(&**leaf),
-            Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(totals)),
+            Node::Leaf(leaf) => {
+                totals.subtract(&**leaf);
+                ledger.leaves -= 1;
+                ledger.bury(self.label, L::SORTED);
+            }
+            Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(totals, ledger)),
         }
     }
 }
 
-/// Appends a leaf as one child, or as several if it is too large, and counts them.
-pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals: &mut Totals) {
+/// Appends a leaf as one child, or as several if it is too large, and counts them. Labels are still to be given.
+pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals: &mut Totals, ledger: &mut Ledger) {
     let mut rest = vec![leaf];
     while let Some(mut leaf) = rest.pop() {
         if leaf.is_empty() {
@@ -198,8 +233,8 @@ pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals
             continue;
         }
         totals.add(&leaf);
-        let (sep, len, least) = (leaf.first_sep(), leaf.len() as u64, leaf.least());
-        children.push(Child { sep, len, least, node: Node::Leaf(Arc::new(leaf)) });
+        ledger.leaves += 1;
+        children.push(Child::of_leaf(leaf, 0, ledger.mark()));
     }
 }
 
@@ -243,18 +278,22 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Changes the leaf a route leads to. `edge` says whether this node is the first and the last of its level.
+    /// Changes the leaf a route leads to. `edge` says whether this node is the first and the last of its level, `next` is
+    /// what follows it.
     pub fn modify<R, T: Route<L>>(
         &mut self,
         len: u64,
         route: &mut T,
         edge: (bool, bool),
+        next: Option<&Child<L>>,
         change: impl FnOnce(&mut L, &T) -> R,
-        totals: &mut Totals,
+        (totals, ledger): (&mut Totals, &mut Ledger),
     ) -> Done<L, R> {
         let i = route.pick(&self.children, len);
         let edge = (edge.0 && i == 0, edge.1 && i + 1 == self.children.len());
-        let child = &mut self.children[i];
+        let (path, behind) = self.children.split_at_mut(i + 1);
+        let child = &mut path[i];
+        child.stamp = ledger.mark();
         let (result, grown, least_moved);
         match &mut child.node {
             Node::Leaf(leaf) => {
@@ -269,15 +308,16 @@ impl<L: Leaf> Inner<L> {
                 least_moved = child.least != leaf.least();
                 child.least = leaf.least();
                 if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
-                    self.split_leaf(i, edge, totals);
+                    self.split_leaf(i, edge, next, (totals, ledger));
                 } else if leaf.bytes() < LEAF_BYTES_MIN && (leaf.bytes() < bytes || leaf.is_empty()) {
-                    self.mend(i, totals);
+                    self.mend(i, (totals, ledger));
                 }
             }
             Node::Inner(inner) => {
                 let inner = Arc::make_mut(inner);
                 let before = inner.children.len();
-                let done = inner.modify(child.len, route, edge, change, totals);
+                let next = behind.first().or(next);
+                let done = inner.modify(child.len, route, edge, next, change, (totals, ledger));
                 (result, grown, least_moved) = (done.result, done.grown, done.least_moved);
                 let left_over: u64 = done.siblings.iter().map(|c| c.len).sum();
                 child.len = child.len.wrapping_add_signed(grown) - left_over;
@@ -287,7 +327,7 @@ impl<L: Leaf> Inner<L> {
                 if !done.siblings.is_empty() {
                     self.children.splice(i + 1..i + 1, done.siblings);
                 } else if inner.children.len() < before && child.underfull() {
-                    self.mend(i, totals);
+                    self.mend(i, (totals, ledger));
                 }
             }
         }
@@ -295,12 +335,13 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Adds children at one end of the leaf level; returns nodes to insert after this one.
-    pub fn push(&mut self, pieces: Vec<Child<L>>, front: bool) -> Vec<Child<L>> {
+    pub fn push(&mut self, pieces: Vec<Child<L>>, front: bool, mark: u32) -> Vec<Child<L>> {
         let at = if front { 0 } else { self.children.len().saturating_sub(1) };
         match self.children.get_mut(at) {
-            Some(Child { len, least, node: Node::Inner(inner), .. }) => {
+            Some(Child { stamp, len, least, node: Node::Inner(inner), .. }) => {
+                *stamp = mark;
                 *len += pieces.iter().map(|c| c.len).sum::<u64>();
-                let siblings = Arc::make_mut(inner).push(pieces, front);
+                let siblings = Arc::make_mut(inner).push(pieces, front, mark);
                 *least = inner.least();
                 *len -= siblings.iter().map(|c| c.len).sum::<u64>();
                 self.children.splice(at + 1..at + 1, siblings);
@@ -315,7 +356,7 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Removes elements, none of whose ranks is beyond the end.
-    pub fn remove_range(&mut self, ranks: Range<u64>, totals: &mut Totals) {
+    pub fn remove_range(&mut self, ranks: Range<u64>, (totals, ledger): (&mut Totals, &mut Ledger)) {
         let (mut at, mut i, mut seam) = (0, 0, None);
         while i < self.children.len() && at < ranks.end {
             let child = &mut self.children[i];
@@ -334,11 +375,12 @@ impl<L: Leaf> Inner<L> {
                     at += self.children[end].len;
                     end += 1;
                 }
-                self.children.drain(i..end).for_each(|c| c.untally(totals));
+                self.children.drain(i..end).for_each(|c| c.untally(totals, ledger));
                 continue;
             }
             let within = from + len - at..to + len - at;
             child.len -= to - from;
+            child.stamp = ledger.mark();
             match &mut child.node {
                 Node::Leaf(leaf) => {
                     totals.subtract(&**leaf);
@@ -349,7 +391,7 @@ impl<L: Leaf> Inner<L> {
                 }
                 Node::Inner(inner) => {
                     let inner = Arc::make_mut(inner);
-                    inner.remove_range(within, totals);
+                    inner.remove_range(within, (totals, ledger));
                     child.least = inner.least();
                 }
             }
@@ -358,17 +400,26 @@ impl<L: Leaf> Inner<L> {
         let Some(seam) = seam else { return };
         for i in [seam + 1, seam] {
             if self.children.get(i).is_some_and(Child::underfull) {
-                self.mend(i, totals);
+                self.mend(i, (totals, ledger));
             }
         }
     }
 
     /// Replaces an overfull leaf by its parts. At an edge of the tree elements probably keep arriving at that edge, so
     /// the part on the inside is left nearly full and the one outside nearly empty.
-    fn split_leaf(&mut self, i: usize, edge: (bool, bool), totals: &mut Totals) {
+    /// `next` is what follows this node.
+    fn split_leaf(
+        &mut self,
+        i: usize,
+        edge: (bool, bool),
+        next: Option<&Child<L>>,
+        (totals, ledger): (&mut Totals, &mut Ledger),
+    ) {
+        let high = if L::SORTED { None } else { self.children.get(i + 1).or(next).map(Child::first_label) };
         let child = &mut self.children[i];
         let Node::Leaf(leaf) = &mut child.node else { return };
         totals.subtract(&**leaf);
+        ledger.leaves -= 1;
         let leaf = Arc::make_mut(leaf);
         let bytes = leaf.bytes();
         let keep = match edge {
@@ -380,25 +431,31 @@ impl<L: Leaf> Inner<L> {
         let lower = std::mem::take(leaf);
         debug_assert!(!lower.is_empty() && !upper.is_empty());
         let mut parts = Vec::with_capacity(2);
-        push_pieces(&mut parts, lower, totals);
-        push_pieces(&mut parts, upper, totals);
-        if let Some(first) = parts.first_mut() {
+        push_pieces(&mut parts, lower, totals, ledger);
+        push_pieces(&mut parts, upper, totals, ledger);
+        if let Some((first, others)) = parts.split_first_mut() {
             first.sep = child.sep.clone();
+            first.label = child.label;
+            let n = others.len() as u64;
+            for (other, at) in others.iter_mut().zip(0..) {
+                let label = if L::SORTED { ledger.count_up() } else { ledger.between(child.label, high, at, n) };
+                other.label = label;
+            }
         }
         self.children.splice(i..=i, parts);
     }
 
     /// Drops child `i` if it is empty, else merges it with a neighbour if the two are small enough.
-    fn mend(&mut self, i: usize, totals: &mut Totals) {
+    fn mend(&mut self, i: usize, (totals, ledger): (&mut Totals, &mut Ledger)) {
         if self.children[i].len == 0 {
-            self.children.remove(i).untally(totals);
-        } else if !self.merge(i, totals) && i > 0 {
-            self.merge(i - 1, totals);
+            self.children.remove(i).untally(totals, ledger);
+        } else if !self.merge(i, (totals, ledger)) && i > 0 {
+            self.merge(i - 1, (totals, ledger));
         }
     }
 
     /// Merges child `i` with the next one, if there is one and they fit together.
-    fn merge(&mut self, i: usize, totals: &mut Totals) -> bool {
+    fn merge(&mut self, i: usize, (totals, ledger): (&mut Totals, &mut Ledger)) -> bool {
         let [a, b, ..] = &mut self.children[i..] else { return false };
         match (&mut a.node, &mut b.node) {
             (Node::Leaf(x), Node::Leaf(y)) if x.bytes() + y.bytes() <= LEAF_BYTES_MERGED => {
@@ -406,6 +463,9 @@ impl<L: Leaf> Inner<L> {
                 totals.subtract(&**y);
                 Arc::make_mut(x).append(std::mem::take(Arc::make_mut(y)));
                 totals.add(&**x);
+                ledger.leaves -= 1;
+                ledger.bury(b.label, L::SORTED);
+                a.stamp = ledger.mark();
             }
             (Node::Inner(x), Node::Inner(y)) if x.children.len() + y.children.len() <= FANOUT_BUILT => {
                 let y = Arc::make_mut(y);
@@ -413,6 +473,7 @@ impl<L: Leaf> Inner<L> {
                     first.sep = b.sep.clone();
                 }
                 Arc::make_mut(x).children.append(&mut y.children);
+                a.stamp = a.stamp.max(b.stamp);
             }
             _ => return false,
         }
@@ -452,5 +513,26 @@ impl<L: Leaf> Inner<L> {
         let mut parts = chunks(std::mem::take(&mut self.children)).into_iter();
         self.children = parts.next().unwrap_or_default();
         parts.filter_map(|children| Child::over(Arc::new(Inner { children }))).collect()
+    }
+
+    /// Gives every leaf a label.
+    pub fn relabel(&mut self, next: &mut impl FnMut() -> u64) {
+        for child in &mut self.children {
+            match &mut child.node {
+                Node::Leaf(_) => child.label = next(),
+                Node::Inner(inner) => Arc::make_mut(inner).relabel(next),
+            }
+        }
+    }
+
+    /// Shows the leaves that were changed since the freeze that began mark `since`, with their labels.
+    pub fn changed<E>(&self, since: u32, each: &mut impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
+        for child in self.children.iter().filter(|child| child.stamp >= since) {
+            match &child.node {
+                Node::Leaf(leaf) => each(child.label, leaf)?,
+                Node::Inner(inner) => inner.changed(since, each)?,
+            }
+        }
+        Ok(())
     }
 }

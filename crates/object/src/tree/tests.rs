@@ -5,14 +5,16 @@ use super::*;
 use proptest::prelude::*;
 
 /// Numbers, each pretending to take 512 bytes so that a leaf holds sixteen.
+/// `COUNTED`: labels are counted up, as in collections with an order.
 #[derive(Clone, Default, Debug, PartialEq)]
-struct Numbers(Vec<u32>);
+struct Numbers<const COUNTED: bool = true>(Vec<u32>);
 
 const ITEM_BYTES: usize = 512;
 
-impl Leaf for Numbers {
+impl<const COUNTED: bool> Leaf for Numbers<COUNTED> {
     type Sep = u32;
     const KEEPS_LEAST: bool = true;
+    const SORTED: bool = COUNTED;
     fn least(&self) -> u64 {
         self.0.iter().copied().min().map_or(u64::MAX, u64::from)
     }
@@ -36,17 +38,23 @@ impl Leaf for Numbers {
     }
 }
 
-fn forward(tree: &Tree<Numbers>, rank: u64) -> Vec<u32> {
+fn forward<const COUNTED: bool>(tree: &Tree<Numbers<COUNTED>>, rank: u64) -> Vec<u32> {
     tree.leaves_from(rank).flat_map(|(leaf, at)| leaf.0[at..].iter().copied()).collect()
 }
 
-fn backward(tree: &Tree<Numbers>, rank: u64) -> Vec<u32> {
+fn backward<const COUNTED: bool>(tree: &Tree<Numbers<COUNTED>>, rank: u64) -> Vec<u32> {
     tree.leaves_back(rank).flat_map(|(leaf, at)| leaf.0[..at].iter().rev().copied()).collect()
 }
 
 /// Checks every structural promise; returns the elements.
-fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
-    fn walk(children: &[Child<Numbers>], root: bool, depth: usize, depths: &mut Vec<usize>, totals: &mut Totals) {
+fn check<const COUNTED: bool>(tree: &Tree<Numbers<COUNTED>>, sorted: bool) -> Vec<u32> {
+    fn walk<const COUNTED: bool>(
+        children: &[Child<Numbers<COUNTED>>],
+        root: bool,
+        depth: usize,
+        depths: &mut Vec<usize>,
+        (totals, labels): (&mut Totals, &mut Vec<u64>),
+    ) {
         assert!(children.len() <= FANOUT);
         assert!(root || !children.is_empty());
         for child in children {
@@ -58,19 +66,24 @@ fn check(tree: &Tree<Numbers>, sorted: bool) -> Vec<u32> {
                     assert!(leaf.bytes() <= LEAF_BYTES_MAX);
                     totals.bytes += leaf.bytes();
                     totals.heap += leaf.heap_bytes();
-                    totals.leaves += 1;
+                    labels.push(child.label);
                     depths.push(depth);
                 }
                 Node::Inner(inner) => {
                     assert_eq!(child.len, inner.children.iter().map(|c| c.len).sum::<u64>());
                     assert_eq!(child.least, inner.least());
-                    walk(&inner.children, false, depth + 1, depths, totals);
+                    assert!(inner.children.iter().all(|c| c.stamp <= child.stamp), "nothing newer below");
+                    walk(&inner.children, false, depth + 1, depths, (totals, labels));
                 }
             }
         }
     }
-    let (mut depths, mut totals) = (Vec::new(), Totals::default());
-    walk(&tree.root.children, true, 0, &mut depths, &mut totals);
+    let (mut depths, mut totals, mut labels) = (Vec::new(), Totals::default(), Vec::new());
+    walk(&tree.root.children, true, 0, &mut depths, (&mut totals, &mut labels));
+    assert_eq!(labels.len() as u64, tree.leaf_count());
+    assert!(COUNTED || labels.is_sorted(), "labels in the order of leaves");
+    labels.sort_unstable();
+    assert!(labels.windows(2).all(|pair| pair[0] < pair[1]), "labels are distinct");
     assert!(depths.windows(2).all(|w| w[0] == w[1]), "leaves at one depth");
     assert_eq!(totals, tree.totals);
     let all = forward(tree, 0);
@@ -122,11 +135,12 @@ proptest! {
 
     #[test]
     fn by_rank_like_a_vec(ops in ops()) {
-        let mut tree = Tree::<Numbers>::new();
+        let mut tree = Tree::<Numbers<false>>::new();
         let mut model: Vec<u32> = Vec::new();
         let mut next = 0;
         for op in ops {
             let frozen = (tree.clone(), model.clone());
+            tree.ledger_mut().begin(1);
             let len = model.len() as u32;
             match op {
                 Op::Insert(at, n) => {
@@ -159,7 +173,7 @@ proptest! {
                     tree.remove_range(at.into()..u64::from(at + n));
                     model.drain(at as usize..(at + n).min(len) as usize);
                 }
-                Op::Rebuild => tree = Tree::build(model.iter().copied(), true, |leaf: &mut Numbers, x| leaf.0.push(x)),
+                Op::Rebuild => tree = Tree::build(model.iter().copied(), true, |leaf: &mut Numbers<false>, x| leaf.0.push(x)),
             }
             prop_assert_eq!(&check(&tree, false), &model);
             prop_assert_eq!(&check(&frozen.0, false), &frozen.1, "a clone does not change");
@@ -181,6 +195,7 @@ proptest! {
         let mut tree = Tree::<Numbers>::new();
         let mut model: Vec<u32> = Vec::new();
         for op in ops {
+            tree.ledger_mut().begin(1);
             let len = model.len() as u32;
             match op {
                 Op::Insert(seed, n) => for k in 0..u32::from(n) * 4 {

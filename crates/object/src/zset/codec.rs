@@ -39,8 +39,14 @@ fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+pub(super) fn write_element(out: &mut Vec<u8>, score: f64, member: &[u8]) {
+    out.extend(score.to_le_bytes());
+    write_varint(out, member.len() as u64);
+    out.extend_from_slice(member);
+}
+
 /// Takes the first element off `bytes`.
-fn read_element<'a>(bytes: &mut &'a [u8]) -> Option<(f64, &'a [u8])> {
+pub(super) fn read_element<'a>(bytes: &mut &'a [u8]) -> Option<(f64, &'a [u8])> {
     let (score, rest) = bytes.split_first_chunk::<8>()?;
     *bytes = rest;
     let len = usize::try_from(read_varint(bytes)?).ok()?;
@@ -53,11 +59,7 @@ impl ZSet {
     /// Appends the set's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend([VERSION, if matches!(self.0, Form::Large(_)) { LARGE } else { 0 }]);
-        for (member, score) in self.iter(0..self.len(), false) {
-            out.extend(score.to_le_bytes());
-            write_varint(out, member.len() as u64);
-            out.extend_from_slice(member);
-        }
+        self.iter(0..self.len(), false).for_each(|(member, score)| write_element(out, score, member));
     }
 
     /// Reads what [`ZSet::encode`] wrote. Never panics; allocates no more than a small multiple of `bytes`.
@@ -94,4 +96,4 @@ impl ZSet {
     }
 }
 
-const TWICE: Corrupt = Corrupt("a sorted set has a member twice");
+pub(super) const TWICE: Corrupt = Corrupt("a sorted set has a member twice");

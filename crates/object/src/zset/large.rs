@@ -6,8 +6,12 @@
 
 use std::ops::Range;
 
+use crate::saved::Ledger;
+
 use super::hash::hash;
 use super::item::{Item, Place, Tie};
+use super::node::LEAF_MAX;
+use super::page::Page;
 use super::ranges::{LexBound, LexRange, ScoreBound, ScoreRange};
 use super::small::Small;
 use super::tree::{self, Tree};
@@ -15,7 +19,7 @@ use super::tree::{self, Tree};
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Large {
-    order: Tree<f64, ()>,
+    pub(super) order: Tree<f64, ()>,
     index: Tree<u32, f64>,
     /// Bytes of heap of members that are out of line.
     long: usize,
@@ -40,6 +44,30 @@ impl Large {
             large.insert(score, member);
         }
         large
+    }
+
+    /// Makes the index of an order. `None`: a member is there twice.
+    pub(super) fn of_order(order: Tree<f64, ()>) -> Option<Self> {
+        let mut all: Vec<_> = order.items().map(|(score, item)| (hash(item.as_bytes()), item, score)).collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.as_bytes().cmp(b.1.as_bytes())));
+        if all.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[0].1.as_bytes() == pair[1].1.as_bytes()) {
+            return None;
+        }
+        let long = all.iter().map(|(_, item, _)| long_heap(item)).sum();
+        let mut pages = Vec::with_capacity(order.heap() / LEAF_MAX + 1);
+        let mut page = Page::new();
+        for (hash, item, score) in all {
+            if page.len() == 0 || page.weight() > LEAF_MAX / 4 * 3 {
+                // Nothing is stored of the index, so its leaves have no labels.
+                pages.extend(
+                    Some(std::mem::replace(&mut page, Page::with_room(LEAF_MAX / 8 * 7))).filter(|p| p.len() > 0),
+                );
+            }
+            page.insert(page.len(), hash, item, score);
+        }
+        pages.push(page);
+        let ledger = Ledger::loaded(0, pages.len() as u64, 0);
+        Some(Large { index: Tree::of_pages(pages, ledger), order, long })
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -14,6 +14,7 @@ mod node;
 mod page;
 mod prefetch;
 mod ranges;
+mod saved;
 mod small;
 mod tree;
 
@@ -25,6 +26,8 @@ use std::ops::Range;
 use crate::Limits;
 
 pub use ranges::{LexBound, LexRange, ScoreBound, ScoreRange};
+
+pub(crate) use saved::{Leaf, Order, leaf};
 
 use large::Large;
 use small::Small;

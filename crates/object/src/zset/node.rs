@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::saved::Ledger;
+
 use super::item::{Bounds, Item, Number, Place, Scalar, Tie};
 use super::page::Page;
 
 /// The most a leaf weighs, in bytes, once an insertion is done. Smaller leaves cost more nodes, larger ones more copying
 /// at every insertion.
-const LEAF_MAX: usize = if cfg!(test) { 160 } else { 3 << 10 };
+pub(super) const LEAF_MAX: usize = if cfg!(test) { 160 } else { 3 << 10 };
+/// The most bytes of strings that are out of line in a leaf of several elements: with them it is 8 KB in a store.
+const LONG_MAX: usize = if cfg!(test) { 300 } else { 5 << 10 };
 /// The most children an inner node has.
 const FANOUT: usize = if cfg!(test) { 8 } else { 192 };
 
@@ -18,6 +22,15 @@ pub(super) struct Inner<K, V> {
     /// Elements below each child.
     pub(super) counts: Vec<u64>,
     pub(super) children: Vec<Node<K, V>>,
+    /// The greatest stamp of all leaves below.
+    pub(super) stamp: u32,
+}
+
+/// What a tree knows about all of its nodes, to be kept right while they change.
+pub(super) struct Books<'a> {
+    /// Bytes of heap.
+    pub(super) heap: &'a mut usize,
+    pub(super) ledger: &'a mut Ledger,
 }
 
 pub(super) enum Node<K, V> {
@@ -46,15 +59,24 @@ impl<K, V> Clone for Node<K, V> {
 
 impl<K, V> Clone for Inner<K, V> {
     fn clone(&self) -> Self {
-        Inner { separators: self.separators.clone(), counts: self.counts.clone(), children: self.children.clone() }
+        Inner {
+            separators: self.separators.clone(),
+            counts: self.counts.clone(),
+            children: self.children.clone(),
+            stamp: self.stamp,
+        }
     }
 }
 
 /// Cuts a leaf if it has grown too heavy by an insertion at `inserted`: where elements arrive in order, right behind the
 /// last one, so that full leaves stay behind; otherwise in the middle.
-fn split_leaf<K: Number, V: Scalar>(leaf: &mut Page<K, V>, inserted: usize) -> Option<Split<K, V>> {
+fn split_leaf<K: Number, V: Scalar>(
+    leaf: &mut Page<K, V>,
+    inserted: usize,
+    ledger: &mut Ledger,
+) -> Option<Split<K, V>> {
     let len = leaf.len();
-    if leaf.weight() <= LEAF_MAX || len < 2 {
+    if leaf.weight() <= LEAF_MAX && leaf.long_bytes() <= LONG_MAX || len < 2 {
         return None;
     }
     let at = match inserted {
@@ -62,7 +84,9 @@ fn split_leaf<K: Number, V: Scalar>(leaf: &mut Page<K, V>, inserted: usize) -> O
         i if i + 1 == len => i,
         _ => len / 2,
     };
-    let right = leaf.split_off(at);
+    let mut right = leaf.split_off(at);
+    (right.label, right.stamp) = (ledger.count_up(), ledger.mark());
+    ledger.leaves += 1;
     let separator = leaf.separator(&right);
     Some(Split { separator, count: right.len() as u64, right: Node::Leaf(right) })
 }
@@ -77,7 +101,8 @@ fn reserve<T>(v: &mut Vec<T>) {
 impl<K: Number, V: Scalar> Inner<K, V> {
     /// A new root above one that was split; `len` counts both halves.
     pub(super) fn root(left: Node<K, V>, len: u64, split: Split<K, V>) -> Node<K, V> {
-        let mut inner = Inner { separators: Page::new(), counts: vec![len], children: vec![left] };
+        let stamp = left.stamp().max(split.right.stamp());
+        let mut inner = Inner { separators: Page::new(), counts: vec![len], children: vec![left], stamp };
         inner.adopt(0, split);
         Node::Inner(Arc::new(inner))
     }
@@ -140,6 +165,7 @@ impl<K: Number, V: Scalar> Inner<K, V> {
             separators: self.separators.split_off(at - 1),
             counts: self.counts.split_off(at),
             children: self.children.split_off(at),
+            stamp: self.stamp,
         };
         self.counts.shrink_to_fit();
         self.children.shrink_to_fit();
@@ -149,9 +175,9 @@ impl<K: Number, V: Scalar> Inner<K, V> {
     }
 
     /// Drops child `i` if it is empty, or merges it with a neighbour if it is light and the two fit together easily.
-    fn settle(&mut self, i: usize, heap: &mut usize) {
+    fn settle(&mut self, i: usize, books: &mut Books<'_>) {
         if self.counts.get(i) == Some(&0) && self.children.len() > 1 {
-            *heap -= self.children.remove(i).heap();
+            self.children.remove(i).leave(books);
             self.counts.remove(i);
             let separator = i.saturating_sub(1);
             self.separators.remove(separator, separator + 1);
@@ -162,19 +188,24 @@ impl<K: Number, V: Scalar> Inner<K, V> {
         }
         let right = i + 1 < self.children.len() && self.children[i].fits(&self.children[i + 1]);
         if right {
-            self.merge(i, heap);
+            self.merge(i, books);
         } else if i > 0 && self.children[i - 1].fits(&self.children[i]) {
-            self.merge(i - 1, heap);
+            self.merge(i - 1, books);
         }
     }
 
     /// Appends child `i + 1` to child `i`.
-    fn merge(&mut self, i: usize, heap: &mut usize) {
+    fn merge(&mut self, i: usize, books: &mut Books<'_>) {
         let right = self.children.remove(i + 1);
         self.counts[i] += self.counts.remove(i + 1);
-        *heap -= self.children[i].own_heap() + right.own_heap();
+        *books.heap -= self.children[i].own_heap() + right.own_heap();
         match (&mut self.children[i], right) {
-            (Node::Leaf(left), Node::Leaf(right)) => left.append(&right),
+            (Node::Leaf(left), Node::Leaf(right)) => {
+                left.append(&right);
+                left.stamp = books.ledger.mark();
+                books.ledger.leaves -= 1;
+                books.ledger.bury(right.label, true);
+            }
             (Node::Inner(left), Node::Inner(right)) => {
                 let left = Arc::make_mut(left);
                 let end = left.separators.len();
@@ -182,6 +213,7 @@ impl<K: Number, V: Scalar> Inner<K, V> {
                 left.separators.append(&right.separators);
                 left.counts.extend_from_slice(&right.counts);
                 left.children.extend_from_slice(&right.children);
+                left.stamp = left.stamp.max(right.stamp);
             }
             // Siblings are of one kind: splits and merges keep all leaves at one depth.
             (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => {
@@ -189,7 +221,7 @@ impl<K: Number, V: Scalar> Inner<K, V> {
             }
         }
         self.separators.remove(i, i + 1);
-        *heap += self.children[i].own_heap();
+        *books.heap += self.children[i].own_heap();
     }
 }
 
@@ -215,6 +247,35 @@ impl<K: Number, V: Scalar> Node<K, V> {
             }
     }
 
+    /// The greatest stamp of all leaves below.
+    pub(super) fn stamp(&self) -> u32 {
+        match self {
+            Node::Leaf(leaf) => leaf.stamp,
+            Node::Inner(inner) => inner.stamp,
+        }
+    }
+
+    /// Takes itself and everything below out of the books.
+    fn leave(&self, books: &mut Books<'_>) {
+        *books.heap -= self.own_heap();
+        match self {
+            Node::Leaf(leaf) => {
+                books.ledger.leaves -= 1;
+                books.ledger.bury(leaf.label, true);
+            }
+            Node::Inner(inner) => inner.children.iter().for_each(|child| child.leave(books)),
+        }
+    }
+
+    /// Shows the leaves that were changed since the freeze that began mark `since`, in order.
+    pub(super) fn changed<E>(&self, since: u32, each: &mut impl FnMut(&Page<K, V>) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            _ if self.stamp() < since => Ok(()),
+            Node::Leaf(leaf) => each(leaf),
+            Node::Inner(inner) => inner.children.iter().try_for_each(|child| child.changed(since, each)),
+        }
+    }
+
     fn light(&self) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.weight() < LEAF_MAX / 4,
@@ -224,7 +285,9 @@ impl<K: Number, V: Scalar> Node<K, V> {
 
     fn fits(&self, right: &Self) -> bool {
         match (self, right) {
-            (Node::Leaf(a), Node::Leaf(b)) => a.weight() + b.weight() <= LEAF_MAX * 3 / 4,
+            (Node::Leaf(a), Node::Leaf(b)) => {
+                a.weight() + b.weight() <= LEAF_MAX * 3 / 4 && a.long_bytes() + b.long_bytes() <= LONG_MAX * 3 / 4
+            }
             (Node::Inner(a), Node::Inner(b)) => a.children.len() + b.children.len() <= FANOUT * 3 / 4,
             _ => false,
         }
@@ -237,7 +300,7 @@ impl<K: Number, V: Scalar> Node<K, V> {
         number: K,
         string: &[u8],
         bounds: Bounds<K>,
-        heap: &mut usize,
+        books: &mut Books<'_>,
         f: impl FnOnce(&mut Page<K, V>, Result<usize, usize>) -> R,
     ) -> (R, i64, Option<Split<K, V>>) {
         match self {
@@ -246,15 +309,17 @@ impl<K: Number, V: Scalar> Node<K, V> {
                 let found = leaf.find(number, string, bounds);
                 let result = f(leaf, found);
                 let delta = leaf.len() as i64 - old as i64;
-                let split = if delta > 0 { split_leaf(leaf, found.unwrap_or_else(|i| i)) } else { None };
-                *heap = *heap + leaf.heap() + split.as_ref().map_or(0, |s| s.right.own_heap()) - before;
+                leaf.stamp = books.ledger.mark();
+                let split = if delta > 0 { split_leaf(leaf, found.unwrap_or_else(|i| i), books.ledger) } else { None };
+                *books.heap = *books.heap + leaf.heap() + split.as_ref().map_or(0, |s| s.right.own_heap()) - before;
                 (result, delta, split)
             }
             Node::Inner(inner) => {
                 let before = inner.heap();
                 let inner = Arc::make_mut(inner);
+                inner.stamp = books.ledger.mark();
                 let (i, bounds) = inner.route(Place { number, tie: Tie::Through(string) }, bounds);
-                let (result, delta, split) = inner.children[i].edit(number, string, bounds, heap, f);
+                let (result, delta, split) = inner.children[i].edit(number, string, bounds, books, f);
                 inner.counts[i] = inner.counts[i].wrapping_add_signed(delta);
                 let split = match split {
                     Some(split) => {
@@ -264,23 +329,25 @@ impl<K: Number, V: Scalar> Node<K, V> {
                     None => None,
                 };
                 if delta < 0 {
-                    inner.settle(i, heap);
+                    inner.settle(i, books);
                 }
-                *heap = *heap + inner.heap() + split.as_ref().map_or(0, |s| s.right.own_heap()) - before;
+                *books.heap = *books.heap + inner.heap() + split.as_ref().map_or(0, |s| s.right.own_heap()) - before;
                 (result, delta, split)
             }
         }
     }
 
     /// Removes the elements of ranks `from..to`, which must not be all of this subtree.
-    pub(super) fn cut(&mut self, from: u64, to: u64, heap: &mut usize) {
+    pub(super) fn cut(&mut self, from: u64, to: u64, books: &mut Books<'_>) {
         let before = self.own_heap();
         match self {
             Node::Leaf(leaf) => {
                 leaf.remove(from as usize, to as usize);
+                leaf.stamp = books.ledger.mark();
             }
             Node::Inner(inner) => {
                 let inner = Arc::make_mut(inner);
+                inner.stamp = books.ledger.mark();
                 let mut whole = 0..0;
                 let mut partial = None;
                 let mut start = 0;
@@ -293,10 +360,10 @@ impl<K: Number, V: Scalar> Node<K, V> {
                         continue;
                     }
                     if high - low == count {
-                        *heap -= inner.children[i].heap();
+                        inner.children[i].leave(books);
                         whole = if whole.is_empty() { i..i + 1 } else { whole.start..i + 1 };
                     } else {
-                        inner.children[i].cut(low, high, heap);
+                        inner.children[i].cut(low, high, books);
                         inner.counts[i] -= high - low;
                         partial = partial.or(Some(i));
                     }
@@ -308,10 +375,50 @@ impl<K: Number, V: Scalar> Node<K, V> {
                 inner.separators.remove(first, first + whole.len());
                 inner.counts.drain(whole.clone());
                 inner.children.drain(whole);
-                inner.settle(gap, heap);
-                inner.settle(gap.saturating_sub(1), heap);
+                inner.settle(gap, books);
+                inner.settle(gap.saturating_sub(1), books);
             }
         }
-        *heap = *heap + self.own_heap() - before;
+        *books.heap = *books.heap + self.own_heap() - before;
     }
+}
+
+/// Stacks inner nodes over leaves that are in order, none of them empty.
+pub(super) fn stack<K: Number, V: Scalar>(pages: Vec<Page<K, V>>) -> Node<K, V> {
+    let mut separators: Vec<_> = pages.windows(2).map(|pair| Some(pair[0].separator(&pair[1]))).collect();
+    separators.insert(0, None);
+    let counts: Vec<u64> = pages.iter().map(|page| page.len() as u64).collect();
+    // Each node with what separates it from the one before and the number of elements below.
+    let mut level: Vec<_> = separators.into_iter().zip(counts).zip(pages.into_iter().map(Node::Leaf)).collect();
+    while level.len() > 1 {
+        let parts = level.len().div_ceil(FANOUT / 4 * 3);
+        let (size, more) = (level.len() / parts, level.len() % parts);
+        let mut nodes = level.into_iter();
+        level = (0..parts)
+            .map(|part| {
+                let size = size + usize::from(part < more);
+                let mut inner = Inner {
+                    separators: Page::new(),
+                    counts: Vec::with_capacity(size),
+                    children: Vec::with_capacity(size),
+                    stamp: 0,
+                };
+                let mut first = None;
+                for ((separator, count), node) in nodes.by_ref().take(size) {
+                    match separator {
+                        Some((number, string)) if !inner.children.is_empty() => {
+                            let at = inner.separators.len();
+                            inner.separators.insert(at, number, Item::from_shared(&string), ());
+                        }
+                        separator => first = separator,
+                    }
+                    inner.counts.push(count);
+                    inner.stamp = inner.stamp.max(node.stamp());
+                    inner.children.push(node);
+                }
+                ((first, inner.counts.iter().sum()), Node::Inner(Arc::new(inner)))
+            })
+            .collect();
+    }
+    level.pop().map_or_else(Node::empty, |(_, node)| node)
 }

@@ -36,12 +36,16 @@ type LongStrings = Vec<Arc<[u8]>>;
 pub(super) struct Page<K, V> {
     bytes: Arc<[u8]>,
     long: Option<Arc<LongStrings>>,
+    /// The leaf's name in a store; see [`crate::saved`]. Nothing to pages of separators, as is the stamp.
+    pub(super) label: u64,
+    /// The ledger's mark at the last change.
+    pub(super) stamp: u32,
     elements: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K, V> Clone for Page<K, V> {
     fn clone(&self) -> Self {
-        Page { bytes: self.bytes.clone(), long: self.long.clone(), elements: PhantomData }
+        Page { bytes: self.bytes.clone(), long: self.long.clone(), ..*self }
     }
 }
 
@@ -56,17 +60,17 @@ fn set_u16(bytes: &mut [u8], at: usize, value: usize) {
 
 impl<K: Number, V: Scalar> Page<K, V> {
     const PLACE: usize = K::SIZE + V::SIZE;
-    const SLOT: usize = Self::PLACE + 3;
+    pub(super) const SLOT: usize = Self::PLACE + 3;
 
     pub(super) fn new() -> Self {
         Self::with_room(0)
     }
 
     /// An empty page with `room` bytes for slots and strings.
-    fn with_room(room: usize) -> Self {
+    pub(super) fn with_room(room: usize) -> Self {
         // Allocators hand out multiples of 16 bytes.
         let size = (ARC + HEADER + room).next_multiple_of(16) - ARC;
-        Page { bytes: std::iter::repeat_n(0, size).collect(), long: None, elements: PhantomData }
+        Page { bytes: std::iter::repeat_n(0, size).collect(), long: None, label: 0, stamp: 0, elements: PhantomData }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -98,6 +102,16 @@ impl<K: Number, V: Scalar> Page<K, V> {
     pub(super) fn weight(&self) -> usize {
         let long = self.long.as_ref().map_or(0, |l| l.len() * size_of::<Arc<[u8]>>());
         self.len() * Self::SLOT + self.heap_used() - self.garbage() + long
+    }
+
+    /// Bytes of strings that are out of line.
+    pub(super) fn long_bytes(&self) -> usize {
+        self.long.as_ref().map_or(0, |l| l.iter().map(|s| s.len()).sum())
+    }
+
+    /// Puts other contents into the place of these.
+    fn refill(&mut self, new: Self) {
+        (self.bytes, self.long) = (new.bytes, new.long);
     }
 
     fn slot(&self, i: usize) -> &[u8] {
@@ -306,7 +320,7 @@ impl<K: Number, V: Scalar> Page<K, V> {
     fn rebuild(&mut self, need: usize) {
         let spare = need.max(self.weight() / 8);
         if self.garbage() > 0 {
-            *self = Self::collect(&[(self, 0..self.len())], spare);
+            self.refill(Self::collect(&[(self, 0..self.len())], spare));
             return;
         }
         // Places count from the end, so both halves move as they are.
@@ -367,13 +381,13 @@ impl<K: Number, V: Scalar> Page<K, V> {
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let spare = self.weight() / 16;
         let right = Self::collect(&[(self, at..self.len())], spare);
-        *self = Self::collect(&[(self, 0..at)], if right.len() == 1 { 0 } else { spare });
+        self.refill(Self::collect(&[(self, 0..at)], if right.len() == 1 { 0 } else { spare }));
         right
     }
 
     /// Takes over the elements of `right`, which follow these.
     pub(super) fn append(&mut self, right: &Self) {
-        *self = Self::collect(&[(self, 0..self.len()), (right, 0..right.len())], self.weight() / 8);
+        self.refill(Self::collect(&[(self, 0..self.len()), (right, 0..right.len())], self.weight() / 8));
     }
 
     /// What separates these elements from those in `right`, which follow them: greater than all of the first, not greater than

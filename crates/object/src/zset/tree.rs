@@ -9,8 +9,10 @@
 
 use std::sync::Arc;
 
+use crate::saved::Ledger;
+
 use super::item::{Bounds, Item, Number, Place, Scalar, Tie};
-use super::node::{Inner, Node};
+use super::node::{Books, Inner, Node};
 use super::page::Page;
 
 /// See the module.
@@ -19,18 +21,23 @@ pub(super) struct Tree<K, V> {
     len: u64,
     /// Bytes of heap of all nodes.
     heap: usize,
+    ledger: Ledger,
 }
 
 impl<K, V> Clone for Tree<K, V> {
     fn clone(&self) -> Self {
-        Tree { root: self.root.clone(), len: self.len, heap: self.heap }
+        Tree { root: self.root.clone(), len: self.len, heap: self.heap, ledger: self.ledger.clone() }
     }
 }
 
 impl<K: Number, V: Scalar> Tree<K, V> {
     pub(super) fn new() -> Self {
+        let mut ledger = Ledger::default();
+        // There is always a leaf. This one is called 0.
+        ledger.leaves = 1;
+        ledger.count_up();
         let root = Node::empty();
-        Tree { heap: root.heap(), len: 0, root }
+        Tree { heap: root.heap(), len: 0, root, ledger }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -40,6 +47,28 @@ impl<K: Number, V: Scalar> Tree<K, V> {
     /// Bytes of heap, nodes shared with clones included, long strings counted by their pointers only.
     pub(super) fn heap(&self) -> usize {
         self.heap
+    }
+
+    /// What the tree remembers for checkpoints.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The ledger, to be changed.
+    pub(super) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Shows the leaves that were changed since the freeze that began mark `since` (0: all), in order.
+    pub(super) fn changed<E>(&self, since: u32, mut each: impl FnMut(&Page<K, V>) -> Result<(), E>) -> Result<(), E> {
+        self.root.changed(since, &mut each)
+    }
+
+    /// Builds a tree of leaves that are in order. None are made up, and none may be empty.
+    pub(super) fn of_pages(pages: Vec<Page<K, V>>, ledger: Ledger) -> Self {
+        let len = pages.iter().map(|page| page.len() as u64).sum();
+        let root = super::node::stack(pages);
+        Tree { heap: root.heap(), len, root, ledger }
     }
 
     /// Frees some of a tree that nobody will look at any more: see [`crate::shed`].
@@ -118,7 +147,8 @@ impl<K: Number, V: Scalar> Tree<K, V> {
     }
 
     fn edit<R>(&mut self, number: K, string: &[u8], f: impl FnOnce(&mut Page<K, V>, Result<usize, usize>) -> R) -> R {
-        let (result, delta, split) = self.root.edit(number, string, Bounds::UNKNOWN, &mut self.heap, f);
+        let mut books = Books { heap: &mut self.heap, ledger: &mut self.ledger };
+        let (result, delta, split) = self.root.edit(number, string, Bounds::UNKNOWN, &mut books, f);
         self.len = self.len.wrapping_add_signed(delta);
         if let Some(split) = split {
             let old = std::mem::replace(&mut self.root, Node::empty());
@@ -191,7 +221,7 @@ impl<K: Number, V: Scalar> Tree<K, V> {
             *self = Tree::new();
             return;
         }
-        self.root.cut(from, to, &mut self.heap);
+        self.root.cut(from, to, &mut Books { heap: &mut self.heap, ledger: &mut self.ledger });
         self.len -= to - from;
         self.lower();
     }

@@ -21,6 +21,7 @@ fn check(node: &Node<u32, f64>, low: Option<(u32, &[u8])>, high: Option<(u32, &[
         Node::Inner(inner) => {
             let n = inner.children.len();
             assert!(n > 0 && inner.counts.len() == n && inner.separators.len() == n - 1);
+            assert!(inner.children.iter().all(|child| child.stamp() <= inner.stamp), "nothing newer below");
             let separator = |i: usize| (inner.separators.number(i), inner.separators.string(i));
             let mut depth = None;
             for i in 0..n {
@@ -40,6 +41,15 @@ fn same(tree: &Tree<u32, f64>, model: &Model) {
     let (_, count) = check(&tree.root, None, None);
     assert_eq!((count, tree.len()), (model.len() as u64, model.len() as u64));
     assert_eq!(tree.heap(), tree.root.heap());
+    let mut labels = Vec::new();
+    let shown = tree.changed(0, |page| {
+        labels.push(page.label);
+        Ok::<_, ()>(())
+    });
+    assert_eq!(shown, Ok(()));
+    assert_eq!(labels.len() as u64, tree.ledger().leaves);
+    labels.sort_unstable();
+    assert!(labels.windows(2).all(|pair| pair[0] < pair[1]), "labels are distinct");
     let all: Vec<_> = tree.range(0, u64::MAX).map(|(n, s, v)| (n, s.to_vec(), v)).collect();
     assert_eq!(&all, model);
 }
@@ -97,6 +107,7 @@ proptest! {
         let mut model = Model::new();
         let mut old = Vec::new();
         for step in steps {
+            tree.ledger_mut().begin(1);
             match step {
                 Step::Insert(n, s, v) => insert(&mut tree, &mut model, n, &s, v),
                 Step::Run(start, up) => for i in 0..60u32 {

@@ -1,0 +1,208 @@
+//! Values at one moment, and what of them a store does not have.
+
+use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
+
+use super::{Freeze, LARGE_BYTES, Ledger, VERSION, header_ids, kind};
+use crate::hash::field::Stored;
+use crate::hashed::{Table, seed_check, varint};
+use crate::list::leaf::Run;
+use crate::set::Member;
+use crate::tree::Tree;
+use crate::{Hash, List, Set, Stream, ZSet, zset};
+
+/// A large collection as it was when it was frozen. Its leaves are shared with the collection until that changes them.
+pub struct Frozen {
+    shape: Shape,
+    epoch: u64,
+}
+
+enum Shape {
+    /// With whether Redis would call it a quicklist.
+    List(Tree<Run>, bool),
+    Set(Table<Member>),
+    ZSet(zset::Order),
+    Hash(Table<Stored>),
+}
+
+impl Shape {
+    fn kind(&self) -> u8 {
+        kind::LARGE
+            + match self {
+                Shape::List(..) => kind::LIST,
+                Shape::Set(_) => kind::SET,
+                Shape::ZSet(_) => kind::ZSET,
+                Shape::Hash(_) => kind::HASH,
+            }
+    }
+
+    fn ledger(&self) -> Option<&Ledger> {
+        match self {
+            Shape::List(tree, _) => tree.ledger(),
+            Shape::Set(table) => table.ledger(),
+            Shape::ZSet(order) => Some(order.ledger()),
+            Shape::Hash(table) => table.ledger(),
+        }
+    }
+
+    /// Number of elements.
+    fn len(&self) -> u64 {
+        match self {
+            Shape::List(tree, _) => tree.len(),
+            Shape::Set(table) => table.len(),
+            Shape::ZSet(order) => order.len(),
+            Shape::Hash(table) => table.len(),
+        }
+    }
+}
+
+impl Frozen {
+    /// What is to be written, given the record that the store has under the value's key, whatever that is.
+    pub fn changes(&self, stored: Option<&[u8]>) -> Changes<'_> {
+        let stored = stored.and_then(header_ids);
+        let ledger = self.shape.ledger();
+        match (stored, ledger) {
+            (Some((object, epoch)), Some(ledger)) if epoch == ledger.epoch() && epoch != 0 => {
+                Changes { frozen: self, object, since: Some(ledger.mark()), discarded: None }
+            }
+            _ => {
+                let discarded = stored.map(|(object, _)| object);
+                Changes { frozen: self, object: self.epoch, since: None, discarded }
+            }
+        }
+    }
+}
+
+/// What a checkpoint is to write of a frozen value. Deletions come first.
+pub struct Changes<'a> {
+    frozen: &'a Frozen,
+    object: u64,
+    /// The mark from which on leaves are not in the store; `None`: all of them are written.
+    since: Option<u32>,
+    discarded: Option<u64>,
+}
+
+impl Changes<'_> {
+    /// The object under which the leaves lie.
+    pub fn object(&self) -> u64 {
+        self.object
+    }
+
+    /// Another object, that of the record before, all of whose leaves are void.
+    pub fn discarded(&self) -> Option<u64> {
+        self.discarded
+    }
+
+    /// Labels of the object's leaves that are void.
+    pub fn removed(&self) -> Vec<RangeInclusive<u64>> {
+        let removed = match (self.since, self.frozen.shape.ledger()) {
+            (Some(_), Some(ledger)) => ledger.removed(),
+            _ => &[],
+        };
+        removed.iter().map(|label| *label..=*label).collect()
+    }
+
+    /// Shows label and bytes of every leaf to be put, in no particular order, until `put` fails.
+    pub fn leaves<E>(&self, mut put: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let since = self.since.unwrap_or(0);
+        let tag = VERSION | self.frozen.shape.kind();
+        let mut bytes = Vec::new();
+        let mut put = |label, save: &dyn Fn(&mut Vec<u8>)| {
+            bytes.clear();
+            bytes.push(tag);
+            save(&mut bytes);
+            put(label, &bytes)
+        };
+        match &self.frozen.shape {
+            Shape::List(tree, _) => {
+                tree.changed(since, |label, run| put(label, &|out| out.extend_from_slice(run.0.as_bytes())))
+            }
+            Shape::Set(table) => table.changed(since, put),
+            Shape::ZSet(order) => order.changed(since, put),
+            Shape::Hash(table) => table.changed(since, put),
+        }
+    }
+
+    /// Appends the header: the record to be put under the value's key.
+    pub fn header(&self, out: &mut Vec<u8>) {
+        let shape = &self.frozen.shape;
+        out.push(VERSION | shape.kind());
+        out.extend_from_slice(&self.object.to_le_bytes());
+        out.extend_from_slice(&self.frozen.epoch.to_le_bytes());
+        varint::write(out, shape.ledger().map_or(0, |ledger| ledger.leaves));
+        varint::write(out, shape.len());
+        match shape {
+            Shape::List(_, quicklist) => out.push(u8::from(*quicklist)),
+            Shape::ZSet(_) => {}
+            Shape::Set(_) | Shape::Hash(_) => out.extend_from_slice(&seed_check().to_le_bytes()),
+        }
+    }
+}
+
+impl Freeze for List {
+    fn is_large(&self) -> bool {
+        self.large_bytes() >= LARGE_BYTES
+    }
+
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen> {
+        if !self.is_large() {
+            return None;
+        }
+        let (tree, quicklist) = self.tree_mut()?;
+        let shape = Shape::List(tree.clone(), quicklist);
+        tree.ledger_mut().begin(epoch.get());
+        Some(Frozen { shape, epoch: epoch.get() })
+    }
+}
+
+impl Freeze for Set {
+    fn is_large(&self) -> bool {
+        self.large_bytes() >= LARGE_BYTES
+    }
+
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen> {
+        if !self.is_large() {
+            return None;
+        }
+        let shape = Shape::Set(self.table_mut()?.freeze(epoch));
+        Some(Frozen { shape, epoch: epoch.get() })
+    }
+}
+
+impl Freeze for ZSet {
+    fn is_large(&self) -> bool {
+        self.large_bytes() >= LARGE_BYTES
+    }
+
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen> {
+        if !self.is_large() {
+            return None;
+        }
+        let shape = Shape::ZSet(self.freeze_order(epoch)?);
+        Some(Frozen { shape, epoch: epoch.get() })
+    }
+}
+
+impl Freeze for Hash {
+    fn is_large(&self) -> bool {
+        self.large_bytes() >= LARGE_BYTES
+    }
+
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen> {
+        if !self.is_large() {
+            return None;
+        }
+        let shape = Shape::Hash(self.table_mut()?.freeze(epoch));
+        Some(Frozen { shape, epoch: epoch.get() })
+    }
+}
+
+impl Freeze for Stream {
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    fn freeze(&mut self, _epoch: NonZeroU64) -> Option<Frozen> {
+        None
+    }
+}

@@ -1,0 +1,136 @@
+//! Values in an ordered store of keys and bytes: small ones as one *record*, large collections as a record (their *header*) and
+//! leaves, of which a checkpoint writes only those that changed. Formats: `docs/formats.md`, "Values in the store".
+//!
+//! This module knows neither keys nor stores. For a value to be checkpointed the caller
+//!
+//! 1. under the key's latch either freezes it ([`Freeze::freeze`], O(1), for large collections) or saves it
+//!    ([`save_small`], everything else);
+//! 2. off the latch fetches the record that the store has under the same key, and asks a frozen value for its [`Frozen::changes`]
+//!    against that;
+//! 3. writes in one atomic batch: what [`Changes::discarded`] and [`Changes::removed`] name is deleted, then [`Changes::leaves`] and
+//!    [`Changes::header`] are put. If the new record is that of a small value, or the key is gone, the leaves of the
+//!    old record's [`object_of`] are deleted.
+//!
+//! Leaves lie under (object, label), a `u64` each, so that a scan in this order yields them as [`Assembler::add`] takes them.
+//!
+//! # What makes it safe
+//!
+//! Each freeze has an *epoch*, a number that no other freeze of any value has or had, not even before a restart. The value remembers the
+//! last one, and its header in the store has it too. Leaves are written one by one only if the two are the same: then the
+//! store holds exactly what the value was at that freeze. Otherwise (the checkpoint failed, was never made, the key holds a
+//! copy of another's value, or one that was renamed, or an older one after an undo) the value is written whole, as a new object
+//! that is called after the epoch.
+
+mod assemble;
+mod frozen;
+mod ledger;
+mod small;
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroU64;
+
+use crate::{Corrupt, Hash, List, Set, Stream, ZSet};
+
+pub use assemble::{Assembler, Loaded, load};
+pub use frozen::{Changes, Frozen};
+pub(crate) use ledger::Ledger;
+pub use small::save_small;
+
+/// A collection whose large form consists of this many bytes has leaves of its own in a store; below, it is one record.
+pub const LARGE_BYTES: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
+
+/// The version of all formats here, in the upper half of the first byte of records and leaves.
+const VERSION: u8 = 1 << 4;
+
+/// Numbers of what can be saved, in the lower half of the first byte.
+mod kind {
+    pub(super) const INT: u8 = 0;
+    pub(super) const SHORT: u8 = 1;
+    pub(super) const RAW: u8 = 2;
+    pub(super) const BLOB: u8 = 3;
+    pub(super) const LIST: u8 = 4;
+    pub(super) const SET: u8 = 5;
+    pub(super) const ZSET: u8 = 6;
+    pub(super) const HASH: u8 = 7;
+    pub(super) const STREAM: u8 = 8;
+    /// Added to a collection's number for headers and leaves.
+    pub(super) const LARGE: u8 = 5;
+}
+
+/// A value to be saved.
+#[derive(Clone, Copy)]
+pub enum ValueRef<'a> {
+    /// A string that is a canonical integer.
+    Int(i64),
+    /// A short string.
+    Short(&'a [u8]),
+    /// A short string that was changed in place.
+    Raw(&'a [u8]),
+    /// A long string.
+    Blob(&'a [u8]),
+    /// A list.
+    List(&'a List),
+    /// A set.
+    Set(&'a Set),
+    /// A sorted set.
+    ZSet(&'a ZSet),
+    /// A hash.
+    Hash(&'a Hash),
+    /// A stream.
+    Stream(&'a Stream),
+}
+
+/// A collection that was read.
+#[derive(Clone)]
+pub enum Collection {
+    /// A list.
+    List(List),
+    /// A set.
+    Set(Set),
+    /// A sorted set.
+    ZSet(ZSet),
+    /// A hash.
+    Hash(Hash),
+    /// A stream.
+    Stream(Stream),
+}
+
+/// What large collections have in common.
+pub trait Freeze {
+    /// Whether it is saved as leaves: see [`LARGE_BYTES`]. O(1).
+    fn is_large(&self) -> bool;
+
+    /// The value as it is now, for a checkpoint; `None` if it is not large. O(1): what is frozen shares its leaves.
+    ///
+    /// `epoch` must never have been handed to another freeze of any value: see the module's text.
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen>;
+}
+
+/// Whether a value is to be frozen; others are saved by [`save_small`].
+pub fn is_large(value: ValueRef<'_>) -> bool {
+    match value {
+        ValueRef::Int(_) | ValueRef::Short(_) | ValueRef::Raw(_) | ValueRef::Blob(_) => false,
+        ValueRef::List(list) => list.is_large(),
+        ValueRef::Set(set) => set.is_large(),
+        ValueRef::ZSet(zset) => zset.is_large(),
+        ValueRef::Hash(hash) => hash.is_large(),
+        ValueRef::Stream(stream) => stream.is_large(),
+    }
+}
+
+/// The object whose leaves belong to a record; `None` if it has none.
+pub fn object_of(record: &[u8]) -> Option<u64> {
+    header_ids(record).map(|(object, _)| object)
+}
+
+/// Object and epoch of a header.
+fn header_ids(record: &[u8]) -> Option<(u64, u64)> {
+    let (tag, rest) = record.split_first()?;
+    let (object, rest) = rest.split_first_chunk()?;
+    let (epoch, _) = rest.split_first_chunk()?;
+    let large = (kind::LIST + kind::LARGE..=kind::STREAM + kind::LARGE).contains(&(tag ^ VERSION));
+    large.then(|| (u64::from_le_bytes(*object), u64::from_le_bytes(*epoch)))
+}
+
+const CUT: Corrupt = Corrupt("record cut short");
