@@ -4,7 +4,7 @@ use keyspace::Keyspace;
 use resp::{Batch, Protocol};
 
 use crate::testing::row;
-use crate::{Begin, Call, Caller, Engine, Invalidation, Ran, Shared};
+use crate::{Begin, Call, Caller, Engine, Invalidation, Ran, Shared, Swept};
 
 const NOW: u64 = 1_000_000_000_000;
 
@@ -25,6 +25,13 @@ impl Hand {
         self.with(client, caches, words, |engine, call| {
             assert!(matches!(engine.run(call, &mut Vec::new()), Ran::Done));
         });
+    }
+
+    /// Runs a command for a client that caches; its reply.
+    fn reply(&mut self, client: u64, words: &[&str]) -> String {
+        let mut out = Vec::new();
+        self.with(client, true, words, |engine, call| assert!(matches!(engine.run(call, &mut out), Ran::Done)));
+        String::from_utf8(out).expect("text")
     }
 
     fn with<R>(&mut self, client: u64, caches: bool, words: &[&str], f: impl FnOnce(&mut Engine, &Call<'_>) -> R) -> R {
@@ -90,6 +97,26 @@ fn expiry_is_nobodys_change() {
     hand.run(1, true, &["get", "a"]);
     assert_eq!(hand.said(), [key("a", 0, &[1])]);
     assert_eq!(hand.tracked(), (1, 1), "it was read after that");
+}
+
+/// A field goes when somebody comes across it or the sweep does, and its key's readers hear of it then. Commands that list a whole
+/// hash pass over it: it has to stay known who has read the hash.
+#[test]
+fn fields_that_expire_are_told_of_when_they_go() {
+    for finder in ["sweep", "hget"] {
+        let mut hand = Hand::new();
+        hand.run(9, false, &["hsetex", "h", "px", "10", "fields", "1", "f", "v"]);
+        assert_eq!(hand.reply(1, &["hgetall", "h"]), "%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        hand.engine.begin_turn(NOW + 11);
+        assert_eq!(hand.reply(2, &["hgetall", "h"]), "%0\r\n");
+        assert_eq!((hand.said(), hand.tracked()), (vec![], (1, 2)), "it is there still");
+        match finder {
+            "sweep" => assert_eq!(hand.engine.sweep(1, || true), Swept::All),
+            _ => hand.run(9, false, &["hget", "h", "f"]),
+        }
+        assert_eq!(hand.said(), [key("h", 0, &[1, 2])], "{finder}");
+        assert_eq!(hand.tracked(), (0, 0));
+    }
 }
 
 #[test]
