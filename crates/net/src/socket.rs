@@ -94,10 +94,10 @@ impl Socket {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Ends the stream in both directions; the descriptor stays open.
-    pub fn shutdown(&self) {
+    /// Nothing more is sent, what waits to be included; the descriptor stays open.
+    pub fn end_sending(&self) {
         // SAFETY: a plain system call on our descriptor; that it is closed already is no harm.
-        unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };
+        unsafe { libc::shutdown(self.fd(), libc::SHUT_WR) };
     }
 
     fn set_option(&self, level: i32, name: i32, value: i32) {

@@ -1,12 +1,12 @@
 //! How connections come and go: too many, and at the worst moments.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use resp::Value;
 
 use crate::attack::{self, How, Raw, Server, bulk, long, request, simple, text};
-use crate::falls_to;
+use crate::{falls_to, ok};
 
 pub fn clients_have_a_limit(how: How) {
     let Some(server) = Server::start(how, &["--maxclients", "10"]) else { return };
@@ -218,6 +218,42 @@ pub fn leaving_in_the_middle_of_things(how: How) {
         assert_eq!(client.call(&["EXISTS", "never"]), Value::Integer(0));
         assert_eq!(client.call(&["RPUSH", "a", "x"]), Value::Integer(1));
         assert_eq!(client.call(&["DEL", "a"]), Value::Integer(1));
+    }
+}
+
+/// Clients that send more than their sockets hold while their worker has other things to do, and are killed then: their writes end
+/// at once. (The kernel took a minute where a shutdown came first, as nobody opened the window of a closed socket again.)
+pub fn killed_while_sending(how: How) {
+    let Some(server) = Server::start(how, &["--proto-max-bulk-len", "1gb"]) else { return };
+    let mut killer = server.connect();
+    let long = "a".repeat(2000);
+    assert_eq!(killer.call(&["MSET", "a", &long, "b", &long]), ok());
+    let part = vec![b'x'; 1 << 20];
+    for _ in 0..3 {
+        // Some of them are served by the worker of the one who kills.
+        let mut clients: Vec<Raw> = (0..6).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| assert_eq!(client.call(&["PING"]), simple("PONG")));
+        // One command, which takes a while.
+        let mut block = request(&["MULTI"]);
+        (0..4).for_each(|_| block.extend(request(&["LCS", "a", "b", "LEN"])));
+        block.extend(request(&["CLIENT", "KILL", "TYPE", "normal"]));
+        block.extend(request(&["EXEC"]));
+        killer.send(block);
+        assert_eq!(killer.reply(), ok());
+        for client in &mut clients {
+            client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000000\r\n");
+            client.stream.set_nonblocking(true).unwrap();
+            // Up to 64 MB: as much as fits.
+            let _ = (0..64).try_for_each(|_| client.stream.write_all(&part));
+            client.stream.set_nonblocking(false).unwrap();
+        }
+        (0..5).for_each(|_| assert_eq!(killer.reply(), simple("QUEUED")));
+        assert_eq!(killer.reply(), Value::Array([vec![Value::Integer(2000); 4], vec![Value::Integer(6)]].concat()));
+        for client in &mut clients {
+            let error = (0..1000).find_map(|_| client.stream.write_all(&part).err()).expect("an end");
+            assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+            assert!(client.is_closed());
+        }
     }
 }
 

@@ -43,6 +43,7 @@ under_both_drivers! { "2":
     connections::resets
     connections::storms
     connections::leaving_in_the_middle_of_things
+    connections::killed_while_sending
     connections::the_end_under_load
     crowd::the_largest_goes_first
     crowd::who_must_not_be_evicted_stays

@@ -463,9 +463,16 @@ impl Uring {
             // The kernel does not have it.
             self.worker.recycle(out);
         }
-        if conn.receiving || conn.sending.is_some() {
-            // Ends the receive, and a send that waits for room.
-            conn.socket.shutdown();
+        if conn.sending.is_some() {
+            // Ends a send that waits for room.
+            conn.socket.end_sending();
+        }
+        if conn.receiving {
+            // Not by a shutdown: a receive that reads on after that opens the window no more, and a peer that has filled it would
+            // wait for a minute for its writes to fail (FIN-WAIT-2 in Linux).
+            return self.cancel_receive(place);
+        }
+        if conn.sending.is_some() {
             return Ok(());
         }
         self.conns[place as usize] = None;
