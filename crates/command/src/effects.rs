@@ -96,13 +96,22 @@ impl Effects {
     }
 
     pub(crate) fn encode(&mut self, op: u8, db: u16, key: &[u8], write: impl FnOnce(&mut Writer<'_>)) {
-        let mut payload = Vec::new();
-        write(&mut Writer(&mut payload));
         self.encoded.push(op);
         let mut w = Writer(&mut self.encoded);
         w.varint(u64::from(db));
         w.bytes(key);
-        w.bytes(&payload);
+        // Most payloads are short: they are written to their place behind a length of one byte.
+        let at = self.encoded.len();
+        self.encoded.push(0);
+        write(&mut Writer(&mut self.encoded));
+        let length = self.encoded.len() - at - 1;
+        if length < 0x80 {
+            self.encoded[at] = length as u8;
+        } else {
+            let mut prefix = Vec::with_capacity(10);
+            Writer(&mut prefix).varint(length as u64);
+            self.encoded.splice(at..=at, prefix);
+        }
     }
 }
 

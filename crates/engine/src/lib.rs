@@ -19,6 +19,7 @@ mod evict;
 mod expire;
 mod journal;
 mod record;
+mod replay;
 mod serve;
 mod sweep;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
 pub use record::Link;
+pub use replay::{Replay, Unreadable};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

@@ -37,6 +37,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.link.iter().flat_map(|link| &link.gates)
+    }
+
     /// The stream for what changes in the held slots: that of the first. Of a record that touches slots of several streams the
     /// others learn by what depends on it (rules L4, L5).
     fn stream(&self, held: &Held) -> usize {
@@ -79,21 +83,18 @@ impl Engine {
 
     /// What was seen since the last call that may not be committed yet: what is said about it must wait (rule L7).
     pub fn take_seen(&mut self) -> Horizon {
-        let link = self.recorder.link.as_ref();
-        self.local.take_seen(|f| link.into_iter().flat_map(|link| &link.gates).for_each(|gate| f(gate.end())))
+        let recorder = &self.recorder;
+        self.local.take_seen(|f| recorder.gates().for_each(|gate| f(gate.end())))
     }
 
     /// Everything that this engine has ever seen and that may not be committed yet.
-    pub fn everything_seen(&mut self) -> Horizon {
-        if self.local.has_seen() {
-            self.take_seen();
-        }
-        self.local.everything_seen()
+    pub fn everything_seen(&self) -> Horizon {
+        self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end())))
     }
 
     /// Notes that everything there is has been seen, as who has looked at no key in particular has (rule L7).
     pub fn note_everything(&mut self) {
-        for gate in self.recorder.link.iter().flat_map(|link| &link.gates) {
+        for gate in self.recorder.gates() {
             self.local.note_version(gate.end());
         }
     }

@@ -175,9 +175,9 @@ impl Local {
         self.seen.take(ends)
     }
 
-    /// Everything that was taken by [`Self::take_seen`] at any time and is not known to be committed.
-    pub fn everything_seen(&self) -> Horizon {
-        self.seen.everything()
+    /// Everything that was seen at any time and is not known to be committed.
+    pub fn everything_seen(&self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+        self.seen.everything(ends)
     }
 
     /// Starts a turn: addresses read by [`crate::Keyspace::prefetch_entry`] stay readable until [`Self::end_turn`].

@@ -62,7 +62,7 @@ pub(crate) struct Seen {
     noted: [Cell<u64>; STREAMS + 1],
     any: Cell<bool>,
     /// The highest of all that was ever noted.
-    all: [u64; STREAMS],
+    all: [Cell<u64>; STREAMS + 1],
 }
 
 impl Default for Seen {
@@ -89,6 +89,7 @@ impl Seen {
     fn above(&self, stream: usize, version: u64) {
         let noted = &self.noted[stream];
         noted.set(noted.get().max(version));
+        self.all[stream].set(self.all[stream].get().max(version));
         self.any.set(true);
     }
 
@@ -110,30 +111,30 @@ impl Seen {
 
     /// What has been noted since the last time. `ends`: the end of every stream, for what hides which it is.
     pub(crate) fn take(&mut self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
-        let mut horizon = Horizon::default();
         self.any.set(false);
-        for (stream, noted) in self.noted.iter().enumerate() {
-            match noted.take() {
-                0 => {}
-                _ if stream == STREAMS => ends(&mut |end| {
-                    if end > self.committed[stream_of(end)].get() {
-                        horizon.extend(end);
-                    }
-                }),
-                version => horizon.extend(version),
-            }
-        }
-        for version in &horizon.0 {
-            let all = &mut self.all[stream_of(*version)];
-            *all = (*version).max(*all);
-        }
-        horizon
+        self.horizon(self.noted.iter().map(Cell::take), ends)
     }
 
-    /// Everything that was ever taken and is not known to be committed.
-    pub(crate) fn everything(&self) -> Horizon {
-        let above = self.all.iter().zip(&self.committed).filter(|(version, mark)| **version > mark.get());
-        Horizon(above.map(|(version, _)| *version).collect())
+    /// Everything that was ever noted and is not known to be committed.
+    pub(crate) fn everything(&self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+        self.horizon(self.all.iter().map(Cell::get), ends)
+    }
+
+    fn horizon(&self, highest: impl Iterator<Item = u64>, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+        let mut horizon = Horizon::default();
+        let above = highest.zip(&self.committed).filter(|(version, mark)| *version > mark.get());
+        for (version, _) in above {
+            if stream_of(version) < STREAMS {
+                horizon.extend(version);
+                continue;
+            }
+            ends(&mut |end| {
+                if end > self.committed[stream_of(end)].get() {
+                    horizon.extend(end);
+                }
+            });
+        }
+        horizon
     }
 }
 
@@ -167,9 +168,9 @@ mod tests {
         assert!(seen.any());
         assert_eq!(seen.take(|_| {}).versions(), [0x110, 0x301]);
         assert!(!seen.any() && seen.take(|_| {}).is_empty());
-        assert_eq!(seen.everything().versions(), [0x110, 0x301]);
+        assert_eq!(seen.everything(|_| {}).versions(), [0x110, 0x301]);
         seen.set_committed([0x110, 0x300].into_iter());
-        assert_eq!(seen.everything().versions(), [0x301]);
+        assert_eq!(seen.everything(|_| {}).versions(), [0x301]);
     }
 
     #[test]

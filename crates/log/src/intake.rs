@@ -168,10 +168,9 @@ impl Gate {
         self.lane.last.store(lsn, Release);
     }
 
-    /// The stream's end: nothing that anybody has seen is above it.
+    /// The stream's end: nothing that anybody has seen is above it. 0 before the first record.
     pub fn end(&self) -> Lsn {
-        let last = self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0);
-        last.max(self.floor.load(Relaxed))
+        self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0)
     }
 
     /// The worker has left what it had to.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Blocked, Walking};
+use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
 use crate::outgoing::Outgoing;
@@ -57,6 +58,12 @@ pub(crate) struct Conn {
     pub(crate) large_until: usize,
     /// It had enough to do: the driver has stopped reading.
     pub(crate) held: bool,
+    /// Some of its output waits for the log: it is in the worker's list of those.
+    pub(crate) gated: bool,
+    /// What its present command has seen that may not be committed, while it is under way.
+    pub(crate) seen: Horizon,
+    /// What it is told beside its replies waits for this, too.
+    pub(crate) pushes_seen: Horizon,
     /// Bytes of output that the driver has taken and not sent yet.
     pub(crate) in_flight: usize,
     /// Nanoseconds that the command that waits took until it began to wait.
@@ -94,6 +101,9 @@ impl Conn {
             lacking: 0,
             large_until: 0,
             held: false,
+            gated: false,
+            seen: Horizon::default(),
+            pushes_seen: Horizon::default(),
             in_flight: 0,
             spent: 0,
             stalled: false,

@@ -131,6 +131,10 @@ impl Worker {
                 }
             }
         }
+        if let Some(error) = self.refusal_of_log(conn, command) {
+            self.refuse(conn, Some(command), error.as_bytes());
+            return Next::Continue;
+        }
         if self.paused.is_some() && self.is_held_back(conn, command, args) {
             return self.wait_for_pause(conn);
         }
@@ -147,6 +151,10 @@ impl Worker {
         let db = conn.session.db;
         let exact = self.meter.is_exact(command, args);
         let from = if exact { self.begin_exact() } else { 0 };
+        if self.engine.has_seen() {
+            // What was looked at before, or for others, is not what this command sees.
+            self.engine.take_seen();
+        }
         let next = if conn.session.no_touch && command.name != "touch" {
             self.engine.clock().set_touching(false);
             let next = self.dispatch(conn, node, settings, command, args, item);
@@ -157,6 +165,13 @@ impl Worker {
         };
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
+        }
+        if self.engine.has_seen() {
+            match (next, &conn.wait) {
+                (_, Wait::Script(_)) => conn.seen = self.engine.take_seen(),
+                (Next::Retry, _) => {}
+                _ => self.gate_seen(conn, before),
+            }
         }
         if next == Next::Retry {
             if let Wait::Script(_) = conn.wait {
@@ -321,6 +336,15 @@ impl Worker {
         }
         let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
         block.is_some_and(|multi| multi.queue.iter().any(|q| self.node.table.get(q.command).spec.flags & any != 0))
+    }
+
+    /// Why nothing may be written now, if the command or the block that it executes would: there is no room for it in the log
+    /// (rule L8), or the log has failed (rule L9).
+    #[inline]
+    fn refusal_of_log(&self, conn: &Conn, command: &Command) -> Option<String> {
+        let error = self.node.durable()?.refusal()?;
+        (conn.session.queues(command) && command.spec.has(flags::WRITE) || self.does(conn, command, flags::WRITE))
+            .then_some(error)
     }
 
     /// Whether CLIENT PAUSE holds this command back.

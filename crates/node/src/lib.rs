@@ -9,6 +9,7 @@ pub mod compatibility;
 pub mod config;
 mod conn;
 mod crowd;
+mod durable;
 mod execute;
 mod histogram;
 mod housekeeping;
@@ -38,6 +39,7 @@ mod worker;
 
 pub use client::{Client, Peer};
 pub use clock::Clock;
+pub use durable::Durable;
 pub use message::{Mailbox, Message};
 pub use node::{Facts, Node, REDIS_VERSION};
 pub use outgoing::{Outgoing, SLICES};

@@ -1,9 +1,10 @@
 //! What workers tell each other, and the mailbox it goes through.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Blocked;
+use keyspace::Horizon;
 
 use crate::pubsub::Delivery;
 use crate::tracking::Notice;
@@ -18,6 +19,8 @@ pub enum Message {
         token: u64,
         /// The encoded reply; `None` if there was nothing after all, and the wait had been left.
         reply: Option<Vec<u8>>,
+        /// What it waits for.
+        seen: Horizon,
     },
     /// Ends a connection (CLIENT KILL).
     Kill {
@@ -60,13 +63,15 @@ pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
     /// Its own worker has put something in, and looks before it waits.
     own: AtomicBool,
+    /// The worker waits for the log.
+    awaits_log: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Mailbox {
     /// A mailbox; `wake` makes the worker's driver come back from waiting.
     pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { messages: Mutex::default(), own: AtomicBool::new(false), wake }
+        Self { messages: Mutex::default(), own: AtomicBool::new(false), awaits_log: AtomicBool::new(false), wake }
     }
 
     /// Sends a message.
@@ -90,6 +95,19 @@ impl Mailbox {
     /// Whether its own worker has put something in since the last look.
     pub(crate) fn has_own(&self) -> bool {
         self.own.load(Relaxed) && self.own.swap(false, Relaxed)
+    }
+
+    /// Says whether the worker is to be woken when the log has moved, which it must look at after this.
+    pub(crate) fn await_log(&self, awaits: bool) {
+        self.awaits_log.store(awaits, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Wakes the worker if it waits for the log.
+    pub(crate) fn nudge(&self) {
+        if self.awaits_log.load(Relaxed) && self.awaits_log.swap(false, Relaxed) {
+            (self.wake)();
+        }
     }
 
     /// Takes all messages.

@@ -1,7 +1,7 @@
 //! What the workers of one node share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use keyspace::Keyspace;
@@ -9,6 +9,7 @@ use keyspace::Keyspace;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
+use crate::durable::Durable;
 use crate::latency::Latencies;
 use crate::message::{Mailbox, Message};
 use crate::monitor::Monitors;
@@ -73,6 +74,8 @@ pub struct Node {
     pub trackers: Trackers,
     /// Scripts and libraries of functions.
     pub scripts: Scripts,
+    /// The log, if there is one.
+    durable: OnceLock<Durable>,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
     /// Called when it stops, before anybody is told.
@@ -137,6 +140,7 @@ impl Node {
             pubsub: PubSub::default(),
             trackers: Trackers::default(),
             scripts: Scripts::default(),
+            durable: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
         })
@@ -245,6 +249,26 @@ impl Node {
     pub(crate) fn dismiss(&self, id: u64) {
         if self.clients().remove(&id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Gives the node its log. Once, before its workers begin.
+    pub fn open_log(&self, durable: Durable) {
+        assert!(self.durable.set(durable).is_ok(), "a node has one log");
+    }
+
+    /// The log, if there is one.
+    #[inline]
+    pub fn durable(&self) -> Option<&Durable> {
+        self.durable.get()
+    }
+
+    /// Makes those workers look that wait for the log: a watermark has moved, or the log has failed.
+    pub fn log_moved(&self) {
+        // A worker sees the watermark, or we see that it waits (rule K2).
+        fence(SeqCst);
+        for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
+            mailbox.nudge();
         }
     }
 

@@ -1,4 +1,5 @@
-//! What is to be sent to one connection: bytes of its own, and long strings that are sent from where they are.
+//! What is to be sent to one connection: bytes of its own, long strings that are sent from where they are, and how much of it may
+//! be sent already.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -22,6 +23,16 @@ pub struct Outgoing {
     part_sent: usize,
     /// Bytes of all parts still to be sent.
     parts_unsent: usize,
+    /// What lies from a place on waits for a version to be committed (rule L7). In the order of the places.
+    gates: VecDeque<Gate>,
+}
+
+struct Gate {
+    /// Where among the own bytes.
+    at: usize,
+    version: u64,
+    /// When it was put there: in which turn of the worker.
+    turn: u64,
 }
 
 impl Outgoing {
@@ -29,6 +40,75 @@ impl Outgoing {
     #[inline]
     pub fn unsent(&self) -> usize {
         self.bytes.len() - self.sent + self.parts_unsent
+    }
+
+    /// Bytes that may be sent now.
+    #[inline]
+    pub fn sendable(&self) -> usize {
+        match self.gates.front() {
+            None => self.unsent(),
+            Some(gate) => {
+                let parts = self.parts.iter().take_while(|part| part.at < gate.at).map(|part| part.bytes.len());
+                // A part that has been begun lies before every gate.
+                gate.at - self.sent + parts.sum::<usize>() - self.part_sent
+            }
+        }
+    }
+
+    /// Whether some of it has to wait.
+    #[inline]
+    pub fn is_gated(&self) -> bool {
+        !self.gates.is_empty()
+    }
+
+    /// What is written from `at` on, among the own bytes, waits for `version` to be committed; and all that follows it.
+    pub(crate) fn gate(&mut self, at: usize, version: u64, turn: u64) {
+        let stream = |version| keyspace::stream_of(version);
+        for gate in self.gates.iter_mut().rev() {
+            if stream(gate.version) != stream(version) {
+                continue;
+            }
+            if gate.version >= version {
+                return;
+            }
+            // What one turn has answered is committed together, mostly: one gate is enough.
+            if gate.turn == turn {
+                return gate.version = version;
+            }
+            break;
+        }
+        self.gates.push_back(Gate { at, version, turn });
+    }
+
+    /// Lets out what no longer has to wait. Whether some of it still has to.
+    #[inline]
+    pub(crate) fn release(&mut self, is_committed: impl Fn(u64) -> bool) -> bool {
+        while self.gates.front().is_some_and(|gate| is_committed(gate.version)) {
+            self.gates.pop_front();
+        }
+        self.is_gated()
+    }
+
+    /// Where the own bytes end that may be sent.
+    #[inline]
+    fn end(&self) -> usize {
+        self.gates.front().map_or(self.bytes.len(), |gate| gate.at)
+    }
+
+    /// Takes what may be sent now.
+    pub(crate) fn split_sendable(&mut self) -> Outgoing {
+        let end = self.end();
+        if self.gates.is_empty() {
+            return std::mem::take(self);
+        }
+        let bytes = self.bytes.split_off(end);
+        let parts = self.parts.split_off(self.parts.partition_point(|part| part.at < end));
+        let mut rest = Outgoing { bytes, parts, gates: std::mem::take(&mut self.gates), ..Outgoing::default() };
+        rest.parts.iter_mut().for_each(|part| part.at -= end);
+        rest.gates.iter_mut().for_each(|gate| gate.at -= end);
+        rest.parts_unsent = rest.parts.iter().map(|part| part.bytes.len()).sum();
+        self.parts_unsent -= rest.parts_unsent;
+        std::mem::replace(self, rest)
     }
 
     /// Whether there are no parts: all there is to be sent is [`Self::plain`].
@@ -41,9 +121,9 @@ impl Outgoing {
     #[inline]
     pub fn plain(&self) -> &[u8] {
         match self.parts.front() {
-            None => &self.bytes[self.sent..],
+            None => &self.bytes[self.sent..self.end()],
             Some(_) if self.part_sent > 0 => &[],
-            Some(part) => &self.bytes[self.sent..part.at],
+            Some(part) => &self.bytes[self.sent..part.at.min(self.end())],
         }
     }
 
@@ -60,15 +140,19 @@ impl Outgoing {
                 count += 1;
             }
         };
-        let mut skip = self.part_sent;
-        for part in self.parts.iter().take(SLICES) {
+        let (mut skip, end) = (self.part_sent, self.end());
+        for (i, part) in self.parts.iter().enumerate() {
+            if part.at >= end {
+                break;
+            }
+            if i == SLICES {
+                return count;
+            }
             put(&self.bytes[at..part.at]);
             put(&part.bytes[std::mem::take(&mut skip)..]);
             at = part.at;
         }
-        if self.parts.len() <= SLICES {
-            put(&self.bytes[at..]);
-        }
+        put(&self.bytes[at..end]);
         count
     }
 
@@ -105,6 +189,7 @@ impl Outgoing {
     /// Takes back what was written behind `end`.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.bytes.truncate(end);
+        self.gates.iter_mut().rev().take_while(|gate| gate.at > end).for_each(|gate| gate.at = end);
         while let Some(part) = self.parts.back().filter(|part| part.at > end) {
             self.parts_unsent -= part.bytes.len();
             self.parts.pop_back();
@@ -118,6 +203,9 @@ impl Outgoing {
             self.bytes.drain(..self.sent);
             for part in &mut self.parts {
                 part.at -= self.sent;
+            }
+            for gate in &mut self.gates {
+                gate.at -= self.sent;
             }
             self.sent = 0;
         }
@@ -190,6 +278,60 @@ mod tests {
             while step(&mut out, usize::MAX, false) {}
             prop_assert_eq!(out.unsent(), 0);
             prop_assert!(out.is_plain());
+            prop_assert_eq!(sent, expected);
+        }
+
+        /// Rule L7: what waits for a version, and all behind it, stays until that is committed.
+        #[test]
+        fn nothing_leaves_before_its_version_is_committed(
+            replies in prop::collection::vec((any::<bool>(), 1usize..60, 0u64..20, 0usize..4), 1..60),
+            steps in prop::collection::vec((1usize..200, any::<bool>(), any::<bool>()), 1..60),
+        ) {
+            let (mut out, mut parts, mut expected) = (Outgoing::default(), Parts::default(), Vec::new());
+            let mut gates = Vec::new();
+            for (i, &(shared, len, version, turn)) in replies.iter().enumerate() {
+                let at = out.bytes.len();
+                if version > 0 {
+                    gates.push((expected.len(), version * 16));
+                    out.gate(at, version * 16, turn as u64);
+                }
+                let bytes = Arc::new(vec![i as u8; len]);
+                Reply::new(&mut expected, Protocol::Resp2).bulk(&*bytes);
+                let mut reply = Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts);
+                if shared { reply.bulk_shared(&bytes) } else { reply.bulk(&*bytes) }
+                out.adopt(&mut parts);
+            }
+            let (mut committed, mut sent) = (0, Vec::new());
+            let may_go = |committed| {
+                gates.iter().find(|(_, version)| *version > committed).map_or(expected.len(), |(at, _)| *at)
+            };
+            let at_last = [(usize::MAX, true, true); 20];
+            for &(n, split, more) in steps.iter().chain(&at_last) {
+                committed += u64::from(more) * 16;
+                out.release(|version| version <= committed);
+                prop_assert!(out.sendable() + sent.len() <= may_go(committed));
+                if split {
+                    // The driver takes what goes, and sends all of it.
+                    let mut taken = out.split_sendable();
+                    let next = gather(&taken, usize::MAX);
+                    sent.extend_from_slice(&next);
+                    taken.advance(next.len(), drop);
+                    while taken.unsent() > 0 {
+                        let next = gather(&taken, usize::MAX);
+                        sent.extend_from_slice(&next);
+                        taken.advance(next.len(), drop);
+                    }
+                } else {
+                    let (next, before) = (gather(&out, n), out.sendable());
+                    prop_assert!(next.len() <= before && next.is_empty() == (before == 0));
+                    sent.extend_from_slice(&next);
+                    out.advance(next.len(), drop);
+                    out.compact(0);
+                    prop_assert_eq!(out.sendable(), before - next.len());
+                }
+                prop_assert!(sent.len() <= may_go(committed));
+            }
+            prop_assert_eq!(out.unsent(), 0);
             prop_assert_eq!(sent, expected);
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use keyspace::Horizon;
 use resp::{Protocol, Reply};
 
 use crate::message::Message;
@@ -57,6 +58,8 @@ pub struct Delivery {
     pub push: Arc<[u8]>,
     /// The connections.
     pub tokens: Vec<u64>,
+    /// What it waits for: who hears of it has seen what the publisher has.
+    pub seen: Horizon,
 }
 
 /// Subscribers by client id, so that one finds its own.
@@ -177,8 +180,8 @@ fn encode(kind: Kind, topic: &[u8], channel: &[u8], payload: &[u8]) -> Arc<[u8]>
 
 impl Node {
     /// Sends a message to whoever is subscribed to a channel, on behalf of worker `from`. The number of receivers; one that has
-    /// subscribed by several ways counts as often.
-    pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
+    /// subscribed by several ways counts as often. It leaves when `seen` is committed.
+    pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) -> usize {
         let pubsub = &self.pubsub;
         let parts = if kind == Kind::Shard { &pubsub.shards } else { &pubsub.channels };
         if kind == Kind::Shard && pubsub.count(kind) == 0 || kind != Kind::Shard && !pubsub.any() {
@@ -188,7 +191,7 @@ impl Node {
         let mut receivers = 0;
         if let Some((topic, subscribers)) = topics.get_key_value(channel) {
             receivers += subscribers.len();
-            self.deliver(from, kind, topic, subscribers, encode(kind, topic, channel, payload));
+            self.deliver(from, kind, topic, subscribers, encode(kind, topic, channel, payload), seen);
         }
         if kind == Kind::Channel && pubsub.count(Kind::Pattern) > 0 {
             let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +199,7 @@ impl Node {
             {
                 receivers += subscribers.len();
                 let push = encode(Kind::Pattern, pattern, channel, payload);
-                self.deliver(from, Kind::Pattern, pattern, subscribers, push);
+                self.deliver(from, Kind::Pattern, pattern, subscribers, push, seen);
             }
         }
         receivers
@@ -214,7 +217,15 @@ impl Node {
         receivers
     }
 
-    fn deliver(&self, from: usize, kind: Kind, topic: &Arc<[u8]>, subscribers: &Subscribers, push: Arc<[u8]>) {
+    fn deliver(
+        &self,
+        from: usize,
+        kind: Kind,
+        topic: &Arc<[u8]>,
+        subscribers: &Subscribers,
+        push: Arc<[u8]>,
+        seen: &Horizon,
+    ) {
         let mut by_worker: Vec<Vec<u64>> = vec![Vec::new(); self.workers()];
         for place in subscribers.values() {
             if let Some(tokens) = by_worker.get_mut(usize::from(place.worker)) {
@@ -222,7 +233,7 @@ impl Node {
             }
         }
         for (worker, tokens) in by_worker.into_iter().enumerate().filter(|(_, tokens)| !tokens.is_empty()) {
-            let delivery = Delivery { kind, topic: topic.clone(), push: push.clone(), tokens };
+            let delivery = Delivery { kind, topic: topic.clone(), push: push.clone(), tokens, seen: seen.clone() };
             self.send_from(from, worker, Message::Publish(Box::new(delivery)));
         }
     }

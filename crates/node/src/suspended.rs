@@ -70,6 +70,7 @@ impl Worker {
             let flow = suspended.go_on(&mut ctx);
             self.engine.clock().set_touching(true);
             conn.spent += self.meter.settle().saturating_sub(from);
+            conn.seen.merge(&self.engine.take_seen());
             match flow {
                 Flow::Suspend(suspended) => conn.wait = Wait::Script(suspended),
                 Flow::Busy(busy) => {
@@ -82,6 +83,8 @@ impl Worker {
                     self.ensure_out(conn);
                     self.engine.parts.copy_into(&mut out);
                     let before = conn.out.bytes.len();
+                    let seen = std::mem::take(&mut conn.seen);
+                    self.gate(conn, before, &seen);
                     conn.out.bytes.append(&mut out);
                     conn.closing |= matches!(flow, Flow::Close);
                     self.meter.exact(command, args, &conn.session.client, self.engine.now(), conn.spent);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use engine::Invalidation;
+use keyspace::Horizon;
 use resp::{Protocol, Reply};
 
 use crate::client::Client;
@@ -136,6 +137,8 @@ pub struct Notice {
     /// Who redirects it here; 0: nobody.
     of: u64,
     news: News,
+    /// What it waits for.
+    seen: Horizon,
 }
 
 fn encode(keys: &[&[u8]]) -> Arc<[u8]> {
@@ -179,17 +182,17 @@ impl News {
 
 impl Node {
     /// Where news of `client` goes: to itself, to whom it redirects to, or to itself that this one is gone.
-    fn notice(&self, client: &Client, news: News) -> Notice {
-        let own = |news| Notice { client: client.id, token: client.token.load(Relaxed), of: 0, news };
+    fn notice(&self, client: &Client, news: News, seen: Horizon) -> Notice {
+        let (token, own) = (client.token.load(Relaxed), client.id);
         let redirect = client.tracker.redirect.load(Relaxed);
         if redirect == 0 {
-            return own(news);
+            return Notice { client: own, token, of: 0, news, seen };
         }
         match self.clients().get(&redirect) {
-            Some(target) => Notice { client: redirect, token: target.token.load(Relaxed), of: client.id, news },
+            Some(target) => Notice { client: redirect, token: target.token.load(Relaxed), of: own, news, seen },
             None => {
                 client.tracker.mark_broken();
-                own(News::Broken(redirect))
+                Notice { client: own, token, of: 0, news: News::Broken(redirect), seen }
             }
         }
     }
@@ -199,6 +202,7 @@ impl Worker {
     /// Tells clients what they must forget by now. `current`: the connection whose command has just ended, or is about to begin.
     pub(crate) fn tell_trackers(&mut self, mut current: Option<&mut Conn>) {
         let node = self.node.clone();
+        let seen = self.engine.everything_seen();
         for invalidation in self.engine.take_invalidated() {
             match invalidation {
                 Invalidation::Key { key, by, readers, changed } => {
@@ -208,7 +212,8 @@ impl Worker {
                             let tracker = &client.tracker;
                             let own = tracker.is(NO_LOOP) && by == client.id;
                             if tracker.is(ON) && !tracker.is(BROADCAST) && !own {
-                                self.tell_client(node.notice(&client, News::Keys(keys.clone())), &mut current);
+                                let notice = node.notice(&client, News::Keys(keys.clone()), seen.clone());
+                                self.tell_client(notice, &mut current);
                             }
                         }
                     }
@@ -219,7 +224,7 @@ impl Worker {
                 Invalidation::All => {
                     let clients: Vec<_> = read(&node.trackers.clients).values().cloned().collect();
                     for client in clients {
-                        self.tell_client(node.notice(&client, News::All), &mut current);
+                        self.tell_client(node.notice(&client, News::All, seen.clone()), &mut current);
                     }
                 }
             }
@@ -230,7 +235,7 @@ impl Worker {
     pub(crate) fn broadcast_changes(&mut self) {
         let keys = std::mem::take(&mut self.changed_keys);
         let node = self.node.clone();
-        let mut notices = Vec::new();
+        let (seen, mut notices) = (self.engine.everything_seen(), Vec::new());
         for (prefix, clients) in read(&node.trackers.prefixes).iter() {
             let range = keys.range::<[u8], _>((Bound::Included(&**prefix), Bound::Unbounded));
             let changed: Vec<_> = range.take_while(|(key, _)| key.starts_with(prefix)).collect();
@@ -249,7 +254,7 @@ impl Worker {
                 } else {
                     all.clone()
                 };
-                notices.push(node.notice(client, News::Keys(news)));
+                notices.push(node.notice(client, News::Keys(news), seen.clone()));
             }
         }
         notices.into_iter().for_each(|notice| self.tell_client(notice, &mut None));
@@ -283,7 +288,7 @@ impl Worker {
             origin.tracker.mark_broken();
             let token = origin.token.load(Relaxed);
             let news = News::Broken(notice.client);
-            self.forward(Notice { client: origin.id, token, of: 0, news });
+            self.forward(Notice { client: origin.id, token, of: 0, news, seen: Horizon::default() });
         }
     }
 
@@ -308,29 +313,32 @@ impl Worker {
         let listens = notice.of != 0 && session.is_subscribed();
         let mut bytes = Vec::new();
         notice.news.write(&mut bytes, session.protocol, listens);
-        self.push(conn, &bytes);
+        self.push(conn, &bytes, &notice.seen);
     }
 
     /// Writes something to a client that is not a reply: behind the reply that is being written, if one is.
-    pub(crate) fn push(&mut self, conn: &mut Conn, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, conn: &mut Conn, bytes: &[u8], seen: &Horizon) {
         if bytes.is_empty() {
             return;
         }
-        self.beside_replies(conn).extend_from_slice(bytes);
+        self.beside_replies(conn, seen).extend_from_slice(bytes);
         let limit = output_limit(conn, self.follower.settings());
         self.fed(conn, limit, self.engine.now());
     }
 
-    /// Where to write what is no reply.
-    pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn) -> &'c mut Vec<u8> {
+    /// Where to write what is no reply; it leaves when `seen` is committed.
+    pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn, seen: &Horizon) -> &'c mut Vec<u8> {
         if !conn.is_replying() {
             self.flush_pushes(conn);
             self.ensure_out(conn);
+            let at = conn.out.bytes.len();
+            self.gate(conn, at, seen);
             return &mut conn.out.bytes;
         }
         if conn.pushes.is_empty() {
             self.pushing.push(conn.token);
         }
+        conn.pushes_seen.merge(seen);
         &mut conn.pushes
     }
 
@@ -338,6 +346,8 @@ impl Worker {
     fn flush_pushes(&mut self, conn: &mut Conn) {
         if !conn.pushes.is_empty() && !conn.is_replying() {
             self.ensure_out(conn);
+            let (at, seen) = (conn.out.bytes.len(), std::mem::take(&mut conn.pushes_seen));
+            self.gate(conn, at, &seen);
             conn.out.bytes.append(&mut conn.pushes);
         }
     }

@@ -265,13 +265,15 @@ impl Worker {
 
     /// What to do for a connection: see [`Output`].
     pub fn output(&mut self, token: Token) -> Output<'_> {
+        self.release(token);
         let index = token as u32 as usize;
         let last = match self.conn(token) {
             None => return Output::Idle,
             // The reply of what is being served comes first.
             Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
             Some(conn) if conn.cut => true,
-            Some(conn) if conn.unsent() > 0 => false,
+            Some(conn) if conn.out.sendable() > 0 => false,
+            Some(conn) if conn.unsent() > 0 => return Output::Idle,
             Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
                 if let Some(conn) = self.take_conn(token) {
                     self.dispose(conn);
@@ -316,8 +318,8 @@ impl Worker {
     /// [`Worker::count_sent`], it comes back through [`Worker::recycle`].
     pub fn take_output(&mut self, token: Token) -> Option<Outgoing> {
         let conn = self.conn(token)?;
-        conn.in_flight += conn.unsent();
-        let out = std::mem::take(&mut conn.out);
+        let out = conn.out.split_sendable();
+        conn.in_flight += out.unsent();
         conn.show_output();
         Some(out)
     }

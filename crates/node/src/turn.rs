@@ -95,6 +95,7 @@ impl Worker {
         self.monitored = self.node.monitors.any();
         self.look_at_pushes();
         self.limit_tracked(settings.tracking_table_max_keys);
+        self.answer_committed();
         self.clean_up();
         self.end_waits(now);
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
@@ -137,6 +138,7 @@ impl Worker {
         if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
             self.read_mail();
         }
+        self.await_log();
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
         self.engine.end_turn();
@@ -316,7 +318,7 @@ impl Worker {
                 Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Walk(_) | Wait::Script(_) => {}
             }
         }
-        if (conn.unsent() > 0 || conn.closing) && !conn.dirty {
+        if (conn.out.sendable() > 0 || conn.closing) && !conn.dirty {
             conn.dirty = true;
             self.dirty.push_back(conn.token);
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Event, class};
 use engine::{Blocked, Ending, Step};
+use keyspace::Horizon;
 use resp::{Args, OwnedArgs, Reply};
 
 use crate::conn::{Conn, Wait};
@@ -39,9 +40,11 @@ impl Worker {
         for waiter in std::mem::take(&mut self.engine.wakes) {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }
+        self.ring();
         for served in std::mem::take(&mut self.engine.served) {
             let (worker, token) = (served.waiter.worker, served.waiter.token);
-            self.tell(worker, Message::Served { token, reply: served.reply });
+            let seen = self.engine.everything_seen();
+            self.tell(worker, Message::Served { token, reply: served.reply, seen });
         }
         let events = self.engine.take_published();
         if !events.is_empty() {
@@ -61,17 +64,18 @@ impl Worker {
     /// Publishes what has happened to keys.
     fn notify(&mut self, events: Vec<Event>) {
         let classes = self.follower.settings().notify_keyspace_events;
+        let seen = self.engine.everything_seen();
         for event in events {
             if !self.node.pubsub.any() {
                 continue;
             }
             if classes & class::KEYSPACE != 0 {
                 let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
-                self.node.publish(self.index, Kind::Channel, &channel, event.name.as_bytes());
+                self.node.publish(self.index, Kind::Channel, &channel, event.name.as_bytes(), &seen);
             }
             if classes & class::KEYEVENT != 0 {
                 let channel = format!("__keyevent@{}__:{}", event.db, event.name);
-                self.node.publish(self.index, Kind::Channel, channel.as_bytes(), &event.key);
+                self.node.publish(self.index, Kind::Channel, channel.as_bytes(), &event.key, &seen);
             }
         }
     }
@@ -106,8 +110,10 @@ impl Worker {
     }
 
     /// A blocked command has been served by whoever changed its key, or found nothing after its time was up.
-    pub(crate) fn served(&mut self, token: Token, reply: Option<&[u8]>) {
+    pub(crate) fn served(&mut self, token: Token, reply: Option<&[u8]>, seen: &Horizon) {
         let Some(mut conn) = self.take_conn(token) else { return };
+        let before = conn.out.bytes.len();
+        self.gate(&mut conn, before, seen);
         if let Wait::Keys(blocked) = std::mem::replace(&mut conn.wait, Wait::No) {
             self.count_out(&conn, &blocked);
             match reply {
@@ -165,6 +171,10 @@ impl Worker {
     fn give_up(&mut self, token: Token, blocked: &Arc<Blocked>, with_error: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.end_wait(&mut conn);
+        // That there is nothing may be because of what is not committed.
+        self.engine.note_everything();
+        let before = conn.out.bytes.len();
+        self.gate_seen(&mut conn, before);
         self.answer_wait(&mut conn, blocked, |out| {
             if with_error {
                 let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -294,7 +304,9 @@ impl Worker {
             if let Wait::Walk(mut walking) = std::mem::replace(&mut conn.wait, Wait::No) {
                 self.ensure_out(&mut conn);
                 let before = conn.out.bytes.len();
-                match self.engine.step_walk(&mut walking, &mut conn.out.bytes) {
+                let step = self.engine.step_walk(&mut walking, &mut conn.out.bytes);
+                self.gate_seen(&mut conn, before);
+                match step {
                     Step::Done => {
                         self.apply_reply_mode(&mut conn, before);
                         self.again.push(token);

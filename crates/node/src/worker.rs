@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Ending, Engine};
+use keyspace::Horizon;
 use resp::{Batch, Protocol, Reply};
+use smallvec::SmallVec;
 
 use crate::client::{Client, Peer};
 use crate::config::{EvictionPolicy, Follower, OutputLimit};
@@ -90,6 +92,12 @@ pub struct Worker {
     pub(crate) pushing: Vec<Token>,
     /// There are more keys than `tracking-table-max-keys`.
     pub(crate) above_tracked: bool,
+    /// Connections whose output waits for the log.
+    pub(crate) gated: Vec<Token>,
+    /// Watermarks when they were looked at last.
+    pub(crate) marks: SmallVec<[u64; 2]>,
+    /// Counts turns.
+    pub(crate) turn: u64,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -134,8 +142,15 @@ impl Worker {
             changed_keys: BTreeMap::new(),
             pushing: Vec::new(),
             above_tracked: false,
+            gated: Vec::new(),
+            marks: SmallVec::new(),
+            turn: 0,
             spares: Vec::new(),
         };
+        if let Some(durable) = worker.node.durable() {
+            let link = durable.link(index);
+            worker.engine.log_to(link);
+        }
         worker.reconfigure();
         worker
     }
@@ -315,7 +330,7 @@ impl Worker {
     pub(crate) fn deliver(&mut self, message: Message) {
         match message {
             Message::Unpark(token) => self.unpark(token),
-            Message::Served { token, reply } => self.served(token, reply.as_deref()),
+            Message::Served { token, reply, seen } => self.served(token, reply.as_deref(), &seen),
             Message::Kill { token } => self.cut(token),
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
@@ -336,7 +351,7 @@ impl Worker {
         let now = self.engine.now();
         let Some(mut conn) = self.take_conn(token) else { return };
         if conn.session.monitors && !conn.closing {
-            self.beside_replies(&mut conn).extend_from_slice(line);
+            self.beside_replies(&mut conn, &Horizon::default()).extend_from_slice(line);
             self.fed(&mut conn, limit, now);
         }
         self.put_conn(conn);
@@ -361,7 +376,7 @@ impl Worker {
             let wanted = |s: &Subscriptions| s.has(delivery.kind, &delivery.topic);
             if !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted) {
                 let protocol = conn.session.protocol;
-                let out = self.beside_replies(&mut conn);
+                let out = self.beside_replies(&mut conn, &delivery.seen);
                 let start = out.len();
                 out.extend_from_slice(&delivery.push);
                 if protocol == Protocol::Resp2 {
@@ -401,7 +416,7 @@ impl Worker {
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
-        let work = !self.ready.is_empty() || under_way || self.reclaiming;
+        let work = !self.ready.is_empty() || under_way || self.reclaiming || self.may_answer();
         work && self.node.pauses.frozen_until() <= self.engine.now()
     }
 

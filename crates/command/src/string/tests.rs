@@ -80,7 +80,7 @@ fn integer(n: i64) -> Vec<u8> {
 
 /// Runs the step on the model and says the arguments and the reply.
 fn apply(model: &mut Model, now: u64, step: &Step) -> (Vec<Vec<u8>>, Vec<u8>) {
-    model.retain(|_, (_, expiry)| expiry.is_none_or(|ms| ms > now));
+    model.retain(|_, (_, expiry)| expiry.is_none_or(|ms| ms >= now));
     let args = |name: &str, key: &u8, rest: &[&[u8]]| {
         let mut args = vec![name.as_bytes().to_vec(), vec![b'a' + key]];
         args.extend(rest.iter().map(|arg| arg.to_vec()));
@@ -245,7 +245,7 @@ proptest! {
         // Keys that have expired stay until they are looked at.
         let now = bench.now;
         let live = |image: Vec<(Vec<u8>, Option<u64>, Vec<u8>)>| -> Vec<_> {
-            image.into_iter().filter(|(_, expiry, _)| expiry.is_none_or(|ms| ms > now)).collect()
+            image.into_iter().filter(|(_, expiry, _)| expiry.is_none_or(|ms| ms >= now)).collect()
         };
         prop_assert_eq!(live(bench.image(text)), expected);
         prop_assert_eq!(bench.replayed().image(text), bench.image(text));

@@ -2,6 +2,7 @@
 
 use node::config::{Host, Row, Settings};
 
+use super::durable::fsync;
 use super::log::Log;
 use super::process;
 use super::title::Title;
@@ -11,6 +12,8 @@ use super::title::Title;
 pub struct Process {
     /// Its log.
     pub log: Log,
+    /// The log of its data, if there is one.
+    pub durable: Option<log::Log>,
     /// Its listeners.
     pub listening: net::Listening,
     /// Its title.
@@ -43,6 +46,14 @@ impl Host for Process {
                     return Err(refusal.to_owned());
                 }
                 self.title.show(settings);
+            }
+            "appendfsync" => {
+                if let Some(log) = &self.durable {
+                    log.set_fsync(fsync(settings.appendfsync));
+                }
+            }
+            "appendonly" if settings.appendonly != self.durable.is_some() => {
+                return Err("switching the log on or off while the server runs is not built yet".to_owned());
             }
             "proc-title-template" => self.title.show(settings),
             _ => {}

@@ -1,6 +1,7 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
 mod clock;
+mod durable;
 mod host;
 mod log;
 mod process;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use net::{Driver, Listener, Server};
-use node::config::{Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
+use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
 use self::clock::SystemClock;
@@ -76,6 +77,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let settings = live.settings();
     let driver = Driver::choose(settings.io_driver)?;
     let node = start_node(Arc::clone(&live), driver)?;
+    let durable = if settings.appendonly { Some(durable::open(&node, &settings)?) } else { None };
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.
         tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
@@ -84,14 +86,21 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node, &listeners);
     title.show(&settings);
-    let open = |listening| live.set_host(Box::new(Process { log, listening, title }));
+    let stream = durable.clone();
+    let open = |listening| live.set_host(Box::new(Process { log, durable, listening, title }));
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;
-    server.join()?;
+    let ended = server.join();
+    if let Some(log) = stream
+        && let ::log::State::Failed(reason) = log.stop()
+    {
+        tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
+    }
+    ended?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");
     Ok(())
 }
@@ -157,7 +166,24 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
     let socket = settings.unixsocket.as_ref().map(|path| format!(", socket {}", lossy(path))).unwrap_or_default();
     let addresses = if addresses.is_empty() { "no TCP port".to_owned() } else { addresses.join(" ") };
     tracing::info!("Listening on {addresses}{socket}; {} workers, driver {}", node.workers(), node.facts.driver);
-    tracing::info!("Durability: none. Data is in memory only and a restart starts empty: the log is not built yet");
+    let directories: Vec<_> = settings.log_dirs.iter().map(|path| lossy(path)).collect();
+    match (settings.appendonly, settings.appendfsync) {
+        (false, _) => {
+            tracing::info!("Durability: none. A restart starts empty; `appendonly yes` keeps what was confirmed");
+        }
+        (true, AppendFsync::Always) => tracing::info!(
+            "Durability: always. What is confirmed is on the disk, in {}; `appendonly no` makes a pure cache",
+            directories.join(" ")
+        ),
+        (true, AppendFsync::Everysec) => tracing::info!(
+            "Durability: everysec. The log is in {}; if the machine fails, the last second may be lost",
+            directories.join(" ")
+        ),
+        (true, AppendFsync::No) => tracing::info!(
+            "Durability: no appendfsync. The log is in {}; if the machine fails, what the system has not written is lost",
+            directories.join(" ")
+        ),
+    }
     let (most, used) = (settings.maxmemory, crate::memory::in_use());
     if most > 0 && most <= used {
         tracing::warn!("maxmemory is {most} bytes, but the server takes {used} before it holds data: writes will fail");

@@ -8,6 +8,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use launch::Launched;
+#[allow(unused_imports, reason = "not every test needs all of it")]
+pub use launch::Scratch;
 
 /// A server process; ends with the value.
 pub struct Server(Launched);
@@ -16,6 +18,15 @@ impl Server {
     /// Starts a server with these settings (`--name value ...`) and waits until it listens.
     pub fn start(settings: &[&str]) -> Server {
         Server(Launched::start(settings).unwrap_or_else(|error| panic!("no server: {error}")))
+    }
+
+    /// What a server says that does not start with these settings.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn refused(settings: &[&str]) -> String {
+        match Launched::start(settings) {
+            Ok(_) => panic!("it starts"),
+            Err(error) => error,
+        }
     }
 
     /// Waits until this many clients wait for keys.

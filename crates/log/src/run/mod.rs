@@ -135,6 +135,12 @@ pub struct Log {
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("streams", &self.streams()).field("state", &self.state()).finish()
+    }
+}
+
 impl Log {
     /// Up to where each stream is committed.
     pub fn marks(&self) -> &Arc<Watermarks> {

@@ -38,7 +38,8 @@ pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::{
-    Allowed, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings, Supervised,
+    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings,
+    Supervised,
 };
 pub use special::Special;
 pub use table::{Id, find};

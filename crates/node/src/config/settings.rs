@@ -69,6 +69,17 @@ impl Allowed {
     }
 }
 
+/// When the log is synced (`appendfsync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendFsync {
+    /// Before the reply.
+    Always,
+    /// Every second.
+    Everysec,
+    /// When the system wants.
+    No,
+}
+
 /// Least important messages to log (`loglevel`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
@@ -201,6 +212,11 @@ pub struct Settings {
     pub tunables: Tunables,
 
     pub appendonly: bool,
+    pub appendfsync: AppendFsync,
+    /// One stream each.
+    pub log_dirs: Vec<Vec<u8>>,
+    /// Bytes.
+    pub log_segment_size: u32,
     /// Pairs of seconds and changes.
     pub save: Vec<(u64, u64)>,
 
@@ -306,6 +322,9 @@ impl Settings {
             },
 
             appendonly: read.bool("appendonly"),
+            appendfsync: read.appendfsync(),
+            log_dirs: read.words("log-dirs").to_vec(),
+            log_segment_size: read.number("log-segment-size"),
             save: read.save(),
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),
@@ -398,6 +417,14 @@ impl Read<'_> {
             "allkeys-lfu" => EvictionPolicy::AllKeysLfu,
             "allkeys-random" => EvictionPolicy::AllKeysRandom,
             _ => EvictionPolicy::NoEviction,
+        }
+    }
+
+    fn appendfsync(&self) -> AppendFsync {
+        match self.choice("appendfsync") {
+            "everysec" => AppendFsync::Everysec,
+            "no" => AppendFsync::No,
+            _ => AppendFsync::Always,
         }
     }
 

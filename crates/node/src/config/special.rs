@@ -8,7 +8,7 @@ use super::line::quote;
 /// Most addresses that `bind` takes, as in Redis.
 const BIND_MAX: usize = 16;
 /// Most log directories: one stream each.
-const LOG_DIRS_MAX: usize = 64;
+const LOG_DIRS_MAX: usize = keyspace::STREAMS;
 
 /// Which syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,7 @@ impl Special {
             },
             Special::Bind if words.len() > BIND_MAX => Err("Too many bind addresses specified.".into()),
             Special::LogDirs if words.len() > LOG_DIRS_MAX => Err("Too many log directories specified.".into()),
+            Special::LogDirs if listed.is_empty() => Err("log-dirs needs a directory".into()),
             Special::Bind | Special::LogDirs => Ok(Value::Words(owned(listed))),
             Special::ReplicaOf => parse_replicaof(words),
             Special::Percentiles => parse_percentiles(listed),

@@ -43,8 +43,9 @@ impl Block {
     pub(super) fn end(self, ctx: &mut SessionCtx<'_>) {
         ctx.engine.end_block(self.run, self.asleep);
         self.lines.into_iter().for_each(|line| ctx.node.show_line(line));
+        let seen = ctx.engine.everything_seen();
         for (kind, channel, payload) in self.messages {
-            ctx.node.publish(usize::from(ctx.engine.index()), kind, &channel, &payload);
+            ctx.node.publish(usize::from(ctx.engine.index()), kind, &channel, &payload, &seen);
         }
     }
 

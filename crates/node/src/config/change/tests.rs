@@ -86,11 +86,6 @@ fn refusals_and_their_texts() {
             "ERR CONFIG SET failed (possibly related to argument 'loglevel') - argument(s) must be one of the \
              following: debug, verbose, notice, warning, nothing",
         ),
-        (
-            &["appendonly", "yes"],
-            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - the log is not built yet: this \
-             version keeps data in memory only",
-        ),
         (&["dir", "gone"], "ERR CONFIG SET failed (possibly related to argument 'dir') - No such file or directory"),
     ] {
         assert_eq!(set(&live, args), Err(text.to_owned()), "{args:?}");

@@ -99,7 +99,7 @@ fn errors_of_the_command_line() {
         ),
         (&["--replicaof", "127.0.0.1", "abc"], &[r#"'replicaof "127.0.0.1" "abc"'"#, "Invalid master port"]),
         (&["--replicaof", "--127.0.0.1", "--abc"], &[r#"'replicaof "--127.0.0.1"'"#, "wrong number of arguments"]),
-        (&["--appendonly", "yes"], &[r#"'appendonly "yes"'"#, "the log is not built yet"]),
+        (&["--log-dirs", ""], &["'log-dirs", "needs a directory"]),
         (&["--store", "s3://bucket"], &["'store'", "not built yet"]),
         (&["--proc-title-template", "{x}"], &["template format is invalid"]),
     ] {
@@ -172,8 +172,8 @@ fn other_lines() {
 
 #[test]
 fn the_last_value_counts_for_what_is_not_built() {
-    let loaded = start(&[("m", "appendonly yes")], &["m", "--appendonly", "no"]).unwrap();
-    assert_eq!(get(&loaded, "appendonly"), "no");
+    let loaded = start(&[("m", "store s3://bucket")], &["m", "--store", "embedded"]).unwrap();
+    assert_eq!(get(&loaded, "store"), "embedded");
 }
 
 proptest::proptest! {

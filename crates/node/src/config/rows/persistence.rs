@@ -5,25 +5,24 @@ use crate::config::check;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
-const APPENDONLY: &str = "the log is not built yet: this version keeps data in memory only";
 const ON_SIGNAL: Kind = Kind::Set(&["default", "save", "nosave", "now", "force"]);
 
 pub(super) static LOG: Section = Section {
     title: "Durability",
     rows: &[
-        row("appendonly", Kind::Bool, "no", "Whether writes go to a log, so that they survive a crash.")
-            .refused(APPENDONLY),
+        row("appendonly", Kind::Bool, "no", "Whether writes go to a log, so that they survive a crash."),
         row(
             "appendfsync",
             Kind::Enum(&["everysec", "always", "no"]),
-            "everysec",
+            "always",
             "When the log is flushed to disk: before the reply, every second, or when the system wants.",
-        )
-        .inert(NO_LOG),
-        row("log-dirs", Kind::Special(Special::LogDirs), "", "Directories of the log, one stream each.")
+        ),
+        row("log-dirs", Kind::Special(Special::LogDirs), "holdfast/log", "Directories of the log, one stream each.")
             .own()
-            .immutable()
-            .refused(APPENDONLY),
+            .immutable(),
+        row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the files of the log.")
+            .own()
+            .immutable(),
         row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
             .own()
             .immutable()

@@ -153,13 +153,41 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.line("rdb_last_bgsave_time_sec", -1);
     t.line("rdb_current_bgsave_time_sec", -1);
     t.zeros(&["rdb_saves", "rdb_last_cow_size", "rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
-    t.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
+    t.line("aof_enabled", u8::from(r.node.durable().is_some()));
+    t.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     t.line("aof_last_rewrite_time_sec", -1);
     t.line("aof_current_rewrite_time_sec", -1);
     t.line("aof_last_bgrewrite_status", "ok");
     t.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    t.line("aof_last_write_status", "ok");
+    let writes = r.node.durable().is_none_or(|durable| durable.log().takes_writes());
+    t.line("aof_last_write_status", if writes { "ok" } else { "err" });
     t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+    if let Some(durable) = r.node.durable() {
+        log(durable.log(), t);
+    }
+}
+
+/// The streams of the log.
+fn log(log: &log::Log, t: &mut Text) {
+    t.line("log_streams", log.streams());
+    t.line("aof_current_size", (0..log.streams()).map(|stream| log.facts(stream).size).sum::<u64>());
+    for stream in 0..log.streams() {
+        let facts = log.facts(stream);
+        let syncs: u64 = facts.syncs.iter().sum();
+        t.line(
+            format!("log_stream_{stream}"),
+            format!(
+                "size={},written={},records={},groups={},syncs={syncs},backlog={},last_sync_usec={},stalled_usec={}",
+                facts.size,
+                facts.written,
+                facts.records,
+                facts.groups,
+                facts.backlog,
+                facts.last_sync / 1000,
+                facts.stalled / 1000
+            ),
+        );
+    }
 }
 
 /// What scripts take. A machine runs both scripts and functions here, so what machines take is told once.

@@ -214,7 +214,10 @@ fn publish(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, Error> {
     let receivers = match &mut ctx.block {
         // Nobody hears of a block before it ends.
         Some(block) => block.publish(ctx.node, kind, channel, payload),
-        None => ctx.node.publish(usize::from(ctx.engine.index()), kind, channel, payload),
+        None => {
+            let seen = ctx.engine.everything_seen();
+            ctx.node.publish(usize::from(ctx.engine.index()), kind, channel, payload, &seen)
+        }
     };
     ctx.reply().count(receivers as u64);
     Ok(Flow::Done)

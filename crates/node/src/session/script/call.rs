@@ -9,6 +9,7 @@ use script::Checked;
 
 use super::run::ScriptRun;
 use crate::compatibility;
+use crate::durable::Durable;
 use crate::session::{Block, Flow, SessionCtx, debug_is_open, run, unknown_subcommand};
 use crate::stats::add;
 use crate::table::{Command, Handler};
@@ -104,6 +105,11 @@ impl ScriptRun {
         }
         if self.rules.read_only && spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0 {
             return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if spec.has(flags::WRITE)
+            && let Some(error) = ctx.node.durable().and_then(Durable::refusal)
+        {
+            return Err(error.into());
         }
         if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.has_changed(block) {
             return Err(b"OOM command not allowed when used memory > 'maxmemory'.".into());

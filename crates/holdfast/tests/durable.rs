@@ -1,0 +1,157 @@
+//! What is confirmed survives the end of the process, whatever ends it.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use support::{Client, Scratch, Server};
+
+/// A server on this directory; dropping it kills it.
+fn server(dir: &Scratch, more: &[&str]) -> Server {
+    let dir = dir.path().display().to_string();
+    let settings = ["--dir", &dir, "--appendonly", "yes", "--log-segment-size", "1mb", "--enable-debug-command", "yes"];
+    Server::start(&[&settings, more].concat())
+}
+
+/// Changes of all kinds, some of which fail or change nothing.
+fn change(client: &mut Client, rng: &mut impl FnMut(u64) -> u64) {
+    for _ in 0..400 {
+        let (a, b, n) = (rng(30), rng(30), rng(1000));
+        let line = match rng(24) {
+            0 | 1 => format!("set k{a} {n}"),
+            2 => format!("incrby c{a} {n}"),
+            3 => format!("append s{a} x{n}"),
+            4 => format!("rpush l{a} {n} {b}"),
+            5 => format!("lpop l{a}"),
+            6 => format!("sadd s{{t}}{a} {n} {b}"),
+            7 => format!("spop s{{t}}{a}"),
+            8 => format!("zadd z{a} {n} m{b}"),
+            9 => format!("zpopmin z{a}"),
+            10 => format!("hset h{a} f{b} {n}"),
+            11 => format!("hpexpire h{a} 100000{n} fields 1 f{b}"),
+            12 => format!("xadd x{a} * f {n}"),
+            13 => format!("rename k{a} k{b}"),
+            14 => format!("copy l{a} l{b} replace"),
+            15 => format!("del k{a} l{b}"),
+            16 => format!("pexpire k{a} 100000{n}"),
+            17 => format!("setrange big{a} {} {n}", rng(40_000)),
+            18 => format!("pfadd p{a} {n} {b}"),
+            19 => format!("multi;set m{a} {n};incr c{a};lpush k{a} x;exec"),
+            20 => format!("eval \"redis.call('set', 'e{a}', {n}) return redis.call('incr', 'c{b}')\" 0"),
+            21 => format!("move k{a} 3"),
+            22 => format!("setnx k{a} {n};lmove l{a} l{b} left right"),
+            _ => format!("sinterstore s{{t}}d s{{t}}{a} s{{t}}{b};bitop or bits k{a} k{b}"),
+        };
+        client.send(&line);
+        for _ in 0..=line.matches(';').count() {
+            client.reply();
+        }
+    }
+    match rng(8) {
+        0 => drop(client.call("flushdb")),
+        1 => drop(client.call("swapdb 0 3")),
+        _ => {}
+    }
+}
+
+fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 11) % below
+    }
+}
+
+#[test]
+fn what_was_confirmed_is_there_after_a_kill() {
+    for (streams, promise) in [(1, "always"), (3, "always"), (1, "everysec"), (2, "no")] {
+        let dir = Scratch::new();
+        let dirs: Vec<String> = (0..streams).map(|i| format!("stream-{i}")).collect();
+        let mut settings = vec!["--appendfsync", promise, "--log-dirs"];
+        settings.extend(dirs.iter().map(String::as_str));
+        let mut rng = random(77 + streams);
+        let mut before = String::new();
+        for life in 0..4 {
+            let server = server(&dir, &settings);
+            let mut client = server.client();
+            if life > 0 {
+                assert_eq!(client.call("debug digest"), before, "{streams} streams, {promise}, life {life}");
+            }
+            change(&mut client, &mut rng);
+            before = client.call("debug digest");
+        }
+        let server = server(&dir, &settings);
+        assert_eq!(server.client().call("debug digest"), before, "{streams} streams, {promise}");
+    }
+}
+
+#[test]
+fn pipelines_are_answered_in_order_and_kept() {
+    let dir = Scratch::new();
+    for life in 0..3 {
+        let server = server(&dir, &["--workers", "2"]);
+        let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
+        for (i, client) in clients.iter_mut().enumerate() {
+            let lines: Vec<String> = (0..100).map(|n| format!("incr n;set k{i} {n};get k{i};get none")).collect();
+            client.send(&lines.join(";"));
+        }
+        for client in &mut clients {
+            let mut last = life * 800;
+            for n in 0..100 {
+                let counted: i64 = client.reply()[1..].parse().unwrap();
+                assert!(counted > last);
+                last = counted;
+                let digits = n.to_string().len();
+                assert_eq!(client.reply(), "+OK");
+                assert_eq!(client.reply(), format!("${digits} {n}"));
+                assert_eq!(client.reply(), "$-1");
+            }
+        }
+        assert_eq!(
+            server.client().call("get n"),
+            format!("${} {}", ((life + 1) * 800).to_string().len(), (life + 1) * 800)
+        );
+    }
+}
+
+#[test]
+fn what_others_hear_of_comes_as_well() {
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "2", "--notify-keyspace-events", "KEA"]);
+    let (mut waiter, mut listener, mut caching, mut writer) =
+        (server.client(), server.client(), server.client(), server.client());
+    listener.send("psubscribe *");
+    listener.reply();
+    caching.call("hello 3");
+    caching.call("client tracking on");
+    caching.call("get k");
+    waiter.send("blpop l 0");
+    server.blocked_clients(1);
+    assert_eq!(writer.call("rpush l 1"), ":1");
+    assert_eq!(waiter.reply(), "*2 $1 l $1 1");
+    for expected in ["rpush", "lpop", "del"] {
+        assert!(listener.reply().contains(expected));
+        assert!(listener.reply().contains(expected));
+    }
+    assert_eq!(writer.call("set k 1"), "+OK");
+    assert_eq!(caching.reply(), ">2 $10 invalidate *1 $1 k");
+    writer.send("multi;set k 2;publish c hello;exec");
+    (0..4).for_each(|_| drop(writer.reply()));
+    let heard: Vec<String> = (0..5).map(|_| listener.reply()).collect();
+    assert!(heard.iter().any(|line| line.ends_with("$5 hello")), "{heard:?}");
+    writer.send("set k 3;publish c again;quit");
+    assert_eq!([(); 3].map(|()| writer.reply()), ["+OK", ":1", "+OK"]);
+    assert!(writer.is_closed());
+}
+
+#[test]
+fn a_second_server_on_the_same_log_is_refused() {
+    let dir = Scratch::new();
+    let first = server(&dir, &[]);
+    let mut client = first.client();
+    assert_eq!(client.call("set a 1"), "+OK");
+    let path = dir.path().display().to_string();
+    let error = Server::refused(&["--dir", &path, "--appendonly", "yes"]);
+    assert!(error.contains("used by another server"), "{error}");
+    assert_eq!(client.call("get a"), "$1 1");
+}

@@ -1,0 +1,153 @@
+//! Replies wait for the log, workers do not (DESIGN, decision 4; rule L7).
+//!
+//! A command that has seen something that is not committed gets a gate in its connection's output: from there on nothing is sent until
+//! the watermarks have passed. What goes to other connections (served replies, messages, invalidations) carries what its worker has
+//! seen, and gets its gate where it is written.
+
+use std::sync::{Mutex, PoisonError};
+
+use engine::Link;
+use keyspace::{Horizon, stream_of};
+use log::{Gate, Log, State};
+
+use crate::conn::Conn;
+use crate::worker::{Token, Worker};
+
+/// The log of a node.
+pub struct Durable {
+    log: Log,
+    /// The gates of the workers that have not begun.
+    gates: Mutex<Vec<Option<Vec<Gate>>>>,
+}
+
+impl Durable {
+    /// `gates`: of each worker, one for each stream.
+    pub fn new(log: Log, gates: Vec<Vec<Gate>>) -> Self {
+        Self { log, gates: Mutex::new(gates.into_iter().map(Some).collect()) }
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// A worker's access to it; `None` for the second who asks.
+    pub(crate) fn link(&self, worker: usize) -> Option<Link> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let gates = gates.get_mut(worker)?.take()?;
+        Some(Link { gates, marks: self.log.marks().clone() })
+    }
+
+    /// Why nothing may be written now, if so.
+    #[inline]
+    pub(crate) fn refusal(&self) -> Option<String> {
+        if self.log.takes_writes() { None } else { self.explain() }
+    }
+
+    #[cold]
+    fn explain(&self) -> Option<String> {
+        let why = match self.log.state() {
+            State::Running => return None,
+            State::Full => "No space left on device".into(),
+            State::Failed(reason) => reason,
+        };
+        Some(format!("MISCONF Errors writing to the AOF file: {why}"))
+    }
+}
+
+impl Worker {
+    /// What is written to the connection from `at` on waits for `seen`.
+    pub(crate) fn gate(&mut self, conn: &mut Conn, at: usize, seen: &Horizon) {
+        for &version in seen.versions() {
+            if !self.engine.is_committed(version) {
+                conn.out.gate(at, version, self.turn);
+            }
+        }
+        if conn.out.is_gated() && !std::mem::replace(&mut conn.gated, true) {
+            self.gated.push(conn.token);
+        }
+    }
+
+    /// What is written to the connection from `at` on waits for what the engine has seen.
+    pub(crate) fn gate_seen(&mut self, conn: &mut Conn, at: usize) {
+        let seen = self.engine.take_seen();
+        self.gate(conn, at, &seen);
+    }
+
+    /// Lets out what a connection no longer has to keep.
+    #[inline]
+    pub(crate) fn release(&mut self, token: Token) {
+        let index = token as u32 as usize;
+        if let Some(conn) = self.conns.get_mut(index).and_then(Option::as_mut).filter(|conn| conn.gated) {
+            conn.out.release(|version| self.engine.is_committed(version));
+        }
+    }
+
+    /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.
+    pub(crate) fn may_answer(&self) -> bool {
+        !self.gated.is_empty() && self.node.durable().is_some_and(|durable| self.has_moved(durable))
+    }
+
+    fn has_moved(&self, durable: &Durable) -> bool {
+        durable.log.marks().all().ne(self.marks.iter().copied()) || matches!(durable.log.state(), State::Failed(_))
+    }
+
+    /// Sends what has waited for what is committed by now. With a log that has failed, nobody is answered any more who waits for it
+    /// (rule L9).
+    pub(crate) fn answer_committed(&mut self) {
+        self.turn += 1;
+        if self.gated.is_empty() {
+            return;
+        }
+        let node = self.node.clone();
+        let Some(durable) = node.durable() else { return };
+        if let Some(mailbox) = node.mailbox(self.index) {
+            mailbox.await_log(false);
+        }
+        if !self.has_moved(durable) {
+            return;
+        }
+        let failed = matches!(durable.log.state(), State::Failed(_));
+        self.marks = durable.log.marks().all().collect();
+        let marks = self.marks.clone();
+        let mut gated = std::mem::take(&mut self.gated);
+        gated.retain(|&token| {
+            let Some(conn) = self.conn(token) else { return false };
+            conn.gated = conn.out.release(|version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark));
+            let (gated, sendable) = (conn.gated, conn.out.sendable() > 0);
+            if gated && failed {
+                self.cut_off(token);
+                return false;
+            }
+            if sendable || !gated {
+                self.mark_dirty(token);
+            }
+            gated
+        });
+        self.gated.append(&mut gated);
+    }
+
+    /// Tells the log what has been left since the last time, at the end of some commands.
+    #[inline]
+    pub(crate) fn ring(&mut self) {
+        let mut left = self.engine.take_left();
+        if left != 0
+            && let Some(durable) = self.node.durable()
+        {
+            while left != 0 {
+                durable.log.ring(left.trailing_zeros() as u16);
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// At the end of a turn: whoever moves a watermark wakes this worker, if somebody waits for that.
+    pub(crate) fn await_log(&mut self) {
+        self.ring();
+        if !self.gated.is_empty()
+            && let Some(mailbox) = self.node.mailbox(self.index)
+        {
+            mailbox.await_log(true);
+        }
+    }
+}
