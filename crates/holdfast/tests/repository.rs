@@ -37,6 +37,7 @@ const UNSAFE: &[&str] = &[
     "net/src/uring/",
     "object/src/zset/prefetch.rs",
     "script/src/lua/",
+    "store/tests/crash/power.rs",
 ];
 
 fn crates() -> PathBuf {

@@ -9,10 +9,11 @@
 //! of entries belong into their values. (A slot is checkpointed at a time, so the versions of entries do not rise in the order of writing,
 //! and a sequence number must.)
 //!
-//! [`Embedded`] is the implementation on the local disk.
+//! [`Embedded`] is the implementation on the local disk. [`conformance`] is what every implementation must pass.
 
 mod batch;
 mod check;
+pub mod conformance;
 mod embedded;
 mod error;
 mod identity;

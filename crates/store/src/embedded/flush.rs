@@ -118,7 +118,8 @@ impl Shared {
         };
         if let Err(error) = self.tree.register_tables(&run, None, None, &[], SeqNo::MAX) {
             let error = self.failed_to_register(Error::tree(self.tree_folder(), &error));
-            if !is_spilled(&run, &spilled) {
+            // After any other failure the manifest that names them may count.
+            if matches!(error, Error::NoSpace(_)) && !is_spilled(&run, &spilled) {
                 discard(&run);
             }
             return Err(error);
@@ -139,31 +140,29 @@ impl Shared {
 
     /// Notes that writing tables failed, from the table numbered `low` on. Only a full disk may be tried again: what a failed sync left
     /// behind is not known.
-    pub fn failed(&self, error: Error, low: u64) -> Error {
-        self.files.failed(low..self.tree.next_table_id());
-        match error {
-            Error::NoSpace(_) => error,
-            Error::Damaged { ref file, offset: None, .. } => {
-                let error = crate::check::locate(file).unwrap_or(error);
-                self.stop(&error);
-                error
-            }
-            _ => {
-                self.stop(&error);
-                error
-            }
+    fn failed(&self, error: Error, low: u64) -> Error {
+        if matches!(error, Error::NoSpace(_)) {
+            self.files.failed(low..self.tree.next_table_id());
+        } else {
+            self.stop(&error);
         }
+        error
     }
 
-    /// A manifest could not be written. If it may have become the one that counts, nothing may be written any more: memory and disk
-    /// would not be the same.
+    /// Notes that a compaction failed, which writes tables and a manifest.
+    pub fn failed_to_compact(&self, error: Error, low: u64) -> Error {
+        let error = self.failed_to_register(error);
+        if matches!(error, Error::NoSpace(_)) && self.alive().is_ok() { self.failed(error, low) } else { error }
+    }
+
+    /// Notes that a manifest could not be written. If it may have become the one that counts, nothing may be written any more: memory
+    /// and disk would not be the same. [`Error::NoSpace`] is returned only if it has not.
     pub fn failed_to_register(&self, error: Error) -> Error {
         let counts = read_current(self.tree_folder()).map(|(id, _)| id);
-        if counts == Ok(self.tree.current_version().id()) && matches!(error, Error::NoSpace(_)) {
-            return error;
+        match error {
+            Error::NoSpace(_) if counts == Ok(self.tree.current_version().id()) => error,
+            error => self.stop(&error),
         }
-        self.stop(&error);
-        error
     }
 }
 

@@ -146,7 +146,7 @@ impl Shared {
                 if self.tend.stopped() {
                     return Err(error);
                 }
-                let error = self.failed_to_register(self.failed(error, low));
+                let error = self.failed_to_compact(error, low);
                 self.files.tidy(&self.tree_folder().join(TABLES));
                 return Err(error);
             }

@@ -13,10 +13,21 @@ use store::{Clock, Embedded, Limits, Settings};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
+    /// On a disk.
     pub fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// In memory where that can be had: a killed process loses nothing of what it has written, synced or not, so syncs only cost time.
+    pub fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::below(memory) } else { Self::new() }
+    }
+
+    fn below(folder: &Path) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("holdfast-store-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = folder.join(name);
         std::fs::create_dir_all(&path).expect("a folder");
         Self(path)
     }
