@@ -100,7 +100,7 @@ fn says_what_is_wrong_with_the_command_line() {
     for (args, wanted) in [
         (&["--invalid"][..], "Bad directive or wrong number of arguments"),
         (&["--port", "--bla", "--loglevel", "verbose"], "argument couldn't be parsed into an integer"),
-        (&["--appendonly", "yes"], "the log is not built yet"),
+        (&["--store", "s3://bucket"], "checkpoints are not built yet"),
         (&["--rename-command", "nothing", "x"], "No such command in rename-command"),
         (&["--dir", "/no/such/directory"], "No such file or directory"),
         (&["/no/such/file.conf"], "can't open config file"),
