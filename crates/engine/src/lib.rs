@@ -12,6 +12,7 @@ mod block;
 mod block_test;
 mod blocked;
 mod call;
+pub mod checkpoint;
 #[cfg(test)]
 mod concurrent_test;
 mod engine;

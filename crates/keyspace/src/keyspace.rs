@@ -569,6 +569,11 @@ impl Keyspace {
         held.slots.iter().for_each(|&slot| self.body(held, slot).written_at(version));
     }
 
+    /// As [`Self::raise`], for one held slot.
+    pub fn raise_slot(&self, held: &Held, slot: u16, version: u64) {
+        self.body(held, slot).written_at(version);
+    }
+
     /// Whether somebody wants to hear of changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {

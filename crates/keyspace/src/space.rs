@@ -111,6 +111,17 @@ impl Keyspace {
         self.spaces.abandoned().retain(|space| !gone.contains(space));
     }
 
+    /// Gives every database up its space: the store begins anew, and knows of no flush. `held`: any latch.
+    pub fn abandon_spaces(&self, held: &Held) {
+        debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
+        for (physical, row) in self.spaces.rows.iter().enumerate() {
+            self.spaces.flushed(physical as u16);
+            row.unsettled.store(false, Relaxed);
+            row.floor.store(0, Relaxed);
+        }
+        self.spaces.any_unsettled.store(false, Relaxed);
+    }
+
     /// Makes the databases what a checkpoint says, before anything is loaded. Databases that it does not know are new. False: it
     /// knows more of them than there are.
     #[must_use]

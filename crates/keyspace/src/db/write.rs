@@ -225,6 +225,19 @@ impl Db<'_> {
         }
     }
 
+    /// Puts what the store has of an absent key into the table, as of this `Db`'s version.
+    pub fn install(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>, access: u32) {
+        debug_assert!(self.peek(key).is_none(), "rule C5");
+        let entry = self.insert_new(key, value, expiry);
+        entry.set_access(access);
+        entry.set_stored();
+    }
+
+    /// Notes that the store says of an absent key that it was gone at this `Db`'s version.
+    pub fn install_gone(&mut self, key: &Key<'_>) {
+        self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
+    }
+
     /// Deletes the key. False: it was absent.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         match self.unlink(key, true) {

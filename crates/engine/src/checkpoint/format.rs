@@ -1,0 +1,324 @@
+//! Keys and values of the store, byte by byte: see `docs/formats.md`. Keys are big-endian, so that they lie in the order of what they
+//! name: one slot of one space after the other, and its keys in the order of their hashes.
+
+use std::hash::{BuildHasher, Hasher};
+
+use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space, Value};
+use object::Corrupt;
+
+/// Of this format.
+const VERSION: u8 = 1;
+
+/// First bytes of keys.
+const META: u8 = 0;
+const ENTRY: u8 = 1;
+
+/// What follows [`META`].
+const HEADER: u8 = 0;
+const COVERED: u8 = 1;
+
+/// Bits of a value's first byte.
+const HAS_EXPIRY: u8 = 0x10;
+const LONG_KEY: u8 = 0x20;
+const GONE: u8 = 0x80;
+
+/// Bytes of a key that stand in the store's key. Of longer ones two hashes follow, and the rest is in the value.
+const KEY_IN_KEY: usize = 32_768;
+/// First byte, space, slot, hash.
+const ENTRY_PREFIX: usize = 1 + 4 + 2 + 4;
+
+/// Slots whose checkpoints are written together.
+pub(super) const SLOTS_PER_CHUNK: usize = 64;
+/// Such groups.
+pub(super) const CHUNKS: usize = SLOTS.div_ceil(SLOTS_PER_CHUNK);
+
+/// What the store says about itself: the state of everything but keys at the last checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Seed of the keyspace's hashes: keys lie in the store in their order.
+    pub seed: u64,
+    /// When the checkpoint was made, unix milliseconds.
+    pub saved_at: u64,
+    /// The databases. Their map is as of the beginning of the checkpoint, everything else as of its end.
+    pub databases: Databases,
+    /// Of each stream of the log, the LSN up to which no record is needed.
+    pub covered: Vec<u64>,
+}
+
+/// The key of the header.
+pub(super) const HEADER_KEY: [u8; 2] = [META, HEADER];
+
+/// The key of a group of slots' checkpoints.
+pub(super) fn chunk_key(chunk: usize) -> [u8; 3] {
+    [META, COVERED, chunk as u8]
+}
+
+/// What every entry of a space begins with.
+pub(super) fn space_prefix(space: Space) -> [u8; 5] {
+    let mut prefix = [ENTRY; 5];
+    prefix[1..].copy_from_slice(&space.to_be_bytes());
+    prefix
+}
+
+/// Appends the key of an entry.
+pub(super) fn entry_key(space: Space, key: &Key<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&space_prefix(space));
+    out.extend_from_slice(&key.slot.to_be_bytes());
+    out.extend_from_slice(&((key.hash >> 32) as u32).to_be_bytes());
+    match key.bytes.split_at_checked(KEY_IN_KEY) {
+        Some((head, rest)) if !rest.is_empty() => {
+            out.extend_from_slice(head);
+            out.extend_from_slice(&key.hash.to_be_bytes());
+            out.extend_from_slice(&second_hash(rest).to_be_bytes());
+        }
+        _ => out.extend_from_slice(key.bytes),
+    }
+}
+
+/// Tells long keys with the same beginning and the same hash apart.
+fn second_hash(bytes: &[u8]) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// What a value says before what the key holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// Everything up to this LSN that was done to the key is in the value (rule C1).
+    pub version: u64,
+    /// Unix milliseconds.
+    pub expiry: Option<u64>,
+    /// See [`keyspace::access`].
+    pub access: u32,
+}
+
+impl Head {
+    pub(super) fn of(entry: EntryRef<'_>, version: u64) -> Head {
+        Head { version, expiry: entry.expiry(), access: entry.access() }
+    }
+
+    /// Appends everything that stands before the image of the value.
+    pub(super) fn write(&self, key: &[u8], out: &mut Vec<u8>) {
+        let long = key.len() > KEY_IN_KEY;
+        out.push(if self.expiry.is_some() { HAS_EXPIRY } else { 0 } | if long { LONG_KEY } else { 0 });
+        out.extend_from_slice(&self.version.to_le_bytes()[..7]);
+        out.extend_from_slice(&self.access.to_le_bytes()[..3]);
+        if let Some(ms) = self.expiry {
+            out.extend_from_slice(&ms.to_le_bytes());
+        }
+        if long {
+            let rest = &key[KEY_IN_KEY..];
+            out.extend_from_slice(&(rest.len() as u32).to_le_bytes());
+            out.extend_from_slice(rest);
+        }
+    }
+}
+
+/// Appends the value that says that a key was gone at `version`.
+pub(super) fn write_gone(version: u64, out: &mut Vec<u8>) {
+    out.push(GONE);
+    out.extend_from_slice(&version.to_le_bytes()[..7]);
+}
+
+/// What the store has under a key.
+pub(super) enum Stored {
+    /// This.
+    Entry(Head, Value),
+    /// It was gone at this version.
+    Gone(u64),
+}
+
+/// A key and what the store has of it.
+pub(super) fn read_entry(stored_key: &[u8], value: &[u8]) -> Result<(Box<[u8]>, Stored), Corrupt> {
+    let key = stored_key.get(ENTRY_PREFIX..).ok_or(Corrupt("key of an entry"))?;
+    let mut input = Input(value);
+    let flags = input.take(1)?[0];
+    let version = input.number(7)?;
+    let access = if flags & GONE == 0 { input.number(3)? as u32 } else { 0 };
+    let expiry = if flags & HAS_EXPIRY != 0 { Some(input.number(8)?) } else { None };
+    let key: Box<[u8]> = if flags & LONG_KEY != 0 {
+        let length = input.number(4)? as usize;
+        [key.get(..KEY_IN_KEY).ok_or(Corrupt("beginning of a long key"))?, input.take(length)?].concat().into()
+    } else {
+        key.into()
+    };
+    let stored = match flags & !(HAS_EXPIRY | LONG_KEY) {
+        0 => Stored::Entry(Head { version, expiry, access }, Value::from_image(input.0)?),
+        GONE if input.0.is_empty() => Stored::Gone(version),
+        _ => return Err(Corrupt("first byte of an entry")),
+    };
+    Ok((key, stored))
+}
+
+impl Header {
+    /// Its bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let databases = &self.databases;
+        let mut out = vec![VERSION];
+        out.extend_from_slice(&self.seed.to_le_bytes());
+        out.extend_from_slice(&probe(self.seed).to_le_bytes());
+        out.extend_from_slice(&self.saved_at.to_le_bytes());
+        out.extend_from_slice(&databases.map_lsn.to_le_bytes());
+        out.extend_from_slice(&databases.next_space.to_le_bytes());
+        out.extend_from_slice(&(databases.map.len() as u32).to_le_bytes());
+        for ((physical, space), floor) in databases.map.iter().zip(&databases.spaces).zip(&databases.floors) {
+            out.extend_from_slice(&physical.to_le_bytes());
+            out.extend_from_slice(&space.to_le_bytes());
+            out.extend_from_slice(&floor.to_le_bytes());
+        }
+        out.extend_from_slice(&(databases.abandoned.len() as u32).to_le_bytes());
+        databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
+        out.extend_from_slice(&(self.covered.len() as u32).to_le_bytes());
+        self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, Corrupt> {
+        let mut input = Input(bytes);
+        if input.take(1)?[0] != VERSION {
+            return Err(Corrupt("it has a version of the format that this program does not know"));
+        }
+        let seed = input.number(8)?;
+        if input.number(8)? != probe(seed) {
+            return Err(Corrupt("its keys lie in the order of another hash function"));
+        }
+        let (saved_at, map_lsn, next_space) = (input.number(8)?, input.number(8)?, input.number(4)? as Space);
+        let mut databases = Databases { map_lsn, next_space, ..Databases::default() };
+        for _ in 0..input.number(4)? {
+            databases.map.push(input.number(2)? as u16);
+            databases.spaces.push(input.number(4)? as Space);
+            databases.floors.push(input.number(8)?);
+        }
+        for _ in 0..input.number(4)? {
+            databases.abandoned.push(input.number(4)? as Space);
+        }
+        let mut covered = Vec::new();
+        for _ in 0..input.number(4)? {
+            covered.push(input.number(8)?);
+        }
+        if !input.0.is_empty() {
+            return Err(Corrupt("length of the header"));
+        }
+        Ok(Header { seed, saved_at, databases, covered })
+    }
+}
+
+/// A hash that another hash function would not give.
+fn probe(seed: u64) -> u64 {
+    KeyHasher::new(seed).hash(b"the order of the keys")
+}
+
+/// The bytes of a group of slots' checkpoints.
+pub(super) fn encode_chunk(covered: &[u64]) -> Vec<u8> {
+    covered.iter().flat_map(|lsn| lsn.to_le_bytes()).collect()
+}
+
+/// Fills a group of slots' checkpoints.
+pub(super) fn decode_chunk(bytes: &[u8], covered: &mut [u64]) -> Result<(), Corrupt> {
+    if bytes.len() != covered.len() * 8 {
+        return Err(Corrupt("length of the checkpoints of slots"));
+    }
+    let (numbers, _) = bytes.as_chunks::<8>();
+    covered.iter_mut().zip(numbers).for_each(|(lsn, bytes)| *lsn = u64::from_le_bytes(*bytes));
+    Ok(())
+}
+
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Corrupt> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(Corrupt("it is cut short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    /// A little-endian number of `n` bytes, at most 8.
+    fn number(&mut self, n: usize) -> Result<u64, Corrupt> {
+        let mut bytes = [0; 8];
+        bytes[..n].copy_from_slice(self.take(n)?);
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn golden_bytes_of_an_entry() {
+        let key = Key { bytes: b"key", hash: 0x0123_4567_89ab_cdef, slot: 0x3039 };
+        let (mut stored, mut value) = (Vec::new(), Vec::new());
+        entry_key(0x0a0b_0c0d, &key, &mut stored);
+        assert_eq!(hex(&stored), "010a0b0c0d3039012345676b6579");
+        let head = Head { version: 0x0011_2233_4455_6677, expiry: Some(0x0102_0304), access: 0x00ab_cdef };
+        head.write(key.bytes, &mut value);
+        value.extend_from_slice(b"\x01text");
+        assert_eq!(hex(&value), "1077665544332211efcdab04030201000000000174657874");
+        match read_entry(&stored, &value).unwrap() {
+            (key, Stored::Entry(read, Value::Short(text))) => {
+                assert_eq!((&*key, read, &*text), (&b"key"[..], head, &b"text"[..]));
+            }
+            _ => panic!("another value"),
+        }
+        value.clear();
+        write_gone(0x0011_2233_4455_6677, &mut value);
+        assert_eq!(hex(&value), "8077665544332211");
+        assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(0x0011_2233_4455_6677)))));
+        assert_eq!(hex(&chunk_key(255)), "0001ff");
+        assert_eq!(hex(&encode_chunk(&[1, 0x0203])), "01000000000000000302000000000000");
+    }
+
+    #[test]
+    fn golden_bytes_of_the_header() {
+        let databases = Databases {
+            map: vec![1, 0],
+            map_lsn: 3,
+            spaces: vec![4, 0],
+            floors: vec![0, 2],
+            next_space: 5,
+            abandoned: vec![1],
+        };
+        let header = Header { seed: 7, saved_at: 6, databases, covered: vec![9, 10] };
+        let bytes = header.encode();
+        assert_eq!(hex(&bytes[..9]), "010700000000000000");
+        assert_eq!(
+            hex(&bytes[17..]),
+            "06000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
+             01000000010000000200000009000000000000000a00000000000000"
+        );
+        assert_eq!(Header::decode(&bytes).unwrap(), header);
+        for cut in 0..bytes.len() {
+            assert!(Header::decode(&bytes[..cut]).is_err());
+        }
+    }
+
+    /// Keys lie in the order of the upper half of their hashes, and tell which is which even if they are as long as can be.
+    #[test]
+    fn long_keys() {
+        let hasher = KeyHasher::new(7);
+        let mut long = vec![b'k'; 100_000];
+        let mut stored = Vec::new();
+        for last in [b'a', b'b'] {
+            long[99_999] = last;
+            let key = hasher.key(&long);
+            let (mut store_key, mut value) = (Vec::new(), Vec::new());
+            entry_key(1, &key, &mut store_key);
+            assert!(store_key.len() <= 65_000);
+            Head { version: 1, expiry: None, access: 0 }.write(&long, &mut value);
+            value.extend_from_slice(b"\x01text");
+            let (read, _) = read_entry(&store_key, &value).unwrap();
+            assert_eq!(*read, *long);
+            stored.push(store_key);
+        }
+        assert_ne!(stored[0], stored[1]);
+        assert!(read_entry(&stored[0][..100], &[LONG_KEY; 30]).is_err());
+        for value in [&b""[..], b"\x00", b"\x40aaaaaaaaaaaaaaaaaaaa", b"\x80aaaaaaaa", b"\x10aaaaaaaaaaa"] {
+            assert!(read_entry(&stored[0][..20], value).is_err());
+        }
+    }
+}

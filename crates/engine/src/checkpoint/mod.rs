@@ -1,0 +1,23 @@
+//! Checkpoints: what memory holds is written to the store, slot by slot, while workers go on; then the log may be cut.
+//!
+//! A *round* walks every slot that has changed since the last one (`walk`), writes what it copied, waits until the log has committed all of
+//! that (rule C2), and makes it durable with one flush of the store, which holds all of it or nothing: entries, each slot's C(s), the
+//! databases, and up to where the log is not needed any more (rules C1, C3). After a crash the store is what it was after some round,
+//! and the log has everything since: `load` and `replay` make memory of the two.
+//!
+//! The checkpointer is a state machine that does a little at each [`Checkpointer::step`]: the longest a latch is held is one hold of a
+//! walk. Who calls it decides how much of a core it may have.
+
+mod copied;
+mod format;
+mod load;
+mod replay;
+mod round;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use format::Header;
+pub use load::{Loaded, header, load};
+pub use replay::{Replay, Unreplayable};
+pub use round::{Checkpointer, Figures, Step, World};

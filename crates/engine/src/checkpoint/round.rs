@@ -1,0 +1,381 @@
+//! A round of the checkpointer: every slot that has changed, and then all of it at once.
+
+use std::sync::Arc;
+
+use keyspace::{Databases, Held, PhysicalKey, SLOTS, Waiter};
+use log::Lsn;
+use store::{Batch, Error, Store};
+
+use super::copied::Copied;
+use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK};
+use super::walk::{Hold, SlotWalk};
+use crate::engine::Shared;
+
+/// Bytes that are written at once: as much as is copied and waits in memory, and a hold's worth or one large value.
+const BATCH_BYTES: usize = if cfg!(test) { 2000 } else { 1 << 20 };
+/// Attempts at a busy latch before it is left to its holder, about a microsecond.
+const SPINS: u32 = 40;
+/// Slots looked at in one step that turn out to have no changes.
+const CLEAN_PER_STEP: usize = if cfg!(test) { 4096 } else { 64 };
+/// Tombstones looked at in one hold when they are dropped.
+const DROPPED_PER_HOLD: usize = if cfg!(test) { 2 } else { 256 };
+
+/// What the checkpointer needs from outside.
+pub trait World {
+    /// Of each stream of the log, the LSN of the last record that has been left for it, committed or not.
+    fn left(&self) -> Vec<Lsn>;
+
+    /// Of each stream, the LSN up to which it is committed.
+    fn committed(&self) -> Vec<Lsn>;
+
+    /// Of each stream, the LSN up to which no record is needed any more: the store has it (rule C3).
+    fn cut(&mut self, covered: &[Lsn]);
+
+    /// Somebody waits for a latch that is free now.
+    fn wake(&mut self, waiter: Waiter);
+
+    /// Unix time in milliseconds.
+    fn now(&self) -> u64;
+}
+
+/// What a step has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// No round is under way.
+    Idle,
+    /// It did something, and there is more.
+    More,
+    /// A latch is busy: again, in a moment.
+    Busy,
+    /// The log has to commit something first: again, in a while.
+    Waiting,
+    /// A round has ended, and is durable.
+    Done,
+}
+
+/// What the checkpointer has done since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Figures {
+    /// Rounds that have ended well.
+    pub rounds: u64,
+    /// Slots that were written in the last of them.
+    pub slots: u64,
+    /// Bytes of keys and values written in the last of them.
+    pub bytes: u64,
+    /// Changes of keys written in the last of them.
+    pub changes: u64,
+    /// When it was made, unix milliseconds; that of an earlier run if there was none in this.
+    pub saved_at: u64,
+    /// How many of the slots the round under way has looked at.
+    pub progress: u64,
+}
+
+/// See the module's text. One per keyspace.
+pub struct Checkpointer {
+    shared: Arc<Shared>,
+    store: Arc<dyn Store>,
+    seed: u64,
+    /// C(s) of every slot, as it is durable.
+    covered: Box<[Lsn]>,
+    round: Option<Round>,
+    copied: Copied,
+    batch: Batch,
+    figures: Figures,
+    #[cfg(test)]
+    pub(super) planted: Planted,
+}
+
+/// Mistakes that tests must notice.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Planted {
+    #[default]
+    None,
+    /// C(s) is what the slot's last LSN is when the walk ends.
+    LateStart,
+    /// Tombstones go before the store's deletion is durable.
+    EarlyDrop,
+    /// The store does not wait for the log.
+    NoWait,
+    /// The log is cut to where it is when the round ends.
+    EarlyCut,
+    /// Deletions during a walk are not copied.
+    DeafWalk,
+}
+
+struct Round {
+    stage: Stage,
+    /// The log up to here is not needed once the round is durable.
+    cut: Vec<Lsn>,
+    /// The databases when it began.
+    databases: Databases,
+    /// C(s) of every slot, as the round leaves it.
+    covered: Box<[Lsn]>,
+    /// Slots it has written.
+    slots: Vec<u16>,
+    /// Groups of slots of which the checkpoint has moved.
+    chunks: [bool; CHUNKS],
+    bytes: u64,
+    changes: u64,
+}
+
+enum Stage {
+    /// Slots from here on have not been looked at; of these the latch was busy.
+    Walking { next: usize, busy: Vec<u16>, walk: Option<SlotWalk> },
+    /// Everything has been copied: the log has to commit up to here.
+    Waiting { left: Vec<Lsn>, header: Header },
+    /// It is durable: tombstones go, of the slots from this one on.
+    Dropping { at: usize, after: Option<PhysicalKey> },
+}
+
+impl Checkpointer {
+    /// The checkpointer of a keyspace that hashes with `seed`. `covered`: C(s) of every slot, as loaded from this store; nothing if the store is
+    /// empty.
+    pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, covered: Option<Box<[Lsn]>>) -> Self {
+        let covered = covered.unwrap_or_else(|| vec![0; SLOTS].into());
+        assert_eq!(covered.len(), SLOTS);
+        Self {
+            shared,
+            store,
+            seed,
+            covered,
+            round: None,
+            copied: Copied::new(),
+            batch: Batch::new(),
+            figures: Figures::default(),
+            #[cfg(test)]
+            planted: Planted::None,
+        }
+    }
+
+    /// What it has done.
+    pub fn figures(&self) -> Figures {
+        let walked = |round: &Round| if let Stage::Walking { next, .. } = round.stage { next } else { SLOTS };
+        Figures { progress: self.round.as_ref().map_or(0, walked) as u64, ..self.figures }
+    }
+
+    /// Whether a round is under way.
+    pub fn is_running(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Begins a round, unless one is under way. What changes from now on may be in it or not.
+    pub fn begin(&mut self, world: &mut impl World) -> Step {
+        if self.round.is_some() {
+            return Step::More;
+        }
+        // Everything up to here is in memory, and the walks find it there.
+        let cut = world.committed();
+        let Some(held) = self.acquire(0) else { return Step::Busy };
+        self.shared.keyspace.begin_round();
+        let databases = self.shared.keyspace.databases_now(&held);
+        self.release(held, world);
+        databases.abandoned.iter().for_each(|space| self.batch.retire(&format::space_prefix(*space)));
+        self.round = Some(Round {
+            stage: Stage::Walking { next: 0, busy: Vec::new(), walk: None },
+            cut,
+            databases,
+            covered: self.covered.clone(),
+            slots: Vec::new(),
+            chunks: [false; CHUNKS],
+            bytes: 0,
+            changes: 0,
+        });
+        Step::More
+    }
+
+    /// Goes on with the round. After an error the round is given up; unless the store says that the error is final, another may be begun.
+    pub fn step(&mut self, world: &mut impl World) -> Result<Step, Error> {
+        let Some(mut round) = self.round.take() else { return Ok(Step::Idle) };
+        let step = match &mut round.stage {
+            Stage::Walking { .. } => self.walk(&mut round, world),
+            Stage::Waiting { .. } => self.commit(&mut round, world),
+            Stage::Dropping { .. } => Ok(self.drop_tombstones(&mut round, world)),
+        };
+        match step {
+            Ok(Step::Done) => {}
+            Ok(_) => self.round = Some(round),
+            Err(_) => self.give_up(round, world),
+        }
+        step
+    }
+
+    fn acquire(&self, slot: u16) -> Option<Held> {
+        (0..SPINS).find_map(|_| {
+            self.shared.keyspace.try_one(slot).or_else(|| {
+                std::hint::spin_loop();
+                None
+            })
+        })
+    }
+
+    fn release(&self, held: Held, world: &mut impl World) {
+        self.shared.keyspace.release(held, |waiter| world.wake(waiter));
+    }
+
+    /// One hold, or a look at some slots that have not changed.
+    fn walk(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
+        if self.batch.bytes() >= BATCH_BYTES {
+            self.write(round)?;
+            return Ok(Step::More);
+        }
+        let Stage::Walking { next, busy, walk } = &mut round.stage else { return Ok(Step::More) };
+        for _ in 0..CLEAN_PER_STEP {
+            let mut current = match walk.take() {
+                Some(walk) => walk,
+                None if *next < SLOTS => {
+                    *next += 1;
+                    SlotWalk::new(*next as u16 - 1, round.covered[*next - 1])
+                }
+                None => match busy.pop() {
+                    Some(slot) => SlotWalk::new(slot, round.covered[usize::from(slot)]),
+                    None => return self.copied_all(round, world),
+                },
+            };
+            let slot = current.slot();
+            let Some(held) = self.acquire(slot) else {
+                // What is begun is finished first. Others may have to wait long: a script holds their latches.
+                if current.is_begun() || *next >= SLOTS {
+                    *walk = Some(current);
+                    return Ok(Step::Busy);
+                }
+                busy.push(slot);
+                continue;
+            };
+            #[cfg(test)]
+            if self.planted == Planted::DeafWalk {
+                self.shared.keyspace.take_gone(&held, slot, usize::MAX);
+            }
+            let hold = current.hold(&self.shared.keyspace, &held, &mut self.copied);
+            #[cfg(test)]
+            let hold = self.spoil(hold, slot, &held);
+            self.release(held, world);
+            self.copied.move_to(&mut self.batch);
+            match hold {
+                Hold::Clean => continue,
+                Hold::More => *walk = Some(current),
+                Hold::Done(lsn) => {
+                    round.covered[usize::from(slot)] = lsn;
+                    round.chunks[usize::from(slot) / SLOTS_PER_CHUNK] = true;
+                    round.slots.push(slot);
+                }
+            }
+            return Ok(Step::More);
+        }
+        Ok(Step::More)
+    }
+
+    fn write(&mut self, round: &mut Round) -> Result<(), Error> {
+        round.bytes += self.batch.bytes() as u64;
+        round.changes += self.batch.len() as u64;
+        let written = self.store.write(&self.batch);
+        self.batch.clear();
+        written
+    }
+
+    /// Every slot has been looked at: what the store shall say about itself, and what the log has to have committed.
+    fn copied_all(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
+        let Some(held) = self.acquire(0) else { return Ok(Step::Busy) };
+        let mut databases = self.shared.keyspace.databases_now(&held);
+        self.release(held, world);
+        // The map is that which the log, from where it is cut, goes on from. What was flushed since the beginning is void.
+        databases.map.clone_from(&round.databases.map);
+        databases.map_lsn = round.databases.map_lsn;
+        databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
+        let header = Header { seed: self.seed, saved_at: world.now(), databases, covered: round.cut.clone() };
+        // All that was copied, and the flushes that the databases know of, had been left by now.
+        round.stage = Stage::Waiting { left: world.left(), header };
+        Ok(Step::More)
+    }
+
+    /// Waits for the log (rule C2), and makes everything durable at once.
+    fn commit(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
+        let Stage::Waiting { left, header } = &mut round.stage else { return Ok(Step::More) };
+        let reached = left.iter().zip(world.committed()).all(|(left, committed)| *left <= committed);
+        #[cfg(test)]
+        let reached = reached || self.planted == Planted::NoWait;
+        if !reached {
+            return Ok(Step::Waiting);
+        }
+        #[cfg(test)]
+        if self.planted == Planted::EarlyCut {
+            header.covered = world.committed();
+            round.cut.clone_from(&header.covered);
+        }
+        self.batch.put(&format::HEADER_KEY, &header.encode());
+        let saved_at = header.saved_at;
+        for chunk in (0..CHUNKS).filter(|chunk| round.chunks[*chunk]) {
+            let slots = &round.covered[chunk * SLOTS_PER_CHUNK..][..SLOTS_PER_CHUNK];
+            self.batch.put(&format::chunk_key(chunk), &format::encode_chunk(slots));
+        }
+        self.write(round)?;
+        self.store.flush()?;
+        self.covered.clone_from(&round.covered);
+        self.shared.keyspace.forget_spaces(&round.databases.abandoned);
+        world.cut(&round.cut);
+        self.figures = Figures {
+            rounds: self.figures.rounds + 1,
+            slots: round.slots.len() as u64,
+            bytes: round.bytes,
+            changes: round.changes,
+            saved_at,
+            progress: 0,
+        };
+        round.stage = Stage::Dropping { at: 0, after: None };
+        Ok(Step::More)
+    }
+
+    /// Drops what was kept of deleted keys: the store has the deletions (rule C4).
+    fn drop_tombstones(&mut self, round: &mut Round, world: &mut impl World) -> Step {
+        let Stage::Dropping { at, after } = &mut round.stage else { return Step::More };
+        for _ in 0..CLEAN_PER_STEP {
+            let Some(&slot) = round.slots.get(*at) else { return Step::Done };
+            let Some(held) = self.acquire(slot) else { return Step::Busy };
+            *after = self.shared.keyspace.drop_tombstones(&held, slot, after.take(), DROPPED_PER_HOLD);
+            self.release(held, world);
+            if after.is_some() {
+                return Step::More;
+            }
+            *at += 1;
+        }
+        Step::More
+    }
+
+    /// Gives a round up: the next one begins from where the last good one ended.
+    fn give_up(&mut self, round: Round, world: &mut impl World) {
+        self.batch.clear();
+        if let Stage::Walking { walk: Some(walk), .. } = round.stage {
+            // Its latch is free in a moment, or else deletions are noted in vain until the next walk.
+            if let Some(held) = self.acquire(walk.slot()) {
+                walk.abandon(&self.shared.keyspace, &held);
+                self.release(held, world);
+            }
+        }
+    }
+
+    /// The store is to begin anew with everything that memory holds (rule L13): the next round writes it all, and leaves nothing of what
+    /// the store has now. No round is under way. False: a latch is busy, try again.
+    pub fn start_over(&mut self, world: &mut impl World) -> bool {
+        assert!(self.round.is_none(), "a round is under way");
+        let Some(held) = self.acquire(0) else { return false };
+        self.shared.keyspace.abandon_spaces(&held);
+        self.release(held, world);
+        self.covered.fill(0);
+        true
+    }
+
+    #[cfg(test)]
+    fn spoil(&self, hold: Hold, slot: u16, held: &Held) -> Hold {
+        match self.planted {
+            Planted::LateStart if matches!(hold, Hold::Done(_)) => {
+                Hold::Done(self.shared.keyspace.last_version_of(held, std::iter::once(slot)))
+            }
+            Planted::EarlyDrop if matches!(hold, Hold::Done(_)) => {
+                self.shared.keyspace.begin_round();
+                self.shared.keyspace.drop_tombstones(held, slot, None, usize::MAX);
+                hold
+            }
+            _ => hold,
+        }
+    }
+}

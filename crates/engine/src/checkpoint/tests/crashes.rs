@@ -1,0 +1,75 @@
+//! One worker, one checkpointer, and crashes between any two steps of either.
+
+use super::model::{DATABASES, Machine, NOW};
+use crate::checkpoint::Step;
+use crate::checkpoint::round::Planted;
+
+/// A history with crashes: how many rounds came to their ends. What is wrong after one, if anything is.
+fn live(seed: u64, planted: Planted, steps: usize) -> Result<usize, String> {
+    let mut machine = Machine::new(seed, planted);
+    let mut history = Vec::new();
+    let mut rounds = 0;
+    for step in 0..steps {
+        match machine.hand.rng.below(10) {
+            0..5 => machine.hand.act(),
+            5 => machine.commit_some(),
+            6 if machine.checkpointer.is_running() || machine.hand.rng.below(3) > 0 => {
+                machine.checkpointer.begin(&mut machine.log);
+            }
+            _ => {
+                let full = machine.hand.rng.below(300) == 0;
+                machine.store.fill_up(full);
+                match machine.checkpointer.step(&mut machine.log) {
+                    Ok(step) => rounds += usize::from(step == Step::Done),
+                    Err(error) => assert!(full, "{error}"),
+                }
+            }
+        }
+        machine.hand.engine.end_turn();
+        machine.hand.engine.begin_turn(NOW + step as u64);
+        let known = machine.log.records.len();
+        machine.take();
+        history.extend_from_slice(&machine.log.records[known..]);
+        if machine.hand.rng.below(150) == 0 {
+            let (wanted, recovered) = machine.crash(&mut history, seed * 1000 + step as u64)?;
+            machine = recovered;
+            if machine.digest() != wanted {
+                return Err(format!("step {step}: another state"));
+            }
+        }
+    }
+    machine.store.fill_up(false);
+    machine.checkpoint();
+    let keyspace = &machine.hand.engine.shared.keyspace;
+    let keys: u64 = (0..DATABASES as u16).map(|db| keyspace.len(db)).sum();
+    if (machine.store.len() as u64, keyspace.tombstones()) != (keys, 0) {
+        return Err(format!(
+            "{} entries and {} tombstones for {keys} keys",
+            machine.store.len(),
+            keyspace.tombstones()
+        ));
+    }
+    Ok(rounds)
+}
+
+fn seeds() -> u64 {
+    std::env::var("CHECKPOINT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10)
+}
+
+#[test]
+fn what_was_committed_comes_back() {
+    let mut rounds = 0;
+    for seed in 0..seeds() {
+        rounds += live(seed, Planted::None, 1500).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
+    assert!(rounds as u64 > 2 * seeds(), "something happens: {rounds}");
+}
+
+#[test]
+fn planted_mistakes_are_noticed() {
+    for planted in [Planted::LateStart, Planted::EarlyDrop, Planted::NoWait, Planted::EarlyCut, Planted::DeafWalk] {
+        // A mistake may also end in a panic.
+        let noticed = (0..400).any(|seed| !matches!(std::panic::catch_unwind(|| live(seed, planted, 1500)), Ok(Ok(_))));
+        assert!(noticed, "{planted:?}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Checkpoints, crashes at any step, recovery: what comes back is a prefix of the history that has everything committed.
+
+mod concurrent;
+mod crashes;
+mod hand;
+mod model;

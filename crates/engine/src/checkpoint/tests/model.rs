@@ -1,0 +1,292 @@
+//! A store in memory that a crash takes back to its last flush, and a machine that runs, crashes and recovers.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use command::{Digest, Rng, Tunables};
+use keyspace::access::AccessClock;
+use keyspace::{Db, Keyspace, Need, Waiter};
+use log::{Block, Gate, Intake, Lsn, Take, Watermarks};
+use store::{Batch, Entries, Error, Figures, Generation, Op, Range, Snapshot, Store};
+
+use super::hand::Hand;
+use crate::checkpoint::round::Planted;
+use crate::checkpoint::{Checkpointer, Replay, World, header, load};
+use crate::{Engine, Link, Shared};
+
+pub(super) const DATABASES: usize = 3;
+pub(super) const NOW: u64 = 1_000_000_000_000;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Default)]
+struct Maps {
+    now: Map,
+    durable: Map,
+    retired: Vec<Vec<u8>>,
+    /// The next writes fail.
+    full: bool,
+}
+
+/// See the module's text.
+#[derive(Clone, Default)]
+pub(super) struct Model(Arc<Mutex<Maps>>);
+
+impl Model {
+    fn maps(&self) -> MutexGuard<'_, Maps> {
+        self.0.lock().expect("no test panics here")
+    }
+
+    /// What is left of it by a crash now.
+    pub(super) fn crashed(&self) -> Model {
+        let durable = self.maps().durable.clone();
+        Model(Arc::new(Mutex::new(Maps { now: durable.clone(), durable, ..Maps::default() })))
+    }
+
+    pub(super) fn fill_up(&self, full: bool) {
+        self.maps().full = full;
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.maps().now.keys().filter(|key| key[0] == 1).count()
+    }
+}
+
+struct Frozen(Map);
+
+impl Snapshot for Frozen {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn range(&self, (low, high): Range<'_>) -> Entries<'_> {
+        let range: (Bound<&[u8]>, Bound<&[u8]>) = (low, high);
+        Box::new(self.0.range::<[u8], _>(range).map(|(key, value)| Ok((key.clone(), value.clone()))))
+    }
+}
+
+impl Store for Model {
+    fn write(&self, batch: &Batch) -> Result<(), Error> {
+        let mut maps = self.maps();
+        if maps.full {
+            return Err(Error::NoSpace("so the test wants it".into()));
+        }
+        for op in batch.ops() {
+            match op {
+                Op::Put(key, value) => {
+                    assert!(!maps.retired.iter().any(|prefix| key.starts_with(prefix)), "a retired prefix");
+                    maps.now.insert(key.into(), value.into());
+                }
+                Op::Delete(key) => drop(maps.now.remove(key)),
+                Op::Retire(prefix) => {
+                    maps.now.retain(|key, _| !key.starts_with(prefix));
+                    maps.retired.push(prefix.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<Generation, Error> {
+        let mut maps = self.maps();
+        maps.durable = maps.now.clone();
+        Ok(1)
+    }
+
+    fn generation(&self) -> Generation {
+        1
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.maps().now.get(key).cloned())
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        Box::new(Frozen(self.maps().now.clone()))
+    }
+
+    fn backup(&self, _: &Path) -> Result<Generation, Error> {
+        self.flush()
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::default()
+    }
+
+    fn fault(&self) -> Option<Error> {
+        None
+    }
+}
+
+/// The log, as it is on a disk that takes its time.
+#[derive(Default)]
+pub(super) struct Log {
+    /// Everything that was left and not cut, in order.
+    pub(super) records: Vec<(Lsn, Vec<u8>)>,
+    /// Up to here it is committed.
+    pub(super) committed: Lsn,
+    /// Up to here it has been cut.
+    pub(super) cut: Lsn,
+    /// The highest LSN taken.
+    pub(super) left: Lsn,
+    /// Where workers leave more meanwhile.
+    pub(super) gate: Option<Gate>,
+    pub(super) woken: Vec<Waiter>,
+}
+
+impl Log {
+    /// Takes what was left.
+    pub(super) fn take(&mut self, intake: &mut Intake) {
+        let mut body = Vec::new();
+        let Take::Taken(taken) = intake.take(&mut body) else { return };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, body: &body };
+        let mut records: Vec<_> = block.records().map(|record| record.expect("our own encoding")).collect();
+        records.sort_by_key(|record| record.lsn);
+        self.records.extend(records.into_iter().map(|record| (record.lsn, record.effects.into())));
+        self.left = taken.cut;
+    }
+}
+
+impl World for Log {
+    fn left(&self) -> Vec<Lsn> {
+        vec![self.gate.as_ref().map_or(self.left, Gate::end)]
+    }
+
+    fn committed(&self) -> Vec<Lsn> {
+        vec![self.committed]
+    }
+
+    fn cut(&mut self, covered: &[Lsn]) {
+        self.cut = covered[0];
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        self.woken.push(waiter);
+    }
+
+    fn now(&self) -> u64 {
+        NOW
+    }
+}
+
+/// A server without sockets and threads.
+pub(super) struct Machine {
+    pub(super) hand: Hand,
+    pub(super) checkpointer: Checkpointer,
+    pub(super) store: Model,
+    pub(super) log: Log,
+    intake: Intake,
+    planted: Planted,
+    tunables: Arc<Tunables>,
+}
+
+/// Thresholds so low that short histories cross them.
+pub(super) fn tunables() -> Arc<Tunables> {
+    let mut tunables = Tunables { max_string: 1 << 20, databases: DATABASES as u16, ..Tunables::default() };
+    tunables.limits.list_max_listpack_size = 4;
+    tunables.limits.hash_max_listpack_entries = 4;
+    tunables.limits.set_max_listpack_entries = 4;
+    tunables.limits.set_max_intset_entries = 4;
+    tunables.limits.zset_max_listpack_entries = 4;
+    tunables.limits.stream_node_max_entries = 3;
+    Arc::new(tunables)
+}
+
+impl Machine {
+    pub(super) fn new(seed: u64, planted: Planted) -> Machine {
+        Self::recovered(Model::default(), Log::default(), seed, planted).expect("there is nothing")
+    }
+
+    /// Starts with what a store and a log have. The error is a text.
+    pub(super) fn recovered(store: Model, mut log: Log, seed: u64, planted: Planted) -> Result<Machine, String> {
+        let hashes = header(&store).map_err(|error| error.to_string())?.map_or(7, |header| header.seed);
+        let keyspace = Keyspace::new(2, DATABASES, hashes);
+        let mut local = keyspace.local(0);
+        let loaded = load(&store, &keyspace, &mut local).map_err(|error| error.to_string())?;
+        let tunables = tunables();
+        let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), loaded.as_ref());
+        for (lsn, effects) in &log.records {
+            replay.record(*lsn, effects).map_err(|error| error.to_string())?;
+        }
+        let replayed = replay.finish();
+        drop(local);
+        let highest = replayed.last.max(loaded.as_ref().map_or(0, |loaded| loaded.highest));
+        let shared = Arc::new(Shared::new(keyspace));
+        let covered = loaded.map(|loaded| loaded.covered);
+        let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), hashes, covered);
+        checkpointer.planted = planted;
+        let mut engine = Engine::new(shared, 0, seed);
+        engine.configure(tunables.clone(), 0);
+        let (intake, gates) = Intake::new(1, highest);
+        engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])) }));
+        engine.begin_turn(NOW);
+        (log.committed, log.left) = (highest, highest);
+        let hand = Hand { engine, rng: Rng::new(seed) };
+        Ok(Machine { hand, checkpointer, store, log, intake, planted, tunables })
+    }
+
+    /// The log hears of what was left.
+    pub(super) fn take(&mut self) {
+        self.log.take(&mut self.intake);
+    }
+
+    /// Some of what was left is committed.
+    pub(super) fn commit_some(&mut self) {
+        let open = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn > self.log.committed);
+        let open: Vec<Lsn> = open.chain((self.log.left > self.log.committed).then_some(self.log.left)).collect();
+        if !open.is_empty() {
+            self.log.committed = open[self.hand.rng.below(open.len() as u64) as usize];
+        }
+    }
+
+    /// The machine stops, and starts again with what its disks have. `cut`: the log has dropped what it may. What the history up to
+    /// what survived gives comes first.
+    pub(super) fn crash(self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<(Digest, Machine), String> {
+        let committed = self.log.committed;
+        history.retain(|(lsn, _)| *lsn <= committed);
+        let wanted = digest_of(history, &self.tunables);
+        let survived = self.log.records.into_iter().filter(|(lsn, _)| *lsn <= committed && *lsn > self.log.cut);
+        let log = Log { records: survived.collect(), cut: self.log.cut, ..Log::default() };
+        let machine = Self::recovered(self.store.crashed(), log, seed, self.planted)?;
+        Ok((wanted, machine))
+    }
+
+    /// Runs rounds until one has begun and ended without anything in between.
+    pub(super) fn checkpoint(&mut self) {
+        use crate::checkpoint::Step;
+        for _ in 0..2 {
+            self.take();
+            self.log.committed = self.log.left;
+            self.checkpointer.begin(&mut self.log);
+            while self.checkpointer.step(&mut self.log).expect("no failure is planted") != Step::Done {}
+        }
+    }
+
+    pub(super) fn digest(&mut self) -> Digest {
+        let shared = self.hand.engine.shared.clone();
+        digest(&shared.keyspace, 1)
+    }
+}
+
+pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
+    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
+    let (mut local, clock) = (keyspace.local(worker), AccessClock::new(7));
+    let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, 1), 0);
+    keyspace.release(held, |_| {});
+    digest
+}
+
+/// What a history gives.
+pub(super) fn digest_of(history: &[(Lsn, Vec<u8>)], tunables: &Tunables) -> Digest {
+    let keyspace = Keyspace::new(2, DATABASES, 7);
+    let mut local = keyspace.local(0);
+    let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), None);
+    for (lsn, effects) in history {
+        replay.record(*lsn, effects).expect("our own record");
+    }
+    replay.finish();
+    digest(&keyspace, 1)
+}
