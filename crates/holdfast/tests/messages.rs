@@ -81,6 +81,10 @@ fn who_wants_no_replies_wants_messages() {
     both.send("multi;publish news y;exec");
     let heard: Vec<String> = (0..4).map(|_| both.reply()).collect();
     assert_eq!(heard, ["+OK", "+QUEUED", "*1 :2", ">3 $7 message $4 news $1 y"]);
+    both.send("multi;ssubscribe shard;subscribe other;exec");
+    let heard: Vec<String> = (0..4).map(|_| both.reply()).collect();
+    let refused = "-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+    assert_eq!(heard[3], format!("*2 {refused} >3 $9 subscribe $5 other :2"));
 }
 
 #[test]

@@ -145,6 +145,20 @@ fn what_a_script_says_is_heard_when_it_has_ended() {
 }
 
 #[test]
+fn what_scripts_call_in_vain() {
+    let server = start("auto", "1", &[]);
+    let mut client = server.client();
+    for (call, expected) in [
+        ("'xgroup','nothing'", "-ERR Unknown Redis command called from script script: "),
+        ("'nothing'", "-ERR Unknown Redis command called from script script: "),
+        ("'xgroup'", "-ERR Wrong number of args calling Redis command from script script: "),
+    ] {
+        let reply = client.call(&format!("eval \"return redis.call({call})\" 0"));
+        assert!(reply.starts_with(expected), "{call}: {reply}");
+    }
+}
+
+#[test]
 fn functions_are_known_to_all_workers() {
     let server = start("io_uring", "3", &[]);
     let mut client = server.client();

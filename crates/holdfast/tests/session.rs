@@ -142,7 +142,7 @@ fn commands_describe_themselves() {
     assert!(client.call("command").starts_with(&format!("*{} ", &count[1..])));
     assert_eq!(
         client.call("command info get nothing"),
-        "*2 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read +@fast *0 *1 *6 $5 flags *2 +RO +access \
+        "*2 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string +@fast *0 *1 *6 $5 flags *2 +RO +access \
          $12 begin_search *4 $4 type $5 index $4 spec *2 $5 index :1 $9 find_keys *4 $4 type $5 range $4 spec *6 \
          $7 lastkey :0 $7 keystep :1 $5 limit :0 *0 $-1"
     );
@@ -152,11 +152,24 @@ fn commands_describe_themselves() {
         "*2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +RW +insert"
     );
     assert_eq!(client.call("command getkeys ping"), "-ERR The command has no key arguments");
+    assert_eq!(client.call("command getkeys ssubscribe a"), "-ERR The command has no key arguments");
     assert_eq!(client.call("command getkeys get"), "-ERR Invalid number of arguments specified for command");
     assert_eq!(client.call("command getkeys nothing a"), "-ERR Invalid command specified");
     assert_eq!(client.call("command list filterby pattern mset*"), "*3 $4 mset $6 msetnx $6 msetex");
     assert!(client.call("command docs getdel").contains("$9 arguments *1 *8 $4 name $3 key $4 type $3 key"));
     assert_eq!(client.call("command nothing"), "-ERR unknown subcommand 'nothing'. Try COMMAND HELP.");
+    let wrong = "-ERR unknown subcommand or wrong number of arguments for";
+    assert_eq!(client.call("pubsub CHANNELS a b"), format!("{wrong} 'CHANNELS'. Try PUBSUB HELP."));
+    assert_eq!(client.call("function Flush sync x"), format!("{wrong} 'Flush'. Try FUNCTION HELP."));
+    // What Redis has as sets are sets, and flags that it keeps to itself are kept.
+    client.call("hello 3");
+    let eval = client.call("command info eval");
+    assert!(
+        eval.starts_with("*1 *10 $4 eval :-3 ~5 +noscript +stale +skip_monitor +no_mandatory_keys +movablekeys"),
+        "{eval}"
+    );
+    assert!(eval.contains("~2 +@slow +@scripting ~0 ~1 ") && eval.ends_with(" ~0"), "{eval}");
+    client.call("hello 2");
     assert_eq!(client.call("config|get x"), "-ERR unknown command 'config|get', with args beginning with: 'x'");
     assert_eq!(client.call("client kill"), "-ERR wrong number of arguments for 'client|kill' command");
     assert!(
@@ -243,7 +256,11 @@ fn monitors_see_what_runs() {
     assert!(seen[0].starts_with("0 127.0.0.1:") && seen[1].starts_with("3 127.0.0.1:"));
     let list = client.call("client list");
     assert!(list.contains("flags=O "), "{list}");
+    let mut other = server.client();
+    other.call("monitor");
+    assert_eq!(other.call("get k"), "-ERR Replica can't interact with the keyspace");
     assert_eq!(monitor.call("reset"), "+RESET");
+    assert_eq!(monitor.call("exists k"), ":0");
     assert_eq!(client.call("ping"), "+PONG");
     monitor.waits();
 }

@@ -410,6 +410,11 @@ impl Worker {
         if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) {
             return Some(session::DEBUG_FORBIDDEN.into());
         }
+        // To Redis, a monitor is a kind of replica.
+        const KEYSPACE: u32 = flags::READONLY | flags::WRITE | flags::MAY_REPLICATE;
+        if conn.session.monitors && command.spec.flags & KEYSPACE != 0 {
+            return Some(b"ERR Replica can't interact with the keyspace".into());
+        }
         if conn.session.is_subscribed()
             && conn.session.protocol == Protocol::Resp2
             && !WHEN_SUBSCRIBED.contains(&command.name.as_str())

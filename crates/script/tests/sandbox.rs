@@ -47,6 +47,9 @@ fn nothing_can_be_written_to() {
         let reply = host.eval(body);
         assert!(reply.contains(READ_ONLY), "{body}: {reply}");
     }
+    // Only Lua's own assignments have a line.
+    assert!(host.eval("rawset(redis, 'call', 1)").starts_with(&format!("-ERR {READ_ONLY} script:")));
+    assert!(host.eval("redis.call = 1").starts_with(&format!("-ERR user_script:1: {READ_ONLY} script:")));
     // Nothing has changed.
     assert!(host.eval("return a").contains("nonexistent global variable 'a'"));
     assert_eq!(host.eval("return type(redis.call) .. ('%d'):format(7)"), "$9\r\nfunction7\r\n");

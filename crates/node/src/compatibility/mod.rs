@@ -49,7 +49,7 @@ impl Comes {
             Comes::Never => "there will be none",
             Comes::Scripts => "comes with scripts",
             Comes::Messages => "comes with publish and subscribe",
-            Comes::Streams => "of Redis 8.2; comes later",
+            Comes::Streams => "is part of Redis 8.2 and comes later",
             Comes::Geo => "comes with geo",
             Comes::HyperLogLog => "comes with HyperLogLog",
             Comes::Durability => "comes with durability",

@@ -365,6 +365,13 @@ pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
     Error::text([b"ERR unknown subcommand", what.as_bytes(), b" '", name, hint.as_bytes()].concat())
 }
 
+/// The error of a subcommand, as the client wrote it, that was given arguments it does not take.
+pub(crate) fn wrong_arguments(container: &str, subcommand: &[u8]) -> Error {
+    let hint = format!("'. Try {container} HELP.");
+    let name = &subcommand[..subcommand.len().min(128)];
+    Error::text([b"ERR unknown subcommand or wrong number of arguments for '", name, hint.as_bytes()].concat())
+}
+
 /// What runs a container called without a subcommand: its arity has refused that already.
 pub(crate) fn container(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(Error::arity(&ctx.command.name))

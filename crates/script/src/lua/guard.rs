@@ -166,7 +166,9 @@ unsafe extern "C-unwind" fn refuse(lua: *mut ffi::lua_State) -> c_int {
     // SAFETY: Lua gives its state.
     unsafe {
         if push_real(lua, 1) {
-            raise(lua, c"Attempt to modify a readonly table");
+            // As in Redis, where Lua itself refuses, a C function has no line to name.
+            ffi::lua_pushstring_(lua, c"Attempt to modify a readonly table".as_ptr());
+            ffi::lua_error(lua)
         }
         original(lua)
     }

@@ -47,7 +47,8 @@ pub fn legacy_range(keys: &[KeySpec]) -> (LegacyRange, bool) {
 
 pub fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     let (range, movable) = legacy_range(command.spec.keys);
-    let mut bits = command.spec.flags;
+    // Redis keeps this one to itself.
+    let mut bits = command.spec.flags & !flags::MAY_REPLICATE;
     if movable {
         bits |= flags::MOVABLE_KEYS;
     }
@@ -59,11 +60,11 @@ pub fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     reply.integer(range.last);
     reply.integer(range.step);
     simple_set(reply, command.categories().into_iter().map(|category| format!("@{category}")).collect());
-    reply.array(command.spec.tips.len());
+    reply.set(command.spec.tips.len());
     command.spec.tips.iter().for_each(|tip| reply.bulk(tip));
     reply.set(command.spec.keys.len());
     command.spec.keys.iter().for_each(|spec| key_spec(reply, spec));
-    reply.array(command.shown_subcommands().len());
+    reply.set(command.shown_subcommands().len());
     command.shown_subcommands().iter().for_each(|&id| write(reply, table, table.get(id)));
 }
 
@@ -126,6 +127,10 @@ fn part(reply: &mut Reply<'_>, kind: &str, spec: &[(&str, Item)]) {
     }
 }
 
+/// Redis's ACL categories, in the order in which it names those of a command.
+const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow \
+                          blocking dangerous connection transaction scripting";
+
 impl Command {
     /// Its ACL categories, without the `@`: those its group and flags imply, and those its row names.
     pub fn categories(&self) -> Vec<&'static str> {
@@ -157,6 +162,7 @@ impl Command {
                 all.push(name);
             }
         }
+        all.sort_by_key(|name| CATEGORIES.split(' ').position(|known| known == *name));
         all
     }
 }

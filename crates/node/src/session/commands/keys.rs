@@ -23,7 +23,8 @@ fn find(ctx: &mut SessionCtx<'_>, with_flags: bool) -> Result<Flow, Error> {
         _ => Some(command),
     });
     let spec = command.ok_or(Error::new("ERR Invalid command specified"))?.spec;
-    if spec.keys.is_empty() && spec.find_keys.is_none() {
+    // A shard channel has the place of a key, but is none.
+    if spec.keys.iter().all(|keys| keys.flags & command::key_flags::NOT_KEY != 0) && spec.find_keys.is_none() {
         return Err(Error::new("ERR The command has no key arguments"));
     }
     if !spec.accepts(args.len()) {

@@ -2,7 +2,7 @@
 
 use command::{Error, Row, Spec, flags::*};
 
-use super::super::{Flow, SessionCtx, SessionRun, help};
+use super::super::{Flow, SessionCtx, SessionRun, help, wrong_arguments};
 use crate::pubsub::Kind;
 
 const fn sub(
@@ -56,7 +56,7 @@ pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
 
 fn channels(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, Error> {
     if ctx.args.len() > 3 {
-        return Err(Error::text(format!("ERR wrong number of arguments for '{}' command", ctx.command.name)));
+        return Err(wrong_arguments("PUBSUB", &ctx.args[1]));
     }
     let pattern = ctx.args.get(2);
     let mut topics = ctx.node.pubsub.topics(kind);

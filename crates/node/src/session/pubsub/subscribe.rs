@@ -29,6 +29,9 @@ fn confirm(ctx: &mut SessionCtx<'_>, word: &str, topic: Option<&[u8]>, kind: Kin
 }
 
 pub(super) fn subscribe(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, Error> {
+    if kind == Kind::Shard && ctx.block.is_some() {
+        return Err(Error::new("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
     let place = Place { worker: ctx.engine.index(), token: ctx.token };
     for topic in ctx.args.iter().skip(1) {
         let subscriptions = ctx.session.subscriptions.get_or_insert_default();

@@ -10,7 +10,7 @@ use script::Checked;
 use super::run::ScriptRun;
 use crate::compatibility;
 use crate::durable::Durable;
-use crate::session::{Block, Flow, SessionCtx, debug_is_open, run, unknown_subcommand};
+use crate::session::{Block, Flow, SessionCtx, debug_is_open, run};
 use crate::stats::add;
 use crate::table::{Command, Handler};
 
@@ -135,20 +135,24 @@ fn is_open(ctx: &SessionCtx<'_>, spec: &command::Spec) -> bool {
         && (!spec.has(flags::PROTECTED) || debug_is_open(ctx.settings, &ctx.session.client.peer))
 }
 
+const UNKNOWN: &[u8] = b"ERR Unknown Redis command called from script";
+
 /// The command, if there is one that takes as many arguments.
 fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
     let table = &ctx.node.table;
     let Some(mut command) = table.find_command(&args[0]) else {
-        let unknown = "ERR Unknown Redis command called from script";
         return Err(match compatibility::not_there(&args[0]) {
             Some(text) => format!("{NOT_FROM_SCRIPT}: {}", text.trim_start_matches("ERR ")).into(),
-            None => unknown.into(),
+            None => UNKNOWN.into(),
         });
     };
     if command.is_container() && args.len() > 1 {
         match table.find_subcommand(command, &args[1]) {
             Some(sub) => command = sub,
-            None => return Err(unknown_subcommand(command, &args[1]).as_bytes().into()),
+            None => {
+                let text = compatibility::subcommand_not_there(&command.name, &args[1]);
+                return Err(text.map_or_else(|| UNKNOWN.into(), Vec::from));
+            }
         }
     }
     if !command.spec.accepts(args.len()) {

@@ -94,9 +94,14 @@ fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+/// The error for more arguments than the subcommand takes, where its arity does not say it.
+fn too_many(ctx: &SessionCtx<'_>) -> Error {
+    super::super::wrong_arguments("FUNCTION", &ctx.args[1])
+}
+
 fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.args.len() > 3 {
-        return Err(Error::new("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP."));
+        return Err(too_many(ctx));
     }
     let mode_is_known = ctx.args.len() == 2 || ctx.args.len() == 3 && (ctx.is(2, "sync") || ctx.is(2, "async"));
     if !mode_is_known {
@@ -169,9 +174,7 @@ fn dump(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 fn restore(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.args.len() > 4 {
-        return Err(Error::new(
-            "ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP.",
-        ));
+        return Err(too_many(ctx));
     }
     let (mut flush, mut replace) = (false, false);
     match ctx.args.get(3) {
