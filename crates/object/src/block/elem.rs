@@ -214,6 +214,27 @@ pub(crate) fn read_bare(bytes: &[u8]) -> (Elem<'_>, usize) {
     }
 }
 
+/// [`read_bare`] of bytes that may be anything. Other forms than the shortest are read, too.
+pub(crate) fn take_bare(bytes: &[u8]) -> Option<(Elem<'_>, usize)> {
+    let head = head_len(*bytes.first()?)?;
+    bytes.get(..head)?;
+    let (head, len) = parts(bytes);
+    bytes.get(..head.checked_add(len)?)?;
+    Some(read_bare(bytes))
+}
+
+/// Bytes of tag and length of an element of this tag; `None`: there is no such tag.
+fn head_len(tag: u8) -> Option<usize> {
+    Some(match tag {
+        0..MEDIUM => 1,
+        MEDIUM..LONG => 2,
+        LONG => 5,
+        HUGE => 9,
+        0xe1..=0xe8 => 1 + usize::from(tag & 15),
+        _ => return None,
+    })
+}
+
 /// Bytes the element that begins here takes, back-length included.
 #[inline]
 pub(super) fn size(bytes: &[u8]) -> usize {
@@ -283,14 +304,7 @@ pub(super) fn write_back_len(place: &mut [u8], mut size: usize) {
 pub(super) fn check(bytes: &[u8]) -> Result<usize, Corrupt> {
     const SHORT_OF: Corrupt = Corrupt("element cut short");
     let tag = *bytes.first().ok_or(SHORT_OF)?;
-    let head = match tag {
-        0..MEDIUM => 1,
-        MEDIUM..LONG => 2,
-        LONG => 5,
-        HUGE => 9,
-        0xe1..=0xe8 => 1 + usize::from(tag & 15),
-        _ => return Err(Corrupt("unknown tag of an element")),
-    };
+    let head = head_len(tag).ok_or(Corrupt("unknown tag of an element"))?;
     if bytes.len() < head {
         return Err(SHORT_OF);
     }

@@ -24,7 +24,7 @@ mod elem;
 mod tests;
 
 pub use elem::{Elem, Needle};
-pub(crate) use elem::{append_bare, read_bare};
+pub(crate) use elem::{append_bare, read_bare, take_bare};
 
 use crate::Corrupt;
 use elem::{HEADER_MAX, back_len_size, write_back_len};

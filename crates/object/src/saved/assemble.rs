@@ -8,7 +8,7 @@ use crate::hashed::{Leaf, Record, Table, each_record, seed_check, varint};
 use crate::list::leaf::Run;
 use crate::set::Member;
 use crate::tree::Tree;
-use crate::{Corrupt, Hash, List, Set, Stream, ZSet, zset};
+use crate::{Corrupt, Hash, List, Set, Stream, ZSet, stream, zset};
 
 /// What a record says. Strings are borrowed from it.
 pub enum Loaded<'a> {
@@ -41,7 +41,7 @@ pub fn load(record: &[u8]) -> Result<Loaded<'_>, Corrupt> {
         kind::SET => Loaded::Collection(Collection::Set(Set::decode(body)?)),
         kind::ZSET => Loaded::Collection(Collection::ZSet(ZSet::decode(body)?)),
         kind::HASH => Loaded::Collection(Collection::Hash(Hash::decode(body)?)),
-        kind::STREAM => Loaded::Collection(Collection::Stream(Stream::decode(body)?)),
+        kind::STREAM => Loaded::Collection(Collection::Stream(Stream::load(body)?)),
         large => Loaded::Large(Assembler::new(large, body)?),
     })
 }
@@ -65,6 +65,7 @@ enum Parts {
     Set(Records<Member>),
     ZSet(Vec<zset::Leaf>),
     Hash(Records<Stored>),
+    Stream(stream::Parts),
 }
 
 /// Leaves of a table, or the bytes of some that are in the order of another process's seed.
@@ -89,6 +90,7 @@ impl Assembler {
             (kind::ZSET, []) => Parts::ZSet(Vec::new()),
             (kind::SET, _) => Parts::Set(Records::new(rest)?),
             (kind::HASH, _) => Parts::Hash(Records::new(rest)?),
+            (kind::STREAM, _) => Parts::Stream(stream::Parts::of_header(rest)?),
             _ => return Err(Corrupt("unknown kind of a record")),
         };
         let (object, epoch) = (u64::from_le_bytes(*object), u64::from_le_bytes(*epoch));
@@ -119,6 +121,7 @@ impl Assembler {
             Parts::Set(records) => records.add(label, bytes)?,
             Parts::ZSet(leaves) => leaves.push(zset::leaf(bytes, label)?),
             Parts::Hash(records) => records.add(label, bytes)?,
+            Parts::Stream(parts) => parts.add(label, bytes)?,
         }
         Ok(())
     }
@@ -144,6 +147,10 @@ impl Assembler {
             Parts::Hash(records) => {
                 let table = records.table(self.len, self.epoch)?;
                 (table.len(), Collection::Hash(Hash::of_table(table)))
+            }
+            Parts::Stream(parts) => {
+                let stream = parts.finish(self.epoch)?;
+                (stream.len(), Collection::Stream(stream))
             }
         };
         if len == self.len { Ok(value) } else { Err(Corrupt("number of elements")) }

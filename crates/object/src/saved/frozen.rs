@@ -23,6 +23,7 @@ enum Shape {
     Set(Table<Member>),
     ZSet(zset::Order),
     Hash(Table<Stored>),
+    Stream(Box<Stream>),
 }
 
 impl Shape {
@@ -33,6 +34,7 @@ impl Shape {
                 Shape::Set(_) => kind::SET,
                 Shape::ZSet(_) => kind::ZSET,
                 Shape::Hash(_) => kind::HASH,
+                Shape::Stream(_) => kind::STREAM,
             }
     }
 
@@ -42,6 +44,7 @@ impl Shape {
             Shape::Set(table) => table.ledger(),
             Shape::ZSet(order) => Some(order.ledger()),
             Shape::Hash(table) => table.ledger(),
+            Shape::Stream(stream) => Some(stream.ledger()),
         }
     }
 
@@ -52,6 +55,14 @@ impl Shape {
             Shape::Set(table) => table.len(),
             Shape::ZSet(order) => order.len(),
             Shape::Hash(table) => table.len(),
+            Shape::Stream(stream) => stream.len(),
+        }
+    }
+
+    fn leaf_count(&self) -> u64 {
+        match self {
+            Shape::Stream(stream) => stream.leaf_count(),
+            _ => self.ledger().map_or(0, |ledger| ledger.leaves),
         }
     }
 }
@@ -95,11 +106,11 @@ impl Changes<'_> {
 
     /// Labels of the object's leaves that are void.
     pub fn removed(&self) -> Vec<RangeInclusive<u64>> {
-        let removed = match (self.since, self.frozen.shape.ledger()) {
-            (Some(_), Some(ledger)) => ledger.removed(),
-            _ => &[],
-        };
-        removed.iter().map(|label| *label..=*label).collect()
+        match (&self.frozen.shape, self.frozen.shape.ledger()) {
+            _ if self.since.is_none() => Vec::new(),
+            (Shape::Stream(stream), _) => stream.removed(),
+            (_, ledger) => ledger.iter().flat_map(|ledger| ledger.removed()).map(|label| *label..=*label).collect(),
+        }
     }
 
     /// Shows label and bytes of every leaf to be put, in no particular order, until `put` fails.
@@ -120,6 +131,7 @@ impl Changes<'_> {
             Shape::Set(table) => table.changed(since, put),
             Shape::ZSet(order) => order.changed(since, put),
             Shape::Hash(table) => table.changed(since, put),
+            Shape::Stream(stream) => stream.leaves(self.since.is_none(), put),
         }
     }
 
@@ -129,12 +141,13 @@ impl Changes<'_> {
         out.push(VERSION | shape.kind());
         out.extend_from_slice(&self.object.to_le_bytes());
         out.extend_from_slice(&self.frozen.epoch.to_le_bytes());
-        varint::write(out, shape.ledger().map_or(0, |ledger| ledger.leaves));
+        varint::write(out, shape.leaf_count());
         varint::write(out, shape.len());
         match shape {
             Shape::List(_, quicklist) => out.push(u8::from(*quicklist)),
             Shape::ZSet(_) => {}
             Shape::Set(_) | Shape::Hash(_) => out.extend_from_slice(&seed_check().to_le_bytes()),
+            Shape::Stream(stream) => stream.save_own(out),
         }
     }
 }
@@ -199,10 +212,16 @@ impl Freeze for Hash {
 
 impl Freeze for Stream {
     fn is_large(&self) -> bool {
-        false
+        self.large_bytes() >= LARGE_BYTES
     }
 
-    fn freeze(&mut self, _epoch: NonZeroU64) -> Option<Frozen> {
-        None
+    /// O(groups), and a copy of the last node.
+    fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen> {
+        if !self.is_large() {
+            return None;
+        }
+        let shape = Shape::Stream(Box::new(self.clone()));
+        self.begin(epoch.get());
+        Some(Frozen { shape, epoch: epoch.get() })
     }
 }

@@ -18,7 +18,7 @@ const STEP: u64 = 1 << 32;
 
 /// So many removed leaves are remembered at least, and never more than there are leaves: beyond, all is written anew, which
 /// costs no more than what has changed.
-const REMOVED_MIN: usize = 1024;
+const REMOVED_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 
 /// See the module's text.
 #[derive(Clone, Default, Debug)]
@@ -123,6 +123,20 @@ impl Ledger {
         self.stored = self.next;
         // After four billion freezes the same leaves are written again and again, which is correct.
         self.mark = self.mark.saturating_add(1);
+    }
+
+    /// Makes the mark that of a larger value to which the tree belongs, if that was frozen since.
+    pub fn follow(&mut self, mark: u32) {
+        if self.mark != mark {
+            self.begin(1);
+            self.mark = mark;
+        }
+    }
+
+    /// The labels that are counted up were given anew, `n` of them.
+    pub fn renumbered(&mut self, n: u64) {
+        self.lose();
+        (self.next, self.stored) = (n, n);
     }
 
     /// That of a tree just read from a store, as a freeze left it there.

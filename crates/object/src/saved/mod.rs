@@ -98,7 +98,7 @@ pub enum Collection {
 
 /// What large collections have in common.
 pub trait Freeze {
-    /// Whether it is saved as leaves: see [`LARGE_BYTES`]. O(1).
+    /// Whether it is saved as leaves: see [`LARGE_BYTES`]. O(1), but O(groups) for streams.
     fn is_large(&self) -> bool;
 
     /// The value as it is now, for a checkpoint; `None` if it is not large. O(1): what is frozen shares its leaves.

@@ -25,7 +25,7 @@ pub fn save_small(value: ValueRef<'_>, out: &mut Vec<u8>) {
         ValueRef::Set(set) => set.encode(out),
         ValueRef::ZSet(zset) => zset.encode(out),
         ValueRef::Hash(hash) => hash.encode(out),
-        ValueRef::Stream(stream) => stream.encode(out),
+        ValueRef::Stream(stream) => stream.save(out),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::id::Id;
 use super::log::Marks;
 use super::pending::{Pending, Record};
+use crate::saved::Ledger;
 
 /// An entry that was delivered and is not acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +29,7 @@ impl Record for Delivery {
 
 /// A consumer's number in its group. Not reused while the consumer is there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Member(u32);
+pub struct Member(pub(super) u32);
 
 /// A consumer.
 #[derive(Clone)]
@@ -39,7 +40,7 @@ pub struct Consumer {
     pub seen: i64,
     /// When it last read or claimed something, in unix milliseconds; -1: never.
     pub active: i64,
-    pending: Pending<Id>,
+    pub(super) pending: Pending<Id>,
 }
 
 impl Consumer {
@@ -61,15 +62,26 @@ pub struct Group {
     pub last: Id,
     /// How many entries the group has read, as far as that is known; -1: unknown.
     pub entries_read: i64,
-    pending: Pending<Delivery>,
+    pub(super) pending: Pending<Delivery>,
     names: BTreeMap<Arc<[u8]>, Member>,
-    members: Vec<Option<Consumer>>,
+    pub(super) members: Vec<Option<Consumer>>,
+    /// Its number among the groups of its stream, for [`crate::saved`].
+    pub(super) section: u64,
+    /// The mark at its last change.
+    pub(super) stamp: u32,
 }
 
 impl Group {
     /// A group that has read up to `last`.
     pub fn new(last: Id, entries_read: i64) -> Self {
-        Group { last, entries_read, pending: Pending::default(), names: BTreeMap::new(), members: Vec::new() }
+        let (pending, names, members) = (Pending::default(), BTreeMap::new(), Vec::new());
+        Group { last, entries_read, pending, names, members, section: 0, stamp: 0 }
+    }
+
+    /// Notes that it is about to change.
+    fn changes(&mut self, mark: u32) {
+        self.stamp = mark;
+        self.pending.0.follow(mark);
     }
 
     /// Notes that `id` is being delivered as a new entry: `marks` are the stream's.
@@ -205,6 +217,14 @@ impl Group {
         true
     }
 
+    /// Puts a consumer into the next place, or leaves that empty. False: there is one of this name.
+    pub(super) fn seat(&mut self, consumer: Option<Consumer>) -> bool {
+        let member = Member(self.members.len() as u32);
+        let new = consumer.as_ref().is_none_or(|c| self.names.insert(c.name.clone(), member).is_none());
+        self.members.push(consumer);
+        new
+    }
+
     fn memory(&self) -> usize {
         let consumers = self.consumers().map(|(_, consumer)| consumer.pending.memory() + consumer.name.len() + 64);
         self.pending.memory() + self.members.capacity() * size_of::<Option<Consumer>>() + consumers.sum::<usize>()
@@ -223,12 +243,19 @@ impl Group {
 
 /// The groups of a stream, by name. Shared with clones until one of them changes.
 #[derive(Clone, Default)]
-pub struct Groups(Option<Arc<BTreeMap<Box<[u8]>, Group>>>);
+pub struct Groups {
+    map: Option<Arc<BTreeMap<Box<[u8]>, Group>>>,
+    /// Of the stream as a whole; groups are its leaves.
+    pub(super) ledger: Box<Ledger>,
+}
+
+/// Most groups that have numbers of their own: twenty bits of a label.
+pub(crate) const SECTIONS_MAX: u64 = if cfg!(test) { 8 } else { (1 << 20) - 1 };
 
 impl Groups {
     /// Number of groups.
     pub fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |groups| groups.len())
+        self.map.as_ref().map_or(0, |groups| groups.len())
     }
 
     /// Whether there are none.
@@ -238,37 +265,64 @@ impl Groups {
 
     /// Groups with their names, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
-        self.0.iter().flat_map(|groups| groups.iter()).map(|(name, group)| (&**name, group))
+        self.map.iter().flat_map(|groups| groups.iter()).map(|(name, group)| (&**name, group))
     }
 
     /// A group.
     pub fn get(&self, name: &[u8]) -> Option<&Group> {
-        self.0.as_ref()?.get(name)
+        self.map.as_ref()?.get(name)
     }
 
     /// A group, to be changed.
     pub fn get_mut(&mut self, name: &[u8]) -> Option<&mut Group> {
-        Arc::make_mut(self.0.as_mut()?).get_mut(name)
+        let group = Arc::make_mut(self.map.as_mut()?).get_mut(name)?;
+        group.changes(self.ledger.mark());
+        Some(group)
     }
 
     /// Adds a group. False: there is one of this name.
-    pub fn create(&mut self, name: &[u8], group: Group) -> bool {
-        let groups = Arc::make_mut(self.0.get_or_insert_default());
+    pub fn create(&mut self, name: &[u8], mut group: Group) -> bool {
+        let groups = Arc::make_mut(self.map.get_or_insert_default());
         if groups.contains_key(name) {
             return false;
         }
+        group.section = self.ledger.count_up();
+        if group.section >= SECTIONS_MAX {
+            let all = groups.values_mut().chain([&mut group]).zip(0..);
+            all.for_each(|(group, section)| group.section = section);
+            self.ledger.renumbered(groups.len() as u64 + 1);
+        }
+        group.changes(self.ledger.mark());
+        // Whatever it was before, nothing of it is stored under its number.
+        if self.ledger.mark() > 0 {
+            group.pending.0.ledger_mut().lose();
+        }
+        self.ledger.leaves += 1;
         groups.insert(name.into(), group);
         true
     }
 
     /// Deletes a group.
     pub fn destroy(&mut self, name: &[u8]) -> Option<Group> {
-        let groups = Arc::make_mut(self.0.as_mut()?);
+        let groups = Arc::make_mut(self.map.as_mut()?);
         let gone = groups.remove(name);
         if groups.is_empty() {
-            self.0 = None;
+            self.map = None;
+        }
+        if let Some(gone) = &gone {
+            self.ledger.leaves -= 1;
+            self.ledger.bury(gone.section, true);
         }
         gone
+    }
+
+    /// Groups with their names and numbers as they were stored, and the ledger that goes with them. `None`: two have one name.
+    pub(super) fn loaded(groups: Vec<(Box<[u8]>, Group)>, epoch: u64) -> Option<Self> {
+        let n = groups.len();
+        let next = groups.iter().map(|(_, group)| group.section + 1).max().unwrap_or(0);
+        let map: BTreeMap<_, _> = groups.into_iter().collect();
+        let ledger = Box::new(Ledger::loaded(epoch, n as u64, next));
+        (map.len() == n).then(|| Groups { map: (n > 0).then(|| Arc::new(map)), ledger })
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -276,7 +330,7 @@ impl Groups {
     }
 
     pub(super) fn shed(&mut self, budget: &mut usize) {
-        let Some(groups) = self.0.as_mut().and_then(Arc::get_mut) else { return };
+        let Some(groups) = self.map.as_mut().and_then(Arc::get_mut) else { return };
         while *budget > 0
             && let Some(mut last) = groups.last_entry()
         {

@@ -54,6 +54,8 @@ pub struct Log {
     /// The last node; empty only if there are no entries at all.
     pub(crate) tail: Node,
     pub(super) marks: Marks,
+    /// The mark at the last change of the last node: see [`crate::saved`].
+    pub(super) tail_stamp: u32,
 }
 
 impl Log {
@@ -101,6 +103,7 @@ impl Log {
             self.begin_node(id, pairs.clone().map(|(name, _)| name));
         }
         self.tail.push(id, fields, pairs);
+        self.tail_changes();
         if self.marks.len == 0 {
             self.marks.first = id;
         }
@@ -126,6 +129,12 @@ impl Log {
     fn begin_node<'a>(&mut self, id: Id, names: impl Iterator<Item = Elem<'a>>) {
         let room = self.tail.size().min(crate::tree::LEAF_BYTES_MAX);
         self.push_node(Node::open(id, names, room));
+    }
+
+    /// Notes that the last node changes.
+    #[inline]
+    fn tail_changes(&mut self) {
+        self.tail_stamp = self.sealed.ledger().map_or(0, |ledger| ledger.mark());
     }
 
     /// Adds a node after all others.
@@ -172,6 +181,7 @@ impl Log {
             return false;
         }
         if self.tail.first <= id {
+            self.tail_changes();
             self.tail.delete(id);
             self.mend_tail();
         } else {
@@ -213,7 +223,9 @@ impl Log {
             }
         }
         if nodes == u64::MAX {
-            (self.sealed, self.tail) = (Tree::new(), Node::default());
+            self.tail_changes();
+            self.sealed.renew([]);
+            self.tail = Node::default();
         } else if nodes > 0 {
             self.sealed.remove_range(0..nodes);
         }
@@ -236,6 +248,7 @@ impl Log {
         if !self.sealed.is_empty() {
             return self.sealed.modify(0, |node, _| trim(node));
         }
+        self.tail_changes();
         let removed = trim(&mut self.tail);
         self.mend_tail();
         removed
@@ -271,10 +284,11 @@ impl Log {
     pub(crate) fn count(&mut self, last: Id, added: u64, max_deleted: Id) -> bool {
         let (mut len, mut before) = (0, None);
         for node in self.sealed.leaves_from(0).map(|(node, _)| node).chain([&self.tail]).filter(|node| node.live > 0) {
-            if before.is_some_and(|before| node.first <= before) || node.last > last {
+            // Tombstones may be above what follows: XSETID can go back behind them.
+            if before.is_some_and(|before| node.first <= before) || node.last_live > last {
                 return false;
             }
-            before = Some(node.last);
+            before = Some(node.last_live.max(node.first));
             len += u64::from(node.live);
         }
         self.marks = Marks { len, first: Id::MIN, last, max_deleted, added };

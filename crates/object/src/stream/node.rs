@@ -12,7 +12,8 @@
 //! What is deleted stays as a tombstone until the last entry of its node has gone, as in Redis: approximate trimming counts nodes,
 //! and where they begin and end follows Redis's settings and the size that its listpack would have ([`Node::packed`]).
 
-use crate::block::{Elem, append_bare, read_bare};
+use crate::Corrupt;
+use crate::block::{Elem, append_bare, read_bare, take_bare};
 use crate::hashed::varint;
 use crate::tree::Leaf;
 use std::ops::Range;
@@ -219,6 +220,78 @@ impl Node {
         if self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 16 {
             self.bytes.shrink_to_fit();
         }
+    }
+
+    /// Appends the node as it lies in memory: first ID, number of names, names and entries.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        varint::write(out, self.first.ms);
+        varint::write(out, self.first.seq);
+        varint::write(out, u64::from(self.names));
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// Reads what [`Node::save`] wrote, and nothing else: every entry is written anew, and must turn out the same.
+    pub fn load(bytes: &[u8]) -> Result<Node, Corrupt> {
+        const BAD: Corrupt = Corrupt("node of a stream");
+        let mut rest = bytes;
+        let mut number = || {
+            let (number, size) = varint::read(rest).ok_or(BAD)?;
+            rest = &rest[size..];
+            Ok(number)
+        };
+        let (first, names) = (Id { ms: number()?, seq: number()? }, number()?);
+        if rest.len() > u32::MAX as usize / 2 || names > rest.len() as u64 {
+            return Err(BAD);
+        }
+        let all = rest;
+        fn elem<'a>(rest: &mut &'a [u8]) -> Result<Elem<'a>, Corrupt> {
+            let (elem, size) = take_bare(rest).ok_or(BAD)?;
+            *rest = &rest[size..];
+            Ok(elem)
+        }
+        let names = (0..names).map(|_| elem(&mut rest)).collect::<Result<Vec<_>, _>>()?;
+        let mut node = Node::open(first, names.iter().copied(), all.len());
+        let (mut pairs, mut before) = (Vec::new(), None);
+        while !rest.is_empty() {
+            let (head, after) = rest.split_first_chunk().ok_or(BAD)?;
+            let head = u16::from_le_bytes(*head);
+            let (size, after) = match head & LONG {
+                LONG => {
+                    let (size, after) = after.split_first_chunk().ok_or(BAD)?;
+                    (u32::from_le_bytes(*size) as usize, after)
+                }
+                size => (usize::from(size), after),
+            };
+            let (mut entry, after) = after.split_at_checked(size).ok_or(BAD)?;
+            rest = after;
+            let mut number = || {
+                let (number, size) = varint::read(entry).ok_or(BAD)?;
+                entry = &entry[size..];
+                Ok(number)
+            };
+            let (ms, seq) = (number()?, number()?);
+            let id = Id { ms: first.ms.wrapping_add(ms), seq: first.seq.wrapping_add_signed(unzigzag(seq)) };
+            if id < first || before.is_some_and(|before| id <= before) {
+                return Err(BAD);
+            }
+            before = Some(id);
+            pairs.clear();
+            if head & SAME != 0 {
+                for name in &names {
+                    pairs.push((*name, elem(&mut entry)?));
+                }
+            } else {
+                for _ in 0..number()? {
+                    pairs.push((elem(&mut entry)?, elem(&mut entry)?));
+                }
+            }
+            if head & DELETED != 0 {
+                node.push_deleted(id, pairs.len(), pairs.iter().copied());
+            } else {
+                node.push(id, pairs.len(), pairs.iter().copied());
+            }
+        }
+        if node.live > 0 && node.bytes == all { Ok(node) } else { Err(BAD) }
     }
 
     /// Bytes of names and entries.

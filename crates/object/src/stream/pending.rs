@@ -17,7 +17,7 @@ impl Record for Id {
 
 /// A leaf.
 #[derive(Clone)]
-pub(super) struct Run<T>(Vec<T>);
+pub(super) struct Run<T>(pub(super) Vec<T>);
 
 impl<T> Default for Run<T> {
     fn default() -> Self {
@@ -73,7 +73,7 @@ impl<T: Record> Leaf for Run<T> {
 
 /// Records by their IDs. Cloning is O(1), everything else O(log n).
 #[derive(Clone)]
-pub(super) struct Pending<T: Record>(Tree<Run<T>>);
+pub(super) struct Pending<T: Record>(pub(super) Tree<Run<T>>);
 
 impl<T: Record> Default for Pending<T> {
     fn default() -> Self {
@@ -131,7 +131,8 @@ impl<T: Record> Pending<T> {
     /// Keeps those for which `keep` holds. Takes as long as there are records.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         let runs = self.0.leaves_from(0).map(|(run, _)| Run(run.0.iter().copied().filter(&keep).collect()));
-        self.0 = Tree::from_leaves(runs);
+        let runs: Vec<_> = runs.collect();
+        self.0.renew(runs);
     }
 
     /// The records from an ID on.

@@ -385,6 +385,14 @@ impl<L: Leaf> Tree<L> {
         self.ledger.get_or_insert_default()
     }
 
+    /// Follows the mark of a value of several trees: see [`Ledger::follow`].
+    pub(crate) fn follow(&mut self, mark: u32) {
+        // Nobody has frozen the value at mark 0.
+        if mark > 0 {
+            self.ledger_mut().follow(mark);
+        }
+    }
+
     /// Shows the leaves that were changed since the freeze that began mark `since` (0: all), with their labels, in order.
     pub(crate) fn changed<E>(&self, since: u32, mut each: impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
         self.root.changed(since, &mut each)

@@ -1,0 +1,160 @@
+//! Golden bytes, and bytes that are not what they should be.
+
+use super::*;
+
+/// The header, and the leaves as far as they are shown: label and bytes.
+fn frozen_bytes<S: Subject>(mut value: S) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
+    let frozen = value.freeze(NonZeroU64::new(0x0102_0304_0506_0708).expect("not 0")).expect("large");
+    let changes = frozen.changes(None);
+    let (mut header, mut leaves) = (Vec::new(), Vec::new());
+    changes.header(&mut header);
+    let put = |label, bytes: &[u8]| {
+        leaves.push((label, bytes[..bytes.len().min(24)].to_vec()));
+        Ok::<(), ()>(())
+    };
+    assert_eq!(changes.leaves(put), Ok(()));
+    (header, leaves)
+}
+
+const IDS: [u8; 16] = [8, 7, 6, 5, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1];
+
+/// The bytes of version 1. If this fails, stores that exist cannot be read any more.
+#[test]
+fn formats_stay() {
+    let limits = Limits::default();
+    let long = vec![b'x'; 8300];
+
+    let mut list = List::new();
+    list.push(End::Back, b"a", &limits);
+    list.push(End::Back, b"300", &limits);
+    list.push(End::Back, &long, &limits);
+    let (header, leaves) = frozen_bytes(list);
+    assert_eq!(header, [&[0x19][..], &IDS, &[2, 3, 1]].concat());
+    assert_eq!(leaves.len(), 2);
+    assert_eq!(leaves[0], (1 << 63, vec![0x19, 0x81, b'a', 2, 0xe2, 0x2c, 0x01, 3]));
+    assert_eq!(leaves[1].0, (1 << 63) + (1 << 32));
+    assert_eq!(leaves[1].1[..8], [0x19, 0xd0, 0x6c, 0x20, 0, 0, b'x', b'x']);
+
+    let seed = seed_check_bytes();
+    let mut set = Set::new();
+    set.add(&long, &limits);
+    let (header, leaves) = frozen_bytes(set);
+    assert_eq!(header, [&[0x1a][..], &IDS, &[1, 1], &seed].concat());
+    assert_eq!((leaves[0].0, &leaves[0].1[..5]), (0, &[0x1a, 0xec, 0x40, b'x', b'x'][..]));
+
+    let mut hash = Hash::new();
+    hash.set(b"field", &long, Expiry::At(0x0605_0403_0201), &limits);
+    let (header, leaves) = frozen_bytes(hash);
+    assert_eq!(header, [&[0x1c][..], &IDS, &[1, 1], &seed].concat());
+    let start = [&[0x1c, 0xf8, 0x40, 5 << 1 | 1, 1, 2, 3, 4, 5, 6][..], b"fieldxx"].concat();
+    assert_eq!((leaves[0].0, &leaves[0].1[..17]), (0, &start[..]));
+
+    let mut zset = ZSet::new();
+    assert!(zset.insert(1.5, b"m", &limits).is_ok() && zset.insert(2.0, &long, &limits).is_ok());
+    let (header, leaves) = frozen_bytes(zset);
+    assert_eq!(header[..19], [&[0x1b][..], &IDS, &[leaves.len() as u8, 2]].concat());
+    assert_eq!(leaves[0].1[..11], [0x1b, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 1, b'm']);
+
+    let mut stream = Stream::new();
+    let pairs = [(&b"f"[..], &long[..]), (b"g", b"7")].into_iter();
+    assert_eq!(stream.log.append(Id::new(3, 5), 2, pairs, &limits), Ok(()));
+    assert!(stream.groups.create(b"group", Group::new(Id::new(3, 4), 1)));
+    let group = stream.groups.get_mut(b"group").expect("created");
+    let (consumer, _) = group.enroll(b"c", 9);
+    group.deliver(Delivery { id: Id::new(3, 5), time: 300, count: 2, consumer });
+    let (header, leaves) = frozen_bytes(stream);
+    assert_eq!(header, [&[0x1d][..], &IDS, &[3, 1, 3, 5, 0, 0, 1]].concat());
+    assert_eq!((leaves[0].0, leaves[1].0, leaves[2].0), (0, 1 << 44, (1 << 44) + 1));
+    let entry = [0x74, 0x60, 0, 0, 0xd0, 0x6c, 0x20, 0, 0, b'x', b'x', b'x', b'x', b'x', b'x', b'x'];
+    assert_eq!(leaves[0].1, [&[0x1d, 3, 5, 2, 0x81, b'f', 0x81, b'g'][..], &entry].concat());
+    assert_eq!(leaves[1].1, *b"\x1d\x05group\x03\x04\x02\x01\x01c\x09\x00");
+    assert_eq!(leaves[2].1, [0x1d, 3, 5, 0xac, 2, 2, 0]);
+
+    let small = |value| {
+        let mut record = Vec::new();
+        save_small(value, &mut record);
+        record
+    };
+    assert_eq!(small(ValueRef::Int(-2)), [0x10, 3]);
+    assert_eq!(small(ValueRef::Short(b"ab")), *b"\x11ab");
+    assert_eq!(small(ValueRef::Raw(b"ab")), *b"\x12ab");
+    assert_eq!(small(ValueRef::Blob(b"ab")), *b"\x13ab");
+    let mut list = List::new();
+    list.push(End::Back, b"a", &limits);
+    assert_eq!(small(ValueRef::List(&list)), [0x14, 1, 0, 0x81, b'a', 2]);
+}
+
+/// Golden bytes for the seed that tests have; another would give other bytes in this place.
+fn seed_check_bytes() -> [u8; 8] {
+    crate::hashed::seed_check().to_le_bytes()
+}
+
+#[test]
+fn strings_come_back() {
+    let mut record = Vec::new();
+    for int in [0, 1, -1, i64::MIN, i64::MAX] {
+        record.clear();
+        save_small(ValueRef::Int(int), &mut record);
+        assert!(matches!(load(&record), Ok(Loaded::Int(read)) if read == int));
+    }
+    for bytes in [&b""[..], b"a", &[0; 100_000]] {
+        for value in [ValueRef::Short(bytes), ValueRef::Raw(bytes), ValueRef::Blob(bytes)] {
+            record.clear();
+            save_small(value, &mut record);
+            let same = match (value, load(&record)) {
+                (ValueRef::Short(_), Ok(Loaded::Short(read))) => read == bytes,
+                (ValueRef::Raw(_), Ok(Loaded::Raw(read))) => read == bytes,
+                (ValueRef::Blob(_), Ok(Loaded::Blob(read))) => read == bytes,
+                _ => false,
+            };
+            assert!(same && object_of(&record).is_none());
+        }
+    }
+}
+
+#[test]
+fn marks_of_another_process_are_made_anew() {
+    let limits = Limits::default();
+    let mut hash = Hash::new();
+    (0..1000).for_each(|i| _ = hash.set(&text(i, 10), b"value", Expiry::At(u64::from(i) + 5), &limits));
+    let mut store = Store::default();
+    let frozen = hash.freeze(NonZeroU64::MIN).expect("large");
+    store.write(0, &Write::Frozen(frozen));
+    let record = store.records.get_mut(&0).expect("written");
+    *record.last_mut().expect("not empty") ^= 1;
+    let mut read = store.read(0).and_then(<Hash as Subject>::from).expect("a hash");
+    assert_eq!(image(read.value()), image(hash.value()));
+    // It knows of no freeze, so it is written whole.
+    assert!(read.freeze(NonZeroU64::MAX).expect("large").changes(Some(&store.records[&0])).discarded().is_some());
+}
+
+#[test]
+fn frozen_values_cross_threads_and_small_ones_take_no_more_room() {
+    fn crosses<T: Send>() {}
+    crosses::<Frozen>();
+    // Whatever large collections remember must not make small ones larger.
+    assert_eq!((size_of::<List>(), size_of::<Set>(), size_of::<Hash>(), size_of::<ZSet>()), SIZES);
+}
+
+const SIZES: (usize, usize, usize, usize) = (56, 48, 48, 40);
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read(
+        record in prop::collection::vec(any::<u8>(), 0..60),
+        kind in 0u8..14,
+        leaves in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..3),
+    ) {
+        let mut record = record;
+        record.insert(0, VERSION | kind);
+        if let Ok(Loaded::Large(mut assembler)) = load(&record) {
+            for (leaf, label) in leaves.iter().zip(0..) {
+                let leaf = [&[VERSION | kind][..], leaf].concat();
+                if assembler.add(label, &leaf).is_err() {
+                    return Ok(());
+                }
+            }
+            _ = assembler.finish();
+        }
+    }
+}

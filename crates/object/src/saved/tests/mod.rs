@@ -1,0 +1,21 @@
+//! Values and the store against each other: whatever happens to values, what is assembled is what was frozen.
+
+mod changes;
+mod formats;
+mod histories;
+mod store;
+mod subjects;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Limits;
+use crate::hash::Expiry;
+use crate::list::End;
+use crate::stream::{Delivery, Group, Id, Trim};
+
+use store::{Store, Write};
+use subjects::{Change, Subject, image, text};
