@@ -122,12 +122,17 @@ impl<D: Disk> Committer<D> {
 
     /// Writes what has been taken: the second step.
     pub(crate) fn write(&mut self, taken: &Taken) -> io::Result<()> {
+        self.write_from(taken, &mut 0)
+    }
+
+    /// As [`Self::write`], from byte `*done` on: see [`Writer::write_from`].
+    pub(crate) fn write_from(&mut self, taken: &Taken, done: &mut usize) -> io::Result<()> {
         if taken.ends.is_empty() {
             self.passed = taken.cut;
             return Ok(());
         }
         self.note_dependencies(taken);
-        self.writer.write(&self.buffer, taken)
+        self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)
     }
 
     /// Where records are left.

@@ -3,8 +3,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What [`File::write_through`] wants places, lengths and memory to be a multiple of, in bytes.
+pub const PAGE: usize = 4096;
 
 /// A folder of files. After [`Disk::sync`] its names are durable.
 pub trait Disk: Send + Sync + 'static {
@@ -15,8 +19,8 @@ pub trait Disk: Send + Sync + 'static {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Makes a file of `size` bytes, all of them written, so that writing to it later needs no room and changes nothing but its
-    /// contents.
+    /// Makes a file of `size` bytes, all of them written and synced, so that writing to it later needs no room and changes
+    /// nothing but its contents. Nothing is left of it after an error.
     fn create(&self, name: &str, size: u64) -> io::Result<Self::File>;
     /// Gives a file another name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -24,6 +28,10 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names durable.
     fn sync(&self) -> io::Result<()>;
+    /// What people call a file of it.
+    fn describe(&self, name: &str) -> String {
+        name.into()
+    }
 }
 
 /// A file. After [`File::sync`] its contents are durable.
@@ -36,10 +44,19 @@ pub trait File: Send + Sync + 'static {
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// Writes all of `bytes` at `at`, and they are durable; of what was written otherwise nothing is said. Place, length and
+    /// memory are multiples of [`PAGE`].
+    fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write(at, bytes)?;
+        self.sync()
+    }
 }
 
 /// A folder of the file system.
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    writes: bool,
+}
 
 /// Bytes written at once when a file is made.
 const CHUNK: usize = 1 << 20;
@@ -48,27 +65,16 @@ impl Folder {
     /// The folder at `path`, made if it is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        Ok(Self(path.into()))
-    }
-}
-
-impl Disk for Folder {
-    type File = fs::File;
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
-            names.extend(entry?.file_name().into_string());
-        }
-        Ok(names)
+        Ok(Self { path: path.into(), writes: true })
     }
 
-    fn open(&self, name: &str) -> io::Result<fs::File> {
-        fs::File::options().read(true).write(true).open(self.0.join(name))
+    /// The folder at `path`, which is there and is not to be changed.
+    pub fn to_read(path: &Path) -> Self {
+        Self { path: path.into(), writes: false }
     }
 
-    fn create(&self, name: &str, size: u64) -> io::Result<fs::File> {
-        let file = fs::File::options().read(true).write(true).create_new(true).open(self.0.join(name))?;
+    fn fill(&self, path: &Path, size: u64) -> io::Result<fs::File> {
+        let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
         let zeros = vec![0; CHUNK];
         for at in (0..size).step_by(CHUNK) {
             let left = usize::try_from(size - at).unwrap_or(CHUNK).min(CHUNK);
@@ -77,34 +83,97 @@ impl Disk for Folder {
         file.sync_all()?;
         Ok(file)
     }
+}
+
+impl Disk for Folder {
+    type File = PlainFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<PlainFile> {
+        let path = self.path.join(name);
+        let file = fs::File::options().read(true).write(self.writes).open(&path)?;
+        Ok(PlainFile::new(file, self.writes.then_some(&path)))
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<PlainFile> {
+        let path = self.path.join(name);
+        match self.fill(&path, size) {
+            Ok(file) => Ok(PlainFile::new(file, Some(&path))),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    let _ = fs::remove_file(&path);
+                }
+                Err(error)
+            }
+        }
+    }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))
+        fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
+        fs::remove_file(self.path.join(name))
     }
 
     fn sync(&self) -> io::Result<()> {
-        fs::File::open(&self.0)?.sync_all()
+        fs::File::open(&self.path)?.sync_all()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
     }
 }
 
-impl File for fs::File {
+/// A file of the file system, written through the cache or past it. On ext4 and a virtual disk `O_DIRECT` with `O_DSYNC` takes 30 to
+/// 42 us of CPU for 200 to 16,000 bytes, a write and an `fdatasync` 38 to 83 us, and more time above 2,000 bytes.
+pub struct PlainFile {
+    file: fs::File,
+    direct: Option<fs::File>,
+    /// Some file systems take the flag and then refuse to write.
+    refused: AtomicBool,
+}
+
+impl PlainFile {
+    fn new(file: fs::File, path: Option<&PathBuf>) -> Self {
+        let mut options = fs::File::options();
+        options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        Self { file, direct: path.and_then(|path| options.open(path).ok()), refused: AtomicBool::new(false) }
+    }
+}
+
+impl File for PlainFile {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(buffer, at)
+        self.file.read_exact_at(buffer, at)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, at)
+        self.file.write_all_at(bytes, at)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
+    }
+
+    fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(direct) = self.direct.as_ref().filter(|_| !self.refused.load(Relaxed)) {
+            match direct.write_all_at(bytes, at) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.refused.store(true, Relaxed),
+                done => return done,
+            }
+        }
+        self.write(at, bytes)?;
+        self.sync()
     }
 }

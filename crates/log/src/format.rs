@@ -206,6 +206,22 @@ impl<'a> Block<'a> {
         })
     }
 
+    /// Where its records are in its body.
+    pub(crate) fn raw_records(&self) -> impl Iterator<Item = Result<RawRecord, Broken>> + use<'a> {
+        let mut rest = Numbers(self.body);
+        let size = self.body.len();
+        std::iter::from_fn(move || {
+            if rest.0.is_empty() {
+                return None;
+            }
+            let record = RawRecord::decode(&mut rest, size);
+            if record.is_err() {
+                rest.0 = &[];
+            }
+            Some(record)
+        })
+    }
+
     /// Its records.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'a>, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
@@ -220,6 +236,51 @@ impl<'a> Block<'a> {
             Some(record)
         })
     }
+}
+
+/// The beginning of a block, unchecked.
+pub(crate) struct Head {
+    pub(crate) length: usize,
+    pub(crate) incarnation: u64,
+    pub(crate) sequence: u64,
+}
+
+impl Head {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = Numbers(bytes.get(4..BLOCK_HEADER)?);
+        Some(Self {
+            length: numbers.u32().ok()? as usize,
+            incarnation: numbers.u64().ok()?,
+            sequence: numbers.u64().ok()?,
+        })
+    }
+}
+
+/// A record in a body: where its dependencies begin, and where it ends.
+pub(crate) struct RawRecord {
+    pub(crate) lsn: Lsn,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+impl RawRecord {
+    fn decode(rest: &mut Numbers<'_>, size: usize) -> Result<Self, Broken> {
+        let length = usize::try_from(rest.varint()?).map_err(|_| Broken("length of a record"))?;
+        let mut record = Numbers(rest.take(length)?);
+        let to = size - rest.0.len();
+        let lsn = record.u64()?;
+        let from = to - record.0.len();
+        let count = usize::from(record.u8()?);
+        record.take(count * 8)?;
+        Ok(Self { lsn, from, to })
+    }
+}
+
+/// The dependencies and the effects of a record behind its LSN: of a [`RawRecord`].
+pub(crate) fn split_record(bytes: &[u8]) -> (impl Iterator<Item = Lsn> + Clone, &[u8]) {
+    let (count, rest) = bytes.split_first().map_or((0, bytes), |(count, rest)| (usize::from(*count), rest));
+    let (dependencies, effects) = rest.split_at_checked(count * 8).unwrap_or((&[], rest));
+    (dependencies.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)), effects)
 }
 
 /// What one command, block or script did.

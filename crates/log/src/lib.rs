@@ -7,8 +7,11 @@
 //! After a crash [`recover`] reads every stream up to the first block that is torn, cuts the streams to a prefix in which
 //! everything that a record depends on is there, too (rule L5), and hands out the records in the order of their LSNs (rule L2).
 
+mod aligned;
+mod check;
 mod commit;
 mod disk;
+mod fail;
 mod format;
 mod intake;
 mod recover;
@@ -20,15 +23,18 @@ mod sync;
 mod tests;
 mod writer;
 
+pub use check::{Report, StreamReport, check};
 pub use commit::{Committer, Promise, Round, Watermarks};
-pub use disk::{Disk, File, Folder};
+pub use disk::{Disk, File, Folder, PAGE, PlainFile};
+pub use fail::point as fail_point;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use run::{Clock, Facts, Fsync, Log, Opened, Settings, State};
 pub use writer::{Identity, Limits, Writer};
 
-/// A position in a stream: a hybrid timestamp, unique and increasing (rule L1). 0 is before everything.
+/// A position in a stream: a hybrid timestamp (rule L1). Records of workers that have seen nothing of each other may have the same. 0 is
+/// before everything.
 pub type Lsn = u64;
 
 /// Low bits of an LSN that name its stream.

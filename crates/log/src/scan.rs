@@ -1,125 +1,192 @@
-//! Reads one stream: which of its blocks are valid, and where it ends.
+//! Reads one stream: which of its blocks are valid, and where it ends. Nothing is changed, and no more than a block is in memory.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use crate::Lsn;
 use crate::disk::{Disk, File};
-use crate::format::{Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
-use crate::writer::{Full, is_spare};
+use crate::stream_of;
+use crate::writer::{Full, is_made, is_spare};
 
-/// A valid block.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    segment: usize,
-    at: usize,
-    cut: Lsn,
-    /// Records above this are void: a later incarnation said so.
-    limit: Lsn,
-}
+/// Bytes read at once.
+const CHUNK: usize = 1 << 20;
 
 /// A segment that is there.
-struct Segment {
-    name: String,
-    header: SegmentHeader,
-    size: u64,
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    pub(crate) header: SegmentHeader,
+    pub(crate) size: u64,
+    /// Where its valid blocks end.
+    end: u64,
 }
 
-/// A record, out of its block.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Owned {
-    pub(crate) lsn: Lsn,
-    pub(crate) dependencies: Vec<Lsn>,
-    pub(crate) effects: Box<[u8]>,
+/// A place from which on a later incarnation wrote, which said that records above `limit` before it are void.
+struct Fall {
+    segment: usize,
+    at: u64,
+    limit: Lsn,
 }
 
 /// What is in the folder of a stream.
 pub(crate) struct Scan<D> {
-    pub(crate) disk: D,
+    pub(crate) disk: Arc<D>,
     segments: Vec<Segment>,
-    blocks: Vec<Place>,
+    falls: Vec<Fall>,
+    /// Files of no use yet that can be used, and those that cannot.
     pub(crate) spares: Vec<String>,
+    pub(crate) litter: Vec<String>,
     /// Sequence and incarnation of the last valid block.
     pub(crate) sequence: u64,
     pub(crate) incarnation: u64,
     /// Up to where the stream is valid.
     pub(crate) end: Lsn,
+    /// Up to where it is known to have been synced.
+    pub(crate) synced: Lsn,
     /// The highest LSN or cut in any valid block, void or not.
     pub(crate) highest: Lsn,
-    /// Bytes of a tail that was torn, and where: for the log.
-    pub(crate) torn: Option<(String, usize)>,
+    /// Valid blocks, their records and the bytes of those, void or not.
+    pub(crate) blocks: u64,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// A tail that was torn, and where: for the log.
+    pub(crate) torn: Option<(String, u64)>,
 }
 
-fn read<D: Disk>(disk: &D, segment: &Segment) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(segment.size).map_err(io::Error::other)?];
-    disk.open(&segment.name)?.read(0, &mut bytes)?;
-    Ok(bytes)
+/// A part of a file in memory.
+struct Window<F> {
+    file: F,
+    size: u64,
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl<F: File> Window<F> {
+    fn new(file: F, size: u64) -> Self {
+        Self { file, size, from: 0, bytes: Vec::new() }
+    }
+
+    /// `len` bytes at `at`, and more; `None` if the file ends before.
+    fn get(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
+        if at + len as u64 > self.size {
+            return Ok(None);
+        }
+        let end = self.from + self.bytes.len() as u64;
+        if at < self.from || at + len as u64 > end {
+            let most = usize::try_from(self.size - at).unwrap_or(usize::MAX);
+            self.bytes.resize(len.max(CHUNK).min(most), 0);
+            self.file.read(at, &mut self.bytes)?;
+            self.from = at;
+        }
+        let from = (at - self.from) as usize;
+        Ok(Some(&self.bytes[from..]))
+    }
+
+    /// The block at `at`, if there is one of which `wanted` says so.
+    fn block(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Block<'_>>> {
+        let Some(head) = self.get(at, BLOCK_HEADER)?.and_then(Head::decode) else { return Ok(None) };
+        if head.length > BODY_MAX || !wanted(&head) {
+            return Ok(None);
+        }
+        let bytes = self.get(at, BLOCK_HEADER + head.length)?;
+        Ok(bytes.and_then(|bytes| Block::decode(bytes).ok()))
+    }
 }
 
 impl<D: Disk> Scan<D> {
     /// Reads a stream's folder.
     pub(crate) fn new(disk: D) -> Result<Self, Damage> {
-        let mut segments = Vec::new();
-        let mut spares = Vec::new();
+        let disk = Arc::new(disk);
+        let (mut segments, mut spares, mut litter) = (Vec::new(), Vec::new(), Vec::new());
         for name in disk.list()? {
             if is_spare(&name) {
                 spares.push(name);
+            } else if is_made(&name) {
+                litter.push(name);
             } else if name.ends_with(".log") {
-                segments.push(open(&disk, name)?);
+                segments.push(open(&*disk, name)?);
             }
         }
         segments.sort_by_key(|segment| segment.header.number);
         if let Some(pair) = segments.windows(2).find(|pair| pair[0].header.number + 1 != pair[1].header.number) {
-            return Err(Damage::at(&pair[1].name, 0, "the segment before this one is missing"));
-        }
-        // What was to become a segment and is not one yet, or has another size: not worth keeping apart.
-        for spare in spares.drain(..) {
-            disk.remove(&spare)?;
+            let name = disk.describe(&pair[1].name);
+            return Err(Damage::at(&name, 0, "the segment before this one is missing"));
         }
         let mut scan = Self {
             disk,
             segments,
-            blocks: Vec::new(),
+            falls: Vec::new(),
             spares,
+            litter,
             sequence: 0,
             incarnation: 0,
             end: 0,
+            synced: 0,
             highest: 0,
+            blocks: 0,
+            records: 0,
+            bytes: 0,
             torn: None,
         };
         scan.follow()?;
-        scan.limit();
         Ok(scan)
     }
 
-    /// The headers of its segments.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &SegmentHeader)> {
-        self.segments.iter().map(|segment| (segment.name.as_str(), &segment.header))
+    /// Its segments, in their order.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    fn damage(&self, segment: usize, at: u64, what: &'static str) -> Damage {
+        Damage::at(&self.disk.describe(&self.segments[segment].name), at, what)
+    }
+
+    fn window(&self, segment: usize) -> io::Result<Window<D::File>> {
+        let segment = &self.segments[segment];
+        Ok(Window::new(self.disk.open(&segment.name)?, segment.size))
     }
 
     /// Follows the chain of blocks to its end.
     fn follow(&mut self) -> Result<(), Damage> {
         let Some(first) = self.segments.first() else { return Ok(()) };
-        (self.end, self.highest) = (first.header.base, first.header.base);
-        let mut broken: Option<(usize, usize)> = None;
+        (self.end, self.highest, self.synced) = (first.header.base, first.header.base, first.header.base);
+        let mut broken: Option<(usize, u64)> = None;
         for index in 0..self.segments.len() {
-            let bytes = read(&self.disk, &self.segments[index])?;
-            let mut at = SEGMENT_HEADER;
-            while let Ok(block) = Block::decode(&bytes[at.min(bytes.len())..]) {
-                let begins = self.blocks.is_empty();
-                let follows = block.sequence == self.sequence + 1 && block.incarnation >= self.incarnation;
-                if !begins && !follows || block.incarnation > self.segments[index].header.incarnation {
-                    break;
+            let mut window = self.window(index)?;
+            let newest = self.segments[index].header.incarnation;
+            let mut at = SEGMENT_HEADER as u64;
+            loop {
+                let begins = self.blocks == 0;
+                let (sequence, incarnation) = (self.sequence, self.incarnation);
+                let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
+                let follows = |head: &Head| {
+                    let next = head.sequence == sequence + 1 && head.incarnation >= incarnation;
+                    // The first block of an incarnation knows what before it is durable; the rest may be gone by now.
+                    let starts = starts && head.incarnation == newest && head.length == 0 && head.sequence > sequence;
+                    (begins || next || starts) && head.incarnation <= newest
+                };
+                let Some(block) = window.block(at, follows)? else { break };
+                if starts && !begins && block.cut > self.end {
+                    let (segment, at) = broken.unwrap_or((index, at));
+                    return Err(self.damage(segment, at, "damaged, though it had been synced"));
                 }
                 self.take(index, at, &block)?;
-                at += Block::size(block.body.len());
+                at += Block::size(block.body.len()) as u64;
                 broken = None;
             }
+            self.segments[index].end = at;
             // The chain may go on in the next segment; if it does not, this is where it ended. A segment that was begun at the end
             // of the chain says that nothing is missing before it.
             let begun_here = self.segments[index].header.base == self.end;
             broken = if begun_here { Some((index, at)) } else { broken.or(Some((index, at))) };
+        }
+        // Of those before a fall everything above it is void, and above any later fall.
+        let mut limit = Lsn::MAX;
+        for fall in self.falls.iter_mut().rev() {
+            limit = limit.min(fall.limit);
+            fall.limit = limit;
         }
         match broken {
             Some(end) => self.look_behind(end),
@@ -127,33 +194,49 @@ impl<D: Disk> Scan<D> {
         }
     }
 
-    fn take(&mut self, segment: usize, at: usize, block: &Block<'_>) -> Result<(), Damage> {
-        for record in block.records() {
-            let record = record.map_err(|broken| Damage::at(&self.segments[segment].name, at, broken.0))?;
-            self.highest = self.highest.max(record.lsn);
+    fn take(&mut self, segment: usize, at: u64, block: &Block<'_>) -> Result<(), Damage> {
+        let stream = self.segments[segment].header.stream;
+        for record in block.raw_records() {
+            let lsn = record.map_err(|broken| self.damage(segment, at, broken.0))?.lsn;
+            if stream_of(lsn) != stream {
+                return Err(self.damage(segment, at, "a record of another stream"));
+            }
+            self.highest = self.highest.max(lsn);
+            self.records += 1;
         }
-        self.blocks.push(Place { segment, at, cut: block.cut, limit: Lsn::MAX });
+        // Within an incarnation cuts do not fall.
+        if block.cut < self.end {
+            self.falls.push(Fall { segment, at, limit: block.cut });
+        }
+        self.blocks += 1;
+        self.bytes += block.body.len() as u64;
         (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
         self.end = block.cut;
+        // An incarnation that cut the stream begins below what earlier ones had synced.
+        self.synced = block.synced;
         self.highest = self.highest.max(block.cut);
         Ok(())
     }
 
     /// The chain ends at this place: nothing behind it may have been synced (rule L10).
-    fn look_behind(&mut self, (segment, at): (usize, usize)) -> Result<(), Damage> {
+    fn look_behind(&mut self, (segment, at): (usize, u64)) -> Result<(), Damage> {
+        let (sequence, incarnation) = (self.sequence, self.incarnation);
         for index in segment..self.segments.len() {
-            let bytes = read(&self.disk, &self.segments[index])?;
-            let mut place = if index == segment { at } else { SEGMENT_HEADER };
-            while place + 8 <= bytes.len() {
-                if let Ok(block) = Block::decode(&bytes[place..])
-                    && block.sequence > self.sequence
-                    && block.incarnation >= self.incarnation
-                {
+            let newest = self.segments[index].header.incarnation;
+            let mut window = self.window(index)?;
+            let mut place = if index == segment { at } else { SEGMENT_HEADER as u64 };
+            let size = self.segments[index].size;
+            // More blocks than these there cannot be.
+            let most = sequence + (size / BLOCK_HEADER as u64 + 1) * (index - segment + 1) as u64;
+            while place + BLOCK_HEADER as u64 <= size {
+                let later = |head: &Head| {
+                    (sequence + 1..=most).contains(&head.sequence) && (incarnation..=newest).contains(&head.incarnation)
+                };
+                if let Some(block) = window.block(place, later)? {
                     if block.synced > self.end {
-                        let name = &self.segments[segment].name;
-                        return Err(Damage::at(name, at, "damaged, though it had been synced"));
+                        return Err(self.damage(segment, at, "damaged, though it had been synced"));
                     }
-                    self.torn = Some((self.segments[segment].name.clone(), at));
+                    self.torn = Some((self.disk.describe(&self.segments[segment].name), at));
                 }
                 place += 8;
             }
@@ -161,48 +244,20 @@ impl<D: Disk> Scan<D> {
         Ok(())
     }
 
-    /// What later incarnations said of the records before them: the first block of each says up to where those are valid.
-    fn limit(&mut self) {
-        let mut limit = Lsn::MAX;
-        let mut next = Lsn::MAX;
-        for place in self.blocks.iter_mut().rev() {
-            // Within an incarnation cuts do not fall.
-            if next < place.cut {
-                limit = limit.min(next);
-            }
-            place.limit = limit;
-            next = place.cut;
-        }
+    /// Reads the valid records.
+    pub(crate) fn cursor(&self) -> Cursor<'_, D> {
+        self.cursor_at(0)
     }
 
-    /// Calls `f` with the valid records, group by group: all of a group are above those of the group before.
-    pub(crate) fn groups(&self, mut f: impl FnMut(Vec<Owned>) -> Result<(), Damage>) -> Result<(), Damage> {
-        let mut group: Vec<Owned> = Vec::new();
-        let mut cut = 0;
-        let mut bytes = Vec::new();
-        let mut loaded = usize::MAX;
-        for place in &self.blocks {
-            let segment = &self.segments[place.segment];
-            if loaded != place.segment {
-                bytes = read(&self.disk, segment)?;
-                loaded = place.segment;
-            }
-            let damaged = |broken: Broken| Damage::at(&segment.name, place.at, broken.0);
-            for record in Block::decode(&bytes[place.at..]).map_err(damaged)?.records() {
-                let record = record.map_err(damaged)?;
-                if record.lsn <= place.limit.min(self.end) {
-                    let Record { lsn, dependencies, effects } = record;
-                    group.push(Owned { lsn, dependencies, effects: effects.into() });
-                }
-            }
-            // Blocks of which only the last has the cut were one that was split.
-            if place.cut != cut && !group.is_empty() {
-                group.sort_by_key(|record| record.lsn);
-                f(std::mem::take(&mut group))?;
-            }
-            cut = place.cut;
-        }
-        Ok(())
+    /// Reads the valid records above `base`, and some that are not, in any order.
+    pub(crate) fn cursor_above(&self, base: Lsn) -> Cursor<'_, D> {
+        let below = self.segments.windows(2).take_while(|pair| pair[1].header.base <= base);
+        self.cursor_at(below.count())
+    }
+
+    fn cursor_at(&self, segment: usize) -> Cursor<'_, D> {
+        let at = SEGMENT_HEADER as u64;
+        Cursor { scan: self, segment, at, window: None, fall: 0, cut: 0, group: Group::default() }
     }
 
     /// The segments as the writer keeps them: each holds nothing above the base of the next.
@@ -218,17 +273,104 @@ impl<D: Disk> Scan<D> {
     }
 }
 
+/// Records that were taken at once: all are above those of the group before.
+#[derive(Default)]
+struct Group {
+    bytes: Vec<u8>,
+    /// Of each record: where its dependencies begin in the bytes, and where it ends.
+    records: Vec<(Lsn, usize, usize)>,
+    /// Of the next record.
+    next: usize,
+}
+
+/// Reads a stream's valid records in the order of their LSNs.
+pub(crate) struct Cursor<'a, D: Disk> {
+    scan: &'a Scan<D>,
+    segment: usize,
+    at: u64,
+    window: Option<Window<D::File>>,
+    /// The next fall.
+    fall: usize,
+    cut: Lsn,
+    group: Group,
+}
+
+impl<D: Disk> Cursor<'_, D> {
+    /// The LSN of the next record.
+    pub(crate) fn peek(&mut self) -> Result<Option<Lsn>, Damage> {
+        while self.group.next == self.group.records.len() {
+            if !self.load()? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.group.records[self.group.next].0))
+    }
+
+    /// The record that [`Self::peek`] spoke of: what it depends on, and its effects. The next one is behind it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn next(&mut self) -> (impl Iterator<Item = Lsn> + Clone + use<'_, D>, &[u8]) {
+        let (_, from, to) = self.group.records[self.group.next];
+        self.group.next += 1;
+        crate::format::split_record(&self.group.bytes[from..to])
+    }
+
+    /// Loads the next group: blocks of which only the last has the cut were one that was split. False at the end.
+    fn load(&mut self) -> Result<bool, Damage> {
+        self.group.bytes.clear();
+        self.group.records.clear();
+        self.group.next = 0;
+        loop {
+            let scan = self.scan;
+            let Some(segment) = scan.segments.get(self.segment) else { return Ok(false) };
+            if self.at >= segment.end {
+                (self.segment, self.at, self.window) = (self.segment + 1, SEGMENT_HEADER as u64, None);
+                continue;
+            }
+            let window = match &mut self.window {
+                Some(window) => window,
+                none => none.insert(scan.window(self.segment)?),
+            };
+            let (index, at) = (self.segment, self.at);
+            let Some(block) = window.block(at, |_| true)? else {
+                return Err(scan.damage(index, at, "a block that could be read a moment ago"));
+            };
+            while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
+                self.fall += 1;
+            }
+            let limit = scan.falls.get(self.fall).map_or(Lsn::MAX, |fall| fall.limit).min(scan.end);
+            let base = self.group.bytes.len();
+            self.group.bytes.extend_from_slice(block.body);
+            for record in block.raw_records() {
+                let record = record.map_err(|broken| scan.damage(index, at, broken.0))?;
+                if record.lsn <= limit {
+                    self.group.records.push((record.lsn, base + record.from, base + record.to));
+                }
+            }
+            self.at += Block::size(block.body.len()) as u64;
+            let complete = block.cut != self.cut;
+            self.cut = block.cut;
+            if complete {
+                self.group.records.sort_unstable_by_key(|(lsn, ..)| *lsn);
+                return Ok(true);
+            }
+        }
+    }
+}
+
 fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
     let file = disk.open(&name)?;
     let size = file.size()?;
     let mut header = [0; SEGMENT_HEADER];
+    let damage = |what| Damage::at(&disk.describe(&name), 0, what);
     if size < SEGMENT_HEADER as u64 {
-        return Err(Damage::at(&name, 0, "shorter than the header of a segment"));
+        return Err(damage("shorter than the header of a segment"));
     }
     file.read(0, &mut header)?;
-    let header = SegmentHeader::decode(&header).map_err(|broken| Damage::at(&name, 0, broken.0))?;
+    let header = SegmentHeader::decode(&header).map_err(|broken| damage(broken.0))?;
     if u64::from(header.size) != size || crate::writer::name(header.number) != name {
-        return Err(Damage::at(&name, 0, "not the segment that its header describes"));
+        return Err(damage("not the segment that its header describes"));
     }
-    Ok(Segment { name, header, size })
+    Ok(Segment { name, header, size, end: SEGMENT_HEADER as u64 })
 }

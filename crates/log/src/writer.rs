@@ -1,27 +1,49 @@
 //! Writes a stream: blocks into segments that are made ahead and used again.
+//!
+//! A block that is to be durable at once is written past the cache, in whole pages: the page in which it begins is written
+//! again with what it held. Otherwise it goes through the cache, and is synced later, by somebody else if need be.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, File};
+use crate::aligned::Aligned;
+use crate::disk::{Disk, File, PAGE};
+use crate::fail::point;
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, SEGMENT_HEADER, SegmentHeader};
 use crate::{Lsn, Taken};
 
 /// Most bytes of a block that could be split: larger ones hold a single record.
-const BLOCK: usize = 16 << 20;
+pub(crate) const BLOCK: usize = 16 << 20;
+/// Most full segments that are not synced: it bounds what is written again after a crash.
+const UNSYNCED_MAX: usize = 2;
 
 /// How a stream is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a segment.
+    /// Bytes of a segment; a multiple of [`PAGE`] that is not below is taken.
     pub segment: u32,
     /// Segments kept to be used again.
     pub spares: usize,
+    /// Bytes that must be left for writes to be taken (rule L8).
+    pub reserve: u64,
+}
+
+impl Limits {
+    /// Segments of this size, and a quarter of one left, at most 16 MB.
+    pub fn of(segment: u32) -> Self {
+        Self { segment, spares: 2, reserve: u64::from(segment / 4).min(16 << 20) }
+    }
+
+    /// Bytes of a segment.
+    pub(crate) fn size(&self) -> u64 {
+        u64::from(self.segment).next_multiple_of(PAGE as u64).max(2 * PAGE as u64)
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { segment: 64 << 20, spares: 2 }
+        Self::of(64 << 20)
     }
 }
 
@@ -47,33 +69,105 @@ pub(crate) struct Full {
     pub(crate) end: Lsn,
 }
 
-/// The writer of one stream. After an error nothing is known of what was written since the last sync: it must not be used on
-/// (rule L9).
-pub struct Writer<D: Disk> {
-    disk: D,
-    identity: Identity,
+/// Segments to be used, by name, all of the size of [`Limits`]. Made and retired by others than the writer.
+pub(crate) struct Spares {
+    names: Mutex<VecDeque<String>>,
     limits: Limits,
-    file: D::File,
+    incarnation: u64,
+}
+
+impl Spares {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Makes one. `number`: unlike that of any other that was made in this incarnation.
+    pub(crate) fn make<D: Disk>(&self, disk: &D, number: u64) -> io::Result<()> {
+        let (making, spare) = (making(self.incarnation, number), format!("spare-{:x}-{number:x}", self.incarnation));
+        disk.create(&making, self.limits.size())?;
+        disk.rename(&making, &spare)?;
+        self.lock().push_back(spare);
+        Ok(())
+    }
+
+    /// Keeps a segment to be used again, if there are not enough, or removes it.
+    pub(crate) fn retire<D: Disk>(&self, disk: &D, full: &Full) -> io::Result<()> {
+        point("log-before-truncate");
+        if self.count() < self.limits.spares && full.size == self.limits.size() {
+            let spare = format!("spare-{}", full.name);
+            disk.rename(&full.name, &spare)?;
+            self.lock().push_back(spare);
+        } else {
+            disk.remove(&full.name)?;
+        }
+        point("log-after-truncate");
+        Ok(())
+    }
+}
+
+/// What is written and not synced.
+pub(crate) struct Unsynced<F> {
+    /// Full segments.
+    older: Vec<Arc<F>>,
+    present: Arc<F>,
+    /// Once it is synced, everything up to here is.
+    cut: Lsn,
+}
+
+impl<F: File> Unsynced<F> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.older.iter().chain([&self.present]).try_for_each(|file| file.sync())
+    }
+}
+
+/// The segment that is written to.
+struct Present<F> {
+    file: Arc<F>,
     name: String,
     size: u64,
-    at: u64,
-    /// Of the present segment.
     number: u64,
-    /// Of the last block.
+}
+
+/// The writer of one stream. After an error other than [`is_full`] nothing is known of what was written since the last sync: it
+/// must not be used on (rule L9).
+pub struct Writer<D: Disk> {
+    disk: Arc<D>,
+    identity: Identity,
+    limits: Limits,
+    present: Present<D::File>,
+    /// Where the next block begins.
+    at: u64,
+    /// Number of the last block.
     sequence: u64,
     /// Up to where everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
+    /// Full segments that are not synced.
+    older: Vec<Arc<D::File>>,
+    /// Whether the present one is not.
+    dirty: bool,
     full: VecDeque<Full>,
-    spares: Vec<String>,
-    buffer: Vec<u8>,
+    spares: Arc<Spares>,
+    /// What the page in which the next block begins holds before it.
+    page: Vec<u8>,
+    buffer: Aligned,
 }
 
 /// Where a stream goes on.
 pub(crate) struct Position {
+    /// Of the last segment.
     pub(crate) number: u64,
     pub(crate) sequence: u64,
-    pub(crate) cut: Lsn,
+    /// Up to where what is there is valid and durable.
+    pub(crate) base: Lsn,
+    /// Up to where everything is valid: `tail` brings what is above `base`.
+    pub(crate) end: Lsn,
+    /// Bodies of blocks.
+    pub(crate) tail: Vec<Vec<u8>>,
     pub(crate) full: VecDeque<Full>,
     pub(crate) spares: Vec<String>,
 }
@@ -82,39 +176,72 @@ pub(crate) fn name(number: u64) -> String {
     format!("{number:016x}.log")
 }
 
+fn making(incarnation: u64, number: u64) -> String {
+    format!("making-{incarnation:x}-{number:x}")
+}
+
 pub(crate) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }
 
+/// Whether it is a file that was to become a spare.
+pub(crate) fn is_made(name: &str) -> bool {
+    name.starts_with("making-")
+}
+
+/// Whether an error says that there is no room: it may go away (rule L8).
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl<D: Disk> Writer<D> {
-    /// Begins a new segment behind what was recovered, with a block that says what of that is valid (rule L5). It is synced.
-    pub(crate) fn begin(disk: D, identity: Identity, limits: Limits, position: Position) -> io::Result<Self> {
-        let Position { number, sequence, cut, full, mut spares } = position;
+    /// Begins a new segment behind what was recovered, with a block that says what of that is valid (rule L5), and with the tail
+    /// of which nobody knows whether it is durable (rule L9). The segment gets its name when all that is synced.
+    pub(crate) fn begin(disk: Arc<D>, identity: Identity, limits: Limits, position: Position) -> io::Result<Self> {
+        let Position { number, sequence, base, end, tail, full, spares } = position;
         let number = number + 1;
-        let (file, name, size) = segment(&disk, &identity, &limits, &mut spares, number, cut, 0)?;
-        let at = SEGMENT_HEADER as u64;
+        let spares = Spares { names: Mutex::new(spares.into()), limits, incarnation: identity.incarnation };
+        let blocks: usize = [0].into_iter().chain(tail.iter().map(Vec::len)).map(Block::size).sum();
+        let size = (SEGMENT_HEADER + blocks).next_multiple_of(PAGE) as u64;
+        let (file, spare, size) = match take(&*disk, &spares, size, 0) {
+            // Room for what must be there: reads are served, and writes when there is more.
+            Err(error) if is_full(&error) => {
+                let name = making(identity.incarnation, u64::MAX);
+                (disk.create(&name, size)?, name, size)
+            }
+            taken => taken?,
+        };
+        let header = encode_header(&identity, size, number, base)?;
         let mut writer = Self {
             disk,
             identity,
             limits,
-            file,
-            name,
-            size,
-            at,
-            number,
+            present: Present { file: Arc::new(file), name: name(number), size, number },
+            at: SEGMENT_HEADER as u64,
             sequence,
-            cut,
-            synced: cut,
+            cut: base,
+            synced: base,
+            older: Vec::new(),
+            dirty: true,
             full,
-            spares,
-            buffer: Vec::new(),
+            spares: Arc::new(spares),
+            page: header.to_vec(),
+            buffer: Aligned::default(),
         };
-        writer.block(&[], cut)?;
+        writer.present.file.write(0, &header)?;
+        writer.block(&[], base, false)?;
+        let last = tail.len().saturating_sub(1);
+        for (index, body) in tail.iter().enumerate() {
+            writer.block(body, if index == last { end } else { base }, false)?;
+        }
+        debug_assert_eq!(writer.cut, end, "what is above the base is in the tail");
         writer.sync()?;
+        writer.disk.rename(&spare, &writer.present.name)?;
+        writer.disk.sync()?;
         Ok(writer)
     }
 
-    /// Up to where everything is durable: the watermark.
+    /// Up to where everything is durable.
     pub fn synced(&self) -> Lsn {
         self.synced
     }
@@ -126,111 +253,176 @@ impl<D: Disk> Writer<D> {
 
     /// Bytes of all segments in use.
     pub fn size(&self) -> u64 {
-        self.size + self.full.iter().map(|full| full.size).sum::<u64>()
+        self.present.size + self.full.iter().map(|full| full.size).sum::<u64>()
     }
 
-    /// Writes what was taken. [`Self::sync`] makes it durable.
-    pub fn write(&mut self, bytes: &[u8], taken: &Taken) -> io::Result<()> {
-        let (mut from, mut to) = (0, 0);
-        for &end in &taken.ends {
-            if end - from > BLOCK && to > from {
-                self.block(&bytes[from..to], self.cut)?;
-                from = to;
+    /// Bytes for which there is room already.
+    pub(crate) fn room(&self) -> u64 {
+        self.present.size - self.at + self.spares.count() as u64 * self.limits.size()
+    }
+
+    pub(crate) fn spares(&self) -> &Arc<Spares> {
+        &self.spares
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<D> {
+        &self.disk
+    }
+
+    /// Writes what was taken, `through` to the disk or not. [`Self::sync`] makes it durable.
+    pub fn write(&mut self, bytes: &[u8], taken: &Taken, through: bool) -> io::Result<()> {
+        self.write_from(bytes, taken, through, &mut 0)
+    }
+
+    /// Writes what was taken from byte `*done` on. If there is no room (see [`is_full`]), it is called again with what `*done` has
+    /// become, when there is.
+    pub(crate) fn write_from(
+        &mut self,
+        bytes: &[u8],
+        taken: &Taken,
+        through: bool,
+        done: &mut usize,
+    ) -> io::Result<()> {
+        let mut to = *done;
+        for &end in taken.ends.iter().filter(|end| **end > *done).collect::<Vec<_>>() {
+            if end - *done > BLOCK && to > *done {
+                self.block(&bytes[*done..to], self.cut, through)?;
+                *done = to;
             }
             to = end;
         }
-        self.block(&bytes[from..to], taken.cut)
+        self.block(&bytes[*done..to], taken.cut, through)?;
+        *done = to;
+        Ok(())
     }
 
-    fn block(&mut self, body: &[u8], cut: Lsn) -> io::Result<()> {
+    /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        self.sync()?;
+        if self.at + Block::size(0) as u64 <= self.present.size {
+            self.block(&[], self.cut, false)?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, body: &[u8], cut: Lsn, through: bool) -> io::Result<()> {
         if body.len() > BODY_MAX {
             return Err(io::Error::other("a record longer than a block can be"));
         }
-        if self.at + Block::size(body.len()) as u64 > self.size {
+        let size = Block::size(body.len());
+        if self.at + size as u64 > self.present.size {
             self.next_segment(body.len())?;
         }
+        if through && (self.dirty || !self.older.is_empty()) {
+            self.sync()?;
+        }
+        let block = Block {
+            incarnation: self.identity.incarnation,
+            sequence: self.sequence + 1,
+            cut,
+            synced: self.synced,
+            body,
+        };
+        let before = self.page.len();
+        self.buffer.clear(before + size, 2 * BLOCK);
+        self.buffer.append(|bytes| {
+            bytes.extend_from_slice(&self.page);
+            block.encode(bytes);
+        });
+        let end = before + size;
+        if through {
+            point("log-before-sync");
+            self.buffer.pad();
+            self.present.file.write_through(self.at - before as u64, self.buffer.bytes())?;
+            point("log-after-sync");
+        } else {
+            self.present.file.write(self.at, &self.buffer.bytes()[before..end])?;
+            self.dirty = true;
+            point("log-after-append");
+        }
+        self.page.clear();
+        self.page.extend_from_slice(&self.buffer.bytes()[end / PAGE * PAGE..end]);
+        self.at += size as u64;
         self.sequence += 1;
-        let block =
-            Block { incarnation: self.identity.incarnation, sequence: self.sequence, cut, synced: self.synced, body };
-        self.buffer.clear();
-        block.encode(&mut self.buffer);
-        self.file.write(self.at, &self.buffer)?;
-        self.at += self.buffer.len() as u64;
-        self.buffer.shrink_to(2 * BLOCK);
         self.cut = cut;
+        if through {
+            self.synced = cut;
+        }
         Ok(())
     }
 
     fn next_segment(&mut self, body: usize) -> io::Result<()> {
-        // What is in the old one must not be less durable than what follows.
-        self.file.sync()?;
-        let (file, name, size) =
-            segment(&self.disk, &self.identity, &self.limits, &mut self.spares, self.number + 1, self.cut, body)?;
-        self.number += 1;
-        self.file = file;
-        let name = std::mem::replace(&mut self.name, name);
-        let size = std::mem::replace(&mut self.size, size);
+        if self.older.len() >= UNSYNCED_MAX {
+            self.sync()?;
+        }
+        let number = self.present.number + 1;
+        let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
+        let header = encode_header(&self.identity, size, number, self.cut)?;
+        file.write(0, &header)?;
+        file.sync()?;
+        // It gets its name when it is what that says.
+        let present = Present { file: Arc::new(file), name: name(number), size, number };
+        point("log-before-rename");
+        self.disk.rename(&spare, &present.name)?;
+        point("log-after-rename");
+        self.disk.sync()?;
+        let Present { file, name, size, .. } = std::mem::replace(&mut self.present, present);
+        if std::mem::take(&mut self.dirty) {
+            self.older.push(file);
+        }
         self.full.push_back(Full { name, size, end: self.cut });
         self.at = SEGMENT_HEADER as u64;
+        self.page = header.to_vec();
         Ok(())
     }
 
-    /// Makes everything written durable. The watermark after it.
+    /// Makes everything written durable. Up to where everything is, then.
     pub fn sync(&mut self) -> io::Result<Lsn> {
-        self.file.sync()?;
+        if self.dirty || !self.older.is_empty() {
+            point("log-before-sync");
+            self.unsynced().sync()?;
+            point("log-after-sync");
+            self.older.clear();
+            self.dirty = false;
+        }
         self.synced = self.cut;
         Ok(self.synced)
     }
 
-    /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept to be
-    /// used again.
-    pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
-        while self.full.front().is_some_and(|full| full.end <= end)
-            && let Some(full) = self.full.pop_front()
-        {
-            if self.spares.len() < self.limits.spares && full.size == u64::from(self.limits.segment) {
-                let spare = format!("spare-{}", full.name);
-                self.disk.rename(&full.name, &spare)?;
-                self.spares.push(spare);
-            } else {
-                self.disk.remove(&full.name)?;
-            }
-        }
-        Ok(())
+    /// What is to be synced now, for another thread to do.
+    pub(crate) fn unsynced(&self) -> Unsynced<D::File> {
+        Unsynced { older: self.older.clone(), present: self.present.file.clone(), cut: self.cut }
     }
 
-    /// Makes a segment ahead, if there is none: in a quiet moment, so that nobody has to wait for it.
-    pub fn prepare(&mut self) -> io::Result<()> {
-        if self.spares.is_empty() {
-            let spare = format!("spare-{}", name(self.number + 1));
-            self.disk.create(&spare, self.limits.segment.into())?;
-            self.spares.push(spare);
+    /// How many full segments are not synced.
+    pub(crate) fn unsynced_segments(&self) -> usize {
+        self.older.len()
+    }
+
+    /// That has been synced.
+    pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
+        self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
+        self.synced = self.synced.max(unsynced.cut);
+        if self.synced == self.cut {
+            self.dirty = false;
         }
-        Ok(())
+    }
+
+    /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept to be used
+    /// again.
+    pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
+        self.retired(end).iter().try_for_each(|full| self.spares.retire(&*self.disk, full))
+    }
+
+    /// The segments that [`Self::truncate`] gives up, for another thread to do that.
+    pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
+        let count = self.full.iter().take_while(|full| full.end <= end).count();
+        self.full.drain(..count).collect()
     }
 }
 
-/// Makes segment `number`, with room for a body of `body` bytes at least: of a spare, if one will do.
-fn segment<D: Disk>(
-    disk: &D,
-    identity: &Identity,
-    limits: &Limits,
-    spares: &mut Vec<String>,
-    number: u64,
-    base: Lsn,
-    body: usize,
-) -> io::Result<(D::File, String, u64)> {
-    let needed = (SEGMENT_HEADER + BLOCK_HEADER + body).next_multiple_of(4096) as u64;
-    let size = needed.max(limits.segment.into());
-    let name = name(number);
-    let spare = if size == u64::from(limits.segment) { spares.pop() } else { None };
-    let (file, spare) = match spare {
-        Some(spare) => (disk.open(&spare)?, spare),
-        None => {
-            let spare = format!("spare-{name}");
-            (disk.create(&spare, size)?, spare)
-        }
-    };
+fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn) -> io::Result<[u8; SEGMENT_HEADER]> {
     let header = SegmentHeader {
         node: identity.node,
         stream: identity.stream,
@@ -240,10 +432,18 @@ fn segment<D: Disk>(
         incarnation: identity.incarnation,
         base,
     };
-    file.write(0, &header.encode())?;
-    file.sync()?;
-    // It gets its name when it is what that says.
-    disk.rename(&spare, &name)?;
-    disk.sync()?;
-    Ok((file, name, size))
+    Ok(header.encode())
+}
+
+/// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.
+fn take<D: Disk>(disk: &D, spares: &Spares, size: u64, body: usize) -> io::Result<(D::File, String, u64)> {
+    let needed = (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64;
+    let size = needed.max(size).max(spares.limits.size());
+    let spare = if size == spares.limits.size() { spares.lock().pop_front() } else { None };
+    if let Some(spare) = spare {
+        let file = disk.open(&spare)?;
+        return Ok((file, spare, size));
+    }
+    let name = making(spares.incarnation, u64::MAX);
+    Ok((disk.create(&name, size)?, name, size))
 }

@@ -30,7 +30,7 @@ pub fn open(node: &Arc<Node>, settings: &Settings) -> Result<Log, Box<dyn Error>
             .map_err(|error| format!("can't make the directory {} of the log: {error}", folder.display()))?;
     }
     let began = node.clock.monotonic_ns();
-    let opened = Opened::new(&folders, &[])?;
+    let mut opened = Opened::new(&folders, &[])?;
     for (file, at) in opened.recovery().torn() {
         tracing::warn!(
             "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
@@ -40,7 +40,7 @@ pub fn open(node: &Arc<Node>, settings: &Settings) -> Result<Log, Box<dyn Error>
     let mut outcome = Ok(());
     opened.replay(|record| {
         if outcome.is_ok() {
-            outcome = replay.apply(record.lsn, &record.effects);
+            outcome = replay.apply(record.lsn, record.effects);
         }
     })?;
     outcome?;
@@ -50,13 +50,16 @@ pub fn open(node: &Arc<Node>, settings: &Settings) -> Result<Log, Box<dyn Error>
     let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
     tracing::info!("DB loaded from the log: {keys} keys, {records} records in {ms} ms");
 
-    let mut identity = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut identity)?;
+    let (mut identity, mut seed) = ([0; 16], [0; 8]);
+    let mut random = fs::File::open("/dev/urandom")?;
+    random.read_exact(&mut identity)?;
+    random.read_exact(&mut seed)?;
     let clock = Arc::clone(node);
     let settings = log::Settings {
-        limits: Limits { segment: settings.log_segment_size, ..Limits::default() },
+        limits: Limits::of(settings.log_segment_size),
         fsync: fsync(settings.appendfsync),
         clock: Arc::new(move || clock.clock.monotonic_ns()),
+        seed: u64::from_ne_bytes(seed),
     };
     let (log, gates) = opened.start(identity, 0, node.workers(), settings)?;
     node.open_log(Durable::new(log.clone(), gates));

@@ -1,8 +1,9 @@
 //! The log of a running server: a thread for each stream, and what workers see of it.
 
 mod bell;
+mod helper;
 mod meter;
-mod open;
+pub(crate) mod open;
 mod stream;
 
 pub use open::{Opened, Settings};
@@ -63,6 +64,9 @@ pub(crate) struct Stream {
     bell: Bell,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
+    is_full: AtomicBool,
+    /// `always` has been set since its thread looked.
+    demanded: AtomicBool,
     /// Its watermark waits for those of other streams.
     waits: AtomicBool,
     meter: Meter,
@@ -90,8 +94,23 @@ impl Shared {
 
     /// Rule L9: for good.
     fn fail(&self, reason: String) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
-        self.state.store(FAILED, SeqCst);
+        {
+            let mut known = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get_or_insert(reason);
+            self.state.store(FAILED, SeqCst);
+        }
+        self.moved();
+    }
+
+    /// Some stream is full now, or is not any more.
+    fn look_at_full(&self) {
+        {
+            let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+            let full = self.streams.iter().any(|stream| stream.is_full.load(SeqCst));
+            if reason.is_none() {
+                self.state.store(if full { FULL } else { RUNNING }, SeqCst);
+            }
+        }
         self.moved();
     }
 
@@ -216,7 +235,12 @@ impl Log {
     /// whatever was left before has the stronger one of both (rule L6).
     pub fn set_fsync(&self, fsync: Fsync) {
         self.shared.fsync.store(fsync as u8, SeqCst);
-        self.shared.streams.iter().for_each(|stream| stream.bell.ring());
+        for stream in &self.shared.streams {
+            if fsync == Fsync::Always {
+                stream.demanded.store(true, SeqCst);
+            }
+            stream.bell.ring();
+        }
     }
 
     /// When what is written is synced.

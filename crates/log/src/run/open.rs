@@ -1,7 +1,6 @@
 //! From directories to a running log.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,7 +23,12 @@ pub struct Settings {
     pub fsync: Fsync,
     /// The time.
     pub clock: Clock,
+    /// A random number: nobody who can choose what is logged should know it, so that nothing logged looks like a block.
+    pub seed: u64,
 }
+
+/// The file of a folder that is locked.
+pub(crate) const LOCK: &str = "lock";
 
 /// A log that is locked and has been read, and not been written to.
 pub struct Opened<D: Disk = Folder> {
@@ -34,8 +38,12 @@ pub struct Opened<D: Disk = Folder> {
 
 /// Nobody else uses this folder while the file is open.
 fn lock(folder: &Path) -> Result<fs::File, Damage> {
-    let path = folder.join("lock");
-    let file = fs::File::options().create(true).truncate(false).write(true).open(&path)?;
+    let file = fs::File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
+    hold(file, folder)
+}
+
+/// Nobody else uses this folder while this is its open lock.
+pub(crate) fn hold(file: fs::File, folder: &Path) -> Result<fs::File, Damage> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
@@ -75,8 +83,13 @@ impl<D: Disk> Opened<D> {
         &self.recovery
     }
 
+    /// Where each stream ends: see [`Recovery::ends`].
+    pub fn ends(&mut self) -> Result<Vec<Lsn>, Damage> {
+        self.recovery.ends()
+    }
+
     /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2).
-    pub fn replay(&self, f: impl FnMut(Recovered)) -> Result<(), Damage> {
+    pub fn replay(&mut self, f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
         self.recovery.replay(f)
     }
 
@@ -88,11 +101,11 @@ impl<D: Disk> Opened<D> {
         above: Lsn,
         workers: usize,
         settings: Settings,
-    ) -> io::Result<(Log, Vec<Vec<Gate>>)> {
-        let Self { recovery, locks } = self;
+    ) -> Result<(Log, Vec<Vec<Gate>>), Damage> {
+        let Self { mut recovery, locks } = self;
         let floor = recovery.highest().max(above);
-        let ends = recovery.ends();
-        let incarnation = recovery.incarnation() + 1;
+        let ends = recovery.ends()?;
+        let incarnation = recovery.incarnation() + 1 + (settings.seed & ((1 << 40) - 1));
         let node = recovery.node().unwrap_or(node);
         let writers = recovery.open(node, incarnation, settings.limits)?;
         let shared = Arc::new(Shared {
@@ -113,7 +126,8 @@ impl<D: Disk> Opened<D> {
             let (intake, of_stream) = Intake::new(workers, floor);
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
             let committer = Committer::new(index, intake, writer, shared.marks.clone(), promise);
-            let runner = Runner::new(shared.clone(), index.into(), committer, settings.fsync);
+            let reserve = settings.limits.reserve;
+            let runner = Runner::new(shared.clone(), index.into(), committer, settings.fsync, reserve)?;
             let locks = locks.clone();
             let run = move || {
                 runner.run();

@@ -4,13 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::atomic::fence;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::Taken;
 use crate::commit::{Committer, Promise};
 use crate::disk::Disk;
 use crate::intake::Take;
+use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, Shared, Stream};
+use crate::writer::{Unsynced, is_full};
 
 /// Longest that records wait for which nobody has rung.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
@@ -22,49 +26,101 @@ const SPINS: u32 = 50;
 const YIELDS: u32 = 100;
 /// How long it sleeps then.
 const PAUSE: Duration = Duration::from_micros(50);
+/// How often a full disk is tried.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What a helper has done.
+enum Done<D: Disk> {
+    /// Made a segment, or not.
+    Made(io::Result<()>),
+    /// Retired segments.
+    Retired(io::Result<()>),
+    /// Synced this.
+    Synced(Unsynced<D::File>, io::Result<()>),
+}
 
 pub(crate) struct Runner<D: Disk> {
     shared: Arc<Shared>,
     index: usize,
     committer: Committer<D>,
     fsync: Fsync,
-    /// When the last sync of `everysec` was.
+    reserve: u64,
+    /// When the last sync of `everysec` began, and whether one is running.
     synced_at: u64,
+    syncing: bool,
+    /// A weaker setting has been seen after the last records were taken.
+    weakening: bool,
+    /// How many segments were asked for, whether one is being made, and since when there was no room for one.
+    asked: u64,
+    making: bool,
+    no_room_since: Option<u64>,
+    done: (Sender<Done<D>>, Receiver<Done<D>>),
+    keeper: Helper,
+    syncer: Helper,
 }
 
 impl<D: Disk> Runner<D> {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, committer: Committer<D>, fsync: Fsync) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        committer: Committer<D>,
+        fsync: Fsync,
+        reserve: u64,
+    ) -> io::Result<Self> {
         let synced_at = (shared.clock)();
-        Self { shared, index, committer, fsync, synced_at }
+        Ok(Self {
+            shared,
+            index,
+            committer,
+            fsync,
+            reserve,
+            synced_at,
+            syncing: false,
+            weakening: false,
+            asked: 0,
+            making: false,
+            no_room_since: None,
+            done: channel(),
+            keeper: Helper::new(format!("log-keep-{index}"))?,
+            syncer: Helper::new(format!("log-sync-{index}"))?,
+        })
     }
 
     fn stream(&self) -> &Stream {
         &self.shared.streams[self.index]
     }
 
+    fn now(&self) -> u64 {
+        (self.shared.clock)()
+    }
+
+    /// Lives until the log is stopped, or something fails for good.
     pub(crate) fn run(mut self) {
         self.stream().bell.listen();
         if let Err(error) = self.live() {
-            self.shared.fail(error.to_string());
+            self.shared.fail(format!("stream {}: {error}", self.index));
         }
     }
 
     fn live(&mut self) -> io::Result<()> {
+        self.look_at_room();
         let mut late = false;
         loop {
             let stopping = self.shared.stopping.load(SeqCst);
             if self.stream().bell.heard() || late || stopping {
-                self.truncate()?;
-                let idle = self.rounds()?;
+                self.hear_helpers()?;
+                self.truncate();
+                let idle = self.round()?;
                 let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
                 if stopping && !waits {
                     if idle {
-                        return self.sync();
+                        return self.close();
                     }
                     continue;
                 }
             }
-            self.sync_each_second()?;
+            self.look_at_room();
+            self.sync_behind();
             let most = self.may_sleep();
             self.stream().bell.sleep(most);
             late = most.is_some();
@@ -73,15 +129,15 @@ impl<D: Disk> Runner<D> {
 
     /// How long there is nothing to do, if nobody rings.
     fn may_sleep(&self) -> Option<Duration> {
-        if self.committer.intake().has_records() {
-            return Some(PATIENCE_MAX);
-        }
-        let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced();
-        is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub((self.shared.clock)())))
+        let records = self.committer.intake().has_records().then_some(PATIENCE_MAX);
+        let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced() && !self.syncing;
+        let sync = is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub(self.now())));
+        let room = self.no_room_since.map(|_| RETRY);
+        records.into_iter().chain(sync).chain(room).min()
     }
 
     /// Commits what has been left. Whether there was nothing.
-    fn rounds(&mut self) -> io::Result<bool> {
+    fn round(&mut self) -> io::Result<bool> {
         let mut spins = 0;
         let idle = loop {
             match self.committer.take() {
@@ -99,65 +155,195 @@ impl<D: Disk> Runner<D> {
                     }
                 }
                 Take::Taken(taken) => {
-                    let meter = &self.stream().meter;
-                    meter.records.fetch_add(taken.ends.len() as u64, Relaxed);
-                    meter.written.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
-                    meter.groups.fetch_add(u64::from(!taken.ends.is_empty()), Relaxed);
-                    self.committer.write(&taken)?;
-                    let size = self.committer.writer().size();
-                    self.stream().meter.size.store(size, Relaxed);
+                    self.write(&taken)?;
                     self.heed_fsync()?;
                     break false;
                 }
             }
         };
-        self.stream().backlog.store(self.committer.intake().backlog() as u64, Relaxed);
+        self.advance();
+        Ok(idle)
+    }
+
+    fn write(&mut self, taken: &Taken) -> io::Result<()> {
+        let through = self.committer.promise() == Promise::Synced && !taken.ends.is_empty();
+        if through {
+            self.stream().meter.begin_sync(self.now());
+        }
+        let mut done = 0;
+        while let Err(error) = self.committer.write_from(taken, &mut done) {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // What has been left stays, until there is room (rule L8).
+            self.set_full(true);
+            if self.shared.stopping.load(SeqCst) {
+                return Err(error);
+            }
+            thread::park_timeout(RETRY);
+            self.hear_helpers()?;
+            self.truncate();
+        }
+        let size = self.committer.writer().size();
+        let meter = &self.stream().meter;
+        if through {
+            meter.end_sync(self.now());
+        }
+        meter.records.fetch_add(taken.ends.len() as u64, Relaxed);
+        meter.written.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
+        meter.groups.fetch_add(u64::from(!taken.ends.is_empty()), Relaxed);
+        meter.size.store(size, Relaxed);
+        Ok(())
+    }
+
+    /// Moves the watermark as far as it may go.
+    fn advance(&mut self) {
         let mut moved = self.committer.advance();
-        if self.committer.is_waiting() {
-            self.stream().waits.store(true, Relaxed);
+        let waits = self.committer.is_waiting();
+        self.stream().waits.store(waits, Relaxed);
+        if waits {
             // We see how far the others have come, or they see that we wait (rule K2).
             fence(SeqCst);
             moved |= self.committer.advance();
-        } else {
-            self.stream().waits.store(false, Relaxed);
         }
         if moved {
             self.shared.tell(self.index);
         }
-        Ok(idle)
     }
 
-    /// Does what the setting asks for. It is read after the records were taken: those that were left after it was made stronger
-    /// are promised that, and those left before it was made weaker get what they were promised (rule L6).
+    /// Does what the setting asks for, between taking records and moving the watermark (rule L6): those that were left after it was
+    /// made stronger are promised that. What was left before it was made weaker is all taken in the round after this has been
+    /// seen; up to then the stronger promise holds.
     fn heed_fsync(&mut self) -> io::Result<()> {
         let wanted = Fsync::from(self.shared.fsync.load(SeqCst));
-        let promise = if wanted == Fsync::Always { Promise::Synced } else { Promise::Written };
-        if (wanted == Fsync::Always || promise != self.committer.promise()) && self.committer.is_unsynced() {
+        let demanded = self.stream().demanded.swap(false, SeqCst);
+        let strong = wanted == Fsync::Always || demanded;
+        if strong || self.committer.promise() == Promise::Synced {
             self.sync()?;
         }
         self.fsync = wanted;
-        self.committer.set_promise(promise)
+        let seen = std::mem::replace(&mut self.weakening, !strong);
+        let weaken = !strong && seen;
+        if !strong && self.committer.promise() == Promise::Synced && !weaken {
+            // Another round, now.
+            self.stream().bell.ring();
+        }
+        match (strong, weaken) {
+            (true, _) => self.committer.set_promise(Promise::Synced),
+            (false, true) => self.committer.set_promise(Promise::Written),
+            (false, false) => Ok(()),
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.stream().meter.begin_sync((self.shared.clock)());
-        self.committer.sync()?;
-        let now = (self.shared.clock)();
-        self.stream().meter.end_sync(now);
-        self.synced_at = now;
-        Ok(())
-    }
-
-    fn sync_each_second(&mut self) -> io::Result<()> {
-        let due = self.fsync == Fsync::Everysec && self.committer.is_unsynced();
-        if due && (self.shared.clock)() >= self.synced_at + SECOND {
-            self.sync()?;
+        if self.committer.is_unsynced() {
+            self.stream().meter.begin_sync(self.now());
+            self.committer.sync()?;
+            self.stream().meter.end_sync(self.now());
         }
         Ok(())
     }
 
-    fn truncate(&mut self) -> io::Result<()> {
+    /// Has what is written synced by the helper, if it is time to: writes go on meanwhile.
+    fn sync_behind(&mut self) {
+        let due = match self.fsync {
+            Fsync::Always => false,
+            Fsync::Everysec => self.committer.is_unsynced() && self.now() >= self.synced_at + SECOND,
+            Fsync::No => self.committer.writer().unsynced_segments() > 0,
+        };
+        if !due || self.syncing {
+            return;
+        }
+        self.syncing = true;
+        self.synced_at = self.now();
+        let unsynced = self.committer.writer().unsynced();
+        let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
+        self.syncer.give(move || {
+            let stream = &shared.streams[index];
+            stream.meter.begin_sync((shared.clock)());
+            let result = unsynced.sync();
+            stream.meter.end_sync((shared.clock)());
+            let _ = done.send(Done::Synced(unsynced, result));
+            stream.bell.ring();
+        });
+    }
+
+    /// What the helpers have done.
+    fn hear_helpers(&mut self) -> io::Result<()> {
+        while let Ok(done) = self.done.1.try_recv() {
+            match done {
+                Done::Made(result) => {
+                    self.making = false;
+                    match result {
+                        Err(error) if is_full(&error) => self.no_room_since = Some(self.now()),
+                        result => {
+                            self.no_room_since = None;
+                            result?;
+                        }
+                    }
+                }
+                Done::Retired(result) => {
+                    self.no_room_since = self.no_room_since.map(|_| 0);
+                    result?;
+                }
+                Done::Synced(unsynced, result) => {
+                    self.syncing = false;
+                    result?;
+                    self.committer.writer().note_synced(&unsynced);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a segment made ahead, and says whether there is room for more records (rule L8).
+    fn look_at_room(&mut self) {
+        let writer = self.committer.writer();
+        let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
+        let backlog = self.committer.intake().backlog() as u64;
+        self.stream().backlog.store(backlog, Relaxed);
+        let left = room.saturating_sub(backlog);
+        self.set_full(left < self.reserve && self.no_room_since.is_some());
+        let wait = RETRY.as_nanos() as u64;
+        let may_try = self.no_room_since.is_none_or(|since| self.now() >= since + wait);
+        if self.making || !may_try || spares.count() > 0 && left >= self.reserve {
+            return;
+        }
+        self.making = true;
+        self.asked += 1;
+        let (number, shared, index, done) = (self.asked, self.shared.clone(), self.index, self.done.0.clone());
+        self.keeper.give(move || {
+            let _ = done.send(Done::Made(spares.make(&*disk, number)));
+            shared.streams[index].bell.ring();
+        });
+    }
+
+    fn set_full(&self, full: bool) {
+        if self.stream().is_full.swap(full, SeqCst) != full {
+            self.shared.look_at_full();
+        }
+    }
+
+    fn truncate(&mut self) {
         let end = self.stream().truncate.load(SeqCst);
-        self.committer.writer().truncate(end)
+        let writer = self.committer.writer();
+        let retired = writer.retired(end);
+        if retired.is_empty() {
+            return;
+        }
+        let (spares, disk, size) = (writer.spares().clone(), writer.disk().clone(), writer.size());
+        self.stream().meter.size.store(size, Relaxed);
+        let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
+        self.keeper.give(move || {
+            let result = retired.iter().try_for_each(|full| spares.retire(&*disk, full));
+            let _ = done.send(Done::Retired(result));
+            shared.streams[index].bell.ring();
+        });
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.committer.writer().close()?;
+        self.advance();
+        Ok(())
     }
 }

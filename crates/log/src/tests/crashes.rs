@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::disk::{Chance, Simulated};
 use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
-const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
 const SLOTS: u64 = 6;
 
 /// What a record did: the slot, and the record of that slot before it.
@@ -33,9 +33,13 @@ struct World {
     written: BTreeMap<Lsn, (u64, Lsn)>,
     /// By record: the record of another slot that it read, and that slot.
     reads: BTreeMap<Lsn, (Lsn, u64)>,
+    /// Streams that have failed.
+    dead: Vec<bool>,
     /// What was promised.
     promised: Vec<Lsn>,
     incarnation: u64,
+    /// A planted bug.
+    trusts_the_tail: bool,
 }
 
 impl World {
@@ -50,8 +54,10 @@ impl World {
             last: BTreeMap::new(),
             written: BTreeMap::new(),
             reads: BTreeMap::new(),
+            dead: Vec::new(),
             promised: Vec::new(),
             incarnation: 0,
+            trusts_the_tail: false,
         };
         world.start().expect("an empty log");
         world
@@ -63,7 +69,7 @@ impl World {
 
     fn start(&mut self) -> Result<(), Damage> {
         self.committers.clear();
-        let recovery = recover(self.disks.clone(), &[])?;
+        let mut recovery = recover(self.disks.clone(), &[])?;
         let mut found = BTreeMap::new();
         let mut order = 0;
         recovery.replay(|record| {
@@ -75,25 +81,31 @@ impl World {
         for lsn in &self.promised {
             assert!(found.contains_key(lsn), "record {lsn} was promised and is lost");
         }
-        self.last.clear();
+        let mut last = BTreeMap::new();
         for (lsn, record) in &found {
             assert_eq!(self.written.get(lsn), Some(record), "record {lsn} was cut, or never there");
-            let before = self.last.insert(record.0, *lsn).unwrap_or(0);
+            let before = last.insert(record.0, *lsn).unwrap_or(0);
             assert_eq!(before, record.1, "record {lsn} without the one before it in its slot");
             let (read, _) = self.reads.get(lsn).copied().unwrap_or_default();
             assert!(read == 0 || found.contains_key(&read), "record {lsn} without {read}, which it read");
         }
-        // What is not there now must never be there again.
-        self.written = found;
-        self.promised = self.written.keys().copied().collect();
+        if self.trusts_the_tail {
+            recovery.trust_the_tail();
+        }
         let highest = recovery.highest();
         self.incarnation = recovery.incarnation() + 1;
-        self.marks = Arc::new(Watermarks::new(&recovery.ends()));
+        self.marks = Arc::new(Watermarks::new(&recovery.ends()?));
         let writers = recovery.open([9; 16], self.incarnation, LIMITS)?;
+        // It is served from now on. What is not there must never be there again, and what is must stay.
+        self.last = last;
+        self.written = found;
+        self.promised = self.written.keys().copied().collect();
         self.gates.clear();
+        self.dead.clear();
         for (writer, stream) in writers.into_iter().zip(0..) {
             let (intake, gates) = Intake::new(2, highest);
             self.gates.push(gates);
+            self.dead.push(false);
             self.committers.push(Committer::new(stream, intake, writer, self.marks.clone(), Promise::Synced));
         }
         Ok(())
@@ -128,11 +140,11 @@ impl World {
         self.last.insert(slot, lsn);
     }
 
-    /// Some streams commit. What lies at or below the watermarks is promised.
+    /// Some streams commit. What lies at or below the watermarks is promised. After an error a stream is not used again (rule L9).
     fn commit(&mut self) {
-        for committer in &mut self.committers {
-            if self.chance.below(3) > 0 {
-                committer.round().unwrap();
+        for (committer, dead) in self.committers.iter_mut().zip(&mut self.dead) {
+            if !*dead && self.chance.below(3) > 0 {
+                *dead = committer.round().is_err();
             }
         }
         let of = |slot: u64| slot as usize % self.disks.len();
@@ -140,15 +152,39 @@ impl World {
         self.promised = committed.map(|(lsn, _)| *lsn).collect();
     }
 
+    /// The power fails, or just the process ends.
     fn crash(&mut self) {
         let chance = &mut self.chance;
-        self.disks.iter().for_each(|disk| disk.crash(chance));
+        if chance.below(3) > 0 {
+            self.disks.iter().for_each(|disk| disk.crash(chance));
+        } else {
+            self.disks.iter().for_each(Simulated::kill);
+        }
+    }
+
+    /// What is going to happen to a disk, if anything.
+    fn plan(&mut self) {
+        let disk = &self.disks[self.chance.below(self.disks.len() as u64) as usize];
+        match self.chance.below(4) {
+            0 => disk.fail_power_after(self.chance.below(40)),
+            1 => disk.fail_sync_after(self.chance.below(8)),
+            _ => {}
+        }
+    }
+
+    /// Starts, again and again if the power fails on the way.
+    fn restart(&mut self) {
+        while let Err(damage) = self.start() {
+            assert!(matches!(damage, Damage::Io(_)), "{damage}");
+            self.crash();
+        }
     }
 }
 
 fn live(seed: u64, streams: usize, forget: bool) {
     let mut world = World::new(seed, streams);
     for _ in 0..12 {
+        world.plan();
         for _ in 0..world.chance.below(40) {
             match world.chance.below(8) {
                 0 => world.commit(),
@@ -159,7 +195,8 @@ fn live(seed: u64, streams: usize, forget: bool) {
             world.disks.iter().for_each(Simulated::forget_to_sync);
         }
         world.crash();
-        world.start().unwrap();
+        world.plan();
+        world.restart();
     }
 }
 
@@ -188,10 +225,32 @@ fn a_skipped_sync_is_caught() {
     assert!(caught > 10, "only {caught} of 50 lives noticed that nothing was synced");
 }
 
+/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says.
+#[test]
+fn a_tail_that_is_not_written_again_is_caught() {
+    let unsafe_life = |seed| {
+        let mut world = World::new(seed, 1);
+        world.trusts_the_tail = true;
+        for _ in 0..20 {
+            world.disks[0].fail_sync_after(world.chance.below(3));
+            for _ in 0..10 {
+                world.write();
+                world.commit();
+            }
+            world.disks[0].kill();
+            world.restart();
+            world.disks[0].crash(&mut world.chance);
+            world.restart();
+        }
+    };
+    let caught = (0..20).filter(|&seed| std::panic::catch_unwind(|| unsafe_life(seed)).is_err()).count();
+    assert!(caught > 10, "only {caught} of 20 lives noticed that the tail was gone");
+}
+
 #[test]
 fn damage_below_the_watermark_stops_the_start() {
     let mut world = World::new(1, 1);
-    for _ in 0..40 {
+    for _ in 0..80 {
         world.write();
         world.committers[0].round().unwrap();
     }

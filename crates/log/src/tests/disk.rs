@@ -1,11 +1,11 @@
 //! A simulated disk. Writes go to a cache; a crash keeps an arbitrary choice of the sectors that were not synced, and of the
 //! renames, creations and removals since the last sync of the folder a prefix.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, PAGE};
 
 const SECTOR: usize = 512;
 
@@ -31,6 +31,8 @@ struct Data {
     now: Vec<u8>,
     /// As it is durable.
     durable: Vec<u8>,
+    /// Sectors that the next sync makes durable. What a failed one should have is in none, as in Linux.
+    dirty: BTreeSet<usize>,
 }
 
 type Contents = Arc<Mutex<Data>>;
@@ -42,6 +44,14 @@ struct Inside {
     durable: BTreeMap<String, Contents>,
     /// Whether a sync of a file does nothing: a planted bug.
     forgets_to_sync: bool,
+    /// After so many writes, syncs and changes of names the power fails.
+    power: Option<u64>,
+    /// After so many syncs of files one fails.
+    bad_sync: Option<u64>,
+    /// Bytes that files can still have.
+    room: Option<u64>,
+    /// Syncs wait while this is set.
+    stalled: bool,
 }
 
 /// The disk; clones are the same one.
@@ -49,39 +59,81 @@ struct Inside {
 pub struct Simulated(Arc<Mutex<Inside>>);
 
 impl Simulated {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is about to be changed.
+    fn step(&self) -> io::Result<()> {
+        match &mut self.inside().power {
+            Some(0) => Err(io::Error::other("no power")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The power fails: what was not synced is there in part.
     pub fn crash(&self, chance: &mut Chance) {
-        let mut inside = self.0.lock().unwrap();
+        let mut inside = self.inside();
         let names = if chance.below(2) == 0 { inside.durable.clone() } else { inside.now.clone() };
         for contents in names.values() {
             let mut data = contents.lock().unwrap();
-            let Data { now, durable } = &mut *data;
+            let Data { now, durable, dirty } = &mut *data;
             durable.resize(now.len().max(durable.len()), 0);
             let keep = chance.below(4);
-            for (old, new) in durable.chunks_mut(SECTOR).zip(now.chunks(SECTOR)) {
+            for sector in std::mem::take(dirty) {
                 let kept = match keep {
                     0 => false,
                     1 => true,
                     _ => chance.below(2) == 0,
                 };
                 if kept {
-                    old[..new.len()].copy_from_slice(new);
+                    let place = sector * SECTOR..((sector + 1) * SECTOR).min(now.len());
+                    durable[place.clone()].copy_from_slice(&now[place]);
                 }
             }
             *now = durable.clone();
         }
-        inside.now = names.clone();
-        inside.durable = names;
+        *inside = Inside { now: names.clone(), durable: names, room: inside.room, ..Inside::default() };
+    }
+
+    /// The process ends: what was written stays written, and is no more durable than before.
+    pub fn kill(&self) {
+        let mut inside = self.inside();
+        (inside.power, inside.bad_sync) = (None, None);
     }
 
     /// From here on files are not synced, though they say so.
     pub fn forget_to_sync(&self) {
-        self.0.lock().unwrap().forgets_to_sync = true;
+        self.inside().forgets_to_sync = true;
+    }
+
+    /// The power fails after so many more changes.
+    pub fn fail_power_after(&self, steps: u64) {
+        self.inside().power = Some(steps);
+    }
+
+    /// After so many more syncs of files one fails, and what it should have made durable is not.
+    pub fn fail_sync_after(&self, syncs: u64) {
+        self.inside().bad_sync = Some(syncs);
+    }
+
+    /// Bytes that files can grow by from now on; `None`: any.
+    pub fn set_room(&self, room: Option<u64>) {
+        self.inside().room = room;
+    }
+
+    /// Whether syncs take for ever.
+    pub fn stall(&self, stalled: bool) {
+        self.inside().stalled = stalled;
     }
 
     /// Turns a bit of a durable file over.
     pub fn damage(&self, name: &str, at: usize) {
-        let inside = self.0.lock().unwrap();
+        let inside = self.inside();
         let mut data = inside.now[name].lock().unwrap();
         data.now[at] ^= 1;
         data.durable[at] ^= 1;
@@ -89,12 +141,29 @@ impl Simulated {
 
     /// Names of the files.
     pub fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap().now.keys().cloned().collect()
+        self.inside().now.keys().cloned().collect()
+    }
+
+    /// Another disk that holds what is durable here.
+    pub fn clone_durable(&self) -> Self {
+        let copy = |(name, contents): (&String, &Contents)| {
+            let durable = contents.lock().unwrap().durable.clone();
+            let data = Data { now: durable.clone(), durable, dirty: BTreeSet::new() };
+            (name.clone(), Arc::new(Mutex::new(data)))
+        };
+        let names: BTreeMap<_, _> = self.inside().durable.iter().map(copy).collect();
+        Self(Arc::new(Mutex::new(Inside { now: names.clone(), durable: names, ..Inside::default() })))
     }
 }
 
 /// An open file.
 pub struct Open(Contents, Simulated);
+
+impl Open {
+    fn data(&self) -> MutexGuard<'_, Data> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Disk for Simulated {
     type File = Open;
@@ -104,31 +173,47 @@ impl Disk for Simulated {
     }
 
     fn open(&self, name: &str) -> io::Result<Open> {
-        let inside = self.0.lock().unwrap();
-        let contents = inside.now.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Open(contents.clone(), self.clone()))
+        let contents = self.inside().now.get(name).ok_or(io::ErrorKind::NotFound)?.clone();
+        Ok(Open(contents, self.clone()))
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Open> {
+        self.step()?;
+        let mut inside = self.inside();
+        if let Some(room) = &mut inside.room {
+            *room = room.checked_sub(size).ok_or(io::ErrorKind::StorageFull)?;
+        }
+        if inside.now.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let contents = Contents::default();
-        contents.lock().unwrap().now = vec![0; size as usize];
-        self.0.lock().unwrap().now.insert(name.into(), contents.clone());
+        let size = size as usize;
+        *contents.lock().unwrap() = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new() };
+        inside.now.insert(name.into(), contents.clone());
+        drop(inside);
         Ok(Open(contents, self.clone()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut inside = self.0.lock().unwrap();
+        self.step()?;
+        let mut inside = self.inside();
         let contents = inside.now.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        inside.now.insert(to.into(), contents);
+        assert!(inside.now.insert(to.into(), contents).is_none(), "{to} was there");
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.lock().unwrap().now.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+        self.step()?;
+        let mut inside = self.inside();
+        let contents = inside.now.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        let size = contents.lock().unwrap().now.len() as u64;
+        inside.room = inside.room.map(|room| room + size);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut inside = self.0.lock().unwrap();
+        self.step()?;
+        let mut inside = self.inside();
         inside.durable = inside.now.clone();
         Ok(())
     }
@@ -136,28 +221,58 @@ impl Disk for Simulated {
 
 impl File for Open {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().now.len() as u64)
+        Ok(self.data().now.len() as u64)
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let data = self.0.lock().unwrap();
+        let data = self.data();
         let bytes = data.now.get(at as usize..at as usize + buffer.len());
         buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut data = self.0.lock().unwrap();
-        let place = data.now.get_mut(at as usize..at as usize + bytes.len());
-        place.ok_or(io::ErrorKind::StorageFull)?.copy_from_slice(bytes);
+        self.1.step()?;
+        let mut data = self.data();
+        let place = at as usize..at as usize + bytes.len();
+        data.now.get_mut(place.clone()).ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(bytes);
+        data.dirty.extend(place.start / SECTOR..place.end.div_ceil(SECTOR));
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        if !self.1.0.lock().unwrap().forgets_to_sync {
-            let mut data = self.0.lock().unwrap();
-            data.durable = data.now.clone();
+        self.1.step()?;
+        while self.1.inside().stalled {
+            std::thread::yield_now();
         }
-        Ok(())
+        let mut inside = self.1.inside();
+        let bad = match &mut inside.bad_sync {
+            Some(0) => inside.bad_sync.take().is_some(),
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        if inside.forgets_to_sync {
+            return Ok(());
+        }
+        drop(inside);
+        let mut data = self.data();
+        let Data { now, durable, dirty } = &mut *data;
+        for sector in std::mem::take(dirty) {
+            let place = sector * SECTOR..((sector + 1) * SECTOR).min(now.len());
+            if !bad {
+                durable[place.clone()].copy_from_slice(&now[place]);
+            }
+        }
+        if bad { Err(io::Error::other("the disk does not answer")) } else { Ok(()) }
+    }
+
+    fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(at.is_multiple_of(PAGE as u64) && bytes.len().is_multiple_of(PAGE), "whole pages");
+        assert_eq!(bytes.as_ptr().align_offset(PAGE), 0, "aligned memory");
+        self.write(at, bytes)?;
+        self.sync()
     }
 }

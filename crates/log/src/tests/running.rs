@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
-use super::disk::Simulated;
+use super::disk::{Chance, Simulated};
+use crate::check::examine;
 use crate::{Clock, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Watermarks};
 
-const LIMITS: Limits = Limits { segment: 8192, spares: 1 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
 
 /// A clock that a test moves.
 fn still() -> (Clock, Arc<AtomicU64>) {
@@ -17,7 +18,7 @@ fn still() -> (Clock, Arc<AtomicU64>) {
 }
 
 fn settings(fsync: Fsync) -> Settings {
-    Settings { limits: LIMITS, fsync, clock: still().0 }
+    Settings { limits: LIMITS, fsync, clock: still().0, seed: 12345 }
 }
 
 /// Leaves a record, not rung for.
@@ -37,7 +38,7 @@ fn wait(marks: &Watermarks, stream: u16, lsn: Lsn) {
 
 fn found(disks: &[Simulated]) -> Vec<Lsn> {
     let mut found = Vec::new();
-    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let mut opened = Opened::of(disks.to_vec(), &[]).unwrap();
     opened.replay(|record| found.push(record.lsn)).unwrap();
     found
 }
@@ -102,4 +103,265 @@ fn streams_wait_for_each_other() {
     }
     assert_eq!(log.stop(), State::Running);
     assert_eq!(found(&disks), left);
+}
+
+/// Rule L9: what was not synced when a sync failed is never promised, and nothing is promised after it.
+#[test]
+fn a_failed_sync_is_final() {
+    for fsync in [Fsync::Always, Fsync::Everysec] {
+        let disks = [Simulated::default()];
+        let (clock, time) = still();
+        let (log, mut gates) = start(&disks, Settings { clock, ..settings(fsync) });
+        let first = leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        wait(log.marks(), 0, first);
+        disks[0].fail_sync_after(0);
+        let second = leave(&mut gates[0][0], 0, &[]);
+        time.fetch_add(2_000_000_000, SeqCst);
+        log.ring(0);
+        while log.state() == State::Running {
+            thread::yield_now();
+        }
+        assert!(!log.takes_writes());
+        let mark = log.marks().of(0);
+        assert!(mark == first || fsync == Fsync::Everysec);
+        leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        let State::Failed(reason) = log.stop() else { panic!("{:?}", log.state()) };
+        assert_eq!(reason, "stream 0: the disk does not answer");
+        assert_eq!(log.marks().of(0), mark);
+        // The process is gone; what can be read is served, and so must outlive the machine.
+        disks[0].kill();
+        let (log, _) = start(&disks, settings(fsync));
+        let served = log.marks().of(0);
+        assert!(served >= mark);
+        disks[0].crash(&mut Chance(1));
+        drop(log);
+        let left = found(&disks);
+        assert_eq!(left.last(), Some(&served));
+        assert!(left.len() <= 2 && second >= served);
+    }
+}
+
+/// Rule L8: without room writes are refused, what has been left is written, and it goes on when there is room.
+#[test]
+fn a_full_disk_is_waited_for() {
+    let disks = [Simulated::default()];
+    let limits = Limits { segment: 16384, spares: 1, reserve: 8192 };
+    disks[0].set_room(Some(3 * 16384));
+    // Time passes whenever somebody looks.
+    let time = AtomicU64::new(1);
+    let clock: Clock = Arc::new(move || time.fetch_add(10_000_000, SeqCst));
+    let (log, mut gates) = start(&disks, Settings { limits, clock, ..settings(Fsync::Always) });
+    let mut left = Vec::new();
+    let mut write = |size: usize| {
+        let gate = &mut gates[0][0];
+        let lsn = ((gate.enter() >> 4) + 1) << 4;
+        gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
+        gate.exit();
+        log.ring(0);
+        left.push(lsn);
+        lsn
+    };
+    while log.takes_writes() {
+        let lsn = write(1000);
+        while log.marks().of(0) < lsn && log.takes_writes() {
+            thread::yield_now();
+        }
+    }
+    assert_eq!(log.state(), State::Full);
+    assert!(log.facts(0).written <= 3 * 16384);
+    // One that was on its way when the disk was found full, and is larger than what is left.
+    let lsn = write(20_000);
+    assert_eq!(log.state(), State::Full);
+    disks[0].set_room(Some(1 << 20));
+    wait(log.marks(), 0, lsn);
+    while !log.takes_writes() {
+        thread::yield_now();
+    }
+    let lsn = write(30_000);
+    wait(log.marks(), 0, lsn);
+    assert_eq!(log.stop(), State::Running);
+    assert_eq!(found(&disks), left);
+}
+
+/// While a sync hangs nothing is promised, and it can be seen.
+#[test]
+fn nothing_is_promised_while_a_sync_hangs() {
+    let disks = [Simulated::default()];
+    let (clock, time) = still();
+    let (log, mut gates) = start(&disks, Settings { clock, ..settings(Fsync::Always) });
+    disks[0].stall(true);
+    let before = log.marks().of(0);
+    let lsn = leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    while log.facts(0).stalled == 0 {
+        time.fetch_add(1_000_000, SeqCst);
+        thread::yield_now();
+    }
+    assert_eq!(log.marks().of(0), before);
+    disks[0].stall(false);
+    wait(log.marks(), 0, lsn);
+    assert_eq!(log.stop(), State::Running);
+    assert_eq!(log.facts(0).stalled, 0);
+    assert!(log.facts(0).syncs.iter().sum::<u64>() > 0);
+}
+
+/// With `everysec` a sync that hangs does not hold up writes.
+#[test]
+fn writes_go_on_while_everysec_syncs() {
+    let disks = [Simulated::default()];
+    let (clock, time) = still();
+    let (log, mut gates) = start(&disks, Settings { clock, ..settings(Fsync::Everysec) });
+    let mut lsn = leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    wait(log.marks(), 0, lsn);
+    disks[0].stall(true);
+    time.fetch_add(2_000_000_000, SeqCst);
+    while log.facts(0).stalled == 0 {
+        log.ring(0);
+        time.fetch_add(1_000_000, SeqCst);
+        thread::yield_now();
+    }
+    for _ in 0..10 {
+        lsn = leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        wait(log.marks(), 0, lsn);
+    }
+    disks[0].stall(false);
+    assert_eq!(log.stop(), State::Running);
+    disks[0].crash(&mut Chance(3));
+    assert_eq!(found(&disks).last(), Some(&lsn));
+}
+
+/// Rule L6: a reply that was promised `always` is not let go by a weaker setting, and what is left after a stronger one is synced.
+#[test]
+fn a_change_of_the_setting_weakens_nothing() {
+    for seed in 0..20 {
+        let disks = [Simulated::default()];
+        let mut chance = Chance(seed);
+        let (log, mut gates) = start(&disks, settings(Fsync::Always));
+        let mut promised = 0;
+        for _ in 0..30 {
+            let before = log.fsync();
+            let lsn = leave(&mut gates[0][0], 0, &[]);
+            let after = if chance.below(2) == 0 { Fsync::Always } else { Fsync::No };
+            if chance.below(2) == 0 {
+                log.ring(0);
+            }
+            log.set_fsync(after);
+            wait(log.marks(), 0, lsn);
+            if before == Fsync::Always {
+                promised = lsn;
+                let copy = disks[0].clone_durable();
+                assert!(found(&[copy]).contains(&lsn), "seed {seed}: {lsn} was promised to be synced");
+            }
+        }
+        log.stop();
+        disks[0].crash(&mut chance);
+        assert!(found(&disks).contains(&promised));
+    }
+}
+
+#[test]
+fn what_is_truncated_is_gone_and_its_files_are_used_again() {
+    let disks = [Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let mut last = 0;
+    for _ in 0..2000 {
+        last = leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        wait(log.marks(), 0, last);
+        log.truncate(&[last]);
+    }
+    log.stop();
+    assert!(log.facts(0).size <= 4 * 16384, "{}", log.facts(0).size);
+    assert!(disks[0].names().len() <= 5, "{:?}", disks[0].names());
+    let left = found(&disks);
+    assert!(left.is_empty() || left.last() == Some(&last));
+    let mut opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    assert_eq!(opened.ends().unwrap(), [last]);
+}
+
+/// Rule L11.
+#[test]
+fn a_missing_stream_stops_the_start() {
+    let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
+    let (log, _) = start(&disks, settings(Fsync::Always));
+    log.stop();
+    let refused = |disks: &[&Simulated]| {
+        let disks = disks.iter().map(|disk| (*disk).clone()).collect();
+        Opened::of(disks, &[]).err().map(|damage| damage.to_string()).unwrap_or_default()
+    };
+    let [a, b, c] = &disks;
+    assert_eq!(refused(&[a, b, c]), "");
+    let text = refused(&[a, c]);
+    assert!(
+        text.contains("streams 0 to 2") && text.contains("holds stream 0,") && text.contains("holds stream 2"),
+        "{text}"
+    );
+    let other = Simulated::default();
+    assert!(refused(&[a, &other, c]).contains("holds nothing"));
+    assert!(refused(&[a, c, b]).contains("in this order"));
+    assert!(refused(&[a, b, c, &other]).contains("given are 4"));
+    let (log, _) = Opened::of(vec![other.clone()], &[]).unwrap().start([2; 16], 0, 1, settings(Fsync::No)).unwrap();
+    log.stop();
+    assert!(refused(&[&other, b, c]).contains("of another node"));
+}
+
+#[test]
+fn a_folder_is_used_by_one_server() {
+    let folder = std::env::temp_dir().join(format!("holdfast-log-lock-{}", std::process::id()));
+    let folders = [folder.clone()];
+    let opened = Opened::new(&folders, &[]).unwrap();
+    let error = Opened::new(&folders, &[]).err().map(|damage| damage.to_string());
+    assert!(error.is_some_and(|text| text.ends_with("is used by another server")));
+    let (log, mut gates) = opened.start([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    assert!(Opened::new(&folders, &[]).is_err());
+    let mut left = Vec::new();
+    for _ in 0..500 {
+        left.push(leave(&mut gates[0][0], 0, &[]));
+        log.ring(0);
+        wait(log.marks(), 0, left[left.len() - 1]);
+    }
+    log.stop();
+    let mut opened = Opened::new(&folders, &[]).unwrap();
+    let mut found = Vec::new();
+    opened.replay(|record| found.push(record.lsn)).unwrap();
+    assert_eq!(found, left);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whatever bit of a closed log is turned over is found, or was not part of it; and what is found is what stops a start.
+#[test]
+fn a_check_finds_every_turned_bit() {
+    let disks = [Simulated::default(), Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let mut last = 0;
+    for i in 0..200u16 {
+        let of = if last == 0 { vec![] } else { vec![last] };
+        last = leave(&mut gates[0][usize::from(i % 2)], (i % 2).into(), &of);
+        log.ring(i % 2);
+        wait(log.marks(), i % 2, last);
+    }
+    log.stop();
+    let sound = examine(disks.to_vec());
+    assert!(sound.is_sound() && sound.survive == 200, "{sound}");
+    assert!(sound.streams.iter().all(|stream| stream.records == 100 && stream.torn.is_none()), "{sound}");
+    let used = crate::Block::size(30) * 90;
+    let name = disks[0].names().into_iter().find(|name| name.ends_with(".log")).unwrap();
+    let mut padding = 0;
+    for at in (0..used).step_by(37) {
+        disks[0].damage(&name, at);
+        let report = examine(disks.to_vec());
+        disks[0].damage(&name, at);
+        if report == sound {
+            padding += 1;
+            continue;
+        }
+        assert!(!report.is_sound(), "byte {at}: {report}");
+        assert!(report.to_string().contains("DAMAGED: 0000"), "{report}");
+    }
+    assert!(padding < used / 37 / 5, "{padding} bits are part of nothing");
+    assert_eq!(examine(disks.to_vec()), sound);
 }

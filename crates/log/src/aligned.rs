@@ -1,0 +1,57 @@
+//! Memory for writing past the cache.
+
+use crate::disk::PAGE;
+
+/// Bytes that begin at a multiple of [`PAGE`] in memory.
+#[derive(Default)]
+pub(crate) struct Aligned {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Aligned {
+    /// Empties it; it has room for `size` bytes. What it had room for beyond `keep` is given back.
+    pub(crate) fn clear(&mut self, size: usize, keep: usize) {
+        let size = size.next_multiple_of(PAGE) + PAGE;
+        self.bytes.clear();
+        if self.bytes.capacity() > keep.max(size) {
+            self.bytes.shrink_to(size);
+        }
+        self.bytes.reserve(size);
+        self.from = self.bytes.as_ptr().align_offset(PAGE).min(PAGE);
+        self.bytes.resize(self.from, 0);
+    }
+
+    /// Appends with this; no more than there is room for, or it is aligned no longer.
+    pub(crate) fn append(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        append(&mut self.bytes);
+    }
+
+    /// Appends zeros up to a multiple of [`PAGE`].
+    pub(crate) fn pad(&mut self) {
+        let whole = (self.bytes.len() - self.from).next_multiple_of(PAGE);
+        self.bytes.resize(self.from + whole, 0);
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_aligned() {
+        let mut buffer = Aligned::default();
+        for size in [1, 5000, 100, 1 << 20, 3] {
+            buffer.clear(size, 10_000);
+            buffer.append(|bytes| bytes.resize(bytes.len() + size, 7));
+            assert_eq!(buffer.bytes(), vec![7; size]);
+            buffer.pad();
+            assert!(buffer.bytes().as_ptr().align_offset(PAGE) == 0);
+            assert!(buffer.bytes().len() == size.next_multiple_of(PAGE));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Verifies a log that nobody uses, and changes nothing (`holdfast check`).
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::Lsn;
+use crate::disk::{Disk, Folder};
+use crate::recover::{Damage, Recovery};
+use crate::run::open::{LOCK, hold};
+use crate::scan::Scan;
+
+/// What was found in the folder of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StreamReport {
+    /// The folder.
+    pub folder: String,
+    /// Segments in use.
+    pub segments: usize,
+    /// Blocks whose checksums are right, in one unbroken chain.
+    pub blocks: u64,
+    /// Records in them, those included that a crash has made void.
+    pub records: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Up to where the stream is valid.
+    pub end: Lsn,
+    /// A file with a torn end, and where in it, in bytes: the server cuts it off when it starts.
+    pub torn: Option<(String, u64)>,
+    /// Why a server does not start with it.
+    pub damage: Option<String>,
+}
+
+/// What was found in a log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// By stream.
+    pub streams: Vec<StreamReport>,
+    /// Records that a start would bring back.
+    pub survive: u64,
+    /// What is wrong with the streams together.
+    pub damage: Option<String>,
+}
+
+impl Report {
+    /// Whether a server starts with this log.
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_none() && self.streams.iter().all(|stream| stream.damage.is_none())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for stream in &self.streams {
+            let StreamReport { folder, segments, blocks, records, bytes, end, torn, damage } = stream;
+            if let Some(damage) = damage {
+                writeln!(f, "{folder}: DAMAGED: {damage}")?;
+                continue;
+            }
+            write!(
+                f,
+                "{folder}: {segments} segments, {blocks} blocks, {records} records of {bytes} bytes, up to {end}"
+            )?;
+            match torn {
+                Some((file, at)) => writeln!(f, "; {file} is torn at byte {at}: what follows was never synced")?,
+                None => writeln!(f)?,
+            }
+        }
+        match &self.damage {
+            Some(damage) => writeln!(f, "DAMAGED: {damage}"),
+            None => writeln!(f, "{} records would be replayed", self.survive),
+        }
+    }
+}
+
+/// Verifies every checksum of a log, given the folders of its streams in their order.
+///
+/// # Errors
+/// If a folder cannot be read, or a server uses it.
+pub fn check(folders: &[PathBuf]) -> Result<Report, Damage> {
+    let mut locks = Vec::new();
+    for folder in folders {
+        fs::read_dir(folder)?;
+        if let Ok(file) = fs::File::open(folder.join(LOCK)) {
+            locks.push(hold(file, folder)?);
+        }
+    }
+    Ok(examine(folders.iter().map(|folder| Folder::to_read(folder)).collect()))
+}
+
+/// Verifies the streams on these disks.
+pub(crate) fn examine<D: Disk>(disks: Vec<D>) -> Report {
+    let mut report = Report::default();
+    let mut scans = Vec::new();
+    for disk in disks {
+        let mut found = StreamReport { folder: disk.describe(""), ..StreamReport::default() };
+        match Scan::new(disk) {
+            Ok(scan) => {
+                found.segments = scan.segments().len();
+                (found.blocks, found.records, found.bytes) = (scan.blocks, scan.records, scan.bytes);
+                (found.end, found.torn) = (scan.end, scan.torn.clone());
+                scans.push(scan);
+            }
+            Err(damage) => found.damage = Some(damage.to_string()),
+        }
+        report.streams.push(found);
+    }
+    if scans.len() < report.streams.len() {
+        return report;
+    }
+    let replayed = Recovery::of(scans, &[]).and_then(|mut recovery| recovery.replay(|_| report.survive += 1));
+    report.damage = replayed.err().map(|damage| damage.to_string());
+    report
+}

@@ -1,0 +1,37 @@
+//! Threads that do for a stream what its own must not wait for: making and retiring segments, and the syncs of `everysec`.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that does one job after the other.
+pub(crate) struct Helper {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Helper {
+    pub(crate) fn new(name: String) -> io::Result<Self> {
+        let (jobs, todo): (Sender<Job>, Receiver<Job>) = channel();
+        let thread = thread::Builder::new().name(name).spawn(move || todo.into_iter().for_each(|job| job()))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Does this after what it was given before.
+    pub(crate) fn give(&self, job: impl FnOnce() + Send + 'static) {
+        // It takes jobs as long as we are there.
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Box::new(job));
+        }
+    }
+}
+
+impl Drop for Helper {
+    /// Waits until everything is done.
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
