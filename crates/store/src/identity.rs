@@ -101,12 +101,22 @@ pub fn read(folder: &Path) -> Result<Option<Identity>, Error> {
     }
 }
 
-/// Locks the folder for this process. The lock lasts as long as the file.
-pub fn lock(folder: &Path) -> Result<File, Error> {
+/// A folder that is locked for this process.
+pub struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file would not do if another thread is just starting a process, which has the file until it runs its program.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Locks the folder for this process.
+pub fn lock(folder: &Path) -> Result<Lock, Error> {
     let path = folder.join(FILE);
     let file = File::open(&path).map_err(|e| Error::io(&path, &e))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::refused(folder, "the store is in use by another process")),
         Err(TryLockError::Error(e)) => Err(Error::io(&path, &e)),
     }

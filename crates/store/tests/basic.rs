@@ -148,6 +148,40 @@ fn a_retired_prefix_is_gone_at_once_and_its_space_later() {
 }
 
 #[test]
+fn what_is_given_back_in_pieces_stays_gone_whatever_is_flushed_meanwhile() {
+    let scratch = Scratch::new();
+    for round in 0..5u8 {
+        let folder = scratch.join(&round.to_string());
+        let store = open(&folder, &settings());
+        let mut batch = Batch::new();
+        // One table, which is not wholly below the prefix.
+        batch.put(b"a", b"before");
+        batch.put(b"l", b"behind");
+        for n in 0..6000 {
+            batch.put(&key(n), b"x");
+        }
+        store.write(&batch).expect("written");
+        store.flush().expect("flushed");
+        let mut batch = Batch::new();
+        batch.retire(b"k");
+        store.write(&batch).expect("written");
+        store.flush().expect("flushed");
+        let mut flushes = 0u32;
+        while store.figures().retired > 0 {
+            put(&store, &[(b"b", &flushes.to_be_bytes())]);
+            store.flush().expect("flushed");
+            assert!(store.get(&key(flushes)).expect("read").is_none());
+            flushes += 1;
+        }
+        store.flush().expect("flushed");
+        let left = keys(&store);
+        assert!(left == [b"a", b"b", b"l"] || left == [b"a", b"l"], "{} keys", left.len());
+        drop(store);
+        assert_eq!(keys(&open(&folder, &settings())), left);
+    }
+}
+
+#[test]
 fn the_space_of_a_retired_prefix_is_given_back_after_a_restart() {
     let scratch = Scratch::new();
     let store = open(scratch.path(), &small());

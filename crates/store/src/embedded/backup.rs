@@ -56,7 +56,7 @@ impl Shared {
         let tree = self.tree_folder();
         loop {
             let (view, _) = self.view();
-            let held: BTreeSet<u64> = view.runs.iter().flat_map(|run| run.iter()).map(lsm_tree::Table::id).collect();
+            let held: BTreeSet<u64> = view.tables().map(lsm_tree::Table::id).collect();
             // While this is held, no other manifest begins to count.
             let history = self.tree.get_version_history_lock();
             let manifest = read_manifest(tree)?;

@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use lsm_tree::Table;
 
 use super::lock;
-use super::view::Run;
 
 /// Tables by number. `lsm-tree` leaves the file of a table that it could not finish where it is, so that a full disk would get fuller
 /// with every attempt.
@@ -40,11 +39,6 @@ impl Files {
             });
         }
         new
-    }
-
-    /// Notes all tables of the durable state.
-    pub fn note_runs(&self, runs: &[Run]) -> u64 {
-        self.note(runs.iter().flat_map(|run| run.iter()))
     }
 
     /// Bytes of these tables.

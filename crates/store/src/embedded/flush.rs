@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use lsm_tree::{AbstractTree, InternalValue, SeqNo, Table};
 
 use super::merge::Merge;
-use super::view::{Held, Layer, Retired, Run, View, runs};
+use super::view::{Held, Layer, Retired, Run, View, durable};
 use super::{Shared, Writer, lock, micros};
 use crate::sections::{TABLES, read_current};
 use crate::{Error, Generation};
@@ -14,10 +14,13 @@ use crate::{Error, Generation};
 /// Sorted runs beyond which a flush waits for compaction: every read may have to look into each of them.
 const RUNS_MAX: u64 = 24;
 
+/// Sorted runs beyond which there are no more flushes: `lsm-tree` counts the runs of a level in one byte.
+const RUNS_LIMIT: u64 = 200;
+
 impl Shared {
     /// Makes room for a batch: if memory is full, it is sealed, and what is not being flushed is spilled to disk.
     pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
-        if self.current().view.active.size() < self.limits.memory {
+        if self.current().view.active.size() < self.memory.load(Relaxed) {
             return Ok(());
         }
         self.spill(writer)?;
@@ -86,11 +89,14 @@ impl Shared {
         let _one = lock(&self.flushing);
         self.alive()?;
         self.tend.wait_for_runs(|| self.runs_at_top() < RUNS_MAX || self.alive().is_err());
+        if self.runs_at_top() > RUNS_LIMIT {
+            return Err(Error::NoSpace("compaction has no room, and there are too many tables without it".into()));
+        }
         let start = (self.clock)();
         let mut writer = lock(&self.writer);
         self.seal(&mut writer);
         let (view, _) = self.view();
-        let Some(newest) = view.layers.first() else { return Ok(self.tree.current_version().id()) };
+        let Some(newest) = view.layers.first() else { return Ok(view.durable.generation) };
         writer.flushing = newest.id;
         drop(writer);
         let flushed = self.flush_layers(&view);
@@ -124,12 +130,13 @@ impl Shared {
             }
             return Err(error);
         }
-        let generation = self.tree.current_version().id();
+        let durable = durable(&self.tree);
+        let generation = durable.generation;
         self.counts.flushed.fetch_add(self.files.bytes(run.iter()), Relaxed);
         let mut current = self.current_mut();
         let mut next = View::clone(&current.view);
         next.layers.retain(|layer| view.layers.iter().all(|flushed| flushed.id != layer.id));
-        next.runs = runs(&self.tree);
+        next.advance(durable);
         current.view = Arc::new(next);
         drop(current);
         if !is_spilled(&run, &spilled) {

@@ -73,7 +73,7 @@ impl Merge {
     pub fn of_view(view: &View, bounds: &Bounds, seq: SeqNo) -> Self {
         let mut sources = vec![memory(view.active.clone(), bounds, seq)];
         sources.extend(view.layers.iter().map(|layer| source(&layer.held, bounds, seq)));
-        sources.extend(view.runs.iter().map(|run| of_run(run.clone(), bounds)));
+        sources.extend(view.durable.runs.iter().map(|run| of_run(run.clone(), bounds)));
         Self::new(sources)
     }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 use lsm_tree::{InternalValue, Memtable, SeqNo, Tree, ValueType};
 
 use crate::batch::{RETIRED, check_key};
+use crate::identity::Lock;
 use crate::{Batch, Error, Figures, Generation, Op, Snapshot, Store, VALUE_MAX};
 use files::Files;
 use pace::Pace;
@@ -99,7 +100,8 @@ pub struct Embedded {
 struct Shared {
     folder: PathBuf,
     tree: Tree,
-    limits: Limits,
+    /// Bytes that may be written before memory is spilled.
+    memory: AtomicU64,
     clock: Clock,
     pace: Arc<Pace>,
     /// One flush at a time.
@@ -112,7 +114,7 @@ struct Shared {
     fault: Mutex<Option<String>>,
     counts: Counts,
     /// Locked as long as the store is open.
-    _lock: std::fs::File,
+    _lock: Lock,
 }
 
 /// What the one who writes needs.
@@ -227,7 +229,7 @@ impl Shared {
         use lsm_tree::AbstractTree;
         let (view, _) = self.view();
         let counts = &self.counts;
-        let tables = || view.runs.iter().flat_map(|run| run.iter());
+        let tables = || view.tables();
         let spilled = view.layers.iter().flat_map(|layer| match &layer.held {
             Held::Memory(_) => [].iter(),
             Held::Run(run) => run.iter(),
@@ -242,7 +244,7 @@ impl Shared {
             bytes_unflushed: view.memory(),
             entries_estimate: tables().map(|table| table.metadata.item_count).sum(),
             tables: tables().count() as u64,
-            runs: view.runs.len() as u64,
+            runs: view.durable.runs.len() as u64,
             cache_hits: metrics.block_load_cached_count() as u64,
             cache_misses: metrics.block_load_io_count() as u64,
             bytes_read: metrics.block_io(),
@@ -297,8 +299,7 @@ impl Store for Embedded {
     }
 
     fn generation(&self) -> Generation {
-        use lsm_tree::AbstractTree;
-        self.shared.tree.current_version().id()
+        self.shared.current().view.durable.generation
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
@@ -327,6 +328,11 @@ impl Embedded {
     /// Changes how many bytes of entries per second compaction may merge; 0 is without limit.
     pub fn set_compaction_per_second(&self, bytes: u64) {
         self.shared.pace.bytes_per_second.store(bytes, Relaxed);
+    }
+
+    /// Changes how many bytes may be written before memory is spilled to disk.
+    pub fn set_memory(&self, bytes: u64) {
+        self.shared.memory.store(bytes, Relaxed);
     }
 
     /// Waits until there is nothing to compact and no space to give back, or the store takes no more writes.

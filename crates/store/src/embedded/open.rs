@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
 use lsm_tree::config::{BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
@@ -14,10 +15,10 @@ use super::files::Files;
 use super::merge::Merge;
 use super::pace::{Filters, Pace};
 use super::tend::{self, Tend};
-use super::view::{Retired, View, runs};
+use super::view::{Retired, View, durable};
 use super::{Compression, Counts, Current, Embedded, Settings, Shared, Writer};
 use crate::batch::{RETIRED, prefix_end};
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, Lock};
 use crate::sections::{CURRENT, TABLES, TREE, file_names, manifests, read_manifest, sections, table_path};
 use crate::{Error, check};
 
@@ -43,15 +44,19 @@ impl Embedded {
         }
         sweep(&tree_folder);
         let files = Files::default();
-        let mut view =
-            View { active: Arc::new(Memtable::new(0)), layers: Vec::new(), runs: runs(&tree), retired: Arc::default() };
-        files.note_runs(&view.runs);
+        let mut view = View {
+            active: Arc::new(Memtable::new(0)),
+            layers: Vec::new(),
+            durable: durable(&tree),
+            retired: Arc::default(),
+        };
+        files.note(view.tables());
         let seq = tree.get_highest_persisted_seqno().unwrap_or(0);
         view.retired = Arc::new(read_retired(&view, seq)?);
         let shared = Arc::new(Shared {
             folder: folder.into(),
             tree,
-            limits: settings.limits,
+            memory: AtomicU64::new(settings.limits.memory),
             clock: settings.clock.clone(),
             pace,
             flushing: Mutex::new(()),
@@ -63,15 +68,15 @@ impl Embedded {
             counts: Counts::default(),
             _lock: lock,
         });
-        let for_thread = shared.clone();
-        let thread = std::thread::Builder::new().name("store".into()).spawn(move || tend::run(&for_thread));
+        let (for_thread, table) = (shared.clone(), settings.limits.table);
+        let thread = std::thread::Builder::new().name("store".into()).spawn(move || tend::run(&for_thread, table));
         let thread = thread.map_err(|e| Error::io(folder, &e))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
 
 /// Makes the folder a store's if it is empty, and locks it.
-fn claim(folder: &Path, settings: &Settings) -> Result<File, Error> {
+fn claim(folder: &Path, settings: &Settings) -> Result<Lock, Error> {
     fs::create_dir_all(folder).map_err(|e| Error::io(folder, &e))?;
     if let Some(found) = identity::read(folder)? {
         let lock = identity::lock(folder)?;

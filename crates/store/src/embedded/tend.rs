@@ -9,14 +9,14 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, SeqNo, Slice};
 
 use super::merge::Merge;
-use super::view::{Retired, View, ends, runs};
+use super::view::{Retired, View, durable, ends};
 use super::{Shared, lock, micros, record};
 use crate::batch::prefix_end;
 use crate::sections::TABLES;
 use crate::{Batch, Error};
 
 /// Entries below a retired prefix that are deleted at a time.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 256;
 
 /// How long it waits before it tries again what a full disk has prevented.
 const RETRY: Duration = Duration::from_secs(5);
@@ -111,9 +111,9 @@ impl Tend {
     }
 }
 
-/// The thread's work, until the store is closed.
-pub fn run(shared: &Shared) {
-    let strategy = Arc::new(Leveled::default().with_table_target_size(shared.limits.table));
+/// The thread's work, until the store is closed. `table`: bytes of a table.
+pub fn run(shared: &Shared, table: u64) {
+    let strategy = Arc::new(Leveled::default().with_table_target_size(table));
     while let Some(retired) = shared.tend.next() {
         let done = shared.give_back(&retired).and_then(|()| shared.compact(&strategy));
         match done {
@@ -163,10 +163,11 @@ impl Shared {
 
     /// Shows readers the tables as they are now. Returns the bytes of those that are new.
     pub fn refresh(&self) -> u64 {
+        let durable = durable(&self.tree);
+        let new = self.files.note(durable.runs.iter().flat_map(|run| run.iter()));
         let mut current = self.current_mut();
         let mut view = View::clone(&current.view);
-        view.runs = runs(&self.tree);
-        let new = self.files.note_runs(&view.runs);
+        view.advance(durable);
         current.view = Arc::new(view);
         new
     }
@@ -178,8 +179,10 @@ impl Shared {
             return plain;
         }
         let (view, _) = self.view();
-        let tables = view.runs.iter().flat_map(|run| run.iter());
-        tables.filter(|_| !self.tend.stopped()).find_map(|table| crate::check::locate(&table.path)).unwrap_or(plain)
+        view.tables()
+            .filter(|_| !self.tend.stopped())
+            .find_map(|table| crate::check::locate(&table.path))
+            .unwrap_or(plain)
     }
 
     /// Gives back the space of prefixes whose retirement is durable.
@@ -201,8 +204,7 @@ impl Shared {
     fn give_back_prefix(&self, prefix: &[u8]) -> Result<(), Error> {
         let end = prefix_end(prefix).unwrap_or_default();
         let (view, _) = self.view();
-        let mut tables = view.runs.iter().flat_map(|run| run.iter());
-        if tables.any(|table| ends(table).0 >= prefix && ends(table).1 < end.as_slice()) {
+        if view.tables().any(|table| ends(table).0 >= prefix && ends(table).1 < end.as_slice()) {
             let writing = self.files.writing();
             let dropped = self.tree.drop_range::<&[u8], _>((Included(prefix), Excluded(end.as_slice())));
             self.refresh();

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
-use lsm_tree::{InternalValue, Memtable, SeqNo, Table, Tree};
+use lsm_tree::{AbstractTree, InternalValue, Memtable, SeqNo, Table, Tree};
 
-use crate::{Error, check};
+use crate::{Error, Generation, check};
 
 /// Tables whose keys do not overlap, in order.
 pub type Run = Arc<[Table]>;
@@ -35,9 +35,17 @@ pub struct View {
     pub active: Arc<Memtable>,
     /// The newest first.
     pub layers: Vec<Layer>,
-    /// The durable state, the newest first.
-    pub runs: Arc<[Run]>,
+    pub durable: Durable,
     pub retired: Arc<Retired>,
+}
+
+/// The durable state, as one manifest has it.
+#[derive(Clone)]
+pub struct Durable {
+    /// The number of the manifest.
+    pub generation: Generation,
+    /// The newest first.
+    pub runs: Arc<[Run]>,
 }
 
 /// Prefixes below which nothing is, whatever the tables say. None of them begins with another.
@@ -85,12 +93,11 @@ impl Retired {
     }
 }
 
-/// The runs of the durable state as the tree has it now.
-pub fn runs(tree: &Tree) -> Arc<[Run]> {
-    use lsm_tree::AbstractTree;
+/// The durable state as the tree has it now. May wait while a manifest is being synced: no reader may have to wait for the caller.
+pub fn durable(tree: &Tree) -> Durable {
     let version = tree.current_version();
     let runs = version.iter_levels().flat_map(|level| level.iter());
-    runs.map(|run| run.iter().cloned().collect::<Run>()).collect()
+    Durable { generation: version.id(), runs: runs.map(|run| run.iter().cloned().collect::<Run>()).collect() }
 }
 
 /// The smallest and the largest key of a table.
@@ -127,13 +134,25 @@ impl View {
                 return Ok(found);
             }
         }
-        for run in self.runs.iter() {
+        for run in self.durable.runs.iter() {
             let found = look_up(run, key, hash)?;
             if found.is_some() {
                 return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// Takes a later durable state; an earlier one is not taken.
+    pub fn advance(&mut self, durable: Durable) {
+        if durable.generation >= self.durable.generation {
+            self.durable = durable;
+        }
+    }
+
+    /// All tables of the durable state.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.durable.runs.iter().flat_map(|run| run.iter())
     }
 
     /// Bytes in memory that are not durable, as far as this view goes.
