@@ -35,6 +35,8 @@ def add_arguments(parser):
         "{port} and {dir} in it are replaced (default: holdfast with epoll, with io_uring, and redis-server)")
     parser.add_argument("--holdfast", metavar="PATH", default=default_holdfast(),
                         help="the binary whose `bench` makes the load (default: target/dist or target/release)")
+    parser.add_argument("--durable", action="store_true",
+                        help="instead: holdfast without a log, with `appendfsync always`, and Redis with `appendfsync always`")
     parser.add_argument("--ceiling", action="store_true", help="also a server that answers a constant (crates/net/examples)")
     parser.add_argument("--redis-server", metavar="PATH", default="redis-server", help="Redis for the default servers")
     parser.add_argument("--server-cpu", metavar="CPUS", default="0", help="CPUs of the servers, such as 0 or 0,1")
@@ -147,6 +149,10 @@ def chosen_servers(options):
     if not options.holdfast or not os.access(options.holdfast, os.X_OK):
         fail("no release build of holdfast: run `cargo build --release`, or give --holdfast PATH")
     options.holdfast = os.path.abspath(options.holdfast)
+    if options.durable:
+        ours = shlex.quote(options.holdfast) + " server --appendonly"
+        redis = shlex.quote(options.redis_server) + " --save '' --appendonly yes --appendfsync always"
+        options.server += [f"cache={ours} no", f"always={ours} yes --appendfsync always", f"redis={redis}"]
     if not options.server:
         ours = shlex.quote(options.holdfast) + " server --workers 1 --appendonly no --io-driver"
         redis = shlex.quote(options.redis_server) + " --save '' --appendonly no"
