@@ -92,6 +92,13 @@ impl Engine {
         self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end())))
     }
 
+    /// Where the streams end: everything written so far is below that.
+    pub fn ends(&self) -> Horizon {
+        let mut ends = Horizon::default();
+        self.recorder.gates().map(Gate::end).filter(|end| *end > 0).for_each(|end| ends.extend(end));
+        ends
+    }
+
     /// Notes that everything there is has been seen, as who has looked at no key in particular has (rule L7).
     pub fn note_everything(&mut self) {
         for gate in self.recorder.gates() {

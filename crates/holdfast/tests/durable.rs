@@ -155,3 +155,31 @@ fn a_second_server_on_the_same_log_is_refused() {
     assert!(error.contains("used by another server"), "{error}");
     assert_eq!(client.call("get a"), "$1 1");
 }
+
+#[test]
+fn waitaof_tells_what_is_on_the_disk() {
+    for (promise, timeout, expected) in [("always", 0, ":1"), ("everysec", 0, ":1"), ("no", 30, ":0")] {
+        let dir = Scratch::new();
+        let server = server(&dir, &["--appendfsync", promise]);
+        let mut client = server.client();
+        client.send(&format!("set a 1;waitaof 1 0 {timeout};get a"));
+        assert_eq!(client.reply(), "+OK");
+        assert_eq!(client.reply(), format!("*2 {expected} :0"), "{promise}");
+        assert_eq!(client.reply(), "$1 1");
+        assert_eq!(client.call("waitaof 2 1 0"), "-ERR value is out of range, value must between 0 and 1");
+        assert_eq!(client.call("waitaof 1 0 -1"), "-ERR timeout is negative");
+        client.send("multi;set a 2;waitaof 1 0 0;exec");
+        (0..3).for_each(|_| drop(client.reply()));
+        assert!(client.reply().starts_with("*2 +OK *2 :"), "a block does not wait");
+        // Who waits for ever can be sent away.
+        let mut other = server.client();
+        if promise == "no" {
+            other.send("set b 1;waitaof 1 0 0");
+            assert_eq!(other.reply(), "+OK");
+            server.blocked_clients(1);
+            client.call("client kill type normal skipme yes");
+            assert!(other.is_closed());
+            server.blocked_clients(0);
+        }
+    }
+}

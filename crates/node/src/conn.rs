@@ -23,6 +23,8 @@ pub(crate) enum Wait {
     Pause,
     /// The end of DEBUG SLEEP, with its arguments; then it is answered.
     Sleep(OwnedArgs),
+    /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).
+    Sync(Horizon, Option<u64>),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
     /// A script that goes on in slices. Its command is still in the query buffer.

@@ -4,13 +4,16 @@
 //! the watermarks have passed. What goes to other connections (served replies, messages, invalidations) carries what its worker has
 //! seen, and gets its gate where it is written.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use engine::Link;
 use keyspace::{Horizon, stream_of};
 use log::{Gate, Log, State};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Wait};
+use crate::session::waitaof;
+use crate::stats::add;
 use crate::worker::{Token, Worker};
 
 /// The log of a node.
@@ -36,6 +39,11 @@ impl Durable {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
         Some(Link { gates, marks: self.log.marks().clone() })
+    }
+
+    /// Whether everything up to here is on the disk, whatever the setting promises.
+    pub(crate) fn is_synced(&self, ends: &Horizon) -> bool {
+        ends.versions().iter().all(|end| *end <= self.log.synced(stream_of(*end) as u16))
     }
 
     /// Why nothing may be written now, if so.
@@ -125,6 +133,47 @@ impl Worker {
             gated
         });
         self.gated.append(&mut gated);
+    }
+
+    /// WAITAOF waits.
+    pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<u64>) {
+        add(&self.stats.blocked, 1);
+        conn.session.client.blocked.store(true, Relaxed);
+        conn.wait = Wait::Sync(ends, until);
+        self.syncing.push(conn.token);
+    }
+
+    /// Answers those WAITAOF whose time has come, one way or the other.
+    pub(crate) fn look_at_syncs(&mut self, now: u64) {
+        if self.syncing.is_empty() {
+            return;
+        }
+        let node = self.node.clone();
+        let Some(durable) = node.durable() else { return };
+        for token in std::mem::take(&mut self.syncing) {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            if let Wait::Sync(ends, until) = &conn.wait {
+                let synced = durable.is_synced(ends);
+                if synced || until.is_some_and(|until| until <= now) {
+                    self.end_wait(&mut conn);
+                    self.ensure_out(&mut conn);
+                    let before = conn.out.bytes.len();
+                    waitaof::answer(&mut conn.out.bytes, conn.session.protocol, synced);
+                    self.apply_reply_mode(&mut conn, before);
+                    self.resume_soon(&mut conn);
+                } else {
+                    self.syncing.push(token);
+                }
+            }
+            self.put_conn(conn);
+            self.mark_dirty(token);
+        }
+    }
+
+    fn resume_soon(&mut self, conn: &mut Conn) {
+        if !std::mem::replace(&mut conn.queued, true) {
+            self.ready.push_back(conn.token);
+        }
     }
 
     /// Tells the log what has been left since the last time, at the end of some commands.

@@ -314,6 +314,10 @@ impl Worker {
                         self.sleep(conn, args, ms);
                         Next::Stop
                     }
+                    Flow::AwaitSync { ends, until } => {
+                        self.wait_for_sync(conn, ends, until);
+                        Next::Stop
+                    }
                     Flow::Close => {
                         conn.closing = true;
                         Next::Stop

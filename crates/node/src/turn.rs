@@ -98,6 +98,7 @@ impl Worker {
         self.answer_committed();
         self.clean_up();
         self.end_waits(now);
+        self.look_at_syncs(now);
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
             self.look_at_pause(now);
         }
@@ -315,7 +316,7 @@ impl Worker {
             match conn.wait {
                 Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
                 // It comes back here when that is over.
-                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Walk(_) | Wait::Script(_) => {}
+                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Sync(..) | Wait::Walk(_) | Wait::Script(_) => {}
             }
         }
         if (conn.out.sendable() > 0 || conn.closing) && !conn.dirty {

@@ -94,6 +94,8 @@ pub struct Worker {
     pub(crate) above_tracked: bool,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
+    /// Connections that wait for a sync of the log.
+    pub(crate) syncing: Vec<Token>,
     /// Watermarks when they were looked at last.
     pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
@@ -143,6 +145,7 @@ impl Worker {
             pushing: Vec::new(),
             above_tracked: false,
             gated: Vec::new(),
+            syncing: Vec::new(),
             marks: SmallVec::new(),
             turn: 0,
             spares: Vec::new(),
@@ -298,6 +301,10 @@ impl Worker {
             return;
         }
         let wait = std::mem::replace(&mut conn.wait, Wait::No);
+        if let Wait::Sync(..) = wait {
+            conn.session.client.blocked.store(false, Relaxed);
+            sub(&self.stats.blocked, 1);
+        }
         if let Wait::Pause = wait {
             self.held_back.retain(|token| *token != conn.token);
             sub(&self.stats.blocked, 1);
@@ -407,6 +414,10 @@ impl Worker {
         let frozen = self.node.pauses.frozen_until();
         if frozen > self.engine.now() {
             return Some(frozen);
+        }
+        if !self.syncing.is_empty() {
+            // The sync of every second wakes nobody.
+            return Some(self.engine.now() + 10);
         }
         let waits = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.paused.filter(|_| !self.held_back.is_empty()).map(|(_, until)| until);

@@ -1,5 +1,5 @@
-//! WAIT and WAITAOF. There are no replicas, so nothing is ever waited for: the count is 0 at once, where Redis would sit out
-//! the timeout to say the same.
+//! WAIT. There are no replicas, so nothing is ever waited for: the count is 0 at once, where Redis would sit out the timeout to say
+//! the same.
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -7,40 +7,22 @@ use crate::families::Run;
 use crate::spec::{Row, Spec, flags::*};
 
 /// The rows of this file.
-pub const ROWS: &[Row<Run>] = &[
-    Row {
-        spec: Spec {
-            name: "wait",
-            arity: 3,
-            flags: BLOCKING,
-            categories: &["connection"],
-            since: "3.0.0",
-            summary: "Blocks until the asynchronous replication of all preceding write commands sent by the connection is \
+pub const ROWS: &[Row<Run>] = &[Row {
+    spec: Spec {
+        name: "wait",
+        arity: 3,
+        flags: BLOCKING,
+        categories: &["connection"],
+        since: "3.0.0",
+        summary: "Blocks until the asynchronous replication of all preceding write commands sent by the connection is \
                       completed.",
-            tips: &["request_policy:all_shards", "response_policy:agg_min"],
-            syntax: "numreplicas timeout",
-            ..Spec::NEW
-        },
-        run: Run::Keyed(wait),
-        subcommands: &[],
+        tips: &["request_policy:all_shards", "response_policy:agg_min"],
+        syntax: "numreplicas timeout",
+        ..Spec::NEW
     },
-    Row {
-        spec: Spec {
-            name: "waitaof",
-            arity: 4,
-            flags: BLOCKING,
-            categories: &["connection"],
-            since: "7.2.0",
-            summary: "Blocks until all of the preceding write commands sent by the connection are written to the append-only \
-                      file of the master and/or replicas.",
-            tips: &["request_policy:all_shards", "response_policy:agg_min"],
-            syntax: "numlocal numreplicas timeout",
-            ..Spec::NEW
-        },
-        run: Run::Keyed(waitaof),
-        subcommands: &[],
-    },
-];
+    run: Run::Keyed(wait),
+    subcommands: &[],
+}];
 
 /// Argument `i` as a timeout in milliseconds, only to be checked.
 fn check_timeout(ctx: &Ctx<'_>, i: usize) -> Result<(), Error> {
@@ -61,24 +43,6 @@ fn wait(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-fn waitaof(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let local = ctx.int(1)?;
-    if !(0..=1).contains(&local) {
-        return Err(Error::new("ERR value is out of range, value must between 0 and 1"));
-    }
-    if ctx.int(2)? < 0 {
-        return Err(Error::new("ERR value is out of range, must be positive"));
-    }
-    check_timeout(ctx, 3)?;
-    if local > 0 {
-        return Err(Error::new("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."));
-    }
-    ctx.out.array(2);
-    ctx.out.integer(0);
-    ctx.out.integer(0);
-    Ok(Outcome::Done)
-}
-
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
@@ -90,7 +54,5 @@ mod tests {
         assert_eq!(bench.words("wait x 100"), "-ERR value is not an integer or out of range\r\n");
         assert_eq!(bench.words("wait 1 -1"), "-ERR timeout is negative\r\n");
         assert_eq!(bench.words("wait 1 9223372036854775807"), "-ERR timeout is out of range\r\n");
-        assert_eq!(bench.words("waitaof 0 1 0"), "*2\r\n:0\r\n:0\r\n");
-        assert_eq!(bench.words("waitaof 2 1 0"), "-ERR value is out of range, value must between 0 and 1\r\n");
     }
 }

@@ -62,6 +62,8 @@ const FAILED: u8 = 2;
 #[repr(align(128))]
 pub(crate) struct Stream {
     bell: Bell,
+    /// Up to here everything is on the disk, whatever the watermark promises.
+    synced: AtomicU64,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
     is_full: AtomicBool,
@@ -229,6 +231,14 @@ impl Log {
             stalled: meter.stalled((self.shared.clock)()),
             syncs: meter.syncs(),
         }
+    }
+
+    /// Up to where a stream is on the disk, whatever its watermark promises (rule L6).
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    pub fn synced(&self, stream: u16) -> Lsn {
+        self.shared.streams[usize::from(stream)].synced.load(Acquire)
     }
 
     /// Changes when what is written is synced (`CONFIG SET appendfsync`). Whatever is left after this has the new promise,

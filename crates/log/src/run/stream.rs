@@ -199,6 +199,7 @@ impl<D: Disk> Runner<D> {
     /// Moves the watermark as far as it may go.
     fn advance(&mut self) {
         let mut moved = self.committer.advance();
+        self.show_synced();
         let waits = self.committer.is_waiting();
         self.stream().waits.store(waits, Relaxed);
         if waits {
@@ -240,8 +241,18 @@ impl<D: Disk> Runner<D> {
             self.stream().meter.begin_sync(self.now());
             self.committer.sync()?;
             self.stream().meter.end_sync(self.now());
+            self.show_synced();
         }
         Ok(())
+    }
+
+    /// Says up to where everything is on the disk. If all of it is, LSNs without records are passed as well.
+    fn show_synced(&mut self) {
+        let mut end = self.committer.writer().synced();
+        if !self.committer.is_unsynced() {
+            end = end.max(self.shared.marks.of(self.index as u16));
+        }
+        self.stream().synced.store(end, Release);
     }
 
     /// Has what is written synced by the helper, if it is time to: writes go on meanwhile.
@@ -290,6 +301,7 @@ impl<D: Disk> Runner<D> {
                     self.syncing = false;
                     result?;
                     self.committer.writer().note_synced(&unsynced);
+                    self.show_synced();
                 }
             }
         }

@@ -78,7 +78,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("shutdown", "nothing to save yet, so SAVE is refused"),
     ("slaveof", "NO ONE only; there are no replicas yet"),
     ("wait", "there are no replicas yet"),
-    ("waitaof", "nothing is logged yet"),
+    ("waitaof", "there are no replicas yet"),
 ];
 
 fn remark(name: &str) -> Option<&'static str> {

@@ -145,7 +145,7 @@ impl Exec {
                 Flow::Busy(busy) => return self.run_again(ctx, busy),
                 Flow::Suspend(suspended) => return self.suspend(ctx, *suspended),
                 Flow::Close => self.flow = Flow::Close,
-                Flow::Done | Flow::Sleep(_) => {}
+                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync { .. } => {}
             }
             self.at += 1;
         }

@@ -19,12 +19,14 @@ mod server;
 mod slowlog;
 mod suspended;
 pub(crate) mod tracking;
+pub(crate) mod waitaof;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
 use engine::{Busy, Engine, WatchedKey};
+use keyspace::Horizon;
 use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
 
@@ -64,6 +66,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     script::ROWS,
     server::ROWS,
     slowlog::ROWS,
+    waitaof::ROWS,
 ];
 
 /// What a connection remembers between commands.
@@ -184,6 +187,13 @@ pub enum Flow {
     Close,
     /// Nothing is executed, by anybody, for this many milliseconds; then the reply is OK.
     Sleep(u64),
+    /// The reply comes when the streams are on the disk up to here, or at this unix time in milliseconds.
+    AwaitSync {
+        /// Up to where.
+        ends: Horizon,
+        /// Until when, if not for ever.
+        until: Option<u64>,
+    },
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
     /// It goes on later.
