@@ -9,7 +9,8 @@
 //! of entries belong into their values. (A slot is checkpointed at a time, so the versions of entries do not rise in the order of writing,
 //! and a sequence number must.)
 //!
-//! [`Embedded`] is the implementation on the local disk. [`conformance`] is what every implementation must pass.
+//! [`Embedded`] is the implementation on the local disk, [`Simulated`] one for simulations. [`conformance`] is what every implementation
+//! must pass.
 
 mod batch;
 mod check;
@@ -17,12 +18,15 @@ pub mod conformance;
 mod embedded;
 mod error;
 mod identity;
+mod retired;
 mod sections;
+mod simulated;
 
 pub use batch::{Batch, KEY_MAX, Op, VALUE_MAX};
 pub use check::{Finding, Report, check};
 pub use embedded::{Clock, Compression, Embedded, Limits, Settings};
 pub use error::Error;
+pub use simulated::{Fault, Platter, Simulated};
 
 use std::ops::Bound;
 use std::path::Path;

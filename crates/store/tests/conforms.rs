@@ -1,10 +1,10 @@
-//! The embedded store passes the suite for all stores. `PROPTEST_CASES` says how many histories.
+//! The stores pass the suite for all stores. `PROPTEST_CASES` says how many histories.
 
 mod support;
 
 use proptest::prelude::*;
 use store::conformance::{Step, Subject, run, watch};
-use store::{Embedded, Settings, Store};
+use store::{Embedded, Platter, Settings, Simulated, Store};
 use support::{Scratch, settings, small};
 
 fn subject<T>(settings: &Settings, test: impl FnOnce(&Subject<'_>) -> T) -> T {
@@ -13,6 +13,19 @@ fn subject<T>(settings: &Settings, test: impl FnOnce(&Subject<'_>) -> T) -> T {
         Embedded::open(&folder, settings).map(|store| -> Box<dyn Store> { Box::new(store) })
     };
     let open = || open_at(scratch.join("store"));
+    test(&Subject { open: &open, open_at: &open_at, scratch: scratch.join("backups") })
+}
+
+fn simulated<T>(test: impl FnOnce(&Subject<'_>) -> T) -> T {
+    let scratch = Scratch::new();
+    let platter = Platter::new();
+    let open_on = |platter: &Platter| Simulated::open(platter, 0).map(|store| -> Box<dyn Store> { Box::new(store) });
+    let open = || open_on(&platter);
+    let open_at = |folder: std::path::PathBuf| {
+        // The suite removes the folder of a copy.
+        std::fs::create_dir_all(&folder).expect("a folder");
+        open_on(&platter.copy(&folder).expect("a copy"))
+    };
     test(&Subject { open: &open, open_at: &open_at, scratch: scratch.join("backups") })
 }
 
@@ -43,6 +56,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(24, |n| n.parse().unwrap_or(24))))]
 
     #[test]
+    fn random_histories_of_the_simulated_one(steps in steps()) {
+        simulated(|subject| run(subject, &steps)).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
     fn random_histories(steps in steps()) {
         subject(&small(), |subject| run(subject, &steps)).map_err(TestCaseError::fail)?;
     }
@@ -59,4 +77,5 @@ fn random_histories_without_a_full_memory() {
 #[test]
 fn readers_see_whole_batches_in_order() {
     subject(&small(), |subject| watch(subject, 3000, 2)).expect("whole batches");
+    simulated(|subject| watch(subject, 500, 2)).expect("whole batches");
 }

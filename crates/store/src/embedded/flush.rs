@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use lsm_tree::{AbstractTree, InternalValue, SeqNo, Table};
 
 use super::merge::Merge;
-use super::view::{Held, Layer, Retired, Run, View, durable};
+use super::view::{Held, Layer, Run, View, durable};
 use super::{Shared, Writer, lock, micros};
+use crate::retired::Retired;
 use crate::sections::{TABLES, read_current};
 use crate::{Error, Generation};
 

@@ -27,13 +27,14 @@ use std::time::Duration;
 
 use lsm_tree::{InternalValue, Memtable, SeqNo, Tree, ValueType};
 
-use crate::batch::{RETIRED, check_key};
+use crate::batch::RETIRED;
 use crate::identity::Lock;
-use crate::{Batch, Error, Figures, Generation, Op, Snapshot, Store, VALUE_MAX};
+use crate::retired::{self, Retired};
+use crate::{Batch, Error, Figures, Generation, Op, Snapshot, Store};
 use files::Files;
 use pace::Pace;
 use tend::Tend;
-use view::{Held, Layer, Retired, View};
+use view::{Held, Layer, View};
 
 /// A time that never goes back and means nothing but its differences.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -90,7 +91,8 @@ pub struct Settings {
     pub clock: Clock,
 }
 
-/// The store on the local disk. Dropped, it stops its thread; what was not flushed is lost.
+/// The store on the local disk. Dropped, it stops its thread; what was not flushed is lost. The folder stays in use as long as there are
+/// snapshots.
 pub struct Embedded {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -185,7 +187,7 @@ impl Shared {
     fn write(&self, batch: &Batch) -> Result<(), Error> {
         self.alive()?;
         let mut writer = lock(&self.writer);
-        let retired = check(batch, &self.view().0.retired)?;
+        let retired = retired::check(batch, &self.view().0.retired)?;
         self.make_room(&mut writer)?;
         self.counts.taken.fetch_add(batch.bytes() as u64, Relaxed);
         self.apply(&writer, batch.ops(), retired);
@@ -263,30 +265,6 @@ impl Shared {
 /// The key of the record that a prefix is retired.
 fn record(prefix: &[u8]) -> Vec<u8> {
     [RETIRED.as_slice(), prefix].concat()
-}
-
-/// Whether a batch may be written; the prefixes that are retired after it, if it changes them.
-fn check(batch: &Batch, retired: &Retired) -> Result<Option<Retired>, Error> {
-    let mut changed: Option<Retired> = None;
-    for op in batch.ops() {
-        match op {
-            Op::Put(key, value) => {
-                check_key(key)?;
-                if value.len() > VALUE_MAX {
-                    return Err(Error::Invalid(format!("a value has {} bytes", value.len())));
-                }
-                if changed.as_ref().unwrap_or(retired).covers(key) {
-                    return Err(Error::Invalid(format!("a put below a retired prefix: {key:02x?}")));
-                }
-            }
-            Op::Delete(key) => check_key(key)?,
-            Op::Retire(prefix) => {
-                check_key(prefix)?;
-                changed.get_or_insert_with(|| retired.clone()).insert(prefix);
-            }
-        }
-    }
-    Ok(changed)
 }
 
 impl Store for Embedded {

@@ -15,10 +15,11 @@ use super::files::Files;
 use super::merge::Merge;
 use super::pace::{Filters, Pace};
 use super::tend::{self, Tend};
-use super::view::{Retired, View, durable};
+use super::view::{View, durable};
 use super::{Compression, Counts, Current, Embedded, Settings, Shared, Writer};
 use crate::batch::{RETIRED, prefix_end};
 use crate::identity::{self, Identity, Lock};
+use crate::retired::Retired;
 use crate::sections::{CURRENT, TABLES, TREE, file_names, manifests, read_manifest, sections, table_path};
 use crate::{Error, check};
 

@@ -9,9 +9,10 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, SeqNo, Slice};
 
 use super::merge::Merge;
-use super::view::{Retired, View, durable, ends};
+use super::view::{View, durable, ends};
 use super::{Shared, lock, micros, record};
 use crate::batch::prefix_end;
+use crate::retired::Retired;
 use crate::sections::TABLES;
 use crate::{Batch, Error};
 

@@ -10,6 +10,8 @@ mod power;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -209,6 +211,41 @@ fn a_full_disk_is_survived() {
         let value: Vec<u8> = noise(n).take(1000).collect();
         assert_eq!(store.get(&[b"\x09".as_slice(), &n.to_be_bytes()].concat()), Ok(Some(value)), "{n}");
     }
+}
+
+fn everything(store: &dyn Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let snapshot = store.snapshot();
+    let all = snapshot.range((Bound::Unbounded, Bound::Unbounded));
+    all.collect::<Result<_, _>>().expect("read")
+}
+
+#[test]
+fn a_disk_that_is_full_before_a_flush_is_survived() {
+    let scratch = Scratch::new();
+    let Some(small_disk) = power::Mounted::memory(&scratch.join("disk"), 4) else { return };
+    let folder = small_disk.path().join("store");
+    let store = open(&folder, &small());
+    let seed = 11;
+    let mut number = 0;
+    let mut refused = 0;
+    // Memory is spilled to a disk that fills up. What is refused has not happened.
+    while refused < 20 {
+        match store.write(&history::batch(seed, number + 1)) {
+            Ok(()) => number += 1,
+            Err(store::Error::NoSpace(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(everything(&store), history::contents(seed, number));
+    assert!(matches!(store.flush(), Err(store::Error::NoSpace(_))));
+    small_disk.grow(64);
+    store.write(&history::batch(seed, number + 1)).expect("there is room");
+    store.flush().expect("there is room");
+    drop(store);
+    assert!(check(&folder).expect("checked").is_whole());
+    let store = open(&folder, &small());
+    assert_eq!(history::mark(&store), Ok(number + 1));
+    assert_eq!(everything(&store), history::contents(seed, number + 1));
 }
 
 #[test]
