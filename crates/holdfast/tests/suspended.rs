@@ -80,8 +80,7 @@ fn a_block_whose_client_left_watches_nothing_any_more() {
     // It begins, is suspended, and then needs what the other script has.
     slow.call("watch a b");
     slow.send("multi;set a 1;eval \"for i = 1, 3000000 do end return redis.call('get', 'held')\" 0;exec");
-    pause(20);
-    drop(slow);
+    slow.resets();
     waits_for_what_is_held(&mut other);
     assert_eq!(other.call("script kill"), "+OK");
     assert!(holder.reply().starts_with("-ERR Script killed"));

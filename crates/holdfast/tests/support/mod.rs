@@ -132,6 +132,13 @@ impl Client {
         }
     }
 
+    /// Goes as soon as a reply has come, without reading it: that resets the connection.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn resets(self) {
+        assert!(self.buffer.is_empty());
+        assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1);
+    }
+
     /// Asserts that no reply comes for a moment.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn waits(&mut self) {
