@@ -5,7 +5,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::device::{Device, Pace};
+use crate::run::Clock;
 
 /// What [`File::write_through`] wants places, lengths and memory to be a multiple of, in bytes.
 pub const PAGE: usize = 4096;
@@ -56,6 +60,7 @@ pub trait File: Send + Sync + 'static {
 pub struct Folder {
     path: PathBuf,
     writes: bool,
+    device: Option<Arc<Device>>,
 }
 
 /// Bytes written at once when a file is made.
@@ -65,12 +70,24 @@ impl Folder {
     /// The folder at `path`, made if it is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        Ok(Self { path: path.into(), writes: true })
+        Ok(Self { path: path.into(), writes: true, device: None })
     }
 
     /// The folder at `path`, which is there and is not to be changed.
     pub fn to_read(path: &Path) -> Self {
-        Self { path: path.into(), writes: false }
+        Self { path: path.into(), writes: false, device: None }
+    }
+
+    /// As on a disk that is as slow as this: writes and syncs of files, not making them.
+    pub fn slow(self, pace: Pace, clock: Clock) -> Self {
+        Self { device: Some(Arc::new(Device::new(pace, clock))), ..self }
+    }
+
+    fn file(&self, file: fs::File, path: &Path) -> PlainFile {
+        let mut options = fs::File::options();
+        options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        let direct = self.writes.then(|| options.open(path).ok()).flatten();
+        PlainFile { file, direct, refused: AtomicBool::new(false), device: self.device.clone() }
     }
 
     fn fill(&self, path: &Path, size: u64) -> io::Result<fs::File> {
@@ -99,13 +116,13 @@ impl Disk for Folder {
     fn open(&self, name: &str) -> io::Result<PlainFile> {
         let path = self.path.join(name);
         let file = fs::File::options().read(true).write(self.writes).open(&path)?;
-        Ok(PlainFile::new(file, self.writes.then_some(&path)))
+        Ok(self.file(file, &path))
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<PlainFile> {
         let path = self.path.join(name);
         match self.fill(&path, size) {
-            Ok(file) => Ok(PlainFile::new(file, Some(&path))),
+            Ok(file) => Ok(self.file(file, &path)),
             Err(error) => {
                 if error.kind() != io::ErrorKind::AlreadyExists {
                     let _ = fs::remove_file(&path);
@@ -139,13 +156,23 @@ pub struct PlainFile {
     direct: Option<fs::File>,
     /// Some file systems take the flag and then refuse to write.
     refused: AtomicBool,
+    device: Option<Arc<Device>>,
 }
 
 impl PlainFile {
-    fn new(file: fs::File, path: Option<&PathBuf>) -> Self {
-        let mut options = fs::File::options();
-        options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
-        Self { file, direct: path.and_then(|path| options.open(path).ok()), refused: AtomicBool::new(false) }
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn put_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(direct) = self.direct.as_ref().filter(|_| !self.refused.load(Relaxed)) {
+            match direct.write_all_at(bytes, at) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.refused.store(true, Relaxed),
+                done => return done,
+            }
+        }
+        self.file.write_all_at(bytes, at)?;
+        self.flush()
     }
 }
 
@@ -159,21 +186,23 @@ impl File for PlainFile {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(device) = &self.device {
+            device.write(bytes.len());
+        }
         self.file.write_all_at(bytes, at)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match &self.device {
+            Some(device) => device.sync(0, || self.flush()),
+            None => self.flush(),
+        }
     }
 
     fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        if let Some(direct) = self.direct.as_ref().filter(|_| !self.refused.load(Relaxed)) {
-            match direct.write_all_at(bytes, at) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.refused.store(true, Relaxed),
-                done => return done,
-            }
+        match &self.device {
+            Some(device) => device.sync(bytes.len(), || self.put_through(at, bytes)),
+            None => self.put_through(at, bytes),
         }
-        self.write(at, bytes)?;
-        self.sync()
     }
 }

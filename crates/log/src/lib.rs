@@ -10,6 +10,7 @@
 mod aligned;
 mod check;
 mod commit;
+mod device;
 mod disk;
 mod fail;
 mod format;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use check::{Report, StreamReport, check};
 pub use commit::{Committer, Promise, Round, Watermarks};
+pub use device::Pace;
 pub use disk::{Disk, File, Folder, PAGE, PlainFile};
 pub use fail::point as fail_point;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};

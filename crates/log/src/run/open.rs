@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crate::commit::{Committer, Watermarks};
+use crate::device::Pace;
 use crate::disk::{Disk, Folder};
 use crate::intake::{Gate, Intake};
 use crate::recover::{Damage, Recovered, Recovery, recover};
@@ -57,10 +58,19 @@ impl Opened {
     /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made. `durable`:
     /// see [`recover`].
     pub fn new(folders: &[PathBuf], durable: &[Lsn]) -> Result<Self, Damage> {
+        Self::on(folders, durable, |folder| folder)
+    }
+
+    /// As [`Self::new`], as on disks that are as slow as this, one for each stream: for experiments.
+    pub fn slow(folders: &[PathBuf], durable: &[Lsn], pace: Pace, clock: &Clock) -> Result<Self, Damage> {
+        Self::on(folders, durable, |folder| folder.slow(pace, clock.clone()))
+    }
+
+    fn on(folders: &[PathBuf], durable: &[Lsn], make: impl Fn(Folder) -> Folder) -> Result<Self, Damage> {
         let mut locks = Vec::new();
         let mut disks = Vec::new();
         for folder in folders {
-            disks.push(Folder::new(folder)?);
+            disks.push(make(Folder::new(folder)?));
             locks.push(lock(folder)?);
         }
         let mut opened = Self::of(disks, durable)?;

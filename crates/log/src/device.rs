@@ -1,0 +1,99 @@
+//! A disk made slow on purpose, for experiments: so many syncs and bytes a second, whatever is below.
+
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::Clock;
+
+/// What a system's timer adds to a sleep, in nanoseconds.
+const SLACK: u64 = 55_000;
+
+/// How slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Nanoseconds that a sync takes at least.
+    pub sync: u64,
+    /// Bytes a second.
+    pub bytes: u64,
+}
+
+impl FromStr for Pace {
+    type Err = String;
+
+    /// Such as `333us 125mb`: the time of a sync and the bytes of a second.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (sync, bytes) = text.split_once(' ')?;
+            let sync = sync.strip_suffix("us")?.parse::<u64>().ok()?.checked_mul(1000)?;
+            let bytes = bytes.trim().strip_suffix("mb")?.parse::<u64>().ok()?.checked_mul(1_000_000)?;
+            (bytes > 0).then_some(Self { sync, bytes })
+        };
+        parse().ok_or_else(|| "microseconds of a sync and megabytes a second, such as \"333us 125mb\"".into())
+    }
+}
+
+/// A slow device: it does one thing after the other.
+pub(crate) struct Device {
+    pace: Pace,
+    clock: Clock,
+    /// Until when it is busy, and bytes that are written and have not been paid for.
+    state: Mutex<(u64, u64)>,
+}
+
+impl Device {
+    pub(crate) fn new(pace: Pace, clock: Clock) -> Self {
+        Self { pace, clock, state: Mutex::default() }
+    }
+
+    /// Bytes have been written to its cache.
+    pub(crate) fn write(&self, bytes: usize) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 += bytes as u64;
+    }
+
+    /// Does `sync`, and has everything written, and these bytes, on the disk when its time has passed.
+    pub(crate) fn sync<R>(&self, bytes: usize, sync: impl FnOnce() -> R) -> R {
+        let until = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let bytes = std::mem::take(&mut state.1) + bytes as u64;
+            let took = self.pace.sync + (u128::from(bytes) * 1_000_000_000 / u128::from(self.pace.bytes)) as u64;
+            state.0 = state.0.max((self.clock)()) + took;
+            state.0
+        };
+        let result = sync();
+        let left = until.saturating_sub((self.clock)() + SLACK);
+        if left > 0 {
+            thread::park_timeout(Duration::from_nanos(left));
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    #[test]
+    fn paces_are_parsed() {
+        assert_eq!("333us 125mb".parse(), Ok(Pace { sync: 333_000, bytes: 125_000_000 }));
+        for wrong in ["", "333us", "333 125mb", "1us 0mb", "-1us 1mb", "99999999999999999999us 1mb"] {
+            assert!(wrong.parse::<Pace>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_paid_for_by_the_sync() {
+        let now = Arc::new(AtomicU64::new(0));
+        let clock = now.clone();
+        let device = Device::new(Pace { sync: 1000, bytes: 1_000_000_000 }, Arc::new(move || clock.load(SeqCst)));
+        device.write(500);
+        // The clock stands where the device is done: nobody waits.
+        device.sync(100, || now.store(1600, SeqCst));
+        assert_eq!(device.state.lock().unwrap().0, 1600);
+        device.sync(0, || now.store(5000, SeqCst));
+        assert_eq!(device.state.lock().unwrap().0, 2600);
+    }
+}
