@@ -20,7 +20,6 @@ mod evict;
 mod expire;
 mod journal;
 mod record;
-mod replay;
 mod serve;
 mod sweep;
 #[cfg(test)]
@@ -36,7 +35,6 @@ pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
 pub use record::Link;
-pub use replay::{Replay, Unreadable};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

@@ -127,20 +127,22 @@ impl Keyspace {
     #[must_use]
     pub fn restore_databases(&self, held: &Held, saved: &Databases) -> bool {
         assert!(held.is_all(), "a start is a barrier");
-        if saved.map.len() > self.databases()
-            || saved.map.len() != saved.spaces.len()
-            || saved.map.len() != saved.floors.len()
-        {
+        // Those at the end that were never used do not count.
+        let unused =
+            |n: &usize| saved.map.get(*n).is_some_and(|p| usize::from(*p) == *n) && saved.spaces.get(*n) == Some(&0);
+        let known = (0..saved.map.len()).rev().find(|n| !unused(n)).map_or(0, |last| last + 1);
+        if known > self.databases() || saved.map.len() != saved.spaces.len() || saved.map.len() != saved.floors.len() {
             return false;
         }
-        let mut seen = vec![false; saved.map.len()];
-        for &physical in &saved.map {
+        let map = &saved.map[..known];
+        let mut seen = vec![false; known];
+        for &physical in map {
             match seen.get_mut(usize::from(physical)) {
                 Some(seen) if !*seen => *seen = true,
                 _ => return false,
             }
         }
-        for (logical, &physical) in saved.map.iter().enumerate() {
+        for (logical, &physical) in map.iter().enumerate() {
             self.set_physical(logical as u16, physical);
         }
         for ((row, space), floor) in self.spaces.rows.iter().zip(&saved.spaces).zip(&saved.floors) {

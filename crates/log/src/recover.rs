@@ -131,6 +131,11 @@ impl<D: Disk> Recovery<D> {
         segments.map(|segment| segment.header.incarnation).max().unwrap_or(0)
     }
 
+    /// Where each stream begins: what was at or below is not there any more; 0 if nothing is missing.
+    pub fn bases(&self) -> Vec<Lsn> {
+        self.scans.iter().map(|scan| scan.segments().first().map_or(0, |segment| segment.header.base)).collect()
+    }
+
     /// Files whose ends were torn, and where: nothing behind that had been synced.
     pub fn torn(&self) -> impl Iterator<Item = &(String, u64)> {
         self.scans.iter().filter_map(|scan| scan.torn.as_ref())

@@ -7,6 +7,7 @@ use engine::{Blocked, Walking};
 use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
+use crate::checkpoints::Ticket;
 use crate::outgoing::Outgoing;
 use crate::session::{Session, Suspended};
 use crate::stats::add;
@@ -25,6 +26,8 @@ pub(crate) enum Wait {
     Sleep(OwnedArgs),
     /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).
     Sync(Horizon, Option<u64>),
+    /// The end of a checkpoint, with its arguments (SAVE); then it is answered.
+    Save(OwnedArgs, Ticket),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
     /// A script that goes on in slices. Its command is still in the query buffer.

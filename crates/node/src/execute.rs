@@ -318,6 +318,10 @@ impl Worker {
                         self.wait_for_sync(conn, ends, until);
                         Next::Stop
                     }
+                    Flow::Save(ticket) => {
+                        self.await_save(conn, args, ticket);
+                        Next::Stop
+                    }
                     Flow::Close => {
                         conn.closing = true;
                         Next::Stop

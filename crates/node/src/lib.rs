@@ -3,6 +3,7 @@
 //! A [`Worker`] is a state machine (DESIGN, decision 2). A driver accepts and reads for it, calls [`Worker::turn`], and sends
 //! what [`Worker::next_output`] names. What workers share is in [`Node`]; what they tell each other is a [`Message`].
 
+mod checkpoints;
 mod client;
 mod clock;
 pub mod compatibility;
@@ -37,6 +38,7 @@ mod turn;
 mod wait;
 mod worker;
 
+pub use checkpoints::{Checkpoints, Ticket};
 pub use client::{Client, Peer};
 pub use clock::Clock;
 pub use durable::Durable;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use keyspace::Keyspace;
+use keyspace::{Keyspace, Waiter};
 
+use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
@@ -76,6 +77,8 @@ pub struct Node {
     pub scripts: Scripts,
     /// The log, if there is one.
     durable: OnceLock<Durable>,
+    /// Its checkpoints, if there is one.
+    checkpoints: OnceLock<Arc<Checkpoints>>,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
     /// Called when it stops, before anybody is told.
@@ -141,6 +144,7 @@ impl Node {
             trackers: Trackers::default(),
             scripts: Scripts::default(),
             durable: OnceLock::new(),
+            checkpoints: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
         })
@@ -250,6 +254,21 @@ impl Node {
         if self.clients().remove(&id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Gives the node the state of its checkpoints. Once.
+    pub fn open_checkpoints(&self, checkpoints: Arc<Checkpoints>) {
+        assert!(self.checkpoints.set(checkpoints).is_ok(), "a node has one store");
+    }
+
+    /// The state of its checkpoints, if it makes any.
+    pub fn checkpoints(&self) -> Option<&Arc<Checkpoints>> {
+        self.checkpoints.get()
+    }
+
+    /// Sends a connection on whose latch is free now.
+    pub fn wake(&self, waiter: Waiter) {
+        self.send(usize::from(waiter.worker), Message::Unpark(waiter.token));
     }
 
     /// Gives the node its log. Once, before its workers begin.

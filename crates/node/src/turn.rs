@@ -316,7 +316,13 @@ impl Worker {
             match conn.wait {
                 Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
                 // It comes back here when that is over.
-                Wait::Latch | Wait::Pause | Wait::Sleep(_) | Wait::Sync(..) | Wait::Walk(_) | Wait::Script(_) => {}
+                Wait::Latch
+                | Wait::Pause
+                | Wait::Sleep(_)
+                | Wait::Sync(..)
+                | Wait::Save(..)
+                | Wait::Walk(_)
+                | Wait::Script(_) => {}
             }
         }
         if (conn.out.sendable() > 0 || conn.closing) && !conn.dirty {

@@ -8,6 +8,7 @@ use engine::{Blocked, Ending, Step};
 use keyspace::Horizon;
 use resp::{Args, OwnedArgs, Reply};
 
+use crate::checkpoints::Ticket;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::message::Message;
@@ -17,6 +18,8 @@ use crate::session::Replies;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
 
+/// Between two looks at whether a checkpoint has ended that somebody waits for, in milliseconds.
+const SAVE_LOOK_MS: u64 = 2;
 /// Time for walks in a turn, in nanoseconds.
 const WALKS_NS: u64 = 1_000_000;
 /// Bytes that a client has not read yet above which its walk waits: a long reply need not be in memory as a whole.
@@ -230,15 +233,31 @@ impl Worker {
         self.deadlines.insert((until, conn.token));
     }
 
-    fn wake_up(&mut self, token: Token) {
+    /// SAVE: the connection waits, and nobody else.
+    pub(crate) fn await_save(&mut self, conn: &mut Conn, args: Args<'_>, ticket: Ticket) {
+        conn.wait = Wait::Save(OwnedArgs::new(args), ticket);
+        self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
+    }
+
+    fn wake_up(&mut self, token: Token, saved: Option<bool>) {
         let Some(mut conn) = self.take_conn(token) else { return };
-        if let Wait::Sleep(args) = std::mem::replace(&mut conn.wait, Wait::No) {
-            conn.spent += self.node.clock.monotonic_ns().saturating_sub(self.slept_from);
-            self.count_ended(&conn, args.args(), b"");
-        }
         self.ensure_out(&mut conn);
         let before = conn.out.bytes.len();
-        Reply::new(&mut conn.out.bytes, conn.session.protocol).ok();
+        let mut reply = Reply::new(&mut conn.out.bytes, conn.session.protocol);
+        if saved == Some(false) {
+            // As Redis answers, which says why in its log.
+            reply.error("ERR");
+        } else {
+            reply.ok();
+        }
+        match std::mem::replace(&mut conn.wait, Wait::No) {
+            Wait::Sleep(args) => {
+                conn.spent += self.node.clock.monotonic_ns().saturating_sub(self.slept_from);
+                self.count_ended(&conn, args.args(), b"");
+            }
+            Wait::Save(args, _) => self.count_ended(&conn, args.args(), &conn.out.bytes[before..]),
+            _ => {}
+        }
         self.apply_reply_mode(&mut conn, before);
         self.put_conn(conn);
         self.mark_dirty(token);
@@ -256,7 +275,17 @@ impl Worker {
             let blocked = match &conn.wait {
                 Wait::Keys(blocked) => blocked.clone(),
                 Wait::Sleep(_) => {
-                    self.wake_up(token);
+                    self.wake_up(token, None);
+                    continue;
+                }
+                Wait::Save(_, ticket) => {
+                    let ticket = *ticket;
+                    match self.node.checkpoints().and_then(|checkpoints| checkpoints.outcome(ticket)) {
+                        Some(saved) => self.wake_up(token, Some(saved)),
+                        None => {
+                            self.deadlines.insert((now + SAVE_LOOK_MS, token));
+                        }
+                    }
                     continue;
                 }
                 _ => continue,

@@ -22,6 +22,11 @@ mod retired;
 mod sections;
 mod simulated;
 
+/// The node whose data the store in `folder` is; `None` if there is no store.
+pub fn node_of(folder: &Path) -> Result<Option<[u8; 16]>, Error> {
+    Ok(identity::read(folder)?.map(|identity| identity.node))
+}
+
 pub use batch::{Batch, KEY_MAX, Op, VALUE_MAX};
 pub use check::{Finding, Report, check};
 pub use embedded::{Clock, Compression, Embedded, Limits, Settings};

@@ -113,8 +113,9 @@ fn load_held(store: &dyn Store, header: Header, target: &mut Target<'_>) -> Resu
     let mut highest = known.copied().max().unwrap_or(0);
     let snapshot = store.snapshot();
     let mut keys = 0;
-    for logical in 0..databases.map.len() as u16 {
-        let space = databases.spaces[usize::from(target.keyspace.physical(logical))];
+    for logical in 0..target.keyspace.databases() as u16 {
+        let physical = usize::from(target.keyspace.physical(logical));
+        let space = databases.spaces.get(physical).copied().unwrap_or(0);
         if space == 0 {
             continue;
         }

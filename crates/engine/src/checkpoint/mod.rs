@@ -18,6 +18,6 @@ mod tests;
 mod walk;
 
 pub use format::Header;
-pub use load::{Loaded, header, load};
-pub use replay::{Replay, Unreplayable};
+pub use load::{Loaded, Unloadable, header, load};
+pub use replay::{Replay, Replayed, Unreplayable};
 pub use round::{Checkpointer, Figures, Step, World};

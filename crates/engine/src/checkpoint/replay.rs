@@ -66,15 +66,24 @@ pub struct Replayed {
 }
 
 impl<'a> Replay<'a> {
-    /// Over what was loaded; `None`: the store was empty. `limits`: when collections change their encoding.
-    pub fn new(keyspace: &'a Keyspace, local: &'a mut Local, limits: Limits, loaded: Option<&Loaded>) -> Self {
+    /// Over what was loaded; `None`: the store was empty. `limits`: when collections change their encoding. `now`: unix milliseconds, for
+    /// the access times of what is made.
+    pub fn new(
+        keyspace: &'a Keyspace,
+        local: &'a mut Local,
+        limits: Limits,
+        loaded: Option<&Loaded>,
+        now: u64,
+    ) -> Self {
         let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
+        let mut clock = AccessClock::new(now);
+        clock.set(now, false, 0, 0);
         let mut floors = loaded.map_or_else(Vec::new, |loaded| loaded.header.databases.floors.clone());
         floors.resize(keyspace.databases(), 0);
         Self {
             keyspace,
             local,
-            clock: AccessClock::new(1),
+            clock,
             limits,
             held,
             covered: loaded.map_or_else(|| vec![0; keyspace::SLOTS].into(), |loaded| loaded.covered.clone()),

@@ -1,17 +1,22 @@
-//! The log of the server: opened and replayed before it listens.
+//! The data of the server on its disks: read before it listens, log and store.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use engine::Replay;
+use engine::checkpoint::{Checkpointer, Header, Replay, header, load};
 use log::{Fsync, Limits, Log, Opened};
 use node::config::{AppendFsync, Settings};
-use node::{Durable, Node};
+use node::{Checkpoints, Clock, Durable, Node};
+use store::{Embedded, Store};
+
+use super::checkpoints;
 
 /// What a setting means to the log.
 pub fn fsync(setting: AppendFsync) -> Fsync {
@@ -22,52 +27,153 @@ pub fn fsync(setting: AppendFsync) -> Fsync {
     }
 }
 
-/// Opens the log, does again what it says, and gives it to the node, whose workers have not begun.
-pub fn open(node: &Arc<Node>, settings: &Settings) -> Result<Log, Box<dyn Error>> {
-    let folders: Vec<PathBuf> = settings.log_dirs.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-    for folder in &folders {
-        fs::create_dir_all(folder)
-            .map_err(|error| format!("can't make the directory {} of the log: {error}", folder.display()))?;
-    }
-    let began = node.clock.monotonic_ns();
-    let mut opened = Opened::new(&folders, &[])?;
-    for (file, at) in opened.recovery().torn() {
-        tracing::warn!(
-            "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
-        );
-    }
-    let mut replay = Replay::new(&node.engine, settings.tunables.limits.clone(), node.clock.unix_ms());
-    let mut outcome = Ok(());
-    opened.replay(|record| {
-        if outcome.is_ok() {
-            outcome = replay.apply(record.lsn, record.effects);
-        }
-    })?;
-    outcome?;
-    let records = replay.records;
-    replay.finish();
-    let keys: u64 = (0..settings.databases).map(|db| node.engine.keyspace.len(db)).sum();
-    let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
-    tracing::info!("DB loaded from the log: {keys} keys, {records} records in {ms} ms");
+/// Log and store, opened, and nothing of them read into memory.
+pub struct Disks {
+    log: Opened,
+    node: [u8; 16],
+    store: Arc<dyn Store>,
+    header: Option<Header>,
+}
 
-    let (mut identity, mut seed) = ([0; 16], [0; 8]);
-    let mut random = fs::File::open("/dev/urandom")?;
-    random.read_exact(&mut identity)?;
-    random.read_exact(&mut seed)?;
-    let clock = Arc::clone(node);
-    let settings = log::Settings {
-        limits: Limits::of(settings.log_segment_size),
-        fsync: fsync(settings.appendfsync),
-        clock: Arc::new(move || clock.clock.monotonic_ns()),
-        seed: u64::from_ne_bytes(seed),
-    };
-    let (log, gates) = opened.start(identity, 0, node.workers(), settings)?;
-    node.open_log(Durable::new(log.clone(), gates));
-    let watcher: Weak<Node> = Arc::downgrade(node);
-    log.on_moved(Box::new(move || {
-        if let Some(node) = watcher.upgrade() {
-            node.log_moved();
+/// What keeps the data on the disks while the server runs.
+pub struct Kept {
+    /// The log.
+    pub log: Log,
+    checkpoints: Arc<Checkpoints>,
+    thread: JoinHandle<()>,
+}
+
+impl Disks {
+    /// Opens the directories that the settings name.
+    pub fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Disks, Box<dyn Error>> {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let folders: Vec<PathBuf> = settings.log_dirs.iter().map(|bytes| path(bytes)).collect();
+        for folder in &folders {
+            fs::create_dir_all(folder)
+                .map_err(|error| format!("can't make the directory {} of the log: {error}", folder.display()))?;
         }
-    }));
-    Ok(log)
+        let log = Opened::new(&folders, &[])?;
+        for (file, at) in log.recovery().torn() {
+            tracing::warn!(
+                "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
+            );
+        }
+        let folder = path(&settings.store_dir);
+        let node = match log.recovery().node() {
+            Some(node) => node,
+            None => match store::node_of(&folder)? {
+                Some(node) => node,
+                None => random()?,
+            },
+        };
+        let store = store::Settings {
+            node,
+            at_least: 0,
+            limits: store::Limits::default(),
+            clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
+        };
+        let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
+        let header = header(&*store)?;
+        check(&log, header.as_ref(), &folder)?;
+        Ok(Disks { log, node, store, header })
+    }
+
+    /// The seed that the keys lie in the order of; `None` if there are none.
+    pub fn seed(&self) -> Option<u64> {
+        self.header.as_ref().map(|header| header.seed)
+    }
+
+    /// Loads what the store has, does again what the log says since, and gives both to the node, which hashes with `seed` and whose
+    /// workers have not begun.
+    pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
+        let began = node.clock.monotonic_ns();
+        let keyspace = &node.engine.keyspace;
+        let mut local = keyspace.local(0);
+        let loaded = load(&*self.store, keyspace, &mut local)?;
+        let keys = loaded.as_ref().map_or(0, |loaded| loaded.keys);
+        let limits = settings.tunables.limits.clone();
+        let mut replay = Replay::new(keyspace, &mut local, limits, loaded.as_ref(), node.clock.unix_ms());
+        let (mut outcome, mut bytes) = (Ok(()), 0);
+        self.log.replay(|record| {
+            if outcome.is_ok() {
+                bytes += record.effects.len() as u64;
+                outcome = replay.record(record.lsn, record.effects);
+            }
+        })?;
+        outcome?;
+        let replayed = replay.finish();
+        drop(local);
+        let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
+        let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
+        tracing::info!(
+            "DB loaded from disk: {there} keys in {ms} ms, {keys} of a checkpoint and then {} records of the log",
+            replayed.records
+        );
+
+        let clock = Arc::clone(node);
+        let log_settings = log::Settings {
+            limits: Limits::of(settings.log_segment_size),
+            fsync: fsync(settings.appendfsync),
+            clock: Arc::new(move || clock.clock.monotonic_ns()),
+            seed: u64::from_ne_bytes(*random()?.first_chunk().unwrap_or(&[0; 8])),
+        };
+        let above = loaded.as_ref().map_or(0, |loaded| loaded.highest);
+        // The last gate is the checkpointer's.
+        let (log, mut gates) = self.log.start(self.node, above, node.workers() + 1, log_settings)?;
+        let gate = gates.pop().unwrap_or_default();
+        node.open_log(Durable::new(log.clone(), gates));
+        let watcher: Weak<Node> = Arc::downgrade(node);
+        log.on_moved(Box::new(move || {
+            if let Some(node) = watcher.upgrade() {
+                node.log_moved();
+            }
+        }));
+        let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
+        let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
+        node.open_checkpoints(state.clone());
+        let covered = loaded.map(|loaded| loaded.covered);
+        let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, covered);
+        let thread = checkpoints::start(Arc::clone(node), log.clone(), gate, checkpointer, state.clone(), bytes)?;
+        Ok(Kept { log, checkpoints: state, thread })
+    }
+}
+
+impl Kept {
+    /// Ends it all, when the workers have ended.
+    pub fn stop(self) {
+        self.checkpoints.stop();
+        if self.thread.join().is_err() {
+            tracing::warn!("The thread of the checkpoints has panicked");
+        }
+        if let log::State::Failed(reason) = self.log.stop() {
+            tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
+        }
+    }
+}
+
+/// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3).
+fn check(log: &Opened, header: Option<&Header>, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let bases = log.recovery().bases();
+    let covered = header.map_or(&[][..], |header| &header.covered);
+    if header.is_some() && log.recovery().node().is_none() {
+        let why = "the store in {} has a checkpoint, but the directories of the log are empty: what was written since would be lost";
+        return Err(why.replace("{}", &folder.display().to_string()).into());
+    }
+    if header.is_some() && covered.len() != bases.len() {
+        // Rule L11.
+        return Err(format!("the log had {} directories, not {}", covered.len(), bases.len()).into());
+    }
+    let reaches = |(stream, base): (usize, &u64)| *base <= covered.get(stream).copied().unwrap_or(0);
+    if !bases.iter().enumerate().all(reaches) {
+        let why = "the log goes on from a checkpoint that the store in {} does not have: was it removed or replaced?";
+        return Err(why.replace("{}", &folder.display().to_string()).into());
+    }
+    Ok(())
+}
+
+/// From the system's source of randomness.
+fn random() -> std::io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }

@@ -1,5 +1,6 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
+mod checkpoints;
 mod clock;
 mod durable;
 mod host;
@@ -19,6 +20,7 @@ use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Renames, Settings
 use node::{Clock, Facts, Node, Table};
 
 use self::clock::SystemClock;
+use self::durable::Disks;
 use self::host::Process;
 use self::log::Log;
 use self::process::{PidFile, Signals};
@@ -76,8 +78,14 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let live = Arc::new(Live::new(values, file, renames));
     let settings = live.settings();
     let driver = Driver::choose(settings.io_driver)?;
-    let node = start_node(Arc::clone(&live), driver)?;
-    let durable = if settings.appendonly { Some(durable::open(&node, &settings)?) } else { None };
+    let clock = Arc::new(SystemClock::new());
+    let disks = if settings.appendonly { Some(Disks::open(&settings, clock.clone())?) } else { None };
+    let seed = match disks.as_ref().and_then(Disks::seed) {
+        Some(seed) => seed,
+        None => random_seed()?,
+    };
+    let node = start_node(Arc::clone(&live), driver, clock, seed)?;
+    let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.
         tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
@@ -86,7 +94,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node, &listeners);
     title.show(&settings);
-    let stream = durable.clone();
+    let durable = kept.as_ref().map(|kept| kept.log.clone());
     let open = |listening| live.set_host(Box::new(Process { log, durable, listening, title }));
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
@@ -95,10 +103,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;
     let ended = server.join();
-    if let Some(log) = stream
-        && let ::log::State::Failed(reason) = log.stop()
-    {
-        tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
+    if let Some(kept) = kept {
+        kept.stop();
     }
     ended?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");
@@ -134,15 +140,20 @@ fn limit_clients(values: &mut Values, wanted: u32) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Error>> {
+fn start_node(
+    live: Arc<Live>,
+    driver: Driver,
+    clock: Arc<SystemClock>,
+    seed: u64,
+) -> Result<Arc<Node>, Box<dyn Error>> {
     let settings = live.settings();
     // Before the first large value exists: whoever knew the seed could choose members that collide.
-    if !object::hashed::hand_in_seed(random_seed()?) {
+    // The same one every time, so that what a checkpoint has of them lies in their order.
+    if !object::hashed::hand_in_seed(seed) {
         return Err("the seed of large values was set before the start".into());
     }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if settings.workers == 0 { cores } else { settings.workers };
-    let clock = Arc::new(SystemClock::new());
     let facts = Facts {
         run_id: format!("{:016x}{:016x}{:08x}", random_seed()?, random_seed()?, random_seed()? as u32),
         pid: std::process::id(),
@@ -156,7 +167,7 @@ fn start_node(live: Arc<Live>, driver: Driver) -> Result<Arc<Node>, Box<dyn Erro
         memory_about: Some(crate::memory::in_use_about),
         resident: Some(crate::memory::resident),
     };
-    Ok(Node::new(live, clock, workers, random_seed()?, facts))
+    Ok(Node::new(live, clock, workers, seed, facts))
 }
 
 /// What runs, and what becomes of the data.

@@ -61,21 +61,17 @@ impl Comes {
 }
 
 /// Commands without a row that come with something else than the rest of their area.
-const COMES: &[(&str, Comes)] = &[
-    ("acl", Comes::Users),
-    ("bgrewriteaof", Comes::Durability),
-    ("bgsave", Comes::Durability),
-    ("failover", Comes::Cluster),
-    ("migrate", Comes::Cluster),
-    ("save", Comes::Durability),
-];
+const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Cluster), ("migrate", Comes::Cluster)];
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
+    ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
+    ("bgsave", "a checkpoint; needs `appendonly yes`"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
-    ("lastsave", "the time of the start: nothing is saved yet"),
+    ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
-    ("shutdown", "nothing to save yet, so SAVE is refused"),
+    ("save", "the connection waits, others do not; needs `appendonly yes`"),
+    ("shutdown", "SAVE needs `appendonly yes`"),
     ("slaveof", "NO ONE only; there are no replicas yet"),
     ("wait", "there are no replicas yet"),
     ("waitaof", "there are no replicas yet"),

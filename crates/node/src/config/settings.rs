@@ -217,6 +217,14 @@ pub struct Settings {
     pub log_dirs: Vec<Vec<u8>>,
     /// Bytes.
     pub log_segment_size: u32,
+    /// Directory of the embedded store.
+    pub store_dir: Vec<u8>,
+    /// Bytes.
+    pub checkpoint_log_size: u64,
+    /// Seconds.
+    pub checkpoint_interval: u32,
+    /// Percent.
+    pub checkpoint_cpu: u8,
     /// Pairs of seconds and changes.
     pub save: Vec<(u64, u64)>,
 
@@ -325,6 +333,10 @@ impl Settings {
             appendfsync: read.appendfsync(),
             log_dirs: read.words("log-dirs").to_vec(),
             log_segment_size: read.number("log-segment-size"),
+            store_dir: read.text("store-dir"),
+            checkpoint_log_size: read.number("checkpoint-log-size"),
+            checkpoint_interval: read.number("checkpoint-interval"),
+            checkpoint_cpu: read.number("checkpoint-cpu"),
             save: read.save(),
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),

@@ -145,7 +145,7 @@ impl Exec {
                 Flow::Busy(busy) => return self.run_again(ctx, busy),
                 Flow::Suspend(suspended) => return self.suspend(ctx, *suspended),
                 Flow::Close => self.flow = Flow::Close,
-                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync { .. } => {}
+                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync { .. } | Flow::Save(_) => {}
             }
             self.at += 1;
         }

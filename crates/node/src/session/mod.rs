@@ -33,6 +33,7 @@ use resp::{Args, Batch, Protocol, Reply};
 pub use block::{Block, Retry};
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
+use crate::checkpoints::Ticket;
 use crate::client::Client;
 use crate::compatibility;
 use crate::config::Settings;
@@ -194,6 +195,8 @@ pub enum Flow {
         /// Until when, if not for ever.
         until: Option<u64>,
     },
+    /// The reply comes when this checkpoint has ended.
+    Save(Ticket),
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
     /// It goes on later.

@@ -95,6 +95,33 @@ pub const ROWS: &[Row<SessionRun>] = &[
         &["admin", "dangerous"],
     )),
     row(
+        "bgsave",
+        -1,
+        NO_ASYNC_LOADING | ADMIN | NOSCRIPT,
+        "1.0.0",
+        "[SCHEDULE]",
+        "Asynchronously saves the database(s) to disk.",
+        bgsave,
+    ),
+    row(
+        "save",
+        1,
+        NO_ASYNC_LOADING | ADMIN | NOSCRIPT | NO_MULTI,
+        "1.0.0",
+        "",
+        "Synchronously saves the database(s) to disk.",
+        save,
+    ),
+    row(
+        "bgrewriteaof",
+        1,
+        NO_ASYNC_LOADING | ADMIN | NOSCRIPT,
+        "1.0.0",
+        "",
+        "Asynchronously rewrites the append-only file to disk.",
+        bgrewriteaof,
+    ),
+    row(
         "shutdown",
         -1,
         ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
@@ -143,10 +170,46 @@ fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Nothing has been saved since the start, so that is the time of the last save, as in Redis.
+/// Without checkpoints nothing has been saved since the start, so that is the time of the last save, as in Redis.
 fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let seconds = ctx.node.facts.started_ms / 1000;
-    ctx.reply().count(seconds);
+    let ms = ctx.node.checkpoints().map_or(ctx.node.facts.started_ms, |checkpoints| checkpoints.state().saved_at);
+    ctx.reply().count(ms / 1000);
+    Ok(Flow::Done)
+}
+
+const NO_STORE: &str = "ERR nothing is saved without a log: this server has 'appendonly no'";
+const RUNNING: &str = "ERR Background save already in progress";
+
+/// A checkpoint: what a snapshot is to Redis.
+fn bgsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let schedule = match ctx.args.len() {
+        1 => false,
+        2 if ctx.is(1, "SCHEDULE") => true,
+        _ => return Err(Error::SYNTAX),
+    };
+    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?.clone();
+    let running = checkpoints.state().began.is_some();
+    if running && !schedule {
+        return Err(Error::new(RUNNING));
+    }
+    checkpoints.ask(false);
+    ctx.reply().simple(if running { "Background saving scheduled" } else { "Background saving started" });
+    Ok(Flow::Done)
+}
+
+fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
+    if checkpoints.state().began.is_some() {
+        return Err(Error::new(RUNNING));
+    }
+    Ok(Flow::Save(checkpoints.ask(true)))
+}
+
+/// The log becomes shorter by a checkpoint, too.
+fn bgrewriteaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
+    checkpoints.ask(false);
+    ctx.reply().simple("Background append only file rewriting started");
     Ok(Flow::Done)
 }
 
@@ -177,9 +240,8 @@ fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR No shutdown in progress."));
     }
     if save {
-        return Err(Error::new(
-            "ERR SHUTDOWN SAVE is not supported: this version of Holdfast keeps data in memory only",
-        ));
+        // Made before the process ends, and after all clients have gone.
+        ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?.ask(true);
     }
     tracing::info!(client = ctx.session.client.id, "user requested shutdown");
     ctx.node.stop();

@@ -207,7 +207,7 @@ impl Machine {
         let mut local = keyspace.local(0);
         let loaded = load(&store, &keyspace, &mut local).map_err(|error| error.to_string())?;
         let tunables = tunables();
-        let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), loaded.as_ref());
+        let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), loaded.as_ref(), NOW);
         for (lsn, effects) in &log.records {
             replay.record(*lsn, effects).map_err(|error| error.to_string())?;
         }
@@ -283,7 +283,7 @@ pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
 pub(super) fn digest_of(history: &[(Lsn, Vec<u8>)], tunables: &Tunables) -> Digest {
     let keyspace = Keyspace::new(2, DATABASES, 7);
     let mut local = keyspace.local(0);
-    let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), None);
+    let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), None, NOW);
     for (lsn, effects) in history {
         replay.record(*lsn, effects).expect("our own record");
     }

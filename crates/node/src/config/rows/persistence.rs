@@ -26,7 +26,19 @@ pub(super) static LOG: Section = Section {
         row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
             .own()
             .immutable()
-            .refused("checkpoints are not built yet: this version keeps data in memory only"),
+            .refused("others than the embedded one are not built yet"),
+        row("store-dir", Kind::Text, "holdfast/store", "Directory of the embedded store.").own().immutable(),
+        row(
+            "checkpoint-log-size",
+            Kind::Memory { min: 1 << 20, max: 1 << 50 },
+            "1gb",
+            "A checkpoint is made when so much has been written to the log since the last one began: a start replays about as much.",
+        )
+        .own(),
+        row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
+            .own(),
+        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint nobody waits for may take.")
+            .own(),
         row("appendfilename", Kind::Text, "appendonly.aof", "Name of the append-only file.")
             .check(check::append_file)
             .immutable()

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use engine::checkpoint::Figures;
+
 use super::{Report, Text, human, ratio};
 use crate::config::EvictionPolicy;
 use crate::node::REDIS_VERSION;
@@ -146,13 +148,21 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
     t.line("current_fork_perc", "0.00");
     t.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty));
-    t.line("rdb_bgsave_in_progress", 0);
-    t.line("rdb_last_save_time", r.node.facts.started_ms / 1000);
-    t.line("rdb_last_bgsave_status", "ok");
-    t.line("rdb_last_bgsave_time_sec", -1);
-    t.line("rdb_current_bgsave_time_sec", -1);
-    t.zeros(&["rdb_saves", "rdb_last_cow_size", "rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
+    // A checkpoint is here what a snapshot is to Redis.
+    let checkpoints = r.node.checkpoints();
+    let state = checkpoints.map(|checkpoints| checkpoints.state()).unwrap_or_default();
+    let saved_at = if checkpoints.is_some() { state.saved_at } else { r.node.facts.started_ms };
+    let seconds = |ms: Option<u64>| ms.map_or(-1, |ms| (ms / 1000) as i64);
+    t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty).saturating_sub(state.saved_changes));
+    t.line("rdb_bgsave_in_progress", u8::from(state.began.is_some()));
+    t.line("rdb_last_save_time", saved_at / 1000);
+    t.line("rdb_last_bgsave_status", if state.failed.is_some() { "err" } else { "ok" });
+    t.line("rdb_last_bgsave_time_sec", seconds(state.took));
+    let running = state.began.map(|began| r.node.clock.unix_ms().saturating_sub(began));
+    t.line("rdb_current_bgsave_time_sec", seconds(running));
+    t.line("rdb_saves", state.figures.rounds);
+    t.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
+    t.line("rdb_last_load_keys_loaded", state.loaded);
     t.line("aof_enabled", u8::from(r.node.durable().is_some()));
     t.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     t.line("aof_last_rewrite_time_sec", -1);
@@ -165,6 +175,24 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     if let Some(durable) = r.node.durable() {
         log(durable.log(), t);
     }
+    if let Some(checkpoints) = checkpoints {
+        store(&checkpoints.store().figures(), &state.figures, t);
+        t.line("tombstones", r.node.engine.keyspace.tombstones());
+    }
+}
+
+/// The last checkpoint, and where it went.
+fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
+    t.line("checkpoint_last_changes", last.changes);
+    t.line("checkpoint_last_slots", last.slots);
+    t.line("checkpoint_last_bytes", last.bytes);
+    t.line("checkpoint_current_slots", last.progress);
+    t.line("store_size", figures.bytes_on_disk);
+    t.line("store_entries_estimate", figures.entries_estimate);
+    t.line("store_bytes_taken", figures.bytes_taken);
+    t.line("store_bytes_flushed", figures.bytes_flushed);
+    t.line("store_bytes_compacted", figures.bytes_compacted);
+    t.line("store_flushes", figures.flushes);
 }
 
 /// The streams of the log.

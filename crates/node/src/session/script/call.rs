@@ -79,7 +79,7 @@ impl ScriptRun {
                         block.sleep(ctx, ms);
                         Reply::new(reply, protocol).ok();
                     }
-                    Flow::Close | Flow::Busy(_) | Flow::Suspend(_) | Flow::AwaitSync { .. } => {
+                    Flow::Close | Flow::Busy(_) | Flow::Suspend(_) | Flow::AwaitSync { .. } | Flow::Save(_) => {
                         reply.clear();
                         Reply::new(reply, protocol).error(NOT_FROM_SCRIPT);
                     }

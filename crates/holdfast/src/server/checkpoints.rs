@@ -1,0 +1,199 @@
+//! The thread that makes checkpoints: when, and how much of a core and of the disk it takes for that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use engine::checkpoint::{Checkpointer, Step, World};
+use keyspace::Waiter;
+use log::{Gate, Log, Lsn, State};
+use node::{Checkpoints, Node};
+
+/// Between two looks at whether one is due.
+const LOOK: Duration = Duration::from_millis(100);
+/// A busy latch is free in so long, unless a script holds it.
+const BUSY: Duration = Duration::from_micros(50);
+/// The log commits in about so long.
+const WAITING: Duration = Duration::from_micros(500);
+/// Work is slept off in sleeps of at least this.
+const SLEEP_MIN_NS: u64 = 1_000_000;
+/// No step is slept off for longer than this: a flush is mostly the disk's work.
+const SLEEP_MAX_NS: u64 = 20_000_000;
+/// After a failure, nothing is tried for so long, in milliseconds, unless it is asked for (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
+const RETRY_MS: u64 = 5_000;
+/// Tombstones that make a checkpoint due: some hundred bytes each.
+const TOMBSTONES_MAX: u64 = 1 << 20;
+
+/// The server, as the checkpointer sees it.
+struct Outside {
+    node: Arc<Node>,
+    log: Log,
+    gates: Vec<Gate>,
+}
+
+impl World for Outside {
+    fn left(&self) -> Vec<Lsn> {
+        self.gates.iter().map(Gate::end).collect()
+    }
+
+    fn committed(&self) -> Vec<Lsn> {
+        self.log.marks().all().collect()
+    }
+
+    fn cut(&mut self, covered: &[Lsn]) {
+        self.log.truncate(covered);
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        self.node.wake(waiter);
+    }
+
+    fn now(&self) -> u64 {
+        self.node.clock.unix_ms()
+    }
+}
+
+impl Outside {
+    /// Bytes that were written to the log since the start.
+    fn written(&self) -> u64 {
+        (0..self.log.streams()).map(|stream| self.log.facts(stream).written).sum()
+    }
+
+    /// Changes that were made since the start.
+    fn changes(&self) -> u64 {
+        self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Starts the thread. `gates`: to each stream of the log. `tail`: bytes of the log that were replayed at the start.
+pub fn start(
+    node: Arc<Node>,
+    log: Log,
+    gates: Vec<Gate>,
+    checkpointer: Checkpointer,
+    checkpoints: Arc<Checkpoints>,
+    tail: u64,
+) -> std::io::Result<JoinHandle<()>> {
+    let outside = Outside { node, log, gates };
+    let run = move || Runner { outside, checkpointer, checkpoints, owed: 0, pressing: false }.run(tail);
+    thread::Builder::new().name("checkpoint".into()).spawn(run)
+}
+
+struct Runner {
+    outside: Outside,
+    checkpointer: Checkpointer,
+    checkpoints: Arc<Checkpoints>,
+    /// Nanoseconds to be slept off.
+    owed: u64,
+    /// Somebody waits for it, or the log grows beyond its bound: the share of a core does not count.
+    pressing: bool,
+}
+
+impl Runner {
+    fn run(mut self, tail: u64) {
+        self.checkpoints.serve();
+        // What was replayed counts as if it had been written now: it takes as long the next time.
+        let mut last_written = 0u64.wrapping_sub(tail);
+        let mut last = self.outside.now();
+        let mut retry_at = 0;
+        loop {
+            let (asked, urgent, stopping) = self.checkpoints.orders();
+            let (now, written) = (self.outside.now(), self.outside.written());
+            let settings = self.outside.node.config.settings();
+            let grown = written.wrapping_sub(last_written);
+            let interval = u64::from(settings.checkpoint_interval) * 1000;
+            let due = grown >= settings.checkpoint_log_size
+                || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
+                || self.outside.node.engine.keyspace.tombstones() > TOMBSTONES_MAX;
+            if !asked && (stopping || !due || now < retry_at) {
+                if stopping {
+                    return;
+                }
+                thread::park_timeout(LOOK);
+                continue;
+            }
+            if self.failed_log().is_some() && stopping {
+                return;
+            }
+            self.pressing = urgent || grown >= 2 * settings.checkpoint_log_size;
+            (last, last_written) = (now, written);
+            if !self.round() {
+                retry_at = self.outside.now() + RETRY_MS;
+            }
+        }
+    }
+
+    fn failed_log(&self) -> Option<String> {
+        match self.outside.log.state() {
+            State::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Makes a checkpoint. False: it failed, or the server stops.
+    fn round(&mut self) -> bool {
+        let began = self.outside.now();
+        let changes = self.outside.changes();
+        self.checkpoints.begun(began);
+        let outcome = self.steps();
+        if let Err(why) = &outcome {
+            tracing::warn!("A checkpoint has failed: {why}");
+        }
+        let (good, now) = (outcome.is_ok(), self.outside.now());
+        let figures = self.checkpointer.figures();
+        self.checkpoints.ended(outcome.map(|()| figures), changes, now);
+        if good {
+            tracing::debug!(
+                "Checkpoint: {} changes in {} slots, {} bytes, {} ms",
+                figures.changes,
+                figures.slots,
+                figures.bytes,
+                now.saturating_sub(began)
+            );
+        }
+        good
+    }
+
+    fn steps(&mut self) -> Result<(), String> {
+        while self.checkpointer.begin(&mut self.outside) == Step::Busy {
+            self.pause(BUSY)?;
+        }
+        loop {
+            let before = self.outside.node.clock.monotonic_ns();
+            match self.checkpointer.step(&mut self.outside).map_err(|error| error.to_string())? {
+                Step::Done | Step::Idle => return Ok(()),
+                Step::Busy => self.pause(BUSY)?,
+                Step::Waiting => self.pause(WAITING)?,
+                Step::More => {}
+            }
+            let took = self.outside.node.clock.monotonic_ns().saturating_sub(before);
+            let share = u64::from(self.outside.node.config.settings().checkpoint_cpu).clamp(1, 100);
+            self.owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);
+            if self.owed >= SLEEP_MIN_NS {
+                let (asked, urgent, stopping) = self.checkpoints.orders();
+                self.checkpoints.progress(self.checkpointer.figures());
+                if stopping && !asked && !urgent {
+                    return Err("the server stops".into());
+                }
+                if !(self.pressing || urgent) {
+                    thread::park_timeout(Duration::from_nanos(self.owed));
+                }
+                self.owed = 0;
+            }
+        }
+    }
+
+    /// Lets others do what the checkpointer waits for.
+    fn pause(&mut self, time: Duration) -> Result<(), String> {
+        if let Some(why) = self.failed_log() {
+            return Err(format!("the log has failed: {why}"));
+        }
+        let (_, urgent, stopping) = self.checkpoints.orders();
+        if stopping && !urgent {
+            return Err("the server stops".into());
+        }
+        thread::park_timeout(time);
+        Ok(())
+    }
+}

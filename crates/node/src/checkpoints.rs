@@ -1,0 +1,142 @@
+//! Checkpoints as commands and INFO see them: what was asked for, what is under way, how the last one ended.
+//!
+//! A thread of the binary's makes them (`engine::checkpoint`); it takes what is asked for from here and says what came of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+
+use engine::checkpoint::Figures;
+use store::Store;
+
+/// The `n`th checkpoint asked for.
+pub type Ticket = u64;
+
+/// See the module's text.
+pub struct Checkpoints {
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    thread: OnceLock<Thread>,
+}
+
+/// How things stand. Times are unix milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// What the checkpointer has done.
+    pub figures: Figures,
+    /// When the one under way began.
+    pub began: Option<u64>,
+    /// When the last one that ended well was made; when the server started, if there was none.
+    pub saved_at: u64,
+    /// Changes that had been made when it began.
+    pub saved_changes: u64,
+    /// Milliseconds the last one took.
+    pub took: Option<u64>,
+    /// Why the last one failed, if it did.
+    pub failed: Option<String>,
+    /// Keys that were loaded at the start.
+    pub loaded: u64,
+    /// Tickets given.
+    asked: Ticket,
+    /// Tickets that the one under way, or the last, is for.
+    taken: Ticket,
+    /// Tickets up to here have been dealt with.
+    ended: Ticket,
+    /// Somebody waits for it.
+    urgent: bool,
+    /// The server is stopping: no more of them, but for this ticket.
+    stopping: bool,
+}
+
+impl Checkpoints {
+    /// Of a server that started at this time, having loaded that many keys from a checkpoint made then, if there was one.
+    pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
+        let (saved_at, loaded) = loaded.unwrap_or((started, 0));
+        Self { store, state: Mutex::new(State { saved_at, loaded, ..State::default() }), thread: OnceLock::new() }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How things stand.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Asks for a checkpoint of what there is now. `urgent`: somebody waits for it.
+    pub fn ask(&self, urgent: bool) -> Ticket {
+        let mut state = self.lock();
+        state.asked += 1;
+        state.urgent |= urgent;
+        let ticket = state.asked;
+        drop(state);
+        self.wake();
+        ticket
+    }
+
+    /// How what was asked for has ended: whether well; `None`: not yet.
+    pub fn outcome(&self, ticket: Ticket) -> Option<bool> {
+        let state = self.lock();
+        (state.ended >= ticket).then_some(state.failed.is_none())
+    }
+
+    /// The server stops: no more checkpoints but those that are asked for urgently.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The calling thread is the checkpointer's: it is unparked when something is asked for.
+    pub fn serve(&self) {
+        let _ = self.thread.set(thread::current());
+    }
+
+    /// Whether a checkpoint is asked for, whether that is urgent, and whether the server stops.
+    pub fn orders(&self) -> (bool, bool, bool) {
+        let state = self.lock();
+        (state.asked > state.taken, state.urgent, state.stopping)
+    }
+
+    /// A checkpoint has begun.
+    pub fn begun(&self, now: u64) {
+        let mut state = self.lock();
+        (state.taken, state.began) = (state.asked, Some(now));
+    }
+
+    /// What the one under way has come to.
+    pub fn progress(&self, figures: Figures) {
+        self.lock().figures = figures;
+    }
+
+    /// The one under way has ended. `changes`: those that had been made when it began.
+    pub fn ended(&self, outcome: Result<Figures, String>, changes: u64, now: u64) {
+        let mut state = self.lock();
+        state.ended = state.taken;
+        if state.ended == state.asked {
+            state.urgent = false;
+        }
+        state.took = state.began.take().map(|began| now.saturating_sub(began));
+        match outcome {
+            Ok(figures) => {
+                (state.saved_at, state.saved_changes) = (figures.saved_at, changes);
+                state.figures = figures;
+                state.failed = None;
+            }
+            Err(why) => {
+                state.figures.progress = 0;
+                state.failed = Some(why);
+            }
+        }
+    }
+}
