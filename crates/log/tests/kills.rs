@@ -113,12 +113,9 @@ fn kill_at_each_step(fsync: &str) {
     std::fs::remove_dir_all(folder).expect("the folder");
 }
 
+/// One after the other: a process that is being started holds, for a moment, the locks of the one that starts it.
 #[test]
-fn killed_at_each_step_with_always() {
+fn killed_at_each_step() {
     kill_at_each_step("always");
-}
-
-#[test]
-fn killed_at_each_step_with_everysec() {
     kill_at_each_step("everysec");
 }
