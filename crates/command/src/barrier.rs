@@ -39,6 +39,14 @@ impl Barrier {
 }
 
 impl Effects {
+    /// Notes what libraries of functions there are now: see [`op::LIBRARIES`].
+    pub fn push_libraries(&mut self, payload: &[u8]) {
+        self.dirty += 1;
+        if self.recording {
+            self.encode(op::LIBRARIES, 0, b"", |w| w.0.extend_from_slice(payload));
+        }
+    }
+
     /// Asks for a barrier. `changes`: how many keys it changes.
     pub fn push_barrier(&mut self, barrier: Barrier, changes: u64) {
         self.dirty += changes;
@@ -55,9 +63,14 @@ impl Effects {
 }
 
 impl Effect<'_> {
-    /// Whether it concerns whole databases.
+    /// The libraries of functions that there are now, as FUNCTION DUMP gives them, if that is what it says.
+    pub fn libraries(&self) -> Option<&[u8]> {
+        (self.op == op::LIBRARIES).then_some(self.payload.0)
+    }
+
+    /// Whether it concerns no single entry.
     pub fn is_barrier(&self) -> bool {
-        matches!(self.op, op::FLUSH | op::SWAP)
+        matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES)
     }
 
     /// The barrier it stands for, if it is none of a single entry.

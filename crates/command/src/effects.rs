@@ -27,6 +27,8 @@ pub mod op {
     pub const FLUSH: u8 = 4;
     /// The database was exchanged with another (payload: varint); the key is empty.
     pub const SWAP: u8 = 5;
+    /// All libraries of functions, as they are now (payload: what FUNCTION DUMP gives); database and key are empty.
+    pub const LIBRARIES: u8 = 6;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
     pub const LISTS: u8 = 32;

@@ -181,6 +181,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes further latches. If one is busy, the block must be undone.
+    pub(crate) fn widen_block_to(&mut self, block: &mut BlockRun, need: Need) -> Result<(), Busy> {
+        if matches!(&need, Need::Slots(slots) if block.held.covers_all(slots)) {
+            return Ok(());
+        }
+        self.extend(block, need)
+    }
+
+    pub(crate) fn push_libraries_in_block(&mut self, block: &mut BlockRun, payload: &[u8]) {
+        self.exchange(&mut block.pending);
+        self.fx.push_libraries(payload);
+        self.exchange(&mut block.pending);
+        block.pending.dirty += 1;
+    }
+
     fn extend(&mut self, block: &mut BlockRun, need: Need) -> Result<(), Busy> {
         let more = match self.try_to_extend(&mut block.held, &need) {
             Ok(more) => more,

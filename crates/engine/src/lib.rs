@@ -34,7 +34,7 @@ pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room};
-pub use record::Link;
+pub use record::{LIBRARIES_SLOT, Link};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

@@ -14,7 +14,12 @@ use keyspace::{Held, Horizon, Keyspace, STREAM_BITS, STREAMS, stream_of, version
 use log::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
 
+use crate::block::BlockRun;
+use crate::call::Busy;
 use crate::engine::{Engine, VERSION_SHIFT};
+
+/// Its latch orders changes of the libraries of functions.
+pub const LIBRARIES_SLOT: u16 = 0;
 
 /// A worker's access to the log.
 pub struct Link {
@@ -187,6 +192,40 @@ impl Engine {
         effects.shrink_to(1 << 20);
         self.shared.keyspace.raise(held, lsn);
         self.recorder.left |= 1 << stream_of(lsn);
+    }
+
+    /// Changes the libraries of functions and leaves a record of what they are then, if there is a log: `change` says so as FUNCTION DUMP
+    /// does, `None` if nothing has changed. All such changes happen under one latch, in the order of their records.
+    pub fn change_libraries<R>(
+        &mut self,
+        token: u64,
+        change: impl FnOnce() -> (R, Option<Vec<u8>>),
+    ) -> Result<R, Busy> {
+        let need = self.need_of(std::iter::once(LIBRARIES_SLOT));
+        let held = self.acquire_for(need, token)?;
+        let version = self.next_version(&held);
+        debug_assert!(version > 0);
+        let (result, now) = change();
+        if let Some(now) = now {
+            self.fx.push_libraries(&now);
+        }
+        self.release(held);
+        Ok(result)
+    }
+
+    /// As [`Self::change_libraries`], as a part of a block.
+    pub fn change_libraries_in_block<R>(
+        &mut self,
+        block: &mut BlockRun,
+        change: impl FnOnce() -> (R, Option<Vec<u8>>),
+    ) -> Result<R, Busy> {
+        let need = self.need_of(std::iter::once(LIBRARIES_SLOT));
+        self.widen_block_to(block, need)?;
+        let (result, now) = change();
+        if let Some(now) = now {
+            self.push_libraries_in_block(block, &now);
+        }
+        Ok(result)
     }
 
     /// Everything a block has changed gets the version of its record, which is opened now. `stamped`: something was given a version.

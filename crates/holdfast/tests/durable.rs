@@ -183,3 +183,40 @@ fn waitaof_tells_what_is_on_the_disk() {
         }
     }
 }
+
+#[test]
+fn libraries_of_functions_are_kept() {
+    let dir = Scratch::new();
+    let code = |name: &str, n: u32| {
+        format!("\"#!lua name={name}\\nredis.register_function('{name}', function() return {n} end)\"")
+    };
+    let library = |name: &str, n: u32| format!("function load replace {}", code(name, n));
+    {
+        let server = server(&dir, &[]);
+        let mut client = server.client();
+        assert_eq!(client.call(&library("a", 1)), "$1 a");
+        assert_eq!(client.call(&library("b", 2)), "$1 b");
+        assert_eq!(client.call("function delete b"), "+OK");
+        client.send(&format!("multi;set k 1;{};fcall c 0;exec", library("c", 3)));
+        (0..4).for_each(|_| drop(client.reply()));
+        assert_eq!(client.reply(), "*3 +OK $1 c :3");
+    }
+    {
+        let server = server(&dir, &[]);
+        let mut client = server.client();
+        client.send("fcall a 0;fcall c 0;get k;fcall b 0");
+        assert_eq!([(); 3].map(|()| client.reply()), [":1", ":3", "$1 1"]);
+        assert!(client.reply().starts_with("-ERR Function not found"));
+        // From a checkpoint, and what comes after it.
+        assert_eq!(client.call("save"), "+OK");
+        assert_eq!(client.call(&library("a", 10)), "$1 a");
+    }
+    {
+        let server = server(&dir, &[]);
+        let mut client = server.client();
+        client.send("fcall a 0;fcall c 0;function flush;save");
+        assert_eq!([(); 4].map(|()| client.reply()), [":10", ":3", "+OK", "+OK"]);
+    }
+    let server = server(&dir, &[]);
+    assert_eq!(server.client().call("function list"), "*0");
+}

@@ -170,6 +170,27 @@ impl Scripts {
         change(Arc::make_mut(&mut lock(&self.libraries)))
     }
 
+    /// All libraries, as FUNCTION DUMP gives them.
+    pub fn dump_libraries(&self) -> Vec<u8> {
+        script::dump_libraries(self.libraries().all().map(|library| &**library))
+    }
+
+    /// Takes libraries in place of all there are, at the start: what [`Self::dump_libraries`] gave.
+    pub fn load_libraries(&self, dumped: &[u8]) -> Result<(), String> {
+        if dumped.is_empty() {
+            return Ok(());
+        }
+        let text = |error: script::Error| error.text().to_owned();
+        let mut machine = script::Machine::new(script::Limits::default()).map_err(text)?;
+        let mut libraries = Libraries::default();
+        for code in script::restore_libraries(dumped).map_err(text)? {
+            let library = script::load_library(&mut machine, &code).map_err(text)?;
+            libraries.add(library, true).map_err(|why| format!("{why:?}"))?;
+        }
+        self.change_libraries(|all| *all = libraries);
+        Ok(())
+    }
+
     // ---- those under way
 
     /// Shows a script that is taking its time.

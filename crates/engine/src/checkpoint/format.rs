@@ -43,6 +43,8 @@ pub struct Header {
     pub databases: Databases,
     /// Of each stream of the log, the LSN up to which no record is needed.
     pub covered: Vec<u64>,
+    /// The libraries of functions, as FUNCTION DUMP gives them.
+    pub libraries: Vec<u8>,
 }
 
 /// The key of the header.
@@ -171,6 +173,8 @@ impl Header {
         databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
         out.extend_from_slice(&(self.covered.len() as u32).to_le_bytes());
         self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
+        out.extend_from_slice(&(self.libraries.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.libraries);
         out
     }
 
@@ -197,10 +201,12 @@ impl Header {
         for _ in 0..input.number(4)? {
             covered.push(input.number(8)?);
         }
+        let length = input.number(4)? as usize;
+        let libraries = input.take(length)?.to_vec();
         if !input.0.is_empty() {
             return Err(Corrupt("length of the header"));
         }
-        Ok(Header { seed, saved_at, databases, covered })
+        Ok(Header { seed, saved_at, databases, covered, libraries })
     }
 }
 
@@ -283,13 +289,13 @@ mod tests {
             next_space: 5,
             abandoned: vec![1],
         };
-        let header = Header { seed: 7, saved_at: 6, databases, covered: vec![9, 10] };
+        let header = Header { seed: 7, saved_at: 6, databases, covered: vec![9, 10], libraries: vec![0xab, 0xcd] };
         let bytes = header.encode();
         assert_eq!(hex(&bytes[..9]), "010700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
             "06000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
-             01000000010000000200000009000000000000000a00000000000000"
+             01000000010000000200000009000000000000000a0000000000000002000000abcd"
         );
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         for cut in 0..bytes.len() {

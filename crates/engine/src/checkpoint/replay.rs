@@ -49,12 +49,15 @@ pub struct Replay<'a> {
     last: Lsn,
     /// The keys that the record under way is applied to.
     applied: BTreeSet<(u16, Box<[u8]>)>,
+    libraries: Option<Vec<u8>>,
     figures: Replayed,
 }
 
 /// What replay has done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Replayed {
+    /// The libraries of functions, as FUNCTION DUMP gives them; `None` if nothing was said of them.
+    pub libraries: Option<Vec<u8>>,
     /// Records looked at.
     pub records: u64,
     /// Effects that were applied.
@@ -91,6 +94,7 @@ impl<'a> Replay<'a> {
             floors,
             last: 0,
             applied: BTreeSet::new(),
+            libraries: loaded.map(|loaded| loaded.header.libraries.clone()),
             figures: Replayed::default(),
         }
     }
@@ -118,6 +122,11 @@ impl<'a> Replay<'a> {
             let mut effect = effect?;
             if usize::from(effect.db) >= self.keyspace.databases() {
                 return Err(Corrupt("there is no such database"));
+            }
+            // What the log has last holds, whatever the store has.
+            if let Some(libraries) = effect.libraries() {
+                self.libraries = Some(libraries.to_vec());
+                continue;
             }
             if let Some(barrier) = effect.barrier()? {
                 self.barrier(lsn, barrier)?;
@@ -202,7 +211,7 @@ impl<'a> Replay<'a> {
         self.keyspace.release(self.held, |_| {});
         while !self.local.step_dying(1000) {}
         self.local.end_turn();
-        Replayed { last: self.last, ..self.figures }
+        Replayed { last: self.last, libraries: self.libraries, ..self.figures }
     }
 }
 

@@ -34,6 +34,9 @@ pub trait World {
     /// Somebody waits for a latch that is free now.
     fn wake(&mut self, waiter: Waiter);
 
+    /// The libraries of functions that there are, as FUNCTION DUMP gives them.
+    fn libraries(&self) -> Vec<u8>;
+
     /// Unix time in milliseconds.
     fn now(&self) -> u64;
 }
@@ -277,12 +280,15 @@ impl Checkpointer {
     fn copied_all(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
         let Some(held) = self.acquire(0) else { return Ok(Step::Busy) };
         let mut databases = self.shared.keyspace.databases_now(&held);
+        // Whoever changes them has this latch.
+        let libraries = world.libraries();
         self.release(held, world);
         // The map is that which the log, from where it is cut, goes on from. What was flushed since the beginning is void.
         databases.map.clone_from(&round.databases.map);
         databases.map_lsn = round.databases.map_lsn;
         databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
-        let header = Header { seed: self.seed, saved_at: world.now(), databases, covered: round.cut.clone() };
+        let covered = round.cut.clone();
+        let header = Header { seed: self.seed, saved_at: world.now(), databases, covered, libraries };
         // All that was copied, and the flushes that the databases know of, had been left by now.
         round.stage = Stage::Waiting { left: world.left(), header };
         Ok(Step::More)

@@ -49,6 +49,10 @@ impl World for Outside {
         self.node.wake(waiter);
     }
 
+    fn libraries(&self) -> Vec<u8> {
+        self.node.scripts.dump_libraries()
+    }
+
     fn now(&self) -> u64 {
         self.node.clock.unix_ms()
     }

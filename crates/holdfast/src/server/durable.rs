@@ -103,6 +103,10 @@ impl Disks {
         outcome?;
         let replayed = replay.finish();
         drop(local);
+        if let Some(libraries) = &replayed.libraries {
+            let loaded = node.scripts.load_libraries(libraries);
+            loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
+        }
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(

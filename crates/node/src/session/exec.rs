@@ -116,6 +116,8 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
                 needs.slots.extend(keys.map(keyspace::slot_of));
                 needs.has_scripts = true;
             }
+            // FUNCTION LOAD and its like.
+            Handler::Session(row) if row.spec.has(flags::WRITE) => needs.slots.push(engine::LIBRARIES_SLOT),
             Handler::Session(_) => {}
         }
     }

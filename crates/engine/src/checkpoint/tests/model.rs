@@ -167,6 +167,10 @@ impl World for Log {
         self.woken.push(waiter);
     }
 
+    fn libraries(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     fn now(&self) -> u64 {
         NOW
     }

@@ -1,8 +1,9 @@
 //! FUNCTION: the libraries that FCALL finds functions in.
 
 use command::{Error, Row, flags::*};
+use engine::Busy;
 use resp::Reply;
-use script::{Library, dump_libraries, load_library, restore_libraries};
+use script::{Library, load_library, restore_libraries};
 
 use super::eval::text;
 use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
@@ -59,6 +60,42 @@ fn not_added(why: NotAdded, name: &str) -> Error {
     }
 }
 
+/// Changes the libraries, for all workers and for the log.
+fn change(
+    ctx: &mut SessionCtx<'_>,
+    change: impl FnOnce(&mut Libraries) -> Result<(), Error>,
+) -> Result<Result<(), Error>, Busy> {
+    let node = ctx.node.clone();
+    let logged = ctx.engine.is_logged();
+    let change = || {
+        let result = node.scripts.change_libraries(change);
+        let now = (result.is_ok()).then(|| match logged {
+            true => node.scripts.dump_libraries(),
+            false => Vec::new(),
+        });
+        (result, now)
+    };
+    match &mut ctx.block {
+        Some(block) => ctx.engine.change_libraries_in_block(&mut block.run, change),
+        None => ctx.engine.change_libraries(ctx.token, change),
+    }
+}
+
+fn answer(
+    ctx: &mut SessionCtx<'_>,
+    changed: Result<Result<(), Error>, Busy>,
+    write: impl FnOnce(&mut Reply<'_>),
+) -> Result<Flow, Error> {
+    match changed {
+        Err(busy) => Ok(Flow::Busy(busy)),
+        Ok(result) => {
+            result?;
+            write(&mut ctx.reply());
+            Ok(Flow::Done)
+        }
+    }
+}
+
 fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let last = ctx.args.len() - 1;
     let mut replace = false;
@@ -73,11 +110,8 @@ fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     let library = learn(ctx, ctx.arg(last))?;
     let name: Box<str> = library.name().into();
-    let added = ctx.node.scripts.change_libraries(|libraries| libraries.add(library, replace));
-    added.map_err(|why| not_added(why, &name))?;
-    ctx.engine.fx.dirty += 1;
-    ctx.reply().bulk(name.as_bytes());
-    Ok(Flow::Done)
+    let added = change(ctx, |libraries| libraries.add(library, replace).map_err(|why| not_added(why, &name)));
+    answer(ctx, added, |reply| reply.bulk(name.as_bytes()))
 }
 
 fn unknown(what: &str, word: &[u8]) -> Error {
@@ -86,12 +120,9 @@ fn unknown(what: &str, word: &[u8]) -> Error {
 
 fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let name = std::str::from_utf8(ctx.arg(2)).unwrap_or_default();
-    if !ctx.node.scripts.change_libraries(|libraries| libraries.remove(name)) {
-        return Err(Error::new("ERR Library not found"));
-    }
-    ctx.engine.fx.dirty += 1;
-    ctx.reply().ok();
-    Ok(Flow::Done)
+    let removed =
+        change(ctx, |libraries| if libraries.remove(name) { Ok(()) } else { Err(Error::new("ERR Library not found")) });
+    answer(ctx, removed, |reply| reply.ok())
 }
 
 /// The error for more arguments than the subcommand takes, where its arity does not say it.
@@ -107,10 +138,11 @@ fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if !mode_is_known {
         return Err(Error::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
-    ctx.node.scripts.change_libraries(|libraries| *libraries = Libraries::default());
-    ctx.engine.fx.dirty += 1;
-    ctx.reply().ok();
-    Ok(Flow::Done)
+    let flushed = change(ctx, |libraries| {
+        *libraries = Libraries::default();
+        Ok(())
+    });
+    answer(ctx, flushed, |reply| reply.ok())
 }
 
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -166,8 +198,7 @@ fn write_library(reply: &mut Reply<'_>, library: &Library, with_code: bool) {
 }
 
 fn dump(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let libraries = ctx.node.scripts.libraries();
-    let payload = dump_libraries(libraries.all().map(|library| &**library));
+    let payload = ctx.node.scripts.dump_libraries();
     ctx.reply().bulk(&payload);
     Ok(Flow::Done)
 }
@@ -192,7 +223,7 @@ fn restore(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         learnt.push(learn(ctx, &library)?);
     }
     // All or nothing.
-    ctx.node.scripts.change_libraries(|libraries| {
+    let changed = change(ctx, |libraries| {
         let mut next = if flush { Libraries::default() } else { libraries.clone() };
         for library in learnt {
             let name: Box<str> = library.name().into();
@@ -202,11 +233,9 @@ fn restore(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             })?;
         }
         *libraries = next;
-        Ok::<(), Error>(())
-    })?;
-    ctx.engine.fx.dirty += 1;
-    ctx.reply().ok();
-    Ok(Flow::Done)
+        Ok(())
+    });
+    answer(ctx, changed, |reply| reply.ok())
 }
 
 fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
