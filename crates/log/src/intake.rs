@@ -52,6 +52,16 @@ struct Round {
     inside: Vec<(usize, u64)>,
 }
 
+/// What has been left and not been taken.
+pub struct Waiting(Lanes);
+
+impl Waiting {
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|lane| lane.lock().bytes.len()).sum()
+    }
+}
+
 /// A worker's side.
 pub struct Gate {
     lane: Arc<Lane>,
@@ -136,7 +146,12 @@ impl Intake {
 
     /// Bytes that wait to be taken.
     pub fn backlog(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.lock().bytes.len()).sum()
+        self.waiting().bytes()
+    }
+
+    /// What waits, for others to ask.
+    pub fn waiting(&self) -> Waiting {
+        Waiting(self.lanes.clone())
     }
 }
 

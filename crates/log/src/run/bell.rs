@@ -1,9 +1,9 @@
-//! How a stream's thread sleeps, and is woken without cost when it does not.
+//! How a stream's thread sleeps, and is woken without cost when it does not (checked by loom in `tests/bells.rs`).
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering::*, fence};
-use std::thread::{self, Thread};
 use std::time::Duration;
+
+use crate::sync::thread::{self, Thread};
+use crate::sync::{AtomicU8, Mutex, Ordering::*, PoisonError, fence};
 
 /// The thread has heard everything.
 const BUSY: u8 = 0;
@@ -16,13 +16,13 @@ const ASLEEP: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Bell {
     state: AtomicU8,
-    listener: OnceLock<Thread>,
+    listener: Mutex<Option<Thread>>,
 }
 
 impl Bell {
     /// This thread will listen.
     pub(crate) fn listen(&self) {
-        let _ = self.listener.set(thread::current());
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
     }
 
     /// What the caller did before is seen by the listener when it looks next, and it looks soon. A load if it has been rung
@@ -38,7 +38,7 @@ impl Bell {
 
     #[cold]
     fn wake(&self) {
-        if let Some(thread) = self.listener.get() {
+        if let Some(thread) = &*self.listener.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.unpark();
         }
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::intake::Waiting;
 use crate::{Lsn, Watermarks};
 use bell::Bell;
 use meter::{BUCKETS, Meter};
@@ -72,8 +73,15 @@ pub(crate) struct Stream {
     /// Its watermark waits for those of other streams.
     waits: AtomicBool,
     meter: Meter,
-    /// Bytes left and not written, as last seen by its thread.
-    backlog: AtomicU64,
+    /// What has been left, and bytes of it that were taken and are being written.
+    left: OnceLock<Waiting>,
+    taken: AtomicU64,
+}
+
+impl Stream {
+    fn backlog(&self) -> u64 {
+        self.taken.load(Relaxed) + self.left.get().map_or(0, Waiting::bytes) as u64
+    }
 }
 
 pub(crate) struct Shared {
@@ -139,7 +147,7 @@ pub struct Facts {
     pub records: u64,
     /// How many groups they were written in.
     pub groups: u64,
-    /// Bytes that had been left and not been written when its thread looked last.
+    /// Bytes of records that have been left and are not written.
     pub backlog: u64,
     /// How long the last sync took.
     pub last_sync: u64,
@@ -226,7 +234,7 @@ impl Log {
             written: meter.written.load(Relaxed),
             records: meter.records.load(Relaxed),
             groups: meter.groups.load(Relaxed),
-            backlog: stream.backlog.load(Relaxed),
+            backlog: stream.backlog(),
             last_sync: meter.last_sync(),
             stalled: meter.stalled((self.shared.clock)()),
             syncs: meter.syncs(),

@@ -134,6 +134,7 @@ impl<D: Disk> Opened<D> {
         let mut threads = Vec::new();
         for (writer, index) in writers.into_iter().zip(0u16..) {
             let (intake, of_stream) = Intake::new(workers, floor);
+            let _ = shared.streams[usize::from(index)].left.set(intake.waiting());
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
             let committer = Committer::new(index, intake, writer, shared.marks.clone(), promise);
             let reserve = settings.limits.reserve;

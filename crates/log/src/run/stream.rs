@@ -170,6 +170,8 @@ impl<D: Disk> Runner<D> {
         if through {
             self.stream().meter.begin_sync(self.now());
         }
+        let bytes = taken.ends.last().copied().unwrap_or(0) as u64;
+        self.stream().taken.store(bytes, Relaxed);
         let mut done = 0;
         while let Err(error) = self.committer.write_from(taken, &mut done) {
             if !is_full(&error) {
@@ -190,9 +192,10 @@ impl<D: Disk> Runner<D> {
             meter.end_sync(self.now());
         }
         meter.records.fetch_add(taken.ends.len() as u64, Relaxed);
-        meter.written.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
+        meter.written.fetch_add(bytes, Relaxed);
         meter.groups.fetch_add(u64::from(!taken.ends.is_empty()), Relaxed);
         meter.size.store(size, Relaxed);
+        self.stream().taken.store(0, Relaxed);
         Ok(())
     }
 
@@ -312,9 +315,7 @@ impl<D: Disk> Runner<D> {
     fn look_at_room(&mut self) {
         let writer = self.committer.writer();
         let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
-        let backlog = self.committer.intake().backlog() as u64;
-        self.stream().backlog.store(backlog, Relaxed);
-        let left = room.saturating_sub(backlog);
+        let left = room.saturating_sub(self.stream().backlog());
         self.set_full(left < self.reserve && self.no_room_since.is_some());
         let wait = RETRY.as_nanos() as u64;
         let may_try = self.no_room_since.is_none_or(|since| self.now() >= since + wait);

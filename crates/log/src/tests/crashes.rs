@@ -38,8 +38,9 @@ struct World {
     /// What was promised.
     promised: Vec<Lsn>,
     incarnation: u64,
-    /// A planted bug.
+    /// Planted bugs.
     trusts_the_tail: bool,
+    forgets_dependencies: bool,
 }
 
 impl World {
@@ -58,6 +59,7 @@ impl World {
             promised: Vec::new(),
             incarnation: 0,
             trusts_the_tail: false,
+            forgets_dependencies: false,
         };
         world.start().expect("an empty log");
         world
@@ -69,7 +71,8 @@ impl World {
 
     fn start(&mut self) -> Result<(), Damage> {
         self.committers.clear();
-        let mut recovery = recover(self.disks.clone(), &[])?;
+        let durable = if self.forgets_dependencies { &[Lsn::MAX; 3][..] } else { &[] };
+        let mut recovery = recover(self.disks.clone(), durable)?;
         let mut found = BTreeMap::new();
         let mut order = 0;
         recovery.replay(|record| {
@@ -245,6 +248,27 @@ fn a_tail_that_is_not_written_again_is_caught() {
     };
     let caught = (0..20).filter(|&seed| std::panic::catch_unwind(|| unsafe_life(seed)).is_err()).count();
     assert!(caught > 10, "only {caught} of 20 lives noticed that the tail was gone");
+}
+
+/// Rule L5.
+#[test]
+fn a_cut_that_forgets_dependencies_is_caught() {
+    let unsafe_life = |seed| {
+        let mut world = World::new(seed, 3);
+        world.forgets_dependencies = true;
+        for _ in 0..12 {
+            for _ in 0..30 {
+                world.write();
+                if world.chance.below(8) == 0 {
+                    world.commit();
+                }
+            }
+            world.crash();
+            world.restart();
+        }
+    };
+    let caught = (0..20).filter(|&seed| std::panic::catch_unwind(|| unsafe_life(seed)).is_err()).count();
+    assert!(caught > 10, "only {caught} of 20 lives noticed that something stands on what is gone");
 }
 
 #[test]

@@ -200,7 +200,12 @@ fn nothing_is_promised_while_a_sync_hangs() {
         thread::yield_now();
     }
     assert_eq!(log.marks().of(0), before);
+    let waiting = log.facts(0).backlog;
+    assert!(waiting > 0);
+    let lsn = lsn.max(leave(&mut gates[0][0], 0, &[]));
+    assert_eq!(log.facts(0).backlog, 2 * waiting);
     disks[0].stall(false);
+    log.ring(0);
     wait(log.marks(), 0, lsn);
     assert_eq!(log.stop(), State::Running);
     assert_eq!(log.facts(0).stalled, 0);

@@ -1,0 +1,69 @@
+//! Interleavings of a worker that leaves something and rings, and a thread that looks and falls asleep, under loom: what was left is
+//! found without another ring.
+
+#![allow(dead_code, reason = "a module of the library, of which this uses a part")]
+
+#[path = "../src/run/bell.rs"]
+mod bell;
+
+/// Loom's in the place of the standard library's. Its threads cannot sleep for a time: they sleep until they are woken.
+mod sync {
+    pub use loom::sync::Mutex;
+    pub use loom::sync::atomic::{AtomicU8, Ordering, fence};
+    pub use std::sync::PoisonError;
+
+    pub mod thread {
+        pub use loom::thread::{Thread, current, park};
+
+        pub fn park_timeout(_: std::time::Duration) {
+            park();
+        }
+    }
+}
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Rings this often from each of these workers; the listener must find everything that was left before.
+fn model(workers: u64, rings: u64) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let bell = Arc::new(bell::Bell::default());
+        let left = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..workers)
+            .map(|_| {
+                let (bell, left) = (bell.clone(), left.clone());
+                loom::thread::spawn(move || {
+                    for _ in 0..rings {
+                        left.fetch_add(1, Relaxed);
+                        bell.ring();
+                    }
+                })
+            })
+            .collect();
+        bell.listen();
+        // If a ring is lost this sleeps for ever, which loom reports.
+        while left.load(Relaxed) < workers * rings {
+            if !bell.heard() {
+                bell.sleep(None);
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_ring_is_heard() {
+    model(1, 1);
+}
+
+#[test]
+fn rings_of_one_worker_are_heard() {
+    model(1, 2);
+}
+
+#[test]
+fn rings_of_two_workers_are_heard() {
+    model(2, 1);
+}
