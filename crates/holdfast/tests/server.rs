@@ -100,7 +100,7 @@ fn says_what_is_wrong_with_the_command_line() {
     for (args, wanted) in [
         (&["--invalid"][..], "Bad directive or wrong number of arguments"),
         (&["--port", "--bla", "--loglevel", "verbose"], "argument couldn't be parsed into an integer"),
-        (&["--store", "s3://bucket"], "checkpoints are not built yet"),
+        (&["--store", "s3://bucket"], "others than the embedded one are not built yet"),
         (&["--rename-command", "nothing", "x"], "No such command in rename-command"),
         (&["--dir", "/no/such/directory"], "No such file or directory"),
         (&["/no/such/file.conf"], "can't open config file"),
@@ -141,9 +141,13 @@ fn starts_tells_and_ends() {
     let config = scratch.config(&format!("port {port}\npidfile {}\nrdbcompression no\n", pid_file.display()));
     let server = Running::start(&[&config, "--workers", "1", "--maxmemory", "1mb"]);
     let pid = server.process.id().to_string();
-    for line in
-        [&format!("PID: {pid}"), "Durability: none", "1 workers", "'rdbcompression' has no effect", "writes will fail"]
-    {
+    for line in [
+        &format!("PID: {pid}"),
+        "Durability: always",
+        "1 workers",
+        "'rdbcompression' has no effect",
+        "writes will fail",
+    ] {
         assert!(server.log.contains(line), "{line} in {}", server.log);
     }
     assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), pid);

@@ -76,6 +76,8 @@ impl Launched {
         let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
             .args(["server", "--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
             .args(["--pidfile", &path("pid").display().to_string()])
+            // Tests of what is durable ask for that.
+            .args(["--appendonly", "no"])
             .args(settings)
             .stdin(Stdio::null())
             .stdout(File::create(path("stdout")).unwrap())

@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(settings.output_limit_pubsub, OutputLimit { hard: 32 << 20, soft: 8 << 20, seconds: 60 });
         assert_eq!(settings.latency_tracking_info_percentiles, [50.0, 99.0, 99.9]);
         assert_eq!(settings.maxmemory_policy, EvictionPolicy::NoEviction);
-        assert!(!settings.appendonly && settings.requirepass.is_none());
+        assert!(settings.appendonly && settings.requirepass.is_none());
     }
 
     /// The bounds of the rows fit the types of the fields: the debug assertions of `Read` would fire.

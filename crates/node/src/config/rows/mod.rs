@@ -62,7 +62,7 @@ const fn memory(min: i128) -> Kind {
 const PORT: Kind = Kind::Integer { min: 0, max: 65535 };
 
 const NO_SNAPSHOTS: &str = "snapshot files are not built yet";
-const NO_LOG: &str = "the log is not built yet";
+const NO_LOG: &str = "the log is not an AOF file";
 const NO_REPLICATION: &str = "replication is not built yet";
 const NO_CLUSTER: &str = "the cluster is not built yet";
 const NO_TLS: &str = "TLS is not built yet";

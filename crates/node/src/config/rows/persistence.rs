@@ -10,7 +10,7 @@ const ON_SIGNAL: Kind = Kind::Set(&["default", "save", "nosave", "now", "force"]
 pub(super) static LOG: Section = Section {
     title: "Durability",
     rows: &[
-        row("appendonly", Kind::Bool, "no", "Whether writes go to a log, so that they survive a crash."),
+        row("appendonly", Kind::Bool, "yes", "Whether writes go to a log, so that they survive a crash."),
         row(
             "appendfsync",
             Kind::Enum(&["everysec", "always", "no"]),
