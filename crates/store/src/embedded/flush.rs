@@ -19,18 +19,18 @@ const RUNS_MAX: u64 = 24;
 const RUNS_LIMIT: u64 = 200;
 
 impl Shared {
-    /// Makes room for a batch: if memory is full, it is sealed, and what is not being flushed is spilled to disk.
+    /// Makes room for a batch: if memory is full, what is not being flushed is spilled to disk. If there is no room there, twice as much
+    /// is taken before batches are refused.
     pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
-        if self.current().view.active.size() < self.memory.load(Relaxed) {
+        let limit = self.memory.load(Relaxed);
+        let held = self.current().view.memory(writer.flushing);
+        if held < limit {
             return Ok(());
         }
-        self.spill(writer)?;
         self.seal(writer);
-        // What was sealed is spilled now, so that a store that is never flushed holds no more than it may. If there is no room, the
-        // next batch finds out.
         match self.spill(writer) {
-            Err(Error::NoSpace(_)) | Ok(()) => Ok(()),
-            Err(other) => Err(other),
+            Err(Error::NoSpace(_)) if held < limit.saturating_mul(2) => Ok(()),
+            outcome => outcome,
         }
     }
 
@@ -166,10 +166,23 @@ impl Shared {
     /// Notes that a manifest could not be written. If it may have become the one that counts, nothing may be written any more: memory
     /// and disk would not be the same. [`Error::NoSpace`] is returned only if it has not.
     pub fn failed_to_register(&self, error: Error) -> Error {
-        let counts = read_current(self.tree_folder()).map(|(id, _)| id);
         match error {
-            Error::NoSpace(_) if counts == Ok(self.tree.current_version().id()) => error,
+            Error::NoSpace(_) if self.is_as_on_disk() => error,
             error => self.stop(&error),
+        }
+    }
+
+    /// Whether the manifest that counts on disk is the one that counts here.
+    fn is_as_on_disk(&self) -> bool {
+        loop {
+            let before = self.tree.current_version().id();
+            // While this is held, no other manifest begins to count.
+            let history = self.tree.get_version_history_lock();
+            let counts = read_current(self.tree_folder()).map(|(id, _)| id);
+            drop(history);
+            if self.tree.current_version().id() == before {
+                return counts == Ok(before);
+            }
         }
     }
 }

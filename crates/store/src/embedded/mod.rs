@@ -51,7 +51,8 @@ pub enum Compression {
 /// How much a store may use. What is not said here is fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes that may be written before memory is spilled to disk. While it spills or flushes, up to three times as much is used.
+    /// Bytes that may be written before memory is spilled to disk. While it flushes, or when the disk is full, up to three times as much
+    /// is used.
     pub memory: u64,
     /// Bytes of the cache of blocks.
     pub cache: u64,
@@ -243,7 +244,7 @@ impl Shared {
             bytes_spilled: counts.spilled.load(Relaxed),
             bytes_compacted: counts.compacted.load(Relaxed),
             bytes_on_disk: self.files.bytes(tables().chain(spilled)),
-            bytes_unflushed: view.memory(),
+            bytes_unflushed: view.memory(0),
             entries_estimate: tables().map(|table| table.metadata.item_count).sum(),
             tables: tables().count() as u64,
             runs: view.durable.runs.len() as u64,

@@ -109,9 +109,9 @@ impl View {
         self.durable.runs.iter().flat_map(|run| run.iter())
     }
 
-    /// Bytes in memory that are not durable, as far as this view goes.
-    pub fn memory(&self) -> u64 {
-        let sealed = self.layers.iter().map(|layer| match &layer.held {
+    /// Bytes in memory that are not durable, of the layers after the one numbered `after`.
+    pub fn memory(&self, after: u64) -> u64 {
+        let sealed = self.layers.iter().filter(|layer| layer.id > after).map(|layer| match &layer.held {
             Held::Memory(memory) => memory.size(),
             Held::Run(_) => 0,
         });

@@ -179,7 +179,7 @@ fn a_full_disk_is_survived() {
     };
     let mut refused = 0;
     // Fills the disk, and then goes on as if it were not full.
-    while refused < 50 {
+    while refused < 300 {
         let write = |batch: &store::Batch| store.write(batch).and_then(|()| store.flush());
         let outcome = write(&fill(number)).and_then(|_| write(&history::batch(seed, number + 1)));
         match outcome {
@@ -193,8 +193,11 @@ fn a_full_disk_is_survived() {
     }
     assert!(flushed > 20, "{flushed}");
     assert_eq!(store.fault(), None);
+    let held = store.figures().bytes_unflushed;
+    assert!(held < 200 << 10, "it took {held} bytes into memory while it could not write them");
     let left = std::fs::read_dir(folder.join("tree/tables")).expect("a folder").count();
-    assert!(left as u64 <= store.figures().tables + 4, "{left} files, {:?}", store.figures());
+    // A compaction may be at work, and have a few files for which there was room. But not each attempt has left one.
+    assert!(left as u64 <= store.figures().tables + 150, "{left} files, {:?}", store.figures());
     small_disk.grow(64);
     store.flush().expect("there is room");
     store.settle();
