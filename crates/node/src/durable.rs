@@ -64,6 +64,11 @@ impl Durable {
 }
 
 impl Worker {
+    /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
+    pub(crate) fn may_log(&self) -> bool {
+        self.node.durable().is_none_or(|durable| durable.log.takes_writes())
+    }
+
     /// What is written to the connection from `at` on waits for `seen`.
     pub(crate) fn gate(&mut self, conn: &mut Conn, at: usize, seen: &Horizon) {
         for &version in seen.versions() {

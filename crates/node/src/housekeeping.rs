@@ -48,7 +48,7 @@ impl Worker {
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
         // What a pause is for must not be undone by time: expired keys stay until it ends.
-        if self.node.active_expire.load(Relaxed) && self.paused.is_none() {
+        if self.node.active_expire.load(Relaxed) && self.paused.is_none() && self.may_log() {
             let clock = self.node.clock.clone();
             let effort = settings.active_expire_effort;
             let until = begun + by_effort(SWEEP_NS, effort);
@@ -85,6 +85,9 @@ impl Worker {
         let above = || node.uses_more_than(settings.maxmemory);
         if !above() {
             return Room::Enough;
+        }
+        if !self.may_log() {
+            return Room::None;
         }
         let now = node.clock.monotonic_ns();
         if self.evict_until == 0 {
