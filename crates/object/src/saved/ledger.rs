@@ -8,6 +8,7 @@
 //! Labels of leaves that order themselves by what they hold are counted up. Leaves of lists have no order but their labels', which
 //! leave gaps for those to come.
 
+use crate::tree::Totals;
 use std::sync::Arc;
 
 /// The label of the first leaf of a list.
@@ -25,6 +26,8 @@ const REMOVED_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 pub(crate) struct Ledger {
     /// Number of leaves.
     pub leaves: u64,
+    /// Sums over the leaves, where the tree keeps them.
+    pub totals: Totals,
     /// The next label of those that are counted up.
     next: u64,
     /// Counted labels from here on were given after the last freeze: nobody has stored them.
@@ -93,9 +96,16 @@ impl Ledger {
         MIDDLE.saturating_add(at.saturating_mul(STEP))
     }
 
-    /// Whether labels ran out; they have not, afterwards: the caller gives all of them anew.
-    pub fn take_exhausted(&mut self) -> bool {
-        std::mem::take(&mut self.exhausted)
+    /// Whether labels ran out: the caller gives all of them anew.
+    #[inline]
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// All leaves of a list are getting new labels.
+    pub fn relabelled(&mut self) {
+        self.exhausted = false;
+        self.lose();
     }
 
     /// Notes that the leaf of this label is gone. `counted`: labels of this tree are counted up.
@@ -159,15 +169,18 @@ mod tests {
             assert!(low < label && label < upper);
             upper = label;
         }
-        assert!(!ledger.take_exhausted());
+        assert!(!ledger.is_exhausted());
         ledger.between(low, Some(upper), 0, 1);
-        assert!(ledger.take_exhausted() && !ledger.take_exhausted());
+        assert!(ledger.is_exhausted());
+        ledger.relabelled();
+        assert!(!ledger.is_exhausted());
         assert!(ledger.between(high, None, 1, 2) > ledger.between(high, None, 0, 2));
         assert!(ledger.before(low, 0, 2) < ledger.before(low, 1, 2) && ledger.before(low, 1, 2) < low);
         ledger.between(u64::MAX - 5, None, 0, 1);
-        assert!(ledger.take_exhausted());
+        assert!(ledger.is_exhausted());
+        ledger.relabelled();
         ledger.before(5, 0, 1);
-        assert!(ledger.take_exhausted());
+        assert!(ledger.is_exhausted());
     }
 
     #[test]

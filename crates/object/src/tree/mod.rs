@@ -16,7 +16,8 @@ mod tests;
 use crate::Corrupt;
 use crate::saved::Ledger;
 pub use iter::Leaves;
-use node::{ByLeast, ByRank, BySep, BySepNear, Child, Inner, Node, Totals, group};
+pub(crate) use node::Totals;
+use node::{ByLeast, ByRank, BySep, BySepNear, Child, Inner, Node, group};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -81,14 +82,13 @@ pub trait Leaf: Clone + Default {
 pub struct Tree<L: Leaf> {
     root: Arc<Inner<L>>,
     len: u64,
-    totals: Totals,
     /// Out of line, because small collections have room for a tree's fields and no more; `None` only if there are no leaves.
     ledger: Option<Box<Ledger>>,
 }
 
 impl<L: Leaf> Clone for Tree<L> {
     fn clone(&self) -> Self {
-        Tree { root: self.root.clone(), len: self.len, totals: self.totals, ledger: self.ledger.clone() }
+        Tree { root: self.root.clone(), len: self.len, ledger: self.ledger.clone() }
     }
 }
 
@@ -101,7 +101,7 @@ impl<L: Leaf> Default for Tree<L> {
 impl<L: Leaf> Tree<L> {
     /// An empty tree.
     pub fn new() -> Self {
-        Tree { root: Arc::new(Inner { children: Vec::new() }), len: 0, totals: Totals::default(), ledger: None }
+        Tree { root: Arc::new(Inner { children: Vec::new() }), len: 0, ledger: None }
     }
 
     /// Number of elements.
@@ -121,7 +121,7 @@ impl<L: Leaf> Tree<L> {
 
     /// Sum of the leaves' [`Leaf::bytes`].
     pub fn bytes(&self) -> usize {
-        self.totals.bytes
+        self.ledger.as_ref().map_or(0, |ledger| ledger.totals.bytes)
     }
 
     /// Heap bytes: the leaves' own figures plus what the tree adds for each leaf. Shared leaves count in full.
@@ -129,7 +129,7 @@ impl<L: Leaf> Tree<L> {
         // Two counters precede the content of an `Arc`; inner nodes are charged to the leaves, one record each.
         let per_leaf = size_of::<L>() + size_of::<Child<L>>() + 2 * size_of::<usize>();
         let per_root = size_of::<Inner<L>>() + 2 * size_of::<usize>();
-        self.totals.heap + self.leaf_count() as usize * per_leaf + per_root
+        self.ledger.as_ref().map_or(0, |ledger| ledger.totals.heap) + self.leaf_count() as usize * per_leaf + per_root
     }
 
     /// Collects leaves, in order. Empty ones are left out; oversized ones are split.
@@ -140,17 +140,16 @@ impl<L: Leaf> Tree<L> {
     /// [`Tree::from_leaves`] with the ledger of a tree whose place this one takes.
     fn with_ledger(leaves: impl IntoIterator<Item = L>, mut ledger: Box<Ledger>) -> Self {
         ledger.lose();
-        ledger.leaves = 0;
-        let mut totals = Totals::default();
+        (ledger.leaves, ledger.totals) = (0, Totals::default());
         let mut children = Vec::new();
         for leaf in leaves {
-            node::push_pieces(&mut children, leaf, &mut totals, &mut ledger);
+            node::push_pieces(&mut children, leaf, &mut ledger);
         }
         for (child, at) in children.iter_mut().zip(0..) {
             child.label = if L::SORTED { ledger.count_up() } else { ledger.spread(at) };
         }
         let len = children.iter().map(|c: &Child<L>| c.len).sum();
-        Tree { root: Arc::new(Inner { children: group(children) }), len, totals, ledger: Some(ledger) }
+        Tree { root: Arc::new(Inner { children: group(children) }), len, ledger: Some(ledger) }
     }
 
     /// Replaces all leaves.
@@ -263,19 +262,28 @@ impl<L: Leaf> Tree<L> {
         self.modify_by(BySepNear { reached, guess, first: true }, |leaf, route| change(leaf, route.first))
     }
 
+    #[inline]
     fn modify_by<R, T: node::Route<L>>(&mut self, mut route: T, change: impl FnOnce(&mut L, &T) -> R) -> R {
         let root = Arc::make_mut(&mut self.root);
         if root.children.is_empty() {
             return self.first_leaf(&mut route, change);
         }
-        let books = (&mut self.totals, &mut **self.ledger.get_or_insert_default());
-        let done = root.modify(self.len, &mut route, (true, true), None, change, books);
+        let ledger = match &mut self.ledger {
+            Some(ledger) => ledger,
+            none => none.insert(Box::default()),
+        };
+        let done = root.modify(self.len, &mut route, true, None, change, ledger);
+        let exhausted = !L::SORTED && ledger.is_exhausted();
         self.len = self.len.wrapping_add_signed(done.grown);
         self.settle(done.siblings);
+        if exhausted {
+            self.relabel();
+        }
         done.result
     }
 
     /// [`Tree::modify_by`] on an empty tree.
+    #[cold]
     fn first_leaf<R, T: node::Route<L>>(&mut self, route: &mut T, change: impl FnOnce(&mut L, &T) -> R) -> R {
         let mut leaf = L::default();
         let result = change(&mut leaf, route);
@@ -296,7 +304,7 @@ impl<L: Leaf> Tree<L> {
     fn push_leaf(&mut self, leaf: L, front: bool) {
         let ledger = self.ledger.get_or_insert_default();
         let mut pieces = Vec::new();
-        node::push_pieces(&mut pieces, leaf, &mut self.totals, ledger);
+        node::push_pieces(&mut pieces, leaf, ledger);
         let n = pieces.len() as u64;
         let (first, last) = (self.root.children.first(), self.root.children.last());
         for (piece, at) in pieces.iter_mut().zip(0..) {
@@ -309,7 +317,11 @@ impl<L: Leaf> Tree<L> {
         }
         self.len += pieces.iter().map(|c| c.len).sum::<u64>();
         let siblings = Arc::make_mut(&mut self.root).push(pieces, front, ledger.mark());
+        let exhausted = ledger.is_exhausted();
         self.settle(siblings);
+        if exhausted {
+            self.relabel();
+        }
     }
 
     /// Removes the elements of these ranks; ranks beyond the end are ignored.
@@ -322,8 +334,8 @@ impl<L: Leaf> Tree<L> {
             self.renew([]);
             return;
         }
-        let books = (&mut self.totals, &mut **self.ledger.get_or_insert_default());
-        Arc::make_mut(&mut self.root).remove_range(ranks.start..end, books);
+        let ledger = self.ledger.get_or_insert_default();
+        Arc::make_mut(&mut self.root).remove_range(ranks.start..end, ledger);
         self.len -= end - ranks.start;
         self.settle(Vec::new());
     }
@@ -347,27 +359,30 @@ impl<L: Leaf> Tree<L> {
     }
 
     /// Gives the root its overflow as siblings under a new root, and drops levels of one child.
+    #[inline]
     fn settle(&mut self, siblings: Vec<Child<L>>) {
         if !siblings.is_empty() {
-            let old = std::mem::replace(&mut self.root, Arc::new(Inner { children: Vec::new() }));
-            let mut children = Vec::with_capacity(siblings.len() + 1);
-            children.extend(Child::over(old));
-            children.extend(siblings);
-            self.root = Arc::new(Inner { children: group(children) });
+            self.grow(siblings);
         }
         while let [Child { node: Node::Inner(only), .. }] = self.root.children.as_slice() {
             self.root = only.clone();
         }
-        if !L::SORTED && self.ledger.as_mut().is_some_and(|ledger| ledger.take_exhausted()) {
-            self.relabel();
-        }
+    }
+
+    #[cold]
+    fn grow(&mut self, siblings: Vec<Child<L>>) {
+        let old = std::mem::replace(&mut self.root, Arc::new(Inner { children: Vec::new() }));
+        let mut children = Vec::with_capacity(siblings.len() + 1);
+        children.extend(Child::over(old));
+        children.extend(siblings);
+        self.root = Arc::new(Inner { children: group(children) });
     }
 
     /// Gives all leaves new labels, with gaps between them.
     #[cold]
     fn relabel(&mut self) {
         let ledger = self.ledger.get_or_insert_default();
-        ledger.lose();
+        ledger.relabelled();
         let mut at = 0;
         Arc::make_mut(&mut self.root).relabel(&mut || {
             at += 1;
@@ -413,8 +428,9 @@ impl<L: Leaf> Tree<L> {
             next = next.max(label.saturating_add(1));
             children.push(Child::of_leaf(leaf, label, 0));
         }
-        let ledger = Ledger::loaded(epoch, children.len() as u64, next);
+        let mut ledger = Ledger::loaded(epoch, children.len() as u64, next);
+        ledger.totals = totals;
         let len = children.iter().map(|c: &Child<L>| c.len).sum();
-        Ok(Tree { root: Arc::new(Inner { children: group(children) }), len, totals, ledger: Some(Box::new(ledger)) })
+        Ok(Tree { root: Arc::new(Inner { children: group(children) }), len, ledger: Some(Box::new(ledger)) })
     }
 }

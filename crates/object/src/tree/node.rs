@@ -20,7 +20,7 @@ const FANOUT_BUILT: usize = FANOUT / 4 * 3;
 
 /// Running figures of a tree.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     pub bytes: usize,
     pub heap: usize,
 }
@@ -206,20 +206,20 @@ impl<L: Leaf> Child<L> {
     }
 
     /// Subtracts everything below from the totals: it is leaving the tree.
-    fn untally(&self, totals: &mut Totals, ledger: &mut Ledger) {
+    fn untally(&self, ledger: &mut Ledger) {
         match &self.node {
             Node::Leaf(leaf) => {
-                totals.subtract(&**leaf);
+                ledger.totals.subtract(&**leaf);
                 ledger.leaves -= 1;
                 ledger.bury(self.label, L::SORTED);
             }
-            Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(totals, ledger)),
+            Node::Inner(inner) => inner.children.iter().for_each(|c| c.untally(ledger)),
         }
     }
 }
 
 /// Appends a leaf as one child, or as several if it is too large, and counts them. Labels are still to be given.
-pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals: &mut Totals, ledger: &mut Ledger) {
+pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, ledger: &mut Ledger) {
     let mut rest = vec![leaf];
     while let Some(mut leaf) = rest.pop() {
         if leaf.is_empty() {
@@ -232,7 +232,7 @@ pub(super) fn push_pieces<L: Leaf>(children: &mut Vec<Child<L>>, leaf: L, totals
             rest.push(leaf);
             continue;
         }
-        totals.add(&leaf);
+        ledger.totals.add(&leaf);
         ledger.leaves += 1;
         children.push(Child::of_leaf(leaf, 0, ledger.mark()));
     }
@@ -278,46 +278,46 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Changes the leaf a route leads to. `edge` says whether this node is the first and the last of its level, `next` is
-    /// what follows it.
+    /// Changes the leaf a route leads to. `first` says whether this node is the first of its level, `next` is what follows it.
     pub fn modify<R, T: Route<L>>(
         &mut self,
         len: u64,
         route: &mut T,
-        edge: (bool, bool),
+        first: bool,
         next: Option<&Child<L>>,
         change: impl FnOnce(&mut L, &T) -> R,
-        (totals, ledger): (&mut Totals, &mut Ledger),
+        ledger: &mut Ledger,
     ) -> Done<L, R> {
         let i = route.pick(&self.children, len);
-        let edge = (edge.0 && i == 0, edge.1 && i + 1 == self.children.len());
-        let (path, behind) = self.children.split_at_mut(i + 1);
-        let child = &mut path[i];
+        let first = first && i == 0;
+        let Some((child, behind)) = self.children[i..].split_first_mut() else {
+            unreachable!("the route has picked it")
+        };
         child.stamp = ledger.mark();
         let (result, grown, least_moved);
         match &mut child.node {
             Node::Leaf(leaf) => {
                 // Before a copy is made: it may have less spare room than was counted.
-                totals.subtract(&**leaf);
+                ledger.totals.subtract(&**leaf);
                 let leaf = Arc::make_mut(leaf);
                 let bytes = leaf.bytes();
                 result = change(leaf, route);
-                totals.add(leaf);
+                ledger.totals.add(leaf);
                 grown = leaf.len() as i64 - child.len as i64;
                 child.len = leaf.len() as u64;
                 least_moved = child.least != leaf.least();
                 child.least = leaf.least();
                 if leaf.bytes() > LEAF_BYTES_MAX && leaf.len() > 1 {
-                    self.split_leaf(i, edge, next, (totals, ledger));
+                    self.split_leaf(i, first, next, ledger);
                 } else if leaf.bytes() < LEAF_BYTES_MIN && (leaf.bytes() < bytes || leaf.is_empty()) {
-                    self.mend(i, (totals, ledger));
+                    self.mend(i, ledger);
                 }
             }
             Node::Inner(inner) => {
                 let inner = Arc::make_mut(inner);
                 let before = inner.children.len();
                 let next = behind.first().or(next);
-                let done = inner.modify(child.len, route, edge, next, change, (totals, ledger));
+                let done = inner.modify(child.len, route, first, next, change, ledger);
                 (result, grown, least_moved) = (done.result, done.grown, done.least_moved);
                 let left_over: u64 = done.siblings.iter().map(|c| c.len).sum();
                 child.len = child.len.wrapping_add_signed(grown) - left_over;
@@ -327,7 +327,7 @@ impl<L: Leaf> Inner<L> {
                 if !done.siblings.is_empty() {
                     self.children.splice(i + 1..i + 1, done.siblings);
                 } else if inner.children.len() < before && child.underfull() {
-                    self.mend(i, (totals, ledger));
+                    self.mend(i, ledger);
                 }
             }
         }
@@ -356,7 +356,7 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Removes elements, none of whose ranks is beyond the end.
-    pub fn remove_range(&mut self, ranks: Range<u64>, (totals, ledger): (&mut Totals, &mut Ledger)) {
+    pub fn remove_range(&mut self, ranks: Range<u64>, ledger: &mut Ledger) {
         let (mut at, mut i, mut seam) = (0, 0, None);
         while i < self.children.len() && at < ranks.end {
             let child = &mut self.children[i];
@@ -375,7 +375,7 @@ impl<L: Leaf> Inner<L> {
                     at += self.children[end].len;
                     end += 1;
                 }
-                self.children.drain(i..end).for_each(|c| c.untally(totals, ledger));
+                self.children.drain(i..end).for_each(|c| c.untally(ledger));
                 continue;
             }
             let within = from + len - at..to + len - at;
@@ -383,15 +383,15 @@ impl<L: Leaf> Inner<L> {
             child.stamp = ledger.mark();
             match &mut child.node {
                 Node::Leaf(leaf) => {
-                    totals.subtract(&**leaf);
+                    ledger.totals.subtract(&**leaf);
                     let leaf = Arc::make_mut(leaf);
                     leaf.remove_range(within.start as usize..within.end as usize);
-                    totals.add(leaf);
+                    ledger.totals.add(leaf);
                     child.least = leaf.least();
                 }
                 Node::Inner(inner) => {
                     let inner = Arc::make_mut(inner);
-                    inner.remove_range(within, (totals, ledger));
+                    inner.remove_range(within, ledger);
                     child.least = inner.least();
                 }
             }
@@ -400,7 +400,7 @@ impl<L: Leaf> Inner<L> {
         let Some(seam) = seam else { return };
         for i in [seam + 1, seam] {
             if self.children.get(i).is_some_and(Child::underfull) {
-                self.mend(i, (totals, ledger));
+                self.mend(i, ledger);
             }
         }
     }
@@ -408,17 +408,13 @@ impl<L: Leaf> Inner<L> {
     /// Replaces an overfull leaf by its parts. At an edge of the tree elements probably keep arriving at that edge, so
     /// the part on the inside is left nearly full and the one outside nearly empty.
     /// `next` is what follows this node.
-    fn split_leaf(
-        &mut self,
-        i: usize,
-        edge: (bool, bool),
-        next: Option<&Child<L>>,
-        (totals, ledger): (&mut Totals, &mut Ledger),
-    ) {
-        let high = if L::SORTED { None } else { self.children.get(i + 1).or(next).map(Child::first_label) };
+    fn split_leaf(&mut self, i: usize, first: bool, next: Option<&Child<L>>, ledger: &mut Ledger) {
+        let next = self.children.get(i + 1).or(next);
+        let edge = (first, next.is_none());
+        let high = if L::SORTED { None } else { next.map(Child::first_label) };
         let child = &mut self.children[i];
         let Node::Leaf(leaf) = &mut child.node else { return };
-        totals.subtract(&**leaf);
+        ledger.totals.subtract(&**leaf);
         ledger.leaves -= 1;
         let leaf = Arc::make_mut(leaf);
         let bytes = leaf.bytes();
@@ -431,8 +427,8 @@ impl<L: Leaf> Inner<L> {
         let lower = std::mem::take(leaf);
         debug_assert!(!lower.is_empty() && !upper.is_empty());
         let mut parts = Vec::with_capacity(2);
-        push_pieces(&mut parts, lower, totals, ledger);
-        push_pieces(&mut parts, upper, totals, ledger);
+        push_pieces(&mut parts, lower, ledger);
+        push_pieces(&mut parts, upper, ledger);
         if let Some((first, others)) = parts.split_first_mut() {
             first.sep = child.sep.clone();
             first.label = child.label;
@@ -446,23 +442,23 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Drops child `i` if it is empty, else merges it with a neighbour if the two are small enough.
-    fn mend(&mut self, i: usize, (totals, ledger): (&mut Totals, &mut Ledger)) {
+    fn mend(&mut self, i: usize, ledger: &mut Ledger) {
         if self.children[i].len == 0 {
-            self.children.remove(i).untally(totals, ledger);
-        } else if !self.merge(i, (totals, ledger)) && i > 0 {
-            self.merge(i - 1, (totals, ledger));
+            self.children.remove(i).untally(ledger);
+        } else if !self.merge(i, ledger) && i > 0 {
+            self.merge(i - 1, ledger);
         }
     }
 
     /// Merges child `i` with the next one, if there is one and they fit together.
-    fn merge(&mut self, i: usize, (totals, ledger): (&mut Totals, &mut Ledger)) -> bool {
+    fn merge(&mut self, i: usize, ledger: &mut Ledger) -> bool {
         let [a, b, ..] = &mut self.children[i..] else { return false };
         match (&mut a.node, &mut b.node) {
             (Node::Leaf(x), Node::Leaf(y)) if x.bytes() + y.bytes() <= LEAF_BYTES_MERGED => {
-                totals.subtract(&**x);
-                totals.subtract(&**y);
+                ledger.totals.subtract(&**x);
+                ledger.totals.subtract(&**y);
                 Arc::make_mut(x).append(std::mem::take(Arc::make_mut(y)));
-                totals.add(&**x);
+                ledger.totals.add(&**x);
                 ledger.leaves -= 1;
                 ledger.bury(b.label, L::SORTED);
                 a.stamp = ledger.mark();
@@ -506,10 +502,13 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// If there are too many children, keeps the first part and returns nodes with the rest.
+    #[inline]
     fn overflow(&mut self) -> Vec<Child<L>> {
-        if self.children.len() <= FANOUT {
-            return Vec::new();
-        }
+        if self.children.len() <= FANOUT { Vec::new() } else { self.divide() }
+    }
+
+    #[cold]
+    fn divide(&mut self) -> Vec<Child<L>> {
         let mut parts = chunks(std::mem::take(&mut self.children)).into_iter();
         self.children = parts.next().unwrap_or_default();
         parts.filter_map(|children| Child::over(Arc::new(Inner { children }))).collect()

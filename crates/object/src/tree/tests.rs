@@ -85,7 +85,7 @@ fn check<const COUNTED: bool>(tree: &Tree<Numbers<COUNTED>>, sorted: bool) -> Ve
     labels.sort_unstable();
     assert!(labels.windows(2).all(|pair| pair[0] < pair[1]), "labels are distinct");
     assert!(depths.windows(2).all(|w| w[0] == w[1]), "leaves at one depth");
-    assert_eq!(totals, tree.totals);
+    assert_eq!(totals, tree.ledger().map_or(Totals::default(), |ledger| ledger.totals));
     let all = forward(tree, 0);
     if let Some(least) = all.iter().min() {
         assert_eq!(tree.least(), u64::from(*least));
