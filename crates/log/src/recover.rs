@@ -6,7 +6,7 @@ use std::io;
 use crate::disk::{Disk, File};
 use crate::format::{Record, SegmentHeader};
 use crate::scan::Scan;
-use crate::writer::{BLOCK, Identity, Limits, Position, Writer};
+use crate::writer::{BLOCK, Identity, Limits, Position, Writer, is_full};
 use crate::{Lsn, stream_of};
 
 /// Why a log cannot be used. Nothing has been changed.
@@ -213,7 +213,16 @@ impl<D: Disk> Recovery<D> {
             let spares = keep_spares(&scan, &limits)?;
             let (number, sequence, full) = (scan.number(), scan.sequence, scan.full());
             let position = Position { number, sequence, base, end, tail, full, spares };
-            writers.push(Writer::begin(scan.disk, identity, limits, position)?);
+            let needed: usize = position.tail.iter().map(Vec::len).sum();
+            let folder = scan.disk.describe("");
+            writers.push(Writer::begin(scan.disk, identity, limits, position).map_err(|error| {
+                if !is_full(&error) {
+                    return Damage::Io(error);
+                }
+                Damage::Streams(format!(
+                    "{folder}: no room for the segment of at least {needed} bytes that a start writes"
+                ))
+            })?);
         }
         Ok(writers)
     }

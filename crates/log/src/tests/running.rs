@@ -370,3 +370,33 @@ fn a_check_finds_every_turned_bit() {
     assert!(padding < used / 37 / 5, "{padding} bits are part of nothing");
     assert_eq!(examine(disks.to_vec()), sound);
 }
+
+/// Rule L8: a start needs room for what it writes again, and no more; without it nothing is changed.
+#[test]
+fn a_start_on_a_full_disk() {
+    let disks = [Simulated::default()];
+    disks[0].set_room(Some(16384));
+    let (log, mut gates) = start(&disks, settings(Fsync::No));
+    let mut lsn = 0;
+    for _ in 0..200 {
+        lsn = leave(&mut gates[0][0], 0, &[]);
+    }
+    log.ring(0);
+    wait(log.marks(), 0, lsn);
+    // What the process has, when it ends.
+    let there = disks[0].names();
+    disks[0].set_room(Some(4096));
+    std::mem::forget(log);
+    let refused = Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always));
+    let text = refused.err().map(|damage| damage.to_string()).unwrap_or_default();
+    assert!(text.contains("no room for the segment"), "{text}");
+    assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
+    disks[0].set_room(Some(8192));
+    let limits = Limits { segment: 16384, spares: 0, reserve: 4096 };
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, _) = opened.start([1; 16], 0, 1, Settings { limits, ..settings(Fsync::Always) }).unwrap();
+    while log.takes_writes() {
+        thread::yield_now();
+    }
+    assert_eq!((log.state(), log.marks().of(0)), (State::Full, lsn));
+}
