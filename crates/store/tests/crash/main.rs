@@ -162,6 +162,30 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
+fn no_room_at_any_call_is_survived() {
+    if !has("strace") {
+        eprintln!("skipped: there is no strace");
+        return;
+    }
+    let scratch = Scratch::in_memory();
+    let seed = 12;
+    let mut acknowledged = 0;
+    for nth in 1..=crashes(3) {
+        for call in ["fsync", "rename,renameat,renameat2", "write", "openat"] {
+            let nth = nth * nth * 2 + nth % 5;
+            let (number, failures) = run_injected(&scratch.join("a"), seed, &format!("{call}:error=ENOSPC:when={nth}"));
+            acknowledged = acknowledged.max(number);
+            // Tried again, it works, unless the new manifest may have begun to count: then the store stops.
+            let said = failures.iter().all(|why| why.contains("no room on the disk"));
+            assert!(said, "no room at {call} {nth}, and then: {failures:?}");
+            let judged = after_a_crash(&scratch.join("a"), seed, acknowledged);
+            acknowledged = judged.unwrap_or_else(|why| panic!("seed {seed}, no room at {call} {nth}: {why}"));
+        }
+    }
+    assert!(acknowledged > 300, "it got no further than {acknowledged}");
+}
+
+#[test]
 fn a_full_disk_is_survived() {
     let scratch = Scratch::new();
     let Some(small_disk) = power::Mounted::memory(&scratch.join("disk"), 6) else { return };
