@@ -1,6 +1,7 @@
 //! The `holdfast` binary.
 
 mod bench;
+mod check;
 mod memory;
 mod server;
 
@@ -22,6 +23,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(Box<bench::Options>),
+    Check(check::Options),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
     Server {
@@ -34,6 +36,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::run(&options),
+        Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {
             let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();
             return server::run(&arguments);

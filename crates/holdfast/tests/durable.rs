@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use support::{Client, Scratch, Server};
 
 /// A server on this directory; dropping it kills it.
@@ -219,4 +221,39 @@ fn libraries_of_functions_are_kept() {
     }
     let server = server(&dir, &[]);
     assert_eq!(server.client().call("function list"), "*0");
+}
+
+#[test]
+fn damage_is_found_by_check_and_stops_the_start() {
+    let check = |dir: &Scratch| {
+        let output = Command::new(env!("CARGO_BIN_EXE_holdfast")).arg("check").arg(dir.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
+    };
+    let dir = Scratch::new();
+    {
+        let server = server(&dir, &[]);
+        let mut client = server.client();
+        for n in 0..200 {
+            assert_eq!(client.call(&format!("set k{n} {n}")), "+OK");
+        }
+        let (good, text) = check(&dir);
+        assert!(!good && text.contains("used by"), "{text}");
+    }
+    let (good, text) = check(&dir);
+    assert!(good && text.contains("everything is as it was written"), "{text}");
+    // A byte of a record in the middle, which had been synced.
+    let log = dir.path().join("holdfast/log");
+    let files = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
+    let segment = files.filter(|path| path.extension().is_some_and(|end| end == "log")).max().unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(4).position(|window| window == b"k100").unwrap();
+    bytes[at + 1] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let (good, text) = check(&dir);
+    assert!(!good && text.contains("DAMAGED") && text.contains(".log"), "{text}");
+    let path = dir.path().display().to_string();
+    let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
+    assert!(error.contains(".log") && error.contains("at byte"), "{error}");
+    assert_eq!(std::fs::read(&segment).unwrap(), bytes, "nothing is changed");
 }

@@ -1,0 +1,51 @@
+//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, and says what it found. Changes nothing.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Verifies the files of a server that does not run: log and store. Fails if something is not as it was written.
+#[derive(Args)]
+pub struct Options {
+    /// The server's `dir`.
+    dir: PathBuf,
+    /// The server's `log-dirs`, if they are not in `dir`.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    log_dirs: Vec<PathBuf>,
+    /// The server's `store-dir`, if it is not in `dir`.
+    #[arg(long, value_name = "DIR")]
+    store_dir: Option<PathBuf>,
+}
+
+/// Prints what was found.
+pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let data = options.dir.join("holdfast");
+    let mut folders = options.log_dirs.clone();
+    if folders.is_empty() {
+        folders.push(data.join("log"));
+    }
+    let store = options.store_dir.clone().unwrap_or_else(|| data.join("store"));
+    for folder in folders.iter().chain([&store]) {
+        if !folder.is_dir() {
+            return Err(
+                format!("{}: no such directory; --log-dirs and --store-dir name others", folder.display()).into()
+            );
+        }
+    }
+    let log = log::check(&folders)?;
+    print!("{log}");
+    let found = store::check(&store)?;
+    println!("{}: {} files, {} bytes verified", store.display(), found.files, found.bytes);
+    for finding in &found.findings {
+        let at = finding.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+        let word = if finding.damage { "DAMAGED" } else { "left over" };
+        println!("{}{at}: {word}: {}", finding.file.display(), finding.what);
+    }
+    if log.is_sound() && found.is_whole() {
+        println!("everything is as it was written");
+        Ok(())
+    } else {
+        Err("there is damage: a server with this data does not start".into())
+    }
+}
