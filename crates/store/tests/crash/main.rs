@@ -31,6 +31,11 @@ fn crashes(short: u64) -> u64 {
     std::env::var("STORE_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(short)
 }
 
+/// At which call of its kind something happens: now at one of the first, which open the store, now at any.
+fn place(nth: u64) -> u64 {
+    if nth % 2 == 1 { nth } else { 1 + nth * nth * 37 % 900 }
+}
+
 /// Whether a program is there.
 fn has(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -128,15 +133,14 @@ fn killed_at_every_call_that_matters() {
     // Before a table, a manifest or a folder is synced, before `current` is replaced, before a file is removed, written or made.
     for nth in 1..=crashes(6) {
         for call in ["fsync", "rename,renameat,renameat2", "unlink", "write", "openat"] {
-            // Not only the first calls of a process, which open the store.
-            let nth = (3 * nth * nth).next_power_of_two() - nth % 4;
+            let nth = place(nth);
             let (number, _) = run_injected(&scratch.join("a"), seed, &format!("{call}:signal=KILL:when={nth}"));
             acknowledged = acknowledged.max(number);
             let judged = after_a_crash(&scratch.join("a"), seed, acknowledged);
             acknowledged = judged.unwrap_or_else(|why| panic!("seed {seed}, killed at {call} {nth}: {why}"));
         }
     }
-    assert!(acknowledged > 50, "it got no further than {acknowledged}");
+    assert!(acknowledged > 20, "it got no further than {acknowledged}");
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn no_room_at_any_call_is_survived() {
     let mut acknowledged = 0;
     for nth in 1..=crashes(3) {
         for call in ["fsync", "rename,renameat,renameat2", "write", "openat"] {
-            let nth = nth * nth * 2 + nth % 5;
+            let nth = place(nth);
             let (number, failures) = run_injected(&scratch.join("a"), seed, &format!("{call}:error=ENOSPC:when={nth}"));
             acknowledged = acknowledged.max(number);
             // Tried again, it works, unless the new manifest may have begun to count: then the store stops.
@@ -182,7 +186,7 @@ fn no_room_at_any_call_is_survived() {
             acknowledged = judged.unwrap_or_else(|why| panic!("seed {seed}, no room at {call} {nth}: {why}"));
         }
     }
-    assert!(acknowledged > 300, "it got no further than {acknowledged}");
+    assert!(acknowledged > 100, "it got no further than {acknowledged}");
 }
 
 #[test]
