@@ -19,6 +19,7 @@ const UNSAFE: &[&str] = &[
     "holdfast/src/server/process.rs",
     "holdfast/src/server/title.rs",
     "holdfast/tests/attack/process.rs",
+    "engine/examples/checkpoint.rs",
     "keyspace/examples/heap.rs",
     "keyspace/src/dying.rs",
     "keyspace/src/entry.rs",

@@ -28,17 +28,6 @@ impl EntryRef<'_> {
 }
 
 impl Value {
-    /// Appends the image.
-    pub fn write_image(&self, out: &mut Vec<u8>) {
-        out.push(self.kind() as u8);
-        match self {
-            Value::Int(n) => out.extend_from_slice(&n.to_le_bytes()),
-            Value::Short(bytes) | Value::Raw(bytes) => out.extend_from_slice(bytes),
-            Value::Blob(bytes) => out.extend_from_slice(bytes),
-            Value::Collection(collection) => collection.encode(out),
-        }
-    }
-
     /// Reads an image. Fails on bytes that no value writes.
     pub fn from_image(image: &[u8]) -> Result<Value, Corrupt> {
         let (&kind, contents) = image.split_first().ok_or(Corrupt("image is empty"))?;

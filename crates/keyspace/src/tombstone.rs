@@ -12,15 +12,19 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use object::saved::Frozen;
 
 use crate::db::EntryRef;
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, shift};
 use crate::slot::SLOTS;
+use crate::value::freeze_collection;
 
 /// What a table knows of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
 #[derive(Default)]
@@ -276,30 +280,39 @@ impl Keyspace {
         next
     }
 
-    /// Calls `f` with the entries of a physical database in a held slot that share a bucket, from hash `from` on, and were changed
-    /// above version `above`: each is marked as stored. At which hash to go on; `None` after the last.
+    /// Calls `f` with the entries of a slot's physical database that share a bucket, from hash `from` on, and were changed above version
+    /// `above`: each is marked as stored, and its value frozen if it is large, by the number that `epochs` gives. At which hash to go on;
+    /// `None` after the last. The slot is held.
     pub fn copy_changed(
         &self,
         held: &Held,
-        slot: u16,
-        physical: u16,
+        (slot, physical): (u16, u16),
         from: u64,
         above: u64,
-        mut f: impl FnMut(EntryRef<'_>),
+        epochs: &mut dyn FnMut() -> NonZeroU64,
+        mut f: impl FnMut(EntryRef<'_>, Option<Frozen>),
     ) -> Option<u64> {
         self.body(held, slot).table(physical)?.step(from, |entry| {
             if entry.version() > above {
                 entry.set_stored();
-                f(EntryRef::new(entry));
+                let frozen = freeze_collection(entry, epochs);
+                f(EntryRef::new(entry), frozen);
             }
         })
     }
 
-    /// The entry of a key of a physical database in a held slot, marked as stored.
-    pub fn copy_key<'a>(&self, held: &'a Held, physical: u16, key: &Key<'_>) -> Option<EntryRef<'a>> {
+    /// The entry of a key of a physical database in a held slot, marked as stored and its value frozen if it is large.
+    pub fn copy_key<'a>(
+        &self,
+        held: &'a Held,
+        physical: u16,
+        key: &Key<'_>,
+        epochs: &mut dyn FnMut() -> NonZeroU64,
+    ) -> Option<(EntryRef<'a>, Option<Frozen>)> {
         let (_, entry) = self.body(held, key.slot).table(physical)?.find(key)?;
         entry.set_stored();
-        Some(EntryRef::new(entry))
+        let frozen = freeze_collection(entry, epochs);
+        Some((EntryRef::new(entry), frozen))
     }
 
     /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For replay.

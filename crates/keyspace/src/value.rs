@@ -1,8 +1,10 @@
 //! What a key can hold, owned outside its entry, and the kinds that tell them apart inside it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::entry::Entry;
+use object::saved::{self, Freeze, Frozen, ValueRef};
 use object::{Corrupt, Hash, List, Set, Stream, ZSet};
 
 /// A long string. Reference-counted so that a reply can send it without copying it under the latch.
@@ -125,6 +127,28 @@ macro_rules! collections {
             match entry.kind() {
                 $(Kind::$name => entry.collection::<$name>().map(|c| (c.encoding(), c.memory() + size_of::<$name>())),)*
                 _ => None,
+            }
+        }
+
+        /// The entry's collection as it is saved.
+        pub(crate) fn saved_collection<'a>(entry: Entry) -> Option<ValueRef<'a>> {
+            match entry.kind() {
+                $(Kind::$name => entry.collection::<$name>().map(ValueRef::$name),)*
+                _ => None,
+            }
+        }
+
+        /// Freezes the entry's collection, if it is large. The entry's latch is held, and nobody has borrowed from the entry.
+        pub(crate) fn freeze_collection(entry: Entry, epochs: &mut dyn FnMut() -> NonZeroU64) -> Option<Frozen> {
+            match entry.kind() {
+                $(Kind::$name => entry.collection_mut::<$name>().filter(|c| c.is_large())?.freeze(epochs()),)*
+                _ => None,
+            }
+        }
+
+        impl From<saved::Collection> for AnyCollection {
+            fn from(saved: saved::Collection) -> Self {
+                match saved { $(saved::Collection::$name(c) => c.into()),* }
             }
         }
 

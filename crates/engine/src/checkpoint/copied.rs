@@ -1,25 +1,28 @@
-//! What was copied in one hold of a latch: small values as the bytes to be written, large ones shared, to be encoded afterwards.
+//! What was copied in one hold of a latch: small values as the bytes to be written, large ones frozen, to be encoded afterwards.
 
-use keyspace::{EntryRef, Key, Kind, Space, Value};
-use store::Batch;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use keyspace::{Blob, EntryRef, Key, Space, Str};
+use object::saved::{Frozen, ValueRef, save_small};
+use store::Error;
 
 use super::format::{self, Head};
-
-/// Collections that take more than this are shared and not encoded under the latch.
-const SMALL_BYTES: usize = if cfg!(test) { 256 } else { 2048 };
+use super::output::Output;
 
 /// One change of the store.
 struct Item {
     /// Where its key ends in the bytes.
     key_end: usize,
-    /// Where its value, or what precedes a large one, ends.
+    /// Where its value, or what precedes the record of a large one, ends.
     end: usize,
     what: What,
 }
 
 enum What {
     Small,
-    Large(Value),
+    Blob(Arc<Blob>),
+    Large(Frozen),
     Deleted,
 }
 
@@ -28,36 +31,52 @@ pub(super) struct Copied {
     bytes: Vec<u8>,
     items: Vec<Item>,
     large: usize,
+    /// The number of the next freeze: no two are the same, not even in different lives of the server.
+    epoch: u64,
 }
 
 impl Copied {
-    /// With room for what a hold copies before it ends, and the longest value after that.
-    pub(super) fn new() -> Self {
-        Self { bytes: Vec::with_capacity(128 * 1024), items: Vec::with_capacity(1024), large: 0 }
+    /// With room for what a hold copies before it ends, and the longest value after that. `epoch`: that of the next freeze.
+    pub(super) fn new(epoch: u64) -> Self {
+        Self { bytes: Vec::with_capacity(128 * 1024), items: Vec::with_capacity(1024), large: 0, epoch: epoch.max(1) }
     }
 
-    /// Bytes copied, and a share for each item.
+    /// The number of the next freeze.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Goes on counting at `epoch`.
+    pub(super) fn set_epoch(&mut self, epoch: NonZeroU64) {
+        self.epoch = epoch.get();
+    }
+
+    /// Bytes copied, and a share for each item that is shared.
     pub(super) fn weight(&self) -> usize {
         self.bytes.len() + 512 * self.large
     }
 
-    /// Copies an entry, which holds what was done to it up to `version`.
-    pub(super) fn put(&mut self, space: Space, key: &Key<'_>, entry: EntryRef<'_>, version: u64) {
+    /// Copies an entry, which holds what was done to it up to `version`. `frozen`: its value, if it is a large collection.
+    pub(super) fn put(
+        &mut self,
+        space: Space,
+        key: &Key<'_>,
+        entry: EntryRef<'_>,
+        frozen: Option<Frozen>,
+        version: u64,
+    ) {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
         Head::of(entry, version).write(key.bytes, &mut self.bytes);
-        let large = match entry.kind() {
-            Kind::Int | Kind::Short | Kind::Raw => false,
-            Kind::Blob => true,
-            _ => entry.memory() > SMALL_BYTES,
+        let what = match (frozen, entry.string()) {
+            (Some(frozen), _) => What::Large(frozen),
+            (None, Ok(Str::Blob(blob))) => What::Blob(blob.clone()),
+            _ => {
+                save_small(entry.saved(), &mut self.bytes);
+                What::Small
+            }
         };
-        let what = if large {
-            self.large += 1;
-            What::Large(entry.to_value())
-        } else {
-            entry.write_image(&mut self.bytes);
-            What::Small
-        };
+        self.large += usize::from(!matches!(what, What::Small));
         self.items.push(Item { key_end, end: self.bytes.len(), what });
     }
 
@@ -76,29 +95,31 @@ impl Copied {
         self.items.push(Item { key_end: end, end, what: What::Deleted });
     }
 
-    /// Moves everything to the batch, in its order. Without any latch.
-    pub(super) fn move_to(&mut self, batch: &mut Batch) {
+    /// Moves everything to the store's output, in its order. Without any latch.
+    pub(super) fn move_to(&mut self, output: &mut Output) -> Result<(), Error> {
         let mut start = 0;
-        let mut image = Vec::new();
+        let mut result = Ok(());
         for item in self.items.drain(..) {
             let (key, head) = (&self.bytes[start..item.key_end], &self.bytes[item.key_end..item.end]);
             start = item.end;
-            match item.what {
-                What::Small => batch.put(key, head),
-                What::Deleted => batch.delete(key),
-                What::Large(value) => {
-                    image.clear();
-                    image.extend_from_slice(head);
-                    value.write_image(&mut image);
-                    batch.put(key, &image);
+            result = result.and_then(|()| match item.what {
+                What::Small => output.put(key, head),
+                What::Deleted => output.delete(key),
+                What::Large(frozen) => output.put_large(key, head, &frozen),
+                What::Blob(blob) => {
+                    let mut value = Vec::with_capacity(head.len() + blob.len() + 1);
+                    value.extend_from_slice(head);
+                    save_small(ValueRef::Blob(&blob), &mut value);
+                    output.put(key, &value)
                 }
-            }
+            });
         }
         self.bytes.clear();
         self.large = 0;
         // Long keys are few.
         if self.bytes.capacity() > 1 << 20 {
-            *self = Self::new();
+            *self = Self::new(self.epoch);
         }
+        result
     }
 }

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space, Value};
+use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
 
 /// Of this format.
@@ -12,6 +12,7 @@ const VERSION: u8 = 1;
 /// First bytes of keys.
 const META: u8 = 0;
 const ENTRY: u8 = 1;
+const LEAF: u8 = 2;
 
 /// What follows [`META`].
 const HEADER: u8 = 0;
@@ -41,6 +42,8 @@ pub struct Header {
     pub saved_at: u64,
     /// The databases. Their map is as of the beginning of the checkpoint, everything else as of its end.
     pub databases: Databases,
+    /// The number of the next freeze of a value (`object::saved`).
+    pub epoch: u64,
     /// Of each stream of the log, the LSN up to which no record is needed.
     pub covered: Vec<u64>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
@@ -60,6 +63,40 @@ pub(super) fn space_prefix(space: Space) -> [u8; 5] {
     let mut prefix = [ENTRY; 5];
     prefix[1..].copy_from_slice(&space.to_be_bytes());
     prefix
+}
+
+/// What the key of every leaf of a space begins with.
+pub(super) fn leaves_prefix(space: Space) -> [u8; 5] {
+    let mut prefix = [LEAF; 5];
+    prefix[1..].copy_from_slice(&space.to_be_bytes());
+    prefix
+}
+
+/// Whether this is the key of an entry.
+pub(super) fn is_entry(key: &[u8]) -> bool {
+    key.first() == Some(&ENTRY)
+}
+
+/// What the key of every leaf of an object begins with; the value whose it is is under the key `entry`.
+pub(super) fn object_prefix(entry: &[u8], object: u64) -> [u8; 15] {
+    let mut prefix = [LEAF; 15];
+    prefix[1..7].copy_from_slice(&entry[1..7]);
+    prefix[7..].copy_from_slice(&object.to_be_bytes());
+    prefix
+}
+
+/// The key of a leaf.
+pub(super) fn leaf_key(object: &[u8; 15], label: u64) -> [u8; 23] {
+    let mut key = [0; 23];
+    key[..15].copy_from_slice(object);
+    key[15..].copy_from_slice(&label.to_be_bytes());
+    key
+}
+
+/// The label in the key of a leaf.
+pub(super) fn label_of(key: &[u8]) -> Result<u64, Corrupt> {
+    let label = key.get(15..).and_then(|label| label.try_into().ok()).ok_or(Corrupt("key of a leaf"))?;
+    Ok(u64::from_be_bytes(label))
 }
 
 /// Appends the key of an entry.
@@ -124,15 +161,15 @@ pub(super) fn write_gone(version: u64, out: &mut Vec<u8>) {
 }
 
 /// What the store has under a key.
-pub(super) enum Stored {
-    /// This.
-    Entry(Head, Value),
+pub(super) enum Stored<'a> {
+    /// This record (`object::saved`).
+    Entry(Head, &'a [u8]),
     /// It was gone at this version.
     Gone(u64),
 }
 
 /// A key and what the store has of it.
-pub(super) fn read_entry(stored_key: &[u8], value: &[u8]) -> Result<(Box<[u8]>, Stored), Corrupt> {
+pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<[u8]>, Stored<'a>), Corrupt> {
     let key = stored_key.get(ENTRY_PREFIX..).ok_or(Corrupt("key of an entry"))?;
     let mut input = Input(value);
     let flags = input.take(1)?[0];
@@ -146,11 +183,20 @@ pub(super) fn read_entry(stored_key: &[u8], value: &[u8]) -> Result<(Box<[u8]>, 
         key.into()
     };
     let stored = match flags & !(HAS_EXPIRY | LONG_KEY) {
-        0 => Stored::Entry(Head { version, expiry, access }, Value::from_image(input.0)?),
+        0 => Stored::Entry(Head { version, expiry, access }, input.0),
         GONE if input.0.is_empty() => Stored::Gone(version),
         _ => return Err(Corrupt("first byte of an entry")),
     };
     Ok((key, stored))
+}
+
+/// The record in the value of an entry; empty for one that is gone.
+pub(super) fn record_of(value: &[u8]) -> Result<&[u8], Corrupt> {
+    // Which key it is does not matter.
+    match read_entry(&[0; ENTRY_PREFIX + KEY_IN_KEY], value)? {
+        (_, Stored::Entry(_, record)) => Ok(record),
+        (_, Stored::Gone(_)) => Ok(&[]),
+    }
 }
 
 impl Header {
@@ -161,6 +207,7 @@ impl Header {
         out.extend_from_slice(&self.seed.to_le_bytes());
         out.extend_from_slice(&probe(self.seed).to_le_bytes());
         out.extend_from_slice(&self.saved_at.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&databases.map_lsn.to_le_bytes());
         out.extend_from_slice(&databases.next_space.to_le_bytes());
         out.extend_from_slice(&(databases.map.len() as u32).to_le_bytes());
@@ -187,7 +234,8 @@ impl Header {
         if input.number(8)? != probe(seed) {
             return Err(Corrupt("its keys lie in the order of another hash function"));
         }
-        let (saved_at, map_lsn, next_space) = (input.number(8)?, input.number(8)?, input.number(4)? as Space);
+        let (saved_at, epoch) = (input.number(8)?, input.number(8)?);
+        let (map_lsn, next_space) = (input.number(8)?, input.number(4)? as Space);
         let mut databases = Databases { map_lsn, next_space, ..Databases::default() };
         for _ in 0..input.number(4)? {
             databases.map.push(input.number(2)? as u16);
@@ -206,7 +254,7 @@ impl Header {
         if !input.0.is_empty() {
             return Err(Corrupt("length of the header"));
         }
-        Ok(Header { seed, saved_at, databases, covered, libraries })
+        Ok(Header { seed, saved_at, databases, epoch, covered, libraries })
     }
 }
 
@@ -263,11 +311,12 @@ mod tests {
         assert_eq!(hex(&stored), "010a0b0c0d3039012345676b6579");
         let head = Head { version: 0x0011_2233_4455_6677, expiry: Some(0x0102_0304), access: 0x00ab_cdef };
         head.write(key.bytes, &mut value);
-        value.extend_from_slice(b"\x01text");
-        assert_eq!(hex(&value), "1077665544332211efcdab04030201000000000174657874");
+        value.extend_from_slice(b"\x11text");
+        assert_eq!(hex(&value), "1077665544332211efcdab04030201000000001174657874");
+        assert_eq!(record_of(&value).unwrap(), b"\x11text");
         match read_entry(&stored, &value).unwrap() {
-            (key, Stored::Entry(read, Value::Short(text))) => {
-                assert_eq!((&*key, read, &*text), (&b"key"[..], head, &b"text"[..]));
+            (key, Stored::Entry(read, record)) => {
+                assert_eq!((&*key, read, record), (&b"key"[..], head, &b"\x11text"[..]));
             }
             _ => panic!("another value"),
         }
@@ -275,6 +324,10 @@ mod tests {
         write_gone(0x0011_2233_4455_6677, &mut value);
         assert_eq!(hex(&value), "8077665544332211");
         assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(0x0011_2233_4455_6677)))));
+        let object = object_prefix(&stored, 0x0102_0304_0506_0708);
+        assert_eq!(hex(&leaf_key(&object, 9)), "020a0b0c0d303901020304050607080000000000000009");
+        assert_eq!(label_of(&leaf_key(&object, 9)).unwrap(), 9);
+        assert_eq!(hex(&leaves_prefix(0x0a0b_0c0d)), "020a0b0c0d");
         assert_eq!(hex(&chunk_key(255)), "0001ff");
         assert_eq!(hex(&encode_chunk(&[1, 0x0203])), "01000000000000000302000000000000");
     }
@@ -289,12 +342,13 @@ mod tests {
             next_space: 5,
             abandoned: vec![1],
         };
-        let header = Header { seed: 7, saved_at: 6, databases, covered: vec![9, 10], libraries: vec![0xab, 0xcd] };
+        let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
+        let header = Header { seed: 7, saved_at: 6, databases, epoch: 8, covered, libraries };
         let bytes = header.encode();
         assert_eq!(hex(&bytes[..9]), "010700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
-            "06000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
+            "060000000000000008000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
              01000000010000000200000009000000000000000a0000000000000002000000abcd"
         );
         assert_eq!(Header::decode(&bytes).unwrap(), header);
@@ -316,7 +370,7 @@ mod tests {
             entry_key(1, &key, &mut store_key);
             assert!(store_key.len() <= 65_000);
             Head { version: 1, expiry: None, access: 0 }.write(&long, &mut value);
-            value.extend_from_slice(b"\x01text");
+            value.extend_from_slice(b"\x11text");
             let (read, _) = read_entry(&store_key, &value).unwrap();
             assert_eq!(*read, *long);
             stored.push(store_key);

@@ -3,12 +3,14 @@
 use std::fmt;
 
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Local, Need, SLOTS, Space};
+use keyspace::{Db, INLINE_MAX, Keyspace, Local, Need, SLOTS, Space, Value};
 use log::Lsn;
 use object::Corrupt;
-use store::{Error, Store};
+use object::saved::{self, Assembler};
+use store::{Error, Snapshot, Store};
 
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
+use super::output::Objects;
 
 /// Why a store cannot be loaded.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub struct Loaded {
     pub header: Header,
     /// C(s) of every slot: what was done there up to this LSN is in memory.
     pub covered: Box<[Lsn]>,
+    /// Large values there.
+    pub objects: Objects,
     /// Keys that were loaded.
     pub keys: u64,
     /// The highest LSN that anything in the store names: what is done from now on must be above it (rule L1).
@@ -112,7 +116,7 @@ fn load_held(store: &dyn Store, header: Header, target: &mut Target<'_>) -> Resu
     let known = covered.iter().chain(&databases.floors).chain(&header.covered).chain([&databases.map_lsn]);
     let mut highest = known.copied().max().unwrap_or(0);
     let snapshot = store.snapshot();
-    let mut keys = 0;
+    let (mut keys, mut objects) = (0, Objects::default());
     for logical in 0..target.keyspace.databases() as u16 {
         let physical = usize::from(target.keyspace.physical(logical));
         let space = databases.spaces.get(physical).copied().unwrap_or(0);
@@ -121,34 +125,74 @@ fn load_held(store: &dyn Store, header: Header, target: &mut Target<'_>) -> Resu
         }
         for entry in snapshot.prefix(&format::space_prefix(space)) {
             let (key, value) = entry?;
-            let version = target.install(logical, space, &key, &value).map_err(|corrupt| nonsense(&key, corrupt))?;
+            let version = target.install(logical, space, (&key, &value), &*snapshot, &mut objects)?;
             highest = highest.max(version);
             keys += 1;
         }
     }
-    Ok(Loaded { header, covered, keys, highest })
+    Ok(Loaded { header, covered, objects, keys, highest })
 }
 
 impl Target<'_> {
     /// Puts what the store has under a key into memory, and says as of which version it is.
-    fn install(&mut self, logical: u16, space: Space, stored_key: &[u8], value: &[u8]) -> Result<Lsn, Corrupt> {
-        let (bytes, stored) = format::read_entry(stored_key, value)?;
+    fn install(
+        &mut self,
+        logical: u16,
+        space: Space,
+        (stored_key, stored_value): (&[u8], &[u8]),
+        snapshot: &dyn Snapshot,
+        objects: &mut Objects,
+    ) -> Result<Lsn, Unloadable> {
+        let wrong = |corrupt| nonsense(stored_key, corrupt);
+        let (bytes, stored) = format::read_entry(stored_key, stored_value).map_err(wrong)?;
         let (Stored::Entry(format::Head { version, .. }, _) | Stored::Gone(version)) = stored;
         if version >> keyspace::VERSION_BITS != 0 || bytes.len() > keyspace::KEY_MAX {
-            return Err(Corrupt("version or length of a key"));
+            return Err(wrong(Corrupt("version or length of a key")));
         }
         let mut db = Db::new(self.keyspace, self.held, self.local, self.clock, logical, version);
         let key = db.key(&bytes);
         let mut stands = Vec::new();
         format::entry_key(space, &key, &mut stands);
         if stands != stored_key {
-            return Err(Corrupt("it lies where another key should"));
+            return Err(wrong(Corrupt("it lies where another key should")));
         }
         match stored {
-            Stored::Entry(head, value) => db.install(&key, value, head.expiry, head.access),
+            Stored::Entry(head, record) => {
+                let value = match saved::load(record).map_err(wrong)? {
+                    saved::Loaded::Large(assembler) => {
+                        objects.note(stored_key, Some(record));
+                        assemble(assembler, stored_key, snapshot)?
+                    }
+                    small => small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?,
+                };
+                db.install(&key, value, head.expiry, head.access);
+            }
             Stored::Gone(_) => db.install_gone(&key),
         }
         self.keyspace.raise_slot(self.held, key.slot, version);
         Ok(version)
     }
+}
+
+/// What a record of one part says.
+fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
+    Some(match loaded {
+        saved::Loaded::Int(n) => Value::Int(n),
+        saved::Loaded::Short(bytes) if bytes.len() <= INLINE_MAX => Value::Short(bytes.into()),
+        saved::Loaded::Raw(bytes) if bytes.len() <= INLINE_MAX => Value::Raw(bytes.into()),
+        saved::Loaded::Short(_) | saved::Loaded::Raw(_) | saved::Loaded::Large(_) => return None,
+        saved::Loaded::Blob(bytes) => Value::Blob(bytes.to_vec().into()),
+        saved::Loaded::Collection(collection) => Value::Collection(collection.into()),
+    })
+}
+
+/// Puts a large value together from its leaves.
+fn assemble(mut assembler: Assembler, stored_key: &[u8], snapshot: &dyn Snapshot) -> Result<Value, Unloadable> {
+    for leaf in snapshot.prefix(&format::object_prefix(stored_key, assembler.object())) {
+        let (key, bytes) = leaf?;
+        let added = format::label_of(&key).and_then(|label| assembler.add(label, &bytes));
+        added.map_err(|corrupt| nonsense(&key, corrupt))?;
+    }
+    let collection = assembler.finish().map_err(|corrupt| nonsense(stored_key, corrupt))?;
+    Ok(Value::Collection(collection.into()))
 }

@@ -11,6 +11,7 @@
 mod copied;
 mod format;
 mod load;
+mod output;
 mod replay;
 mod round;
 #[cfg(test)]
@@ -19,5 +20,6 @@ mod walk;
 
 pub use format::Header;
 pub use load::{Loaded, Unloadable, header, load};
+pub use output::Objects;
 pub use replay::{Replay, Replayed, Unreplayable};
-pub use round::{Checkpointer, Figures, Step, World};
+pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};

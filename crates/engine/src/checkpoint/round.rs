@@ -4,21 +4,24 @@ use std::sync::Arc;
 
 use keyspace::{Databases, Held, PhysicalKey, SLOTS, Waiter};
 use log::Lsn;
-use store::{Batch, Error, Store};
+use store::{Error, Store};
 
 use super::copied::Copied;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK};
+use super::load::Loaded;
+use super::output::Output;
 use super::walk::{Hold, SlotWalk};
 use crate::engine::Shared;
 
-/// Bytes that are written at once: as much as is copied and waits in memory, and a hold's worth or one large value.
-const BATCH_BYTES: usize = if cfg!(test) { 2000 } else { 1 << 20 };
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
 /// Slots looked at in one step that turn out to have no changes.
 const CLEAN_PER_STEP: usize = if cfg!(test) { 4096 } else { 64 };
 /// Tombstones looked at in one hold when they are dropped.
 const DROPPED_PER_HOLD: usize = if cfg!(test) { 2 } else { 256 };
+
+/// Holds of latches are meant to be shorter than this, in nanoseconds. Whoever has other work for the core may make them longer.
+pub const LONG_HOLD_NS: u64 = 100_000;
 
 /// What the checkpointer needs from outside.
 pub trait World {
@@ -39,6 +42,9 @@ pub trait World {
 
     /// Unix time in milliseconds.
     fn now(&self) -> u64;
+
+    /// A time in nanoseconds that never goes back.
+    fn nanos(&self) -> u64;
 }
 
 /// What a step has come to.
@@ -71,18 +77,23 @@ pub struct Figures {
     pub saved_at: u64,
     /// How many of the slots the round under way has looked at.
     pub progress: u64,
+    /// How often a latch was held, since the start.
+    pub holds: u64,
+    /// How often longer than [`LONG_HOLD_NS`].
+    pub long_holds: u64,
+    /// The longest time, in nanoseconds.
+    pub longest_hold: u64,
 }
 
 /// See the module's text. One per keyspace.
 pub struct Checkpointer {
     shared: Arc<Shared>,
-    store: Arc<dyn Store>,
     seed: u64,
     /// C(s) of every slot, as it is durable.
     covered: Box<[Lsn]>,
     round: Option<Round>,
     copied: Copied,
-    batch: Batch,
+    output: Output,
     figures: Figures,
     #[cfg(test)]
     pub(super) planted: Planted,
@@ -118,8 +129,6 @@ struct Round {
     slots: Vec<u16>,
     /// Groups of slots of which the checkpoint has moved.
     chunks: [bool; CHUNKS],
-    bytes: u64,
-    changes: u64,
 }
 
 enum Stage {
@@ -132,19 +141,21 @@ enum Stage {
 }
 
 impl Checkpointer {
-    /// The checkpointer of a keyspace that hashes with `seed`. `covered`: C(s) of every slot, as loaded from this store; nothing if the store is
-    /// empty.
-    pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, covered: Option<Box<[Lsn]>>) -> Self {
-        let covered = covered.unwrap_or_else(|| vec![0; SLOTS].into());
+    /// The checkpointer of a keyspace that hashes with `seed`. `loaded`: what was loaded from this store; nothing if it is empty.
+    pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, loaded: Option<Loaded>) -> Self {
+        let epoch = loaded.as_ref().map_or(1, |loaded| loaded.header.epoch);
+        let (covered, objects) = match loaded {
+            Some(loaded) => (loaded.covered, loaded.objects),
+            None => (vec![0; SLOTS].into(), Default::default()),
+        };
         assert_eq!(covered.len(), SLOTS);
         Self {
             shared,
-            store,
             seed,
             covered,
             round: None,
-            copied: Copied::new(),
-            batch: Batch::new(),
+            copied: Copied::new(epoch),
+            output: Output::new(store, objects),
             figures: Figures::default(),
             #[cfg(test)]
             planted: Planted::None,
@@ -173,7 +184,8 @@ impl Checkpointer {
         self.shared.keyspace.begin_round();
         let databases = self.shared.keyspace.databases_now(&held);
         self.release(held, world);
-        databases.abandoned.iter().for_each(|space| self.batch.retire(&format::space_prefix(*space)));
+        (self.output.bytes, self.output.changes) = (0, 0);
+        databases.abandoned.iter().for_each(|space| self.output.retire(*space));
         self.round = Some(Round {
             stage: Stage::Walking { next: 0, busy: Vec::new(), walk: None },
             cut,
@@ -181,8 +193,6 @@ impl Checkpointer {
             covered: self.covered.clone(),
             slots: Vec::new(),
             chunks: [false; CHUNKS],
-            bytes: 0,
-            changes: 0,
         });
         Step::More
     }
@@ -212,16 +222,18 @@ impl Checkpointer {
         })
     }
 
+    fn count_hold(&mut self, nanos: u64) {
+        self.figures.holds += 1;
+        self.figures.long_holds += u64::from(nanos > LONG_HOLD_NS);
+        self.figures.longest_hold = self.figures.longest_hold.max(nanos);
+    }
+
     fn release(&self, held: Held, world: &mut impl World) {
         self.shared.keyspace.release(held, |waiter| world.wake(waiter));
     }
 
     /// One hold, or a look at some slots that have not changed.
     fn walk(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
-        if self.batch.bytes() >= BATCH_BYTES {
-            self.write(round)?;
-            return Ok(Step::More);
-        }
         let Stage::Walking { next, busy, walk } = &mut round.stage else { return Ok(Step::More) };
         for _ in 0..CLEAN_PER_STEP {
             let mut current = match walk.take() {
@@ -245,6 +257,7 @@ impl Checkpointer {
                 busy.push(slot);
                 continue;
             };
+            let since = world.nanos();
             #[cfg(test)]
             if self.planted == Planted::DeafWalk {
                 self.shared.keyspace.take_gone(&held, slot, usize::MAX);
@@ -253,7 +266,8 @@ impl Checkpointer {
             #[cfg(test)]
             let hold = self.spoil(hold, slot, &held);
             self.release(held, world);
-            self.copied.move_to(&mut self.batch);
+            self.count_hold(world.nanos().saturating_sub(since));
+            let moved = self.copied.move_to(&mut self.output);
             match hold {
                 Hold::Clean => continue,
                 Hold::More => *walk = Some(current),
@@ -263,17 +277,9 @@ impl Checkpointer {
                     round.slots.push(slot);
                 }
             }
-            return Ok(Step::More);
+            return moved.map(|()| Step::More);
         }
         Ok(Step::More)
-    }
-
-    fn write(&mut self, round: &mut Round) -> Result<(), Error> {
-        round.bytes += self.batch.bytes() as u64;
-        round.changes += self.batch.len() as u64;
-        let written = self.store.write(&self.batch);
-        self.batch.clear();
-        written
     }
 
     /// Every slot has been looked at: what the store shall say about itself, and what the log has to have committed.
@@ -287,8 +293,8 @@ impl Checkpointer {
         databases.map.clone_from(&round.databases.map);
         databases.map_lsn = round.databases.map_lsn;
         databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
-        let covered = round.cut.clone();
-        let header = Header { seed: self.seed, saved_at: world.now(), databases, covered, libraries };
+        let (seed, epoch, covered) = (self.seed, self.copied.epoch(), round.cut.clone());
+        let header = Header { seed, saved_at: world.now(), databases, epoch, covered, libraries };
         // All that was copied, and the flushes that the databases know of, had been left by now.
         round.stage = Stage::Waiting { left: world.left(), header };
         Ok(Step::More)
@@ -308,24 +314,25 @@ impl Checkpointer {
             header.covered = world.committed();
             round.cut.clone_from(&header.covered);
         }
-        self.batch.put(&format::HEADER_KEY, &header.encode());
+        self.output.put_own(&format::HEADER_KEY, &header.encode());
         let saved_at = header.saved_at;
         for chunk in (0..CHUNKS).filter(|chunk| round.chunks[*chunk]) {
             let slots = &round.covered[chunk * SLOTS_PER_CHUNK..][..SLOTS_PER_CHUNK];
-            self.batch.put(&format::chunk_key(chunk), &format::encode_chunk(slots));
+            self.output.put_own(&format::chunk_key(chunk), &format::encode_chunk(slots));
         }
-        self.write(round)?;
-        self.store.flush()?;
+        self.output.write()?;
+        self.output.store.flush()?;
         self.covered.clone_from(&round.covered);
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
         world.cut(&round.cut);
         self.figures = Figures {
             rounds: self.figures.rounds + 1,
             slots: round.slots.len() as u64,
-            bytes: round.bytes,
-            changes: round.changes,
+            bytes: self.output.bytes,
+            changes: self.output.changes,
             saved_at,
             progress: 0,
+            ..self.figures
         };
         round.stage = Stage::Dropping { at: 0, after: None };
         Ok(Step::More)
@@ -337,8 +344,10 @@ impl Checkpointer {
         for _ in 0..CLEAN_PER_STEP {
             let Some(&slot) = round.slots.get(*at) else { return Step::Done };
             let Some(held) = self.acquire(slot) else { return Step::Busy };
+            let since = world.nanos();
             *after = self.shared.keyspace.drop_tombstones(&held, slot, after.take(), DROPPED_PER_HOLD);
             self.release(held, world);
+            self.count_hold(world.nanos().saturating_sub(since));
             if after.is_some() {
                 return Step::More;
             }
@@ -349,7 +358,7 @@ impl Checkpointer {
 
     /// Gives a round up: the next one begins from where the last good one ended.
     fn give_up(&mut self, round: Round, world: &mut impl World) {
-        self.batch.clear();
+        self.output.abandon();
         if let Stage::Walking { walk: Some(walk), .. } = round.stage {
             // Its latch is free in a moment, or else deletions are noted in vain until the next walk.
             if let Some(held) = self.acquire(walk.slot()) {

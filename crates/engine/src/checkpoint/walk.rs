@@ -4,6 +4,8 @@
 //! not: every copy says up to which LSN it holds what was done to its key, and replay goes on from there. Deletions of the time of the walk
 //! are copied as such (see `keyspace::tombstone`).
 
+use std::num::NonZeroU64;
+
 use keyspace::{Held, Keyspace, PhysicalKey};
 use smallvec::SmallVec;
 
@@ -99,10 +101,12 @@ impl SlotWalk {
         let keys = ks.take_gone(held, self.slot, GONE_PER_HOLD);
         for (physical, bytes) in &keys {
             let (key, space) = (ks.hasher().key(bytes), ks.space(held, *physical));
-            match ks.copy_key(held, *physical, &key) {
-                Some(entry) => copied.put(space, &key, entry, version),
+            let mut epochs = Epochs(copied.epoch());
+            match ks.copy_key(held, *physical, &key, &mut || epochs.next()) {
+                Some((entry, frozen)) => copied.put(space, &key, entry, frozen, version),
                 None => copied.put_gone(space, &key, version),
             }
+            copied.set_epoch(epochs.next());
         }
         keys.len() < GONE_PER_HOLD
     }
@@ -133,12 +137,27 @@ impl SlotWalk {
             }
             buckets += 1;
             let space = ks.space(held, physical);
-            let next = ks.copy_changed(held, self.slot, physical, hash, self.above, |entry| {
-                copied.put(space, &ks.hasher().key(entry.key()), entry, version);
-            });
+            let mut epochs = Epochs(copied.epoch());
+            let mut next_epoch = || epochs.next();
+            let next =
+                ks.copy_changed(held, (self.slot, physical), hash, self.above, &mut next_epoch, |entry, frozen| {
+                    copied.put(space, &ks.hasher().key(entry.key()), entry, frozen, version);
+                });
+            copied.set_epoch(epochs.next());
             (table, hash) = next.map_or((table + 1, 0), |next| (table, next));
         }
         self.at = At::Table(table, hash);
         true
+    }
+}
+
+/// Counts freezes.
+struct Epochs(u64);
+
+impl Epochs {
+    fn next(&mut self) -> NonZeroU64 {
+        let epoch = NonZeroU64::new(self.0).unwrap_or(NonZeroU64::MIN);
+        self.0 = epoch.get() + 1;
+        epoch
     }
 }

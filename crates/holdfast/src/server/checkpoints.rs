@@ -56,6 +56,10 @@ impl World for Outside {
     fn now(&self) -> u64 {
         self.node.clock.unix_ms()
     }
+
+    fn nanos(&self) -> u64 {
+        self.node.clock.monotonic_ns()
+    }
 }
 
 impl Outside {

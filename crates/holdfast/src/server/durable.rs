@@ -135,8 +135,7 @@ impl Disks {
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
         node.open_checkpoints(state.clone());
-        let covered = loaded.map(|loaded| loaded.covered);
-        let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, covered);
+        let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let thread = checkpoints::start(Arc::clone(node), log.clone(), gate, checkpointer, state.clone(), bytes)?;
         Ok(Kept { log, checkpoints: state, thread })
     }

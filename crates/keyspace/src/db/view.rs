@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use object::saved::ValueRef;
+
 use crate::entry::Entry;
-use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection};
+use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection, saved_collection};
 
 /// The value has another type than the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +121,17 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn collection<T: Collection>(self) -> Result<&'a T, WrongType> {
         self.entry.collection::<T>().ok_or(WrongType)
+    }
+
+    /// The value, to be saved.
+    pub fn saved(self) -> ValueRef<'a> {
+        match self.entry.kind() {
+            Kind::Int => ValueRef::Int(self.entry.int()),
+            Kind::Short => ValueRef::Short(self.entry.inline()),
+            Kind::Raw => ValueRef::Raw(self.entry.inline()),
+            Kind::Blob => ValueRef::Blob(self.entry.blob()),
+            _ => saved_collection(self.entry).unwrap_or(ValueRef::Short(b"")),
+        }
     }
 
     /// A copy of the value; cheap for large ones.

@@ -1,6 +1,7 @@
 //! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between; others leave none.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 
@@ -51,7 +52,7 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64
     let gone = |stored: &mut Stored, most| {
         let keys = ks.take_gone(held, slot, most);
         for (_, key) in &keys {
-            let there = ks.copy_key(held, 0, &ks.hasher().key(key)).is_some();
+            let there = ks.copy_key(held, 0, &ks.hasher().key(key), &mut || NonZeroU64::MIN).is_some();
             stored.insert(key.to_vec(), there);
         }
         keys.len() == most
@@ -79,7 +80,7 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64
                 *above = *start;
                 return Walk::Dropping(None);
             }
-            let next = ks.copy_changed(held, slot, 0, from, *above, |entry| {
+            let next = ks.copy_changed(held, (slot, 0), from, *above, &mut || NonZeroU64::MIN, |entry, _| {
                 stored.insert(entry.key().to_vec(), true);
             });
             next.map_or(Walk::Copying(0, true), |next| Walk::Copying(next, false))

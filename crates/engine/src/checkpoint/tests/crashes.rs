@@ -8,7 +8,7 @@ use crate::checkpoint::round::Planted;
 fn live(seed: u64, planted: Planted, steps: usize) -> Result<usize, String> {
     let mut machine = Machine::new(seed, planted);
     let mut history = Vec::new();
-    let mut rounds = 0;
+    let (mut rounds, mut leaves) = (0, 0);
     for step in 0..steps {
         match machine.hand.rng.below(10) {
             0..5 => machine.hand.act(),
@@ -20,7 +20,8 @@ fn live(seed: u64, planted: Planted, steps: usize) -> Result<usize, String> {
                 let full = machine.hand.rng.below(300) == 0;
                 machine.store.fill_up(full);
                 match machine.checkpointer.step(&mut machine.log) {
-                    Ok(step) => rounds += usize::from(step == Step::Done),
+                    Ok(Step::Done) => (rounds, leaves) = (rounds + 1, leaves + machine.store.leaves().0),
+                    Ok(_) => {}
                     Err(error) => assert!(full, "{error}"),
                 }
             }
@@ -49,6 +50,10 @@ fn live(seed: u64, planted: Planted, steps: usize) -> Result<usize, String> {
             keyspace.tombstones()
         ));
     }
+    if machine.store.leaves().1 > 0 {
+        return Err("leaves of nobody".into());
+    }
+    assert!(leaves > 0 || steps < 1000, "large values are written");
     Ok(rounds)
 }
 

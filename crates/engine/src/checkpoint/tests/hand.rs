@@ -10,7 +10,7 @@ use crate::{Again, Begin, Call, Caller, Engine};
 /// Most keys share a slot by their tag, so that a walk takes many holds.
 const KEYS: u64 = 40;
 
-/// `K` is a key, `D` a database, `N` a small number, `V` a value. The last three are rare.
+/// `K` is a key, `D` a database, `N` a small number, `V` a value, `B` the key of a large value, `W` a long element. The last three are rare.
 const LINES: &[&str] = &[
     "set K V",
     "set K V",
@@ -58,6 +58,26 @@ const LINES: &[&str] = &[
     "xgroup create K g 0 mkstream",
     "bitop xor K K K",
     "pfadd K V N",
+    "rpush B W W W W W W W W",
+    "lpush B W",
+    "lset B 1 W",
+    "lpop B",
+    "ltrim B 0 5",
+    "sadd B W W W W W W W W",
+    "srem B W W",
+    "zadd B N W N W N W N W N W N W N W",
+    "zincrby B N W",
+    "hset B W W W W W W W W",
+    "hset B a W",
+    "hdel B W W",
+    "hpexpire B 100000 fields 1 a",
+    "xadd B * a W b W",
+    "xadd B * a W c W",
+    "xtrim B maxlen 7",
+    "rename B B",
+    "copy B B replace",
+    "copy B B db D replace",
+    "del B",
     "flushdb",
     "flushall",
     "swapdb D D",
@@ -80,6 +100,16 @@ impl Hand {
                     n if n % 8 == 0 => format!("k{n}"),
                     n => format!("{{t}}{n}"),
                 },
+                // Large values of every kind, of few elements each.
+                "B" => {
+                    let kind = match line.split(' ').next() {
+                        Some("rename" | "copy" | "del") => ["l", "s", "z", "h", "x"][self.rng.below(5) as usize],
+                        Some("rpush") => "l",
+                        _ => &line[..1],
+                    };
+                    format!("{{t}}{kind}")
+                }
+                "W" => self.rng.below(30).to_string().repeat(1500),
                 "D" => self.rng.below(DATABASES as u64).to_string(),
                 "N" => (1 + self.rng.below(9)).to_string(),
                 "V" => "v".repeat(1 + self.rng.below(60) as usize),

@@ -1,6 +1,6 @@
 //! A store in memory that a crash takes back to its last flush, and a machine that runs, crashes and recovers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,9 +9,11 @@ use command::{Digest, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, Waiter};
 use log::{Block, Gate, Intake, Lsn, Take, Watermarks};
+use object::saved::object_of;
 use store::{Batch, Entries, Error, Figures, Generation, Op, Range, Snapshot, Store};
 
 use super::hand::Hand;
+use crate::checkpoint::format;
 use crate::checkpoint::round::Planted;
 use crate::checkpoint::{Checkpointer, Replay, World, header, load};
 use crate::{Engine, Link, Shared};
@@ -47,6 +49,21 @@ impl Model {
 
     pub(super) fn fill_up(&self, full: bool) {
         self.maps().full = full;
+    }
+
+    /// Number of leaves, and of objects that no entry has.
+    pub(super) fn leaves(&self) -> (usize, usize) {
+        let maps = self.maps();
+        let entries = maps.now.iter().filter(|(key, _)| format::is_entry(key));
+        let named: BTreeSet<_> = entries
+            .filter_map(|(key, value)| {
+                let record = format::record_of(value).expect("our own value");
+                object_of(record).map(|object| format::object_prefix(key, object))
+            })
+            .collect();
+        let leaves: Vec<_> = maps.now.keys().filter(|key| key[0] == 2).map(|key| key[..15].to_vec()).collect();
+        let objects: BTreeSet<_> = leaves.iter().collect();
+        (leaves.len(), objects.into_iter().filter(|object| !named.iter().any(|named| named[..] == object[..])).count())
     }
 
     /// Number of entries.
@@ -174,6 +191,10 @@ impl World for Log {
     fn now(&self) -> u64 {
         NOW
     }
+
+    fn nanos(&self) -> u64 {
+        0
+    }
 }
 
 /// A server without sockets and threads.
@@ -219,8 +240,7 @@ impl Machine {
         drop(local);
         let highest = replayed.last.max(loaded.as_ref().map_or(0, |loaded| loaded.highest));
         let shared = Arc::new(Shared::new(keyspace));
-        let covered = loaded.map(|loaded| loaded.covered);
-        let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), hashes, covered);
+        let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), hashes, loaded);
         checkpointer.planted = planted;
         let mut engine = Engine::new(shared, 0, seed);
         engine.configure(tunables.clone(), 0);

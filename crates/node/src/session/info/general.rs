@@ -187,6 +187,9 @@ fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
     t.line("checkpoint_last_slots", last.slots);
     t.line("checkpoint_last_bytes", last.bytes);
     t.line("checkpoint_current_slots", last.progress);
+    t.line("checkpoint_holds", last.holds);
+    t.line("checkpoint_long_holds", last.long_holds);
+    t.line("checkpoint_longest_hold_usec", last.longest_hold / 1000);
     t.line("store_size", figures.bytes_on_disk);
     t.line("store_entries_estimate", figures.entries_estimate);
     t.line("store_bytes_taken", figures.bytes_taken);
