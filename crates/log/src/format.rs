@@ -243,6 +243,7 @@ pub(crate) struct Head {
     pub(crate) length: usize,
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
+    pub(crate) cut: Lsn,
 }
 
 impl Head {
@@ -252,6 +253,7 @@ impl Head {
             length: numbers.u32().ok()? as usize,
             incarnation: numbers.u64().ok()?,
             sequence: numbers.u64().ok()?,
+            cut: numbers.u64().ok()?,
         })
     }
 }

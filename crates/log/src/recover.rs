@@ -92,6 +92,8 @@ impl<D: Disk> Recovery<D> {
             return Ok(());
         };
         self.node = Some(known.node);
+        // The first start may have ended before it had begun all streams.
+        let is_new = self.scans.iter().all(|scan| scan.records == 0 && scan.number() <= 1);
         let first_of = |scan: &Scan<D>| match scan.segments().first() {
             Some(segment) if segment.header.node == known.node => format!("stream {}", segment.header.stream),
             Some(_) => "a stream of another node".into(),
@@ -100,7 +102,8 @@ impl<D: Disk> Recovery<D> {
         let wrong = self.scans.iter().zip(0u16..).any(|(scan, stream)| {
             let of_set = |header: &SegmentHeader| (header.node, header.streams, header.stream);
             let wanted = (known.node, self.scans.len() as u16, stream);
-            scan.segments().is_empty() || scan.segments().iter().any(|segment| of_set(&segment.header) != wanted)
+            scan.segments().is_empty() && !is_new
+                || scan.segments().iter().any(|segment| of_set(&segment.header) != wanted)
         });
         if wrong {
             let given: Vec<_> =

@@ -158,7 +158,8 @@ impl<D: Disk> Scan<D> {
             let newest = self.segments[index].header.incarnation;
             let mut at = SEGMENT_HEADER as u64;
             loop {
-                let begins = self.blocks == 0;
+                // Only the first block there ever was, or is left, follows nothing.
+                let begins = self.blocks == 0 && index == 0;
                 let (sequence, incarnation) = (self.sequence, self.incarnation);
                 let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
                 let follows = |head: &Head| {
@@ -221,13 +222,20 @@ impl<D: Disk> Scan<D> {
     /// The chain ends at this place: nothing behind it may have been synced (rule L10).
     fn look_behind(&mut self, (segment, at): (usize, u64)) -> Result<(), Damage> {
         let (sequence, incarnation) = (self.sequence, self.incarnation);
+        let torn = (self.disk.describe(&self.segments[segment].name), at);
+        if self.was_begun(segment, at)? {
+            self.torn = Some(torn.clone());
+        }
         for index in segment..self.segments.len() {
             let newest = self.segments[index].header.incarnation;
             let mut window = self.window(index)?;
             let mut place = if index == segment { at } else { SEGMENT_HEADER as u64 };
             let size = self.segments[index].size;
-            // More blocks than these there cannot be.
-            let most = sequence + (size / BLOCK_HEADER as u64 + 1) * (index - segment + 1) as u64;
+            // More blocks than these there cannot be, if any is known.
+            let most = match self.blocks {
+                0 => u64::MAX,
+                _ => sequence + (size / BLOCK_HEADER as u64 + 1) * (index - segment + 1) as u64,
+            };
             while place + BLOCK_HEADER as u64 <= size {
                 let later = |head: &Head| {
                     (sequence + 1..=most).contains(&head.sequence) && (incarnation..=newest).contains(&head.incarnation)
@@ -236,12 +244,22 @@ impl<D: Disk> Scan<D> {
                     if block.synced > self.end {
                         return Err(self.damage(segment, at, "damaged, though it had been synced"));
                     }
-                    self.torn = Some((self.disk.describe(&self.segments[segment].name), at));
+                    self.torn = Some(torn.clone());
                 }
                 place += 8;
             }
         }
         Ok(())
+    }
+
+    /// Whether what stands here, which is no valid block, was to be the next one: most of its header says so.
+    fn was_begun(&self, segment: usize, at: u64) -> io::Result<bool> {
+        let mut window = self.window(segment)?;
+        let head = window.get(at, BLOCK_HEADER)?.and_then(Head::decode);
+        Ok(head.is_some_and(|head| {
+            let is_later = head.incarnation == self.incarnation && head.cut > self.end;
+            self.blocks > 0 && (head.sequence == self.sequence + 1 || is_later)
+        }))
     }
 
     /// Reads the valid records.

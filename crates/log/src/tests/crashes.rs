@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::disk::{Chance, Simulated};
+use crate::disk::{Disk, File};
 use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
@@ -281,13 +282,36 @@ fn damage_below_the_watermark_stops_the_start() {
     world.committers.clear();
     let names: Vec<String> = world.disks[0].names().into_iter().filter(|name| name.ends_with(".log")).collect();
     assert!(names.len() > 1, "{names:?}");
-    for (name, at) in [(&names[0], 600), (&names[0], 40), (&names[1], 700)] {
+    // The first block of all is no exception, nor is that of a segment.
+    for (name, at) in [(&names[0], 600), (&names[0], 40), (&names[0], 520), (&names[1], 530), (&names[1], 700)] {
         world.disks[0].damage(name, at);
         let error = recover(world.disks.clone(), &[]).err().map(|damage| damage.to_string());
         assert!(error.as_ref().is_some_and(|text| text.starts_with(name.as_str())), "{name} at {at}: {error:?}");
         world.disks[0].damage(name, at);
     }
     assert!(recover(world.disks.clone(), &[]).is_ok());
+}
+
+#[test]
+fn a_torn_end_is_told_of() {
+    let mut world = World::new(3, 1);
+    for _ in 0..30 {
+        world.write();
+        world.committers[0].round().unwrap();
+    }
+    world.committers.clear();
+    let name = world.disks[0].names().into_iter().filter(|name| name.ends_with(".log")).max().unwrap();
+    let report = |disk: &Simulated| recover(vec![disk.clone()], &[]).unwrap().torn().cloned().collect::<Vec<_>>();
+    assert_eq!(report(&world.disks[0]), []);
+    let file = world.disks[0].open(&name).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read(0, &mut bytes).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    for at in end - 40..=end {
+        world.disks[0].damage(&name, at);
+        assert!(matches!(&report(&world.disks[0])[..], [(file, _)] if file.contains(&name)), "{name} at {at}");
+        world.disks[0].damage(&name, at);
+    }
 }
 
 #[test]

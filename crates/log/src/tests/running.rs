@@ -288,11 +288,32 @@ fn what_is_truncated_is_gone_and_its_files_are_used_again() {
     assert_eq!(opened.ends().unwrap(), [last]);
 }
 
+#[test]
+fn a_first_start_that_was_cut_short_is_done_again() {
+    for steps in 0..40 {
+        let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
+        disks[2].fail_power_after(steps);
+        if Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always)).is_ok() {
+            assert!(steps > 3, "the power should have failed");
+            return;
+        }
+        disks.iter().for_each(|disk| disk.kill());
+        let (log, mut gates) = start(&disks, settings(Fsync::Always));
+        let lsn = leave(&mut gates[0][2], 2, &[]);
+        log.ring(2);
+        wait(log.marks(), 2, lsn);
+        log.stop();
+        assert_eq!(found(&disks), [lsn]);
+    }
+    panic!("a start takes more than 40 steps");
+}
+
 /// Rule L11.
 #[test]
 fn a_missing_stream_stops_the_start() {
     let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
-    let (log, _) = start(&disks, settings(Fsync::Always));
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    leave(&mut gates[0][0], 0, &[]);
     log.stop();
     let refused = |disks: &[&Simulated]| {
         let disks = disks.iter().map(|disk| (*disk).clone()).collect();
