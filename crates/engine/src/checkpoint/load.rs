@@ -110,6 +110,8 @@ fn load_held(store: &dyn Store, header: Header, target: &mut Target<'_>) -> Resu
                 .map_err(|corrupt| nonsense(&key, corrupt))?;
         }
     }
+    // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
+    target.keyspace.raise(target.held, databases.map_lsn);
     for (slot, lsn) in covered.iter().enumerate() {
         target.keyspace.raise_slot(target.held, slot as u16, *lsn);
     }

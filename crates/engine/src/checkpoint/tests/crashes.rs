@@ -3,6 +3,7 @@
 use super::model::{DATABASES, Machine, NOW};
 use crate::checkpoint::Step;
 use crate::checkpoint::round::Planted;
+use crate::testing::run;
 
 /// A history with crashes: how many rounds came to their ends. What is wrong after one, if anything is.
 fn live(seed: u64, planted: Planted, steps: usize) -> Result<usize, String> {
@@ -68,6 +69,27 @@ fn what_was_committed_comes_back() {
         rounds += live(seed, Planted::None, 1500).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }
     assert!(rounds as u64 > 2 * seeds(), "something happens: {rounds}");
+}
+
+/// Files of the log are given up whole: a checkpoint must know for every later one that the log may still have an old swap.
+#[test]
+fn a_swap_is_not_done_twice() {
+    let mut machine = Machine::new(1, Planted::None);
+    let mut history = Vec::new();
+    for (life, db) in [(1, 0), (2, 1), (3, 0), (4, 0)] {
+        let known = machine.log.records.len();
+        run(&mut machine.hand.engine, db, &["set", "k", &life.to_string()]);
+        if life == 2 {
+            run(&mut machine.hand.engine, 0, &["swapdb", "0", "1"]);
+        }
+        machine.take();
+        history.extend_from_slice(&machine.log.records[known..]);
+        machine.checkpoint();
+        machine.log.cut = 0;
+        let (wanted, recovered) = machine.crash(&mut history, life).expect("it starts");
+        machine = recovered;
+        assert_eq!(machine.digest(), wanted, "life {life}");
+    }
 }
 
 #[test]

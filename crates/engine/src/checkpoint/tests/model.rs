@@ -268,11 +268,15 @@ impl Machine {
 
     /// The machine stops, and starts again with what its disks have. `cut`: the log has dropped what it may. What the history up to
     /// what survived gives comes first.
-    pub(super) fn crash(self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<(Digest, Machine), String> {
+    pub(super) fn crash(mut self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<(Digest, Machine), String> {
         let committed = self.log.committed;
         history.retain(|(lsn, _)| *lsn <= committed);
         let wanted = digest_of(history, &self.tunables);
-        let survived = self.log.records.into_iter().filter(|(lsn, _)| *lsn <= committed && *lsn > self.log.cut);
+        // Files are given up whole: some of what was cut is still there.
+        let below: Vec<Lsn> = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn <= self.log.cut).collect();
+        let first = self.hand.rng.below(below.len() as u64 + 1) as usize;
+        let cut = below.get(first).map_or(self.log.cut, |lsn| lsn - 1);
+        let survived = self.log.records.into_iter().filter(|(lsn, _)| *lsn <= committed && *lsn > cut);
         let log = Log { records: survived.collect(), cut: self.log.cut, ..Log::default() };
         let machine = Self::recovered(self.store.crashed(), log, seed, self.planted)?;
         Ok((wanted, machine))
