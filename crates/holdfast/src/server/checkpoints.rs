@@ -112,6 +112,8 @@ impl Runner {
             let grown = written.wrapping_sub(last_written);
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= settings.checkpoint_log_size
+                // A shorter log may be what there is room for.
+                || (self.outside.log.state() == State::Full && now.saturating_sub(last) >= RETRY_MS)
                 || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
                 || self.outside.node.engine.keyspace.tombstones() > TOMBSTONES_MAX;
             if !asked && (stopping || !due || now < retry_at) {
