@@ -181,26 +181,31 @@ impl Worker {
         }
     }
 
-    /// Tells the log what has been left since the last time, at the end of some commands.
-    #[inline]
-    pub(crate) fn ring(&mut self) {
-        let mut left = self.engine.take_left();
-        if left != 0
-            && let Some(durable) = self.node.durable()
-        {
-            while left != 0 {
-                durable.log.ring(left.trailing_zeros() as u16);
-                left &= left - 1;
+    /// At the end of a turn: the log hears of what has been left when there is nothing more to execute, or it has waited for as long as
+    /// a sync takes: what is left until then is one group. Whoever moves a watermark wakes this worker, if somebody waits for that.
+    pub(crate) fn await_log(&mut self) {
+        let left = self.engine.take_left();
+        if left | self.unrung == 0 && self.gated.is_empty() {
+            return;
+        }
+        let node = self.node.clone();
+        let Some(durable) = node.durable() else { return };
+        if left != 0 {
+            let now = node.clock.monotonic_ns();
+            if self.unrung == 0 {
+                self.unrung_since = now;
+            }
+            self.unrung |= left;
+            if now.saturating_sub(self.unrung_since) < durable.log.patience() {
+                return;
             }
         }
-    }
-
-    /// At the end of a turn: whoever moves a watermark wakes this worker, if somebody waits for that.
-    pub(crate) fn await_log(&mut self) {
-        self.ring();
-        if !self.gated.is_empty()
-            && let Some(mailbox) = self.node.mailbox(self.index)
-        {
+        let mut unrung = std::mem::take(&mut self.unrung);
+        while unrung != 0 {
+            durable.log.ring(unrung.trailing_zeros() as u16);
+            unrung &= unrung - 1;
+        }
+        if let Some(mailbox) = node.mailbox(self.index).filter(|_| !self.gated.is_empty()) {
             mailbox.await_log(true);
         }
     }

@@ -43,7 +43,6 @@ impl Worker {
         for waiter in std::mem::take(&mut self.engine.wakes) {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }
-        self.ring();
         for served in std::mem::take(&mut self.engine.served) {
             let (worker, token) = (served.waiter.worker, served.waiter.token);
             let seen = self.engine.everything_seen();

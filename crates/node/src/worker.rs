@@ -96,6 +96,10 @@ pub struct Worker {
     pub(crate) gated: Vec<Token>,
     /// Connections that wait for a sync of the log.
     pub(crate) syncing: Vec<Token>,
+    /// Streams that something was left for and that have not heard of it, a bit each.
+    pub(crate) unrung: u32,
+    /// Since when, monotonic nanoseconds.
+    pub(crate) unrung_since: u64,
     /// Watermarks when they were looked at last.
     pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
@@ -146,6 +150,8 @@ impl Worker {
             above_tracked: false,
             gated: Vec::new(),
             syncing: Vec::new(),
+            unrung: 0,
+            unrung_since: 0,
             marks: SmallVec::new(),
             turn: 0,
             spares: Vec::new(),
@@ -427,7 +433,7 @@ impl Worker {
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
-        let work = !self.ready.is_empty() || under_way || self.reclaiming || self.may_answer();
+        let work = !self.ready.is_empty() || under_way || self.reclaiming || self.unrung != 0 || self.may_answer();
         work && self.node.pauses.frozen_until() <= self.engine.now()
     }
 
