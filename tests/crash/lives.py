@@ -226,7 +226,7 @@ class Lives:
         settings = ["--appendonly", "yes", "--appendfsync", promise, "--log-segment-size", segment, "--workers", workers,
                     "--notify-keyspace-events", "K$", "--log-dirs", *dirs]
         # Most servers make checkpoints all the time, so that the log is cut and files are used again.
-        saves = self.rng.random() < 0.7
+        saves = seed % 4 > 0
         settings += ["--checkpoint-log-size", "1mb", "--checkpoint-interval", 1, "--checkpoint-cpu", 50] if saves else []
         self.server = Server(binary, folder, settings)
         self.world, self.life, self.kills = World(saves), 0, 0
