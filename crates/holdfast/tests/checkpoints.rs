@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use support::{Client, Scratch, Server};
+use support::{Client, Scratch, Server, random};
 
 /// A server on this directory; dropping it kills it.
 fn server(dir: &Scratch, more: &[&str]) -> Server {
@@ -44,15 +44,6 @@ fn until(client: &mut Client, name: &str, wanted: impl Fn(&str) -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("{name} stays {}", info(client, name));
-}
-
-fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed >> 11) % below
-    }
 }
 
 /// Changes that leave some keys, many of one slot, and delete others.

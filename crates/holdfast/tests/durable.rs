@@ -5,7 +5,7 @@ mod support;
 
 use std::process::Command;
 
-use support::{Client, Scratch, Server};
+use support::{Client, Scratch, Server, random};
 
 /// A server on this directory; dropping it kills it.
 fn server(dir: &Scratch, more: &[&str]) -> Server {
@@ -52,15 +52,6 @@ fn change(client: &mut Client, rng: &mut impl FnMut(u64) -> u64) {
         0 => drop(client.call("flushdb")),
         1 => drop(client.call("swapdb 0 3")),
         _ => {}
-    }
-}
-
-fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed >> 11) % below
     }
 }
 

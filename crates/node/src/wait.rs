@@ -43,10 +43,13 @@ impl Worker {
         for waiter in std::mem::take(&mut self.engine.wakes) {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }
-        for served in std::mem::take(&mut self.engine.served) {
-            let (worker, token) = (served.waiter.worker, served.waiter.token);
+        let all_served = std::mem::take(&mut self.engine.served);
+        if !all_served.is_empty() {
             let seen = self.engine.everything_seen();
-            self.tell(worker, Message::Served { token, reply: served.reply, seen });
+            for served in all_served {
+                let (worker, token) = (served.waiter.worker, served.waiter.token);
+                self.tell(worker, Message::Served { token, reply: served.reply, seen: seen.clone() });
+            }
         }
         let events = self.engine.take_published();
         if !events.is_empty() {

@@ -11,6 +11,17 @@ use launch::Launched;
 #[allow(unused_imports, reason = "not every test needs all of it")]
 pub use launch::Scratch;
 
+/// Numbers below what is asked for, the same for the same seed.
+#[allow(dead_code, reason = "not every test needs all of it")]
+pub fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 11) % below
+    }
+}
+
 /// A server process; ends with the value.
 pub struct Server(Launched);
 
