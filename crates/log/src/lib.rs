@@ -32,7 +32,7 @@ pub use fail::point as fail_point;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
-pub use run::{Clock, Facts, Fsync, Log, Opened, Settings, State};
+pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Stepped};
 pub use writer::{Identity, Limits, Writer};
 
 /// A position in a stream: a hybrid timestamp (rule L1). Records of workers that have seen nothing of each other may have the same. 0 is

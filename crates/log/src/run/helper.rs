@@ -1,4 +1,4 @@
-//! Threads that do for a stream what its own must not wait for: making and retiring segments, and the syncs of `everysec`.
+//! Who does for a stream what its own thread must not wait for: making and retiring segments, and the syncs of `everysec`.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,17 +6,31 @@ use std::thread::{self, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one job after the other.
+/// A thread that does one job after the other; or, by hand, whoever calls [`Helper::work`].
 pub(crate) struct Helper {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    by_hand: Option<Receiver<Job>>,
 }
 
 impl Helper {
+    /// With a thread of this name.
     pub(crate) fn new(name: String) -> io::Result<Self> {
         let (jobs, todo): (Sender<Job>, Receiver<Job>) = channel();
         let thread = thread::Builder::new().name(name).spawn(move || todo.into_iter().for_each(|job| job()))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), by_hand: None })
+    }
+
+    /// Without one.
+    pub(crate) fn by_hand() -> Self {
+        let (jobs, todo) = channel();
+        Self { jobs: Some(jobs), thread: None, by_hand: Some(todo) }
+    }
+
+    /// By hand: does the next job. False: there is none.
+    pub(crate) fn work(&self) -> bool {
+        let job = self.by_hand.as_ref().and_then(|todo| todo.try_recv().ok());
+        job.map(|job| job()).is_some()
     }
 
     /// Does this after what it was given before.

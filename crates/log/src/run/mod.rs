@@ -6,7 +6,8 @@ mod meter;
 pub(crate) mod open;
 mod stream;
 
-pub use open::{Opened, Settings};
+pub use open::{Gates, Opened, Settings, Stepped};
+pub use stream::After;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,6 +1,7 @@
 //! From directories to a running log.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,7 +12,8 @@ use crate::device::Pace;
 use crate::disk::{Disk, Folder};
 use crate::intake::{Gate, Intake};
 use crate::recover::{Damage, Recovered, Recovery, recover};
-use crate::run::stream::Runner;
+use crate::run::helper::Helper;
+use crate::run::stream::{After, Runner};
 use crate::run::{Clock, Fsync, Log, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
@@ -30,6 +32,9 @@ pub struct Settings {
 
 /// The file of a folder that is locked.
 pub(crate) const LOCK: &str = "lock";
+
+/// Of each worker, its gates to the streams.
+pub type Gates = Vec<Vec<Gate>>;
 
 /// A log that is locked and has been read, and not been written to.
 pub struct Opened<D: Disk = Folder> {
@@ -105,13 +110,44 @@ impl<D: Disk> Opened<D> {
 
     /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
     /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
-    pub fn start(
+    pub fn start(self, node: [u8; 16], above: Lsn, workers: usize, settings: Settings) -> Result<(Log, Gates), Damage> {
+        let helpers =
+            |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
+        let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers)?;
+        let locks = Arc::new(locks);
+        let mut threads = Vec::new();
+        for (runner, index) in runners.into_iter().zip(0..) {
+            let locks = locks.clone();
+            let run = move || {
+                runner.run();
+                drop(locks);
+            };
+            threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+        }
+        Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
+    }
+
+    /// As [`Self::start`], without threads: whoever has the [`Stepped`] does what they would, for each stream. For simulations.
+    pub fn start_by_hand(
         self,
         node: [u8; 16],
         above: Lsn,
         workers: usize,
         settings: Settings,
-    ) -> Result<(Log, Vec<Vec<Gate>>), Damage> {
+    ) -> Result<(Log, Gates, Vec<Stepped<D>>), Damage> {
+        let helpers = |_| Ok([Helper::by_hand(), Helper::by_hand()]);
+        let Begun { shared, gates, runners, .. } = self.begin(node, above, workers, settings, helpers)?;
+        Ok((Log { shared, threads: Arc::default() }, gates, runners.into_iter().map(Stepped).collect()))
+    }
+
+    fn begin(
+        self,
+        node: [u8; 16],
+        above: Lsn,
+        workers: usize,
+        settings: Settings,
+        helpers: impl Fn(u16) -> io::Result<[Helper; 2]>,
+    ) -> Result<Begun<D>, Damage> {
         let Self { mut recovery, locks } = self;
         let floor = recovery.highest().max(above);
         let ends = recovery.ends()?;
@@ -128,24 +164,42 @@ impl<D: Disk> Opened<D> {
             stopping: AtomicBool::new(false),
             clock: settings.clock,
         });
-        let locks = Arc::new(locks);
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
-        let mut gates: Vec<Vec<Gate>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut threads = Vec::new();
+        let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();
+        let mut runners = Vec::new();
         for (writer, index) in writers.into_iter().zip(0u16..) {
             let (intake, of_stream) = Intake::new(workers, floor);
             let _ = shared.streams[usize::from(index)].left.set(intake.waiting());
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
             let committer = Committer::new(index, intake, writer, shared.marks.clone(), promise);
-            let reserve = settings.limits.reserve;
-            let runner = Runner::new(shared.clone(), index.into(), committer, settings.fsync, reserve)?;
-            let locks = locks.clone();
-            let run = move || {
-                runner.run();
-                drop(locks);
-            };
-            threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+            let (reserve, helpers) = (settings.limits.reserve, helpers(index)?);
+            runners.push(Runner::new(shared.clone(), index.into(), committer, settings.fsync, reserve, helpers));
         }
-        Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
+        Ok(Begun { shared, gates, runners, locks })
+    }
+}
+
+/// A log whose streams have not begun.
+struct Begun<D: Disk> {
+    shared: Arc<Shared>,
+    gates: Gates,
+    runners: Vec<Runner<D>>,
+    locks: Vec<fs::File>,
+}
+
+/// What the threads of a stream would do, a step at a time.
+pub struct Stepped<D: Disk>(Runner<D>);
+
+impl<D: Disk> Stepped<D> {
+    /// A step of its own thread. `late`: as if it had slept as long as the last step said; otherwise it does nothing unless somebody has
+    /// rung. No worker may be inside a gate, or it waits for ever. Not to be called again after [`After::End`].
+    pub fn step(&mut self, late: bool) -> After {
+        self.0.step(late)
+    }
+
+    /// A job of one of its helpers: the first (0) makes and retires segments, the second (1) syncs. False: it has none, or there is
+    /// no such helper.
+    pub fn help(&mut self, helper: usize) -> bool {
+        self.0.helpers().get(helper).is_some_and(|helper| helper.work())
     }
 }

@@ -1,4 +1,4 @@
-//! The thread of a stream.
+//! The thread of a stream: a state machine of steps, and a loop around it that sleeps in between.
 
 use std::io;
 use std::sync::Arc;
@@ -39,6 +39,26 @@ enum Done<D: Disk> {
     Synced(Unsynced<D::File>, io::Result<()>),
 }
 
+/// What follows a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Another step, at once.
+    Step,
+    /// Nothing until somebody rings, or this time has passed.
+    Sleep(Option<Duration>),
+    /// Nothing: the log was stopped, or has failed.
+    End,
+}
+
+/// What was taken and is not written yet.
+struct Unwritten {
+    taken: Taken,
+    /// Bytes of it that are written.
+    done: usize,
+    /// There was no room: when it is tried again.
+    retry_at: u64,
+}
+
 pub(crate) struct Runner<D: Disk> {
     shared: Arc<Shared>,
     index: usize,
@@ -54,6 +74,7 @@ pub(crate) struct Runner<D: Disk> {
     asked: u64,
     making: bool,
     no_room_since: Option<u64>,
+    unwritten: Option<Unwritten>,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
     syncer: Helper,
@@ -66,9 +87,10 @@ impl<D: Disk> Runner<D> {
         committer: Committer<D>,
         fsync: Fsync,
         reserve: u64,
-    ) -> io::Result<Self> {
+        [keeper, syncer]: [Helper; 2],
+    ) -> Self {
         let synced_at = (shared.clock)();
-        Ok(Self {
+        Self {
             shared,
             index,
             committer,
@@ -80,10 +102,11 @@ impl<D: Disk> Runner<D> {
             asked: 0,
             making: false,
             no_room_since: None,
+            unwritten: None,
             done: channel(),
-            keeper: Helper::new(format!("log-keep-{index}"))?,
-            syncer: Helper::new(format!("log-sync-{index}"))?,
-        })
+            keeper,
+            syncer,
+        }
     }
 
     fn stream(&self) -> &Stream {
@@ -97,38 +120,58 @@ impl<D: Disk> Runner<D> {
     /// Lives until the log is stopped, or something fails for good.
     pub(crate) fn run(mut self) {
         self.stream().bell.listen();
-        if let Err(error) = self.live() {
-            self.shared.fail(format!("stream {}: {error}", self.index));
+        let mut late = false;
+        loop {
+            match self.step(late) {
+                After::Step => late = false,
+                After::Sleep(most) => {
+                    self.stream().bell.sleep(most);
+                    late = most.is_some();
+                }
+                After::End => return,
+            }
         }
     }
 
-    fn live(&mut self) -> io::Result<()> {
-        self.look_at_room();
-        let mut late = false;
-        loop {
-            let stopping = self.shared.stopping.load(SeqCst);
-            if self.stream().bell.heard() || late || stopping {
-                self.hear_helpers()?;
-                self.truncate();
-                let idle = self.round()?;
-                let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
-                if stopping && !waits {
-                    if idle {
-                        return self.close();
-                    }
-                    continue;
+    /// Does what there is to do by now. `late`: there may be something even if nobody has rung, as the time that the last step gave has
+    /// passed. Not to be called again after [`After::End`].
+    pub(crate) fn step(&mut self, late: bool) -> After {
+        self.try_step(late).unwrap_or_else(|error| {
+            self.shared.fail(format!("stream {}: {error}", self.index));
+            After::End
+        })
+    }
+
+    /// The helpers, to be worked by hand.
+    pub(crate) fn helpers(&self) -> [&Helper; 2] {
+        [&self.keeper, &self.syncer]
+    }
+
+    fn try_step(&mut self, late: bool) -> io::Result<After> {
+        let stopping = self.shared.stopping.load(SeqCst);
+        if self.stream().bell.heard() || late || stopping {
+            self.hear_helpers()?;
+            self.truncate();
+            let idle = self.round()?;
+            let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
+            if stopping && !waits && self.unwritten.is_none() {
+                if idle {
+                    self.close()?;
+                    return Ok(After::End);
                 }
+                return Ok(After::Step);
             }
-            self.look_at_room();
-            self.sync_behind();
-            let most = self.may_sleep();
-            self.stream().bell.sleep(most);
-            late = most.is_some();
         }
+        self.look_at_room();
+        self.sync_behind();
+        Ok(After::Sleep(self.may_sleep()))
     }
 
     /// How long there is nothing to do, if nobody rings.
     fn may_sleep(&self) -> Option<Duration> {
+        if self.unwritten.is_some() {
+            return Some(RETRY);
+        }
         let records = self.committer.intake().has_records().then_some(PATIENCE_MAX);
         let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced() && !self.syncing;
         let sync = is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub(self.now())));
@@ -138,6 +181,11 @@ impl<D: Disk> Runner<D> {
 
     /// Commits what has been left. Whether there was nothing.
     fn round(&mut self) -> io::Result<bool> {
+        if let Some(unwritten) = self.unwritten.take() {
+            self.write(unwritten)?;
+            self.advance();
+            return Ok(false);
+        }
         let mut spins = 0;
         let idle = loop {
             match self.committer.take() {
@@ -155,8 +203,8 @@ impl<D: Disk> Runner<D> {
                     }
                 }
                 Take::Taken(taken) => {
-                    self.write(&taken)?;
-                    self.heed_fsync()?;
+                    self.stream().taken.store(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
+                    self.write(Unwritten { taken, done: 0, retry_at: 0 })?;
                     break false;
                 }
             }
@@ -165,38 +213,41 @@ impl<D: Disk> Runner<D> {
         Ok(idle)
     }
 
-    fn write(&mut self, taken: &Taken) -> io::Result<()> {
+    /// Writes what was taken; if there is no room for it, it stays until there is (rule L8).
+    fn write(&mut self, mut unwritten: Unwritten) -> io::Result<()> {
+        if self.now() < unwritten.retry_at && !self.shared.stopping.load(SeqCst) {
+            self.unwritten = Some(unwritten);
+            return Ok(());
+        }
+        let taken = &unwritten.taken;
         let through = self.committer.promise() == Promise::Synced && !taken.ends.is_empty();
         if through {
             self.stream().meter.begin_sync(self.now());
         }
-        let bytes = taken.ends.last().copied().unwrap_or(0) as u64;
-        self.stream().taken.store(bytes, Relaxed);
-        let mut done = 0;
-        while let Err(error) = self.committer.write_from(taken, &mut done) {
+        let written = self.committer.write_from(taken, &mut unwritten.done);
+        if through {
+            self.stream().meter.end_sync(self.now());
+        }
+        if let Err(error) = written {
             if !is_full(&error) {
                 return Err(error);
             }
-            // What has been left stays, until there is room (rule L8).
             self.set_full(true);
             if self.shared.stopping.load(SeqCst) {
                 return Err(error);
             }
-            thread::park_timeout(RETRY);
-            self.hear_helpers()?;
-            self.truncate();
+            unwritten.retry_at = self.now() + RETRY.as_nanos() as u64;
+            self.unwritten = Some(unwritten);
+            return Ok(());
         }
         let size = self.committer.writer().size();
         let meter = &self.stream().meter;
-        if through {
-            meter.end_sync(self.now());
-        }
         meter.records.fetch_add(taken.ends.len() as u64, Relaxed);
-        meter.written.fetch_add(bytes, Relaxed);
+        meter.written.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
         meter.groups.fetch_add(u64::from(!taken.ends.is_empty()), Relaxed);
         meter.size.store(size, Relaxed);
         self.stream().taken.store(0, Relaxed);
-        Ok(())
+        self.heed_fsync()
     }
 
     /// Moves the watermark as far as it may go.
@@ -313,6 +364,10 @@ impl<D: Disk> Runner<D> {
 
     /// Has a segment made ahead, and says whether there is room for more records (rule L8).
     fn look_at_room(&mut self) {
+        if self.unwritten.is_some() {
+            // What room there will be is for that.
+            return;
+        }
         let writer = self.committer.writer();
         let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
         let left = room.saturating_sub(self.stream().backlog());
