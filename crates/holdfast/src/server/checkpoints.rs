@@ -1,14 +1,12 @@
 //! The thread that makes checkpoints: when, and how much of a core and of the disk it takes for that.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, Step, World};
-use keyspace::Waiter;
-use log::{Gate, Log, Lsn, State};
-use node::{Checkpoints, Node};
+use log::{Gate, Log, State};
+use node::{Checkpoints, Node, Outside};
 
 /// Between two looks at whether one is due.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,55 +22,6 @@ const SLEEP_MAX_NS: u64 = 20_000_000;
 const RETRY_MS: u64 = 5_000;
 /// Tombstones that make a checkpoint due: some hundred bytes each.
 const TOMBSTONES_MAX: u64 = 1 << 20;
-
-/// The server, as the checkpointer sees it.
-struct Outside {
-    node: Arc<Node>,
-    log: Log,
-    gates: Vec<Gate>,
-}
-
-impl World for Outside {
-    fn left(&self) -> Vec<Lsn> {
-        self.gates.iter().map(Gate::end).collect()
-    }
-
-    fn committed(&self) -> Vec<Lsn> {
-        self.log.marks().all().collect()
-    }
-
-    fn cut(&mut self, covered: &[Lsn]) {
-        self.log.truncate(covered);
-    }
-
-    fn wake(&mut self, waiter: Waiter) {
-        self.node.wake(waiter);
-    }
-
-    fn libraries(&self) -> Vec<u8> {
-        self.node.scripts.dump_libraries()
-    }
-
-    fn now(&self) -> u64 {
-        self.node.clock.unix_ms()
-    }
-
-    fn nanos(&self) -> u64 {
-        self.node.clock.monotonic_ns()
-    }
-}
-
-impl Outside {
-    /// Bytes that were written to the log since the start.
-    fn written(&self) -> u64 {
-        (0..self.log.streams()).map(|stream| self.log.facts(stream).written).sum()
-    }
-
-    /// Changes that were made since the start.
-    fn changes(&self) -> u64 {
-        self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
-    }
-}
 
 /// Starts the thread. `gates`: to each stream of the log. `tail`: bytes of the log that were replayed at the start.
 pub fn start(

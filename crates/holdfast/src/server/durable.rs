@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Header, Replay, header, load};
+use engine::checkpoint::{Checkpointer, Header, header};
 use log::{Fsync, Limits, Log, Opened};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node};
@@ -74,7 +74,7 @@ impl Disks {
         };
         let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
         let header = header(&*store)?;
-        check(&log, header.as_ref(), &folder)?;
+        node::check_disks(&log, header.as_ref(), &folder.display().to_string())?;
         Ok(Disks { log, node, store, header })
     }
 
@@ -87,31 +87,15 @@ impl Disks {
     /// workers have not begun.
     pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
         let began = node.clock.monotonic_ns();
+        let log = &mut self.log;
+        let recovered = node::recover(node, &*self.store, |apply| log.replay(apply))?;
         let keyspace = &node.engine.keyspace;
-        let mut local = keyspace.local(0);
-        let loaded = load(&*self.store, keyspace, &mut local)?;
-        let keys = loaded.as_ref().map_or(0, |loaded| loaded.keys);
-        let limits = settings.tunables.limits.clone();
-        let mut replay = Replay::new(keyspace, &mut local, limits, loaded.as_ref(), node.clock.unix_ms());
-        let (mut outcome, mut bytes) = (Ok(()), 0);
-        self.log.replay(|record| {
-            if outcome.is_ok() {
-                bytes += record.effects.len() as u64;
-                outcome = replay.record(record.lsn, record.effects);
-            }
-        })?;
-        outcome?;
-        let replayed = replay.finish();
-        drop(local);
-        if let Some(libraries) = &replayed.libraries {
-            let loaded = node.scripts.load_libraries(libraries);
-            loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
-        }
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
+        let (keys, highest, bytes) = (recovered.keys(), recovered.highest(), recovered.bytes);
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(
             "DB loaded from disk: {there} keys in {ms} ms, {keys} of a checkpoint and then {} records of the log",
-            replayed.records
+            recovered.records
         );
 
         let clock = Arc::clone(node);
@@ -121,9 +105,8 @@ impl Disks {
             clock: Arc::new(move || clock.clock.monotonic_ns()),
             seed: u64::from_ne_bytes(*random()?.first_chunk().unwrap_or(&[0; 8])),
         };
-        let above = loaded.as_ref().map_or(0, |loaded| loaded.highest);
         // The last gate is the checkpointer's.
-        let (log, mut gates) = self.log.start(self.node, above, node.workers() + 1, log_settings)?;
+        let (log, mut gates) = self.log.start(self.node, highest, node.workers() + 1, log_settings)?;
         let gate = gates.pop().unwrap_or_default();
         node.open_log(Durable::new(log.clone(), gates));
         let watcher: Weak<Node> = Arc::downgrade(node);
@@ -132,6 +115,7 @@ impl Disks {
                 node.log_moved();
             }
         }));
+        let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
         node.open_checkpoints(state.clone());
@@ -152,26 +136,6 @@ impl Kept {
             tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
         }
     }
-}
-
-/// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3).
-fn check(log: &Opened, header: Option<&Header>, folder: &Path) -> Result<(), Box<dyn Error>> {
-    let bases = log.recovery().bases();
-    let covered = header.map_or(&[][..], |header| &header.covered);
-    if header.is_some() && log.recovery().node().is_none() {
-        let why = "the store in {} has a checkpoint, but the directories of the log are empty: what was written since would be lost";
-        return Err(why.replace("{}", &folder.display().to_string()).into());
-    }
-    if header.is_some() && covered.len() != bases.len() {
-        // Rule L11.
-        return Err(format!("the log had {} directories, not {}", covered.len(), bases.len()).into());
-    }
-    let reaches = |(stream, base): (usize, &u64)| *base <= covered.get(stream).copied().unwrap_or(0);
-    if !bases.iter().enumerate().all(reaches) {
-        let why = "the log goes on from a checkpoint that the store in {} does not have: was it removed or replaced?";
-        return Err(why.replace("{}", &folder.display().to_string()).into());
-    }
-    Ok(())
 }
 
 /// From the system's source of randomness.
