@@ -18,7 +18,7 @@ mod intake;
 mod recover;
 mod run;
 mod scan;
-
+pub mod simulated;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::disk::{Chance, Simulated};
 use crate::disk::{Disk, File};
+use crate::simulated::{Chance, Simulated};
 use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };

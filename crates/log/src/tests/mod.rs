@@ -1,5 +1,4 @@
 //! The log as a whole on a disk that loses, tears and reorders what was not synced.
 
 mod crashes;
-mod disk;
 mod running;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
-use super::disk::{Chance, Simulated};
 use crate::check::examine;
+use crate::simulated::{Chance, Simulated};
 use crate::{Clock, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Watermarks};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };

@@ -1,5 +1,5 @@
-//! A simulated disk. Writes go to a cache; a crash keeps an arbitrary choice of the sectors that were not synced, and of the
-//! renames, creations and removals since the last sync of the folder a prefix.
+//! A disk in memory for simulations and tests. Writes go to a cache; a crash keeps an arbitrary choice of the sectors that were not
+//! synced, and of the renames, creations and removals since the last sync of the folder a prefix, as a journal would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,19 +9,22 @@ use crate::disk::{Disk, File, PAGE};
 
 const SECTOR: usize = 512;
 
-/// A source of chance.
+/// A source of chance: a seed, and what has become of it.
+#[derive(Clone, Debug)]
 pub struct Chance(pub u64);
 
 impl Chance {
-    pub fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
+    /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.bits() % n
     }
 }
 
@@ -37,21 +40,70 @@ struct Data {
 
 type Contents = Arc<Mutex<Data>>;
 
+/// A change of names.
+enum Change {
+    Create(String, Contents),
+    Rename(String, String),
+    Remove(String),
+}
+
+impl Change {
+    fn apply(self, names: &mut BTreeMap<String, Contents>) {
+        match self {
+            Change::Create(name, contents) => drop(names.insert(name, contents)),
+            Change::Remove(name) => drop(names.remove(&name)),
+            Change::Rename(from, to) => {
+                if let Some(contents) = names.remove(&from) {
+                    names.insert(to, contents);
+                }
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 struct Inside {
-    /// Names as a reader sees them, and as they are durable.
+    /// Names as a reader sees them, and as they are durable; what was changed since.
     now: BTreeMap<String, Contents>,
     durable: BTreeMap<String, Contents>,
+    changes: Vec<Change>,
     /// Whether a sync of a file does nothing: a planted bug.
     forgets_to_sync: bool,
     /// After so many writes, syncs and changes of names the power fails.
     power: Option<u64>,
+    /// It has failed.
+    dead: bool,
+    /// How many of them there were.
+    steps: u64,
     /// After so many syncs of files one fails.
     bad_sync: Option<u64>,
     /// Bytes that files can still have.
     room: Option<u64>,
     /// Syncs wait while this is set.
     stalled: bool,
+}
+
+impl Inside {
+    /// Something is about to be changed. True: the power fails while it is done.
+    fn step(&mut self) -> io::Result<bool> {
+        if self.dead {
+            return Err(no_power());
+        }
+        self.steps += 1;
+        if let Some(left) = &mut self.power {
+            self.dead = *left == 0;
+            *left = left.saturating_sub(1);
+        }
+        Ok(self.dead)
+    }
+}
+
+fn no_power() -> io::Error {
+    io::Error::other("no power")
+}
+
+fn and_then(fails: bool) -> io::Result<()> {
+    if fails { Err(no_power()) } else { Ok(()) }
 }
 
 /// The disk; clones are the same one.
@@ -63,24 +115,19 @@ impl Simulated {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is about to be changed.
-    fn step(&self) -> io::Result<()> {
-        match &mut self.inside().power {
-            Some(0) => Err(io::Error::other("no power")),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// The power fails: what was not synced is there in part.
     pub fn crash(&self, chance: &mut Chance) {
         let mut inside = self.inside();
-        let names = if chance.below(2) == 0 { inside.durable.clone() } else { inside.now.clone() };
+        let mut names = std::mem::take(&mut inside.durable);
+        let changes = std::mem::take(&mut inside.changes);
+        let kept = match chance.below(3) {
+            0 => 0,
+            1 => changes.len(),
+            _ => chance.below(changes.len() as u64 + 1) as usize,
+        };
+        changes.into_iter().take(kept).for_each(|change| change.apply(&mut names));
         for contents in names.values() {
-            let mut data = contents.lock().unwrap();
+            let mut data = lock(contents);
             let Data { now, durable, dirty } = &mut *data;
             durable.resize(now.len().max(durable.len()), 0);
             let keep = chance.below(4);
@@ -97,13 +144,24 @@ impl Simulated {
             }
             *now = durable.clone();
         }
-        *inside = Inside { now: names.clone(), durable: names, room: inside.room, ..Inside::default() };
+        let (room, steps) = (inside.room, inside.steps);
+        *inside = Inside { now: names.clone(), durable: names, room, steps, ..Inside::default() };
     }
 
     /// The process ends: what was written stays written, and is no more durable than before.
     pub fn kill(&self) {
         let mut inside = self.inside();
-        (inside.power, inside.bad_sync) = (None, None);
+        (inside.power, inside.bad_sync, inside.dead) = (None, None, false);
+    }
+
+    /// Whether the power has failed.
+    pub fn is_dead(&self) -> bool {
+        self.inside().dead
+    }
+
+    /// How many writes, syncs and changes of names there have been.
+    pub fn steps(&self) -> u64 {
+        self.inside().steps
     }
 
     /// From here on files are not synced, though they say so.
@@ -111,7 +169,7 @@ impl Simulated {
         self.inside().forgets_to_sync = true;
     }
 
-    /// The power fails after so many more changes.
+    /// The power fails after so many more changes, in the middle of the next.
     pub fn fail_power_after(&self, steps: u64) {
         self.inside().power = Some(steps);
     }
@@ -134,7 +192,7 @@ impl Simulated {
     /// Turns a bit of a durable file over.
     pub fn damage(&self, name: &str, at: usize) {
         let inside = self.inside();
-        let mut data = inside.now[name].lock().unwrap();
+        let mut data = lock(&inside.now[name]);
         data.now[at] ^= 1;
         data.durable[at] ^= 1;
     }
@@ -146,14 +204,29 @@ impl Simulated {
 
     /// Another disk that holds what is durable here.
     pub fn clone_durable(&self) -> Self {
+        let inside = self.inside();
+        Self::of(&inside.durable, |data| data.durable.clone())
+    }
+
+    /// Another disk that holds what a reader sees here.
+    pub fn clone_now(&self) -> Self {
+        let inside = self.inside();
+        Self::of(&inside.now, |data| data.now.clone())
+    }
+
+    fn of(names: &BTreeMap<String, Contents>, bytes: impl Fn(&Data) -> Vec<u8>) -> Self {
         let copy = |(name, contents): (&String, &Contents)| {
-            let durable = contents.lock().unwrap().durable.clone();
+            let durable = bytes(&lock(contents));
             let data = Data { now: durable.clone(), durable, dirty: BTreeSet::new() };
             (name.clone(), Arc::new(Mutex::new(data)))
         };
-        let names: BTreeMap<_, _> = self.inside().durable.iter().map(copy).collect();
+        let names: BTreeMap<_, _> = names.iter().map(copy).collect();
         Self(Arc::new(Mutex::new(Inside { now: names.clone(), durable: names, ..Inside::default() })))
     }
+}
+
+fn lock(contents: &Contents) -> MutexGuard<'_, Data> {
+    contents.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An open file.
@@ -161,7 +234,7 @@ pub struct Open(Contents, Simulated);
 
 impl Open {
     fn data(&self) -> MutexGuard<'_, Data> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -178,43 +251,49 @@ impl Disk for Simulated {
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Open> {
-        self.step()?;
         let mut inside = self.inside();
+        let fails = inside.step()?;
         if let Some(room) = &mut inside.room {
             *room = room.checked_sub(size).ok_or(io::ErrorKind::StorageFull)?;
         }
         if inside.now.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let contents = Contents::default();
-        let size = size as usize;
-        *contents.lock().unwrap() = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new() };
+        // Of a file that was being made when the power failed there is a part.
+        let size = size as usize / if fails { 2 } else { 1 };
+        let data = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new() };
+        let contents = Arc::new(Mutex::new(data));
         inside.now.insert(name.into(), contents.clone());
+        inside.changes.push(Change::Create(name.into(), contents.clone()));
         drop(inside);
+        and_then(fails)?;
         Ok(Open(contents, self.clone()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.step()?;
         let mut inside = self.inside();
+        let fails = inside.step()?;
         let contents = inside.now.remove(from).ok_or(io::ErrorKind::NotFound)?;
         assert!(inside.now.insert(to.into(), contents).is_none(), "{to} was there");
-        Ok(())
+        inside.changes.push(Change::Rename(from.into(), to.into()));
+        and_then(fails)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.step()?;
         let mut inside = self.inside();
+        let fails = inside.step()?;
         let contents = inside.now.remove(name).ok_or(io::ErrorKind::NotFound)?;
-        let size = contents.lock().unwrap().now.len() as u64;
+        let size = lock(&contents).now.len() as u64;
         inside.room = inside.room.map(|room| room + size);
-        Ok(())
+        inside.changes.push(Change::Remove(name.into()));
+        and_then(fails)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.step()?;
         let mut inside = self.inside();
+        and_then(inside.step()?)?;
         inside.durable = inside.now.clone();
+        inside.changes.clear();
         Ok(())
     }
 }
@@ -232,16 +311,16 @@ impl File for Open {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.1.step()?;
+        let fails = self.1.inside().step()?;
         let mut data = self.data();
         let place = at as usize..at as usize + bytes.len();
         data.now.get_mut(place.clone()).ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(bytes);
         data.dirty.extend(place.start / SECTOR..place.end.div_ceil(SECTOR));
-        Ok(())
+        and_then(fails)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.1.step()?;
+        and_then(self.1.inside().step()?)?;
         while self.1.inside().stalled {
             std::thread::yield_now();
         }
