@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::cold::ColdFigures;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, bump, shift};
 use crate::slot::SLOTS;
@@ -23,6 +24,7 @@ impl Keyspace {
     pub fn flush(&self, held: &Held, local: &mut Local, db: Option<u16>) -> Reclaim {
         assert!(held.is_all(), "a flush is a barrier");
         let only = db.map(|db| self.physical(db));
+        self.cold.void(only);
         let mut reclaim = Reclaim::default();
         let mut take = |slot: u16, number: u16, table: &Table| {
             if only.is_some_and(|n| n != number) {
@@ -30,6 +32,10 @@ impl Keyspace {
             }
             if table.graves.are_of_interest() {
                 reclaim.tombstones.extend(self.graveyard.take(slot, number));
+                if table.graves.is_cold() {
+                    let cold = self.cold.take(slot, number);
+                    self.count_cold(number, cold, ColdFigures::default(), local);
+                }
                 table.graves.reset();
             }
             let (count, expiring) = (table.count.get(), table.expiring.get());

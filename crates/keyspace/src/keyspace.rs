@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use smallvec::SmallVec;
 
 use crate::acquire::{Latches, Waiting};
+use crate::cold::Cold;
 use crate::epoch::{Epochs, Retired};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
@@ -108,7 +109,7 @@ impl Body {
     }
 
     fn is_empty(&self) -> bool {
-        self.tables().all(|(_, table)| table.count.get() == 0)
+        self.tables().all(|(_, table)| table.count.get() == 0 && !table.graves.is_cold())
     }
 }
 
@@ -138,6 +139,8 @@ pub struct Keyspace {
     floor: AtomicU64,
     /// Deleted keys that the store may still have, and what it calls the databases.
     pub(crate) graveyard: Graveyard,
+    /// Keys that only the store has.
+    pub(crate) cold: Cold,
     pub(crate) spaces: Spaces,
     waiting: Waiting,
     epochs: Arc<Epochs>,
@@ -223,6 +226,7 @@ impl Keyspace {
             database_map: (0..databases).map(|i| AtomicU16::new(i as u16)).collect(),
             floor: AtomicU64::new(0),
             graveyard: Graveyard::new(),
+            cold: Cold::new(),
             spaces: Spaces::new(databases),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
@@ -520,7 +524,7 @@ impl Keyspace {
 
     /// Clears the slot's bit if nothing in it expires any more.
     pub fn mark_if_lasting(&self, held: &Held, slot: u16) {
-        if self.body(held, slot).is_lasting() {
+        if self.body(held, slot).is_lasting() && !self.cold.is_volatile(slot) {
             self.volatile[usize::from(slot) / 64].fetch_and(!(1u64 << (slot % 64)), Relaxed);
         }
     }

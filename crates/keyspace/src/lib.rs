@@ -7,6 +7,7 @@
 pub mod access;
 mod acquire;
 mod bucket;
+mod cold;
 mod db;
 mod dying;
 mod entry;
@@ -33,6 +34,7 @@ mod tombstone;
 mod value;
 mod walk;
 
+pub use cold::{ColdFigures, Fetched, Ticket, Whereabouts};
 pub use db::{Db, EntryRef, Expiry, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;

@@ -16,6 +16,16 @@ impl<'a> Single<'a> {
         Self { ks, local: ks.local(0), clock: AccessClock::new(1), version: 0 }
     }
 
+    /// Versions from here on are above this one.
+    pub(crate) fn skip_to(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// The last version.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Calls `f` with logical database `db`, everything held, within one turn of the worker.
     pub(crate) fn with<R>(&mut self, db: u16, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
         self.local.begin_turn();

@@ -31,6 +31,8 @@ use crate::value::freeze_collection;
 pub(crate) struct Graves(Cell<u32>);
 
 const WALKED: u32 = 1 << 31;
+/// Of absent keys memory does not know (see `cold`).
+const COLD: u32 = 1 << 30;
 
 impl Graves {
     /// Whether a new key must look for a tombstone.
@@ -46,6 +48,15 @@ impl Graves {
 
     fn set_walked(&self, walked: bool) {
         self.0.set(if walked { self.0.get() | WALKED } else { self.0.get() & !WALKED });
+    }
+
+    #[inline]
+    pub(crate) fn is_cold(&self) -> bool {
+        self.0.get() & COLD != 0
+    }
+
+    pub(crate) fn set_cold(&self, cold: bool) {
+        self.0.set(if cold { self.0.get() | COLD } else { self.0.get() & !COLD });
     }
 
     fn change(&self, by: i32) {
@@ -313,6 +324,17 @@ impl Keyspace {
         entry.set_stored();
         let frozen = freeze_collection(entry, epochs);
         Some((EntryRef::new(entry), frozen))
+    }
+
+    /// Whether there is an entry or a tombstone of a key.
+    pub(crate) fn is_in_memory(&self, held: &Held, key: &Key<'_>, physical: u16) -> bool {
+        let Some(table) = self.body(held, key.slot).table(physical) else { return false };
+        if table.find(key).is_some() {
+            return true;
+        }
+        let place = self.graveyard.of(key.slot);
+        let there = place.as_ref().and_then(|tombstones| tombstones.databases.get(&physical));
+        there.is_some_and(|there| there.contains_key(key.bytes))
     }
 
     /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For replay.

@@ -247,6 +247,11 @@ pub enum Value {
 }
 
 impl Value {
+    /// When the first of its fields expires, if it is a hash with such fields.
+    pub fn field_expiry(&self) -> Option<u64> {
+        if let Value::Collection(collection) = self { collection.field_expiry() } else { None }
+    }
+
     /// The kind an entry with this value has.
     pub fn kind(&self) -> Kind {
         match self {

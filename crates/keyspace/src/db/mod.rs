@@ -87,6 +87,12 @@ impl<'a> Db<'a> {
         found
     }
 
+    /// The entry, without noting that it was looked for.
+    pub(crate) fn peek_entry(&self, key: &Key<'_>) -> Option<Entry> {
+        let body = self.ks.body(self.held, key.slot);
+        body.table(self.physical).and_then(|table| table.find(key)).map(|(_, entry)| entry)
+    }
+
     /// Notes that something is not there: what has taken it away may not be committed yet.
     #[inline]
     fn note_absence(&self, slot: u16) {

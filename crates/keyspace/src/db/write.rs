@@ -5,6 +5,7 @@ use std::sync::Arc;
 use object::number::parse_i64 as canonical_int;
 
 use super::{Db, EntryRef, WrongType};
+use crate::cold::Fetched;
 use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
 use crate::local::shift;
@@ -67,7 +68,7 @@ impl Db<'_> {
 
     fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>) -> Entry {
         let access = self.clock.fresh();
-        let fields = if let Value::Collection(c) = &value { c.field_expiry() } else { None };
+        let fields = value.field_expiry();
         let entry = match long_string(value).into_pointer() {
             Ok((kind, p)) => {
                 let part = Part::Pointer(kind, p);
@@ -105,11 +106,23 @@ impl Db<'_> {
 
     /// Takes the entry out of the table and the counters; the caller frees or empties it. `for_good`: no other takes its place.
     fn unlink(&mut self, key: &Key<'_>, for_good: bool) -> Option<Entry> {
-        let body = self.ks.body(self.held, key.slot);
-        let Some((table, (place, entry))) = body.table(self.physical).and_then(|t| Some((t, t.find(key)?))) else {
+        let Some(entry) = self.detach(key) else {
             self.note_absence(key.slot);
             return None;
         };
+        self.local.stamped = true;
+        let walked =
+            || self.ks.body(self.held, key.slot).table(self.physical).is_some_and(|table| table.graves.are_walked());
+        if for_good && (entry.is_stored() || walked()) {
+            self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
+        }
+        Some(entry)
+    }
+
+    /// Takes the entry out of the table and the counters.
+    fn detach(&mut self, key: &Key<'_>) -> Option<Entry> {
+        let body = self.ks.body(self.held, key.slot);
+        let (table, (place, entry)) = body.table(self.physical).and_then(|t| Some((t, t.find(key)?)))?;
         table.remove(place, self.local);
         if entry.expiry().is_some() {
             table.volatile.set(table.volatile.get() - 1);
@@ -120,14 +133,9 @@ impl Db<'_> {
             table.volatile.set(table.volatile.get() - 1);
             shift(&self.local.counters.field_expires[usize::from(self.physical)], -1);
         }
-        let emptied = table.count.get() == 0;
-        self.local.stamped = true;
         shift(&self.local.counters.keys[usize::from(self.physical)], -1);
-        if emptied {
+        if table.count.get() == 0 {
             self.ks.mark_if_empty(self.held, key.slot);
-        }
-        if for_good && (entry.is_stored() || table.graves.are_walked()) {
-            self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
         }
         Some(entry)
     }
@@ -231,6 +239,22 @@ impl Db<'_> {
         let entry = self.insert_new(key, value, expiry);
         entry.set_access(access);
         entry.set_stored();
+    }
+
+    /// Puts what the store has of a cold key into the table: nothing has changed by that.
+    pub(crate) fn install_fetched(&mut self, key: &Key<'_>, fetched: Fetched) {
+        let stamped = self.local.stamped;
+        let version = std::mem::replace(&mut self.version, fetched.version);
+        self.install(key, fetched.value, fetched.expiry, fetched.access);
+        self.version = version;
+        self.local.stamped = stamped;
+    }
+
+    /// Takes a present entry that the store has out of memory: nothing has changed by that.
+    pub(crate) fn drop_entry(&mut self, key: &Key<'_>) {
+        if let Some(entry) = self.detach(key) {
+            entry.free(self.local);
+        }
     }
 
     /// Notes that the store says of an absent key that it was gone at this `Db`'s version.

@@ -1,5 +1,6 @@
 //! Databases against models: contents, counters, walks, flushes.
 
+mod cold;
 mod crowded;
 mod graves;
 mod model;

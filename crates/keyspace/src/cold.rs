@@ -1,0 +1,419 @@
+//! Keys that only the store has, and what is being fetched of them (rule C5).
+//!
+//! A key is *cold* if the store has it and memory has neither an entry nor a tombstone. In a table with cold keys, that a key is absent
+//! says nothing: the table's mark says so, and everybody else pays a test of one bit. Whoever needs such a key leaves a *load*: the
+//! key is *awaited* from then on, and *known* once somebody has looked into the store and put what was there into memory. A known key
+//! is what memory says, absent or not, and stays: it is not evicted while its load is there, so that who has waited for it finds it.
+//!
+//! How many keys are cold is counted, as the store counted them at the last checkpoint before a start; that a slot has none is believed
+//! only if that is known from this run ([`Keyspace::complete`]): a wrong count must not hide a key.
+//!
+//! Guarded by the slot's latch; the locks are never waited for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::db::Db;
+use crate::key::Key;
+use crate::keyspace::{Held, Keyspace};
+use crate::local::{Local, shift};
+use crate::lot::Waiter;
+use crate::slot::SLOTS;
+use crate::tombstone::PhysicalKey;
+use crate::value::Value;
+
+/// What is known of the cold keys of a physical database in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColdFigures {
+    /// Keys.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expiring: u64,
+    /// Hashes with fields that expire.
+    pub field_expiring: u64,
+    /// Unix milliseconds before which none of that comes; `u64::MAX` if nothing expires.
+    pub earliest: u64,
+}
+
+impl Default for ColdFigures {
+    fn default() -> Self {
+        Self { keys: 0, expiring: 0, field_expiring: 0, earliest: u64::MAX }
+    }
+}
+
+impl ColdFigures {
+    /// Whether something in it expires.
+    pub fn is_volatile(&self) -> bool {
+        self.expiring > 0 || self.field_expiring > 0
+    }
+}
+
+/// What the store has of a key.
+pub struct Fetched {
+    /// Its value.
+    pub value: Value,
+    /// Unix milliseconds.
+    pub expiry: Option<u64>,
+    /// See [`crate::access`].
+    pub access: u32,
+    /// Everything up to this version that was done to the key is in the value.
+    pub version: u64,
+}
+
+/// Names a load: what is fetched for one that is gone must not answer a later one.
+pub type Ticket = u64;
+
+/// Whether memory knows of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// What memory says is true: it is there, or absent.
+    Known,
+    /// The store must be asked.
+    Cold,
+    /// The store is being asked.
+    Awaited,
+}
+
+enum Load {
+    Awaited {
+        ticket: Ticket,
+        waiters: Vec<Waiter>,
+        /// The database was emptied meanwhile: what is fetched does not count.
+        void: bool,
+    },
+    Known(Ticket),
+}
+
+/// A physical database's part in a slot.
+#[derive(Default)]
+struct OfDatabase {
+    figures: ColdFigures,
+    /// The figures are all there is.
+    complete: bool,
+    /// Keys that were evicted since the start.
+    evictions: u64,
+}
+
+#[derive(Default)]
+struct OfSlot {
+    databases: BTreeMap<u16, OfDatabase>,
+    loads: BTreeMap<PhysicalKey, Load>,
+}
+
+impl OfSlot {
+    fn is_empty(&self) -> bool {
+        self.databases.is_empty() && self.loads.is_empty()
+    }
+}
+
+/// See the module's text.
+pub(crate) struct Cold {
+    slots: Box<[Mutex<Option<Box<OfSlot>>>]>,
+    /// C(s) of every slot, as the last checkpoint left it.
+    covered: Box<[AtomicU64]>,
+    tickets: AtomicU64,
+    /// Number of loads.
+    loads: AtomicU64,
+}
+
+impl Cold {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Mutex::default()).collect(),
+            covered: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            tickets: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
+        }
+    }
+
+    fn of(&self, slot: u16) -> MutexGuard<'_, Option<Box<OfSlot>>> {
+        self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at what a slot has, or changes it.
+    fn with<R>(&self, slot: u16, f: impl FnOnce(&mut OfSlot) -> R) -> R {
+        let mut place = self.of(slot);
+        let there = place.get_or_insert_default();
+        let before = there.loads.len() as u64;
+        let result = f(there);
+        match there.loads.len() as u64 {
+            after if after > before => drop(self.loads.fetch_add(after - before, Relaxed)),
+            after if after < before => drop(self.loads.fetch_sub(before - after, Relaxed)),
+            _ => {}
+        }
+        if place.as_ref().is_some_and(|there| there.is_empty()) {
+            *place = None;
+        }
+        result
+    }
+
+    /// Forgets what is cold of a physical database in a slot, which is emptied: the figures it had.
+    pub(crate) fn take(&self, slot: u16, physical: u16) -> ColdFigures {
+        self.with(slot, |there| there.databases.remove(&physical).unwrap_or_default().figures)
+    }
+
+    /// A physical database is emptied, or all of them: what is being fetched of it does not count.
+    pub(crate) fn void(&self, only: Option<u16>) {
+        if self.loads.load(Relaxed) == 0 {
+            return;
+        }
+        for place in &self.slots {
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let loads = place.iter_mut().flat_map(|there| &mut there.loads);
+            for ((physical, _), load) in loads {
+                if let Load::Awaited { void, .. } = load {
+                    *void |= only.is_none_or(|only| only == *physical);
+                }
+            }
+        }
+    }
+
+    /// Whether something of a slot that is cold expires.
+    pub(crate) fn is_volatile(&self, slot: u16) -> bool {
+        self.of(slot).as_ref().is_some_and(|there| there.databases.values().any(|of| of.figures.is_volatile()))
+    }
+}
+
+impl Keyspace {
+    /// The LSN up to which the store has what was done in a slot, by the last checkpoint that has ended.
+    #[inline]
+    pub fn covered(&self, slot: u16) -> u64 {
+        self.cold.covered[usize::from(slot)].load(Relaxed)
+    }
+
+    /// Says so: for the checkpointer, when a checkpoint is durable, and for the start.
+    pub fn set_covered(&self, slot: u16, lsn: u64) {
+        self.cold.covered[usize::from(slot)].store(lsn, Relaxed);
+    }
+
+    /// Says that of a physical database in a held slot, of which memory has nothing yet, the store has this. Not even none is believed
+    /// before [`Self::complete`].
+    pub fn restore_cold(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &Local) {
+        let table = self.body(held, slot).table_or_new(physical);
+        self.cold.with(slot, |there| {
+            let of = OfDatabase { figures, ..OfDatabase::default() };
+            let before = there.databases.insert(physical, of).unwrap_or_default();
+            self.count_cold(physical, before.figures, figures, local);
+        });
+        table.graves.set_cold(true);
+        self.mark_occupied(slot);
+        if figures.is_volatile() {
+            self.mark_volatile(slot);
+        }
+    }
+
+    /// The counters of a database count what is cold with the rest.
+    pub(crate) fn count_cold(&self, physical: u16, before: ColdFigures, after: ColdFigures, local: &Local) {
+        let number = usize::from(physical);
+        let count = |counter: &std::sync::atomic::AtomicI64, before: u64, after: u64| {
+            shift(counter, after as i64 - before as i64);
+        };
+        count(&local.counters.keys[number], before.keys, after.keys);
+        count(&local.counters.expires[number], before.expiring, after.expiring);
+        count(&local.counters.field_expires[number], before.field_expiring, after.field_expiring);
+    }
+
+    /// What is cold of a physical database in a held slot; `None`: nothing is, and that is known.
+    pub fn cold(&self, held: &Held, slot: u16, physical: u16) -> Option<ColdFigures> {
+        if !self.body(held, slot).table(physical)?.graves.is_cold() {
+            return None;
+        }
+        Some(self.cold.with(slot, |there| there.databases.get(&physical).map(|of| of.figures)).unwrap_or_default())
+    }
+
+    /// How many keys of a physical database in a held slot have been evicted since the start: who goes through what the store has, in
+    /// several holds, has seen all that is cold if that has not changed.
+    pub fn evictions(&self, held: &Held, slot: u16, physical: u16) -> u64 {
+        debug_assert!(held.covers(slot));
+        self.cold.with(slot, |there| there.databases.get(&physical).map_or(0, |of| of.evictions))
+    }
+
+    /// Somebody has gone through everything that the store has of a physical database in a held slot: exactly this of it is cold now.
+    pub fn complete(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &Local) {
+        let Some(table) = self.body(held, slot).table(physical).filter(|table| table.graves.is_cold()) else { return };
+        self.cold.with(slot, |there| {
+            if let Some(of) = there.databases.get_mut(&physical) {
+                self.count_cold(physical, of.figures, figures, local);
+                (of.figures, of.complete) = (figures, true);
+            }
+            if figures.keys == 0 {
+                there.databases.remove(&physical);
+                table.graves.set_cold(false);
+            }
+        });
+        self.mark_if_empty(held, slot);
+    }
+
+    /// Says that nothing cold of a physical database in a held slot expires before `ms`: for who has looked.
+    pub fn set_cold_earliest(&self, held: &Held, slot: u16, physical: u16, ms: u64) {
+        debug_assert!(held.covers(slot));
+        self.cold.with(slot, |there| {
+            if let Some(of) = there.databases.get_mut(&physical) {
+                of.figures.earliest = ms;
+            }
+        });
+    }
+
+    /// Ends a load that is known, if it is still there: the key may be evicted again, and is to be asked for again. The slot is held.
+    pub fn forget_load(&self, held: &Held, slot: u16, key: &PhysicalKey, ticket: Ticket) {
+        debug_assert!(held.covers(slot));
+        self.cold.with(slot, |there| {
+            if matches!(there.loads.get(key), Some(Load::Known(known)) if *known == ticket) {
+                there.loads.remove(key);
+            }
+        });
+    }
+}
+
+impl Db<'_> {
+    /// Whether absent keys of a held slot may be cold.
+    #[inline]
+    pub fn may_be_cold(&self, slot: u16) -> bool {
+        self.keyspace().body(self.held(), slot).table(self.physical()).is_some_and(|table| table.graves.is_cold())
+    }
+
+    /// Whether memory knows of the key.
+    #[inline]
+    pub fn whereabouts(&self, key: &Key<'_>) -> Whereabouts {
+        if self.may_be_cold(key.slot) { self.look_for(key) } else { Whereabouts::Known }
+    }
+
+    #[cold]
+    fn look_for(&self, key: &Key<'_>) -> Whereabouts {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        if ks.is_in_memory(self.held(), key, physical) {
+            return Whereabouts::Known;
+        }
+        let place = ks.cold.of(key.slot);
+        let load = place.as_ref().and_then(|there| there.loads.get(&(physical, key.bytes.into())));
+        match load {
+            Some(Load::Known(_)) => Whereabouts::Known,
+            Some(Load::Awaited { .. }) => Whereabouts::Awaited,
+            None => Whereabouts::Cold,
+        }
+    }
+
+    /// Waits for a key that is not known. A ticket: nobody else does, the caller has to ask the store.
+    pub fn await_key(&mut self, key: &Key<'_>, waiter: Option<Waiter>) -> Option<Ticket> {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        ks.cold.with(key.slot, |there| match there.loads.get_mut(&(physical, key.bytes.into())) {
+            Some(Load::Awaited { waiters, .. }) => {
+                waiters.extend(waiter);
+                None
+            }
+            Some(Load::Known(_)) => None,
+            None => {
+                let ticket = ks.cold.tickets.fetch_add(1, Relaxed);
+                let load = Load::Awaited { ticket, waiters: waiter.into_iter().collect(), void: false };
+                there.loads.insert((physical, key.bytes.into()), load);
+                Some(ticket)
+            }
+        })
+    }
+
+    /// The store has been asked for a key that was awaited: `fetched` is what it has, `None` nothing. Who waits is handed to `wake`. False: it is not awaited any
+    /// more, and nothing has happened. The `Db` is of the logical database that has the physical one now.
+    pub fn know(
+        &mut self,
+        key: &Key<'_>,
+        ticket: Ticket,
+        fetched: Option<Fetched>,
+        mut wake: impl FnMut(Waiter),
+    ) -> bool {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        let counts = ks.cold.with(key.slot, |there| {
+            let load = there.loads.get_mut(&(physical, key.bytes.into()))?;
+            if !matches!(load, Load::Awaited { ticket: own, .. } if *own == ticket) {
+                return None;
+            }
+            let Load::Awaited { waiters, void, .. } = std::mem::replace(load, Load::Known(ticket)) else { return None };
+            waiters.into_iter().for_each(&mut wake);
+            Some(!void)
+        });
+        if counts == Some(true) {
+            self.warm(key, fetched);
+        }
+        counts.is_some()
+    }
+
+    /// The store was asked for a key under the latch that is held since: as [`Self::know`], awaited or not. The load is there afterwards.
+    pub fn know_now(&mut self, key: &Key<'_>, fetched: Option<Fetched>, mut wake: impl FnMut(Waiter)) -> Ticket {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        let ticket = ks.cold.tickets.fetch_add(1, Relaxed);
+        ks.cold.with(key.slot, |there| {
+            if let Some(Load::Awaited { waiters, .. }) =
+                there.loads.insert((physical, key.bytes.into()), Load::Known(ticket))
+            {
+                waiters.into_iter().for_each(&mut wake);
+            }
+        });
+        self.warm(key, fetched);
+        ticket
+    }
+
+    /// Puts what the store has of a key into memory, unless memory knows of the key. Whether it did. For who goes through everything that the
+    /// store has under the latch: nobody waits.
+    pub fn warm(&mut self, key: &Key<'_>, fetched: Option<Fetched>) -> bool {
+        let Some(fetched) = fetched else { return false };
+        let (ks, physical) = (self.keyspace(), self.physical());
+        if ks.is_in_memory(self.held(), key, physical) {
+            return false;
+        }
+        let fields = fetched.value.field_expiry().is_some();
+        let expires = fetched.expiry.is_some();
+        self.install_fetched(key, fetched);
+        // It was counted as cold; if not, it counts from now on.
+        let complete = ks.cold.with(key.slot, |there| {
+            let of = there.databases.get_mut(&physical)?;
+            let before = of.figures;
+            let figures = &mut of.figures;
+            figures.keys = figures.keys.saturating_sub(1);
+            figures.expiring = figures.expiring.saturating_sub(u64::from(expires));
+            figures.field_expiring = figures.field_expiring.saturating_sub(u64::from(fields));
+            if !figures.is_volatile() {
+                figures.earliest = u64::MAX;
+            }
+            ks.count_cold(physical, before, of.figures, self.local());
+            (of.figures.keys == 0 && of.complete).then(|| there.databases.remove(&physical)).map(drop)
+        });
+        if complete.is_some() {
+            ks.body(self.held(), key.slot).table_or_new(physical).graves.set_cold(false);
+        }
+        true
+    }
+
+    /// Takes an entry out of memory that the store has as it is. False: it is not there, the store does not have it, or somebody
+    /// has just fetched it. Nobody may be interested in the key itself.
+    pub fn evict(&mut self, key: &Key<'_>) -> bool {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        let Some(entry) = self.peek_entry(key).filter(|entry| entry.is_stored()) else { return false };
+        if entry.version() > ks.covered(key.slot) {
+            return false;
+        }
+        let fields = entry.collection::<object::Hash>().and_then(object::Hash::next_expiry);
+        let expiry = entry.expiry();
+        let noted = ks.cold.with(key.slot, |there| {
+            if there.loads.contains_key(&(physical, key.bytes.into())) {
+                return false;
+            }
+            let of =
+                there.databases.entry(physical).or_insert_with(|| OfDatabase { complete: true, ..Default::default() });
+            let before = of.figures;
+            of.figures.keys += 1;
+            of.figures.expiring += u64::from(expiry.is_some());
+            of.figures.field_expiring += u64::from(fields.is_some());
+            of.evictions += 1;
+            for ms in [expiry, fields].into_iter().flatten() {
+                of.figures.earliest = of.figures.earliest.min(ms);
+            }
+            ks.count_cold(physical, before, of.figures, self.local());
+            true
+        });
+        if noted {
+            ks.body(self.held(), key.slot).table_or_new(physical).graves.set_cold(true);
+            self.drop_entry(key);
+        }
+        noted
+    }
+}

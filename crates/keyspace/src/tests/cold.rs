@@ -1,0 +1,210 @@
+//! Cold keys (rule C5): whatever is evicted, fetched, written, deleted and flushed in between, who asks as it should finds what was written.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use proptest::prelude::*;
+
+use crate::testing::Single;
+use crate::{ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Ticket, Value, Waiter, Whereabouts, slot_of};
+
+#[derive(Clone, Debug)]
+enum Act {
+    Set(u16, Option<u64>),
+    Remove(u16),
+    Evict(u16),
+    /// Asks for a key, and what is fetched comes later, or at once.
+    Ask(u16),
+    Answer,
+    Forget,
+    Checkpoint,
+    Flush,
+    /// Everything in memory is lost, but what the store has; the figures are known, or wrong.
+    Restart(bool),
+    Complete,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let n = || 0..20u16;
+    prop_oneof![
+        4 => (n(), proptest::option::of(1000..1100u64)).prop_map(|(n, expiry)| Act::Set(n, expiry)),
+        2 => n().prop_map(Act::Remove),
+        6 => n().prop_map(Act::Evict),
+        4 => n().prop_map(Act::Ask),
+        4 => Just(Act::Answer),
+        1 => Just(Act::Forget),
+        2 => Just(Act::Checkpoint),
+        1 => Just(Act::Flush),
+        1 => any::<bool>().prop_map(Act::Restart),
+        1 => Just(Act::Complete),
+    ]
+}
+
+/// All of one slot.
+fn name(n: u16) -> Vec<u8> {
+    format!("{{tag}}{n}").into_bytes()
+}
+
+type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>, u64)>;
+
+fn fetch(stored: &Stored, key: &[u8]) -> Option<Fetched> {
+    let (value, expiry, version) = stored.get(key)?;
+    Some(Fetched { value: Value::Short(value.as_slice().into()), expiry: *expiry, access: 7, version: *version })
+}
+
+/// Makes memory know of a key, as a worker would that may read the store itself.
+fn settle(db: &mut Db<'_>, key: &Key<'_>, stored: &Stored) {
+    if db.whereabouts(key) != Whereabouts::Known {
+        db.know_now(key, fetch(stored, key.bytes), |_| {});
+    }
+    assert_eq!(db.whereabouts(key), Whereabouts::Known);
+}
+
+/// What a checkpoint writes of the slot, all at once.
+fn checkpoint(ks: &Keyspace, single: &mut Single<'_>, stored: &mut Stored) {
+    let slot = slot_of(&name(0));
+    ks.begin_round();
+    single.with_all(|ks, held, _| {
+        let (above, start) = (ks.covered(slot), ks.last_version_of(held, std::iter::once(slot)));
+        ks.tombstones_after(held, slot, None, usize::MAX, |_, key| {
+            stored.remove(key);
+        });
+        let mut from = Some(0);
+        while let Some(hash) = from {
+            from = ks.copy_changed(held, (slot, 0), hash, above, &mut || NonZeroU64::MIN, |entry, _| {
+                let text = entry.string().unwrap().to_vec();
+                stored.insert(entry.key().to_vec(), (text, entry.expiry(), entry.version()));
+            });
+        }
+        ks.set_covered(slot, start);
+    });
+    ks.begin_round();
+    single.with_all(|ks, held, _| assert!(ks.drop_tombstones(held, slot, None, usize::MAX).is_none()));
+}
+
+fn figures(stored: &Stored) -> ColdFigures {
+    let expiring = stored.values().filter_map(|(_, expiry, _)| *expiry);
+    ColdFigures {
+        keys: stored.len() as u64,
+        expiring: expiring.clone().count() as u64,
+        field_expiring: 0,
+        earliest: expiring.min().unwrap_or(u64::MAX),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 200 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_asks_finds_what_was_written(acts in proptest::collection::vec(act(), 1..if cfg!(miri) { 40 } else { 150 })) {
+        let slot = slot_of(&name(0));
+        let (mut model, mut stored) = (BTreeMap::new(), Stored::new());
+        let mut acts = acts.into_iter().enumerate();
+        let (mut at_start, mut exact) = (0, true);
+        'life: loop {
+            let ks = Keyspace::new(1, 1, 1);
+            let mut single = Single::new(&ks);
+            single.skip_to(at_start);
+            // Asked for, and the value as it was when the store was read.
+            let mut asked: Vec<(u16, Ticket, Option<Fetched>)> = Vec::new();
+            let mut known: Vec<(u16, Ticket)> = Vec::new();
+            if !stored.is_empty() {
+                single.with_all(|ks, held, local| {
+                    ks.set_covered(slot, at_start);
+                    let figures = if exact { figures(&stored) } else { ColdFigures::default() };
+                    ks.restore_cold(held, slot, 0, figures, local);
+                });
+            }
+            while let Some((step, act)) = acts.next() {
+                match act {
+                    Act::Set(n, expiry) => {
+                        let text = format!("value {step}").into_bytes();
+                        single.with_slot(slot, |db| {
+                            let bytes = name(n);
+                            let key = db.key(&bytes);
+                            settle(db, &key, &stored);
+                            db.set_string(&key, &text, false, expiry.map_or(Expiry::Clear, Expiry::At));
+                        });
+                        model.insert(n, (text, expiry));
+                    }
+                    Act::Remove(n) => single.with_slot(slot, |db| {
+                        let bytes = name(n);
+                        let key = db.key(&bytes);
+                        settle(db, &key, &stored);
+                        assert_eq!(db.remove(&key), model.remove(&n).is_some());
+                    }),
+                    Act::Evict(n) => single.with_slot(slot, |db| {
+                        let bytes = name(n);
+                        let key = db.key(&bytes);
+                        let awaited = asked.iter().any(|(asked, ..)| *asked == n);
+                        let evicted = db.evict(&key);
+                        assert!(!evicted || stored.contains_key(&bytes));
+                        assert!(!evicted || !awaited, "a key that was asked for stays");
+                    }),
+                    Act::Ask(n) => single.with_slot(slot, |db| {
+                        let bytes = name(n);
+                        let key = db.key(&bytes);
+                        if db.whereabouts(&key) != Whereabouts::Known
+                            && let Some(ticket) = db.await_key(&key, Some(Waiter { worker: 0, token: step as u64 }))
+                        {
+                            asked.push((n, ticket, fetch(&stored, &bytes)));
+                        }
+                    }),
+                    Act::Answer => if let Some((n, ticket, fetched)) = asked.pop() {
+                        single.with_slot(slot, |db| {
+                            let bytes = name(n);
+                            let key = db.key(&bytes);
+                            let mut woken = 0;
+                            if db.know(&key, ticket, fetched, |_| woken += 1) {
+                                assert!(woken >= 1);
+                                assert_eq!(db.whereabouts(&key), Whereabouts::Known);
+                                known.push((n, ticket));
+                            }
+                        });
+                    },
+                    Act::Forget => if let Some((n, ticket)) = known.pop() {
+                        single.with_all(|ks, held, _| ks.forget_load(held, slot, &(0, name(n).into()), ticket));
+                    },
+                    Act::Checkpoint => checkpoint(&ks, &mut single, &mut stored),
+                    Act::Flush => {
+                        let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, None));
+                        while !reclaim.step(&mut single.local, 100) {}
+                        model.clear();
+                        // Its space is another from now on.
+                        stored.clear();
+                        exact = true;
+                    }
+                    Act::Restart(right) => {
+                        checkpoint(&ks, &mut single, &mut stored);
+                        at_start = single.version() + 1;
+                        exact = right || stored.is_empty();
+                        continue 'life;
+                    }
+                    Act::Complete => single.with_all(|ks, held, local| {
+                        let clock = crate::access::AccessClock::new(1);
+                        let mut db = Db::new(ks, held, local, &clock, 0, 0);
+                        for bytes in stored.keys().cloned().collect::<Vec<_>>() {
+                            let key = db.key(&bytes);
+                            db.warm(&key, fetch(&stored, &bytes));
+                        }
+                        ks.complete(held, slot, 0, ColdFigures::default(), local);
+                        assert!(ks.cold(held, slot, 0).is_none());
+                        exact = true;
+                    }),
+                }
+                prop_assert!(!exact || ks.len(0) == model.len() as u64, "{} keys, not {}", ks.len(0), model.len());
+                prop_assert!(!exact || ks.expires(0) == model.values().filter(|(_, expiry)| expiry.is_some()).count() as u64);
+                prop_assert!(model.is_empty() || ks.next_occupied(slot) == Some(slot));
+            }
+            single.with_slot(slot, |db| for n in 0..20u16 {
+                let bytes = name(n);
+                let key = db.key(&bytes);
+                settle(db, &key, &stored);
+                let found = db.read_string(&key).unwrap().map(|text| text.to_vec());
+                assert_eq!(found.as_ref(), model.get(&n).map(|(text, _)| text));
+                assert_eq!(db.peek(&key).and_then(|entry| entry.expiry()), model.get(&n).and_then(|(_, expiry)| *expiry));
+            });
+            break;
+        }
+    }
+}
