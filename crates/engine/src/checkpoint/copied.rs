@@ -84,7 +84,7 @@ impl Copied {
     pub(super) fn put_gone(&mut self, space: Space, key: &Key<'_>, version: u64) {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
-        format::write_gone(version, &mut self.bytes);
+        format::write_gone(key.bytes, version, &mut self.bytes);
         self.items.push(Item { key_end, end: self.bytes.len(), what: What::Small });
     }
 

@@ -146,18 +146,24 @@ impl Head {
         if let Some(ms) = self.expiry {
             out.extend_from_slice(&ms.to_le_bytes());
         }
-        if long {
-            let rest = &key[KEY_IN_KEY..];
-            out.extend_from_slice(&(rest.len() as u32).to_le_bytes());
-            out.extend_from_slice(rest);
-        }
+        write_rest(key, out);
+    }
+}
+
+/// Appends what the store's key lacks of a long key.
+fn write_rest(key: &[u8], out: &mut Vec<u8>) {
+    if key.len() > KEY_IN_KEY {
+        let rest = &key[KEY_IN_KEY..];
+        out.extend_from_slice(&(rest.len() as u32).to_le_bytes());
+        out.extend_from_slice(rest);
     }
 }
 
 /// Appends the value that says that a key was gone at `version`.
-pub(super) fn write_gone(version: u64, out: &mut Vec<u8>) {
-    out.push(GONE);
+pub(super) fn write_gone(key: &[u8], version: u64, out: &mut Vec<u8>) {
+    out.push(GONE | if key.len() > KEY_IN_KEY { LONG_KEY } else { 0 });
     out.extend_from_slice(&version.to_le_bytes()[..7]);
+    write_rest(key, out);
 }
 
 /// What the store has under a key.
@@ -321,7 +327,7 @@ mod tests {
             _ => panic!("another value"),
         }
         value.clear();
-        write_gone(0x0011_2233_4455_6677, &mut value);
+        write_gone(key.bytes, 0x0011_2233_4455_6677, &mut value);
         assert_eq!(hex(&value), "8077665544332211");
         assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(0x0011_2233_4455_6677)))));
         let object = object_prefix(&stored, 0x0102_0304_0506_0708);
@@ -373,6 +379,10 @@ mod tests {
             value.extend_from_slice(b"\x11text");
             let (read, _) = read_entry(&store_key, &value).unwrap();
             assert_eq!(*read, *long);
+            value.clear();
+            write_gone(&long, 2, &mut value);
+            let read = read_entry(&store_key, &value).unwrap();
+            assert!(*read.0 == *long && matches!(read.1, Stored::Gone(2)));
             stored.push(store_key);
         }
         assert_ne!(stored[0], stored[1]);

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use keyspace::access::AccessClock;
-use keyspace::{Db, INLINE_MAX, Keyspace, Local, Need, SLOTS, Space, Value};
+use keyspace::{Keyspace, Local, Need, SLOTS, Space};
 use log::Lsn;
 use object::Corrupt;
-use object::saved::{self, Assembler};
 use store::{Error, Snapshot, Store};
 
+use super::fetch;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
 use super::output::Objects;
 
@@ -53,7 +53,7 @@ impl From<Error> for Unloadable {
     }
 }
 
-fn nonsense(key: &[u8], Corrupt(what): Corrupt) -> Unloadable {
+pub(super) fn nonsense(key: &[u8], Corrupt(what): Corrupt) -> Unloadable {
     let shown = &key[..key.len().min(200)];
     Unloadable::Nonsense { key: shown.escape_ascii().to_string(), what }
 }
@@ -147,54 +147,21 @@ impl Target<'_> {
     ) -> Result<Lsn, Unloadable> {
         let wrong = |corrupt| nonsense(stored_key, corrupt);
         let (bytes, stored) = format::read_entry(stored_key, stored_value).map_err(wrong)?;
-        let (Stored::Entry(format::Head { version, .. }, _) | Stored::Gone(version)) = stored;
-        if version >> keyspace::VERSION_BITS != 0 || bytes.len() > keyspace::KEY_MAX {
-            return Err(wrong(Corrupt("version or length of a key")));
+        if bytes.len() > keyspace::KEY_MAX {
+            return Err(wrong(Corrupt("length of a key")));
         }
-        let mut db = Db::new(self.keyspace, self.held, self.local, self.clock, logical, version);
-        let key = db.key(&bytes);
+        let key = self.keyspace.hasher().key(&bytes);
         let mut stands = Vec::new();
         format::entry_key(space, &key, &mut stands);
         if stands != stored_key {
             return Err(wrong(Corrupt("it lies where another key should")));
         }
-        match stored {
-            Stored::Entry(head, record) => {
-                let value = match saved::load(record).map_err(wrong)? {
-                    saved::Loaded::Large(assembler) => {
-                        objects.note(stored_key, Some(record));
-                        assemble(assembler, stored_key, snapshot)?
-                    }
-                    small => small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?,
-                };
-                db.install(&key, value, head.expiry, head.access);
-            }
-            Stored::Gone(_) => db.install_gone(&key),
+        if let Stored::Entry(_, record) = &stored {
+            objects.note(stored_key, Some(record));
         }
-        self.keyspace.raise_slot(self.held, key.slot, version);
+        let fetched = fetch::decode(stored_key, &stored, snapshot)?;
+        let version = fetched.version();
+        fetched.install(self.keyspace, self.held, self.local, self.clock, logical, &key);
         Ok(version)
     }
-}
-
-/// What a record of one part says.
-fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
-    Some(match loaded {
-        saved::Loaded::Int(n) => Value::Int(n),
-        saved::Loaded::Short(bytes) if bytes.len() <= INLINE_MAX => Value::Short(bytes.into()),
-        saved::Loaded::Raw(bytes) if bytes.len() <= INLINE_MAX => Value::Raw(bytes.into()),
-        saved::Loaded::Short(_) | saved::Loaded::Raw(_) | saved::Loaded::Large(_) => return None,
-        saved::Loaded::Blob(bytes) => Value::Blob(bytes.to_vec().into()),
-        saved::Loaded::Collection(collection) => Value::Collection(collection.into()),
-    })
-}
-
-/// Puts a large value together from its leaves.
-fn assemble(mut assembler: Assembler, stored_key: &[u8], snapshot: &dyn Snapshot) -> Result<Value, Unloadable> {
-    for leaf in snapshot.prefix(&format::object_prefix(stored_key, assembler.object())) {
-        let (key, bytes) = leaf?;
-        let added = format::label_of(&key).and_then(|label| assembler.add(label, &bytes));
-        added.map_err(|corrupt| nonsense(&key, corrupt))?;
-    }
-    let collection = assembler.finish().map_err(|corrupt| nonsense(stored_key, corrupt))?;
-    Ok(Value::Collection(collection.into()))
 }

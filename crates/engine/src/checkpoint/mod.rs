@@ -9,6 +9,7 @@
 //! walk. Who calls it decides how much of a core it may have.
 
 mod copied;
+mod fetch;
 mod format;
 mod load;
 mod output;
@@ -18,6 +19,7 @@ mod round;
 mod tests;
 mod walk;
 
+pub use fetch::{Fetched, Record, fetch, fetch_from};
 pub use format::Header;
 pub use load::{Loaded, Unloadable, header, load};
 pub use output::Objects;

@@ -2,5 +2,6 @@
 
 mod concurrent;
 mod crashes;
+mod fetched;
 mod hand;
 mod model;

@@ -1,0 +1,146 @@
+//! One key from the store: what it has under it, read and decoded without the keyspace, and put into memory under the latch.
+
+use keyspace::access::AccessClock;
+use keyspace::{Db, Held, INLINE_MAX, Key, Keyspace, Local, Space, Value};
+use log::Lsn;
+use object::Corrupt;
+use object::saved::{self, Assembler};
+use store::{Snapshot, Store};
+
+use super::format::{self, Stored};
+use super::load::{Unloadable, nonsense};
+
+/// What the store has under a key.
+#[derive(Clone)]
+pub enum Fetched {
+    /// A value.
+    There(Record),
+    /// It was gone at this version.
+    Gone(Lsn),
+}
+
+/// A value in the store.
+#[derive(Clone)]
+pub struct Record {
+    /// What the key holds.
+    pub value: Value,
+    /// Unix milliseconds.
+    pub expiry: Option<u64>,
+    /// The access bits (see [`keyspace::access`]).
+    pub access: u32,
+    /// Everything up to this LSN that was done to the key is in the value.
+    pub version: Lsn,
+}
+
+/// What the store has under a key as of now, what was not flushed included.
+///
+/// While a checkpoint writes a large value, its leaves may be of different times: that the store holds nonsense says something only about
+/// a key that memory does not have.
+pub fn fetch(store: &dyn Store, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
+    let mut stored_key = Vec::new();
+    format::entry_key(space, key, &mut stored_key);
+    let Some(value) = store.get(&stored_key)? else { return Ok(None) };
+    let record = format::record_of(&value).map_err(|corrupt| nonsense(&stored_key, corrupt))?;
+    if saved::object_of(record).is_some() {
+        // Header and leaves of one moment.
+        return fetch_from(&*store.snapshot(), space, key);
+    }
+    of_key(key, &stored_key, &value, &NoLeaves).map(Some)
+}
+
+/// As [`fetch`], as of a snapshot.
+pub fn fetch_from(snapshot: &dyn Snapshot, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
+    let mut stored_key = Vec::new();
+    format::entry_key(space, key, &mut stored_key);
+    let Some(value) = snapshot.get(&stored_key)? else { return Ok(None) };
+    of_key(key, &stored_key, &value, snapshot).map(Some)
+}
+
+fn of_key(key: &Key<'_>, stored_key: &[u8], value: &[u8], leaves: &dyn Snapshot) -> Result<Fetched, Unloadable> {
+    let (bytes, stored) = format::read_entry(stored_key, value).map_err(|corrupt| nonsense(stored_key, corrupt))?;
+    // Of long keys the store's key does not say all.
+    if *bytes != *key.bytes {
+        return Err(nonsense(stored_key, Corrupt("it lies where another key should")));
+    }
+    decode(stored_key, &stored, leaves)
+}
+
+/// What stands under a key. `leaves`: those of a large value are read from here.
+pub(super) fn decode(stored_key: &[u8], stored: &Stored<'_>, leaves: &dyn Snapshot) -> Result<Fetched, Unloadable> {
+    let wrong = |corrupt| nonsense(stored_key, corrupt);
+    let (Stored::Entry(format::Head { version, .. }, _) | Stored::Gone(version)) = *stored;
+    if version >> keyspace::VERSION_BITS != 0 {
+        return Err(wrong(Corrupt("version of a key")));
+    }
+    let Stored::Entry(head, record) = stored else { return Ok(Fetched::Gone(version)) };
+    let value = match saved::load(record).map_err(wrong)? {
+        saved::Loaded::Large(assembler) => assemble(assembler, stored_key, leaves)?,
+        small => small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?,
+    };
+    Ok(Fetched::There(Record { value, expiry: head.expiry, access: head.access, version }))
+}
+
+impl Fetched {
+    /// As of which LSN it is.
+    pub fn version(&self) -> Lsn {
+        match self {
+            Fetched::There(record) => record.version,
+            Fetched::Gone(version) => *version,
+        }
+    }
+
+    /// Puts it into memory, which has neither an entry nor a tombstone of the key (rule C5): its slot is held.
+    pub fn install(
+        self,
+        keyspace: &Keyspace,
+        held: &Held,
+        local: &mut Local,
+        clock: &AccessClock,
+        logical: u16,
+        key: &Key<'_>,
+    ) {
+        let version = self.version();
+        let mut db = Db::new(keyspace, held, local, clock, logical, version);
+        match self {
+            Fetched::There(Record { value, expiry, access, .. }) => db.install(key, value, expiry, access),
+            Fetched::Gone(_) => db.install_gone(key),
+        }
+        keyspace.raise_slot(held, key.slot, version);
+    }
+}
+
+/// For values that have none.
+struct NoLeaves;
+
+impl Snapshot for NoLeaves {
+    fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, store::Error> {
+        Ok(None)
+    }
+
+    fn range(&self, _: store::Range<'_>) -> store::Entries<'_> {
+        Box::new(std::iter::empty())
+    }
+}
+
+/// What a record of one part says.
+fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
+    Some(match loaded {
+        saved::Loaded::Int(n) => Value::Int(n),
+        saved::Loaded::Short(bytes) if bytes.len() <= INLINE_MAX => Value::Short(bytes.into()),
+        saved::Loaded::Raw(bytes) if bytes.len() <= INLINE_MAX => Value::Raw(bytes.into()),
+        saved::Loaded::Short(_) | saved::Loaded::Raw(_) | saved::Loaded::Large(_) => return None,
+        saved::Loaded::Blob(bytes) => Value::Blob(bytes.to_vec().into()),
+        saved::Loaded::Collection(collection) => Value::Collection(collection.into()),
+    })
+}
+
+/// Puts a large value together from its leaves.
+fn assemble(mut assembler: Assembler, stored_key: &[u8], snapshot: &dyn Snapshot) -> Result<Value, Unloadable> {
+    for leaf in snapshot.prefix(&format::object_prefix(stored_key, assembler.object())) {
+        let (key, bytes) = leaf?;
+        let added = format::label_of(&key).and_then(|label| assembler.add(label, &bytes));
+        added.map_err(|corrupt| nonsense(&key, corrupt))?;
+    }
+    let collection = assembler.finish().map_err(|corrupt| nonsense(stored_key, corrupt))?;
+    Ok(Value::Collection(collection.into()))
+}
