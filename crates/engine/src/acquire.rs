@@ -32,7 +32,7 @@ impl Engine {
             attempts -= 1;
             match self.shared.keyspace.try_acquire(&need, |w| wakes.push(w)) {
                 Ok(held) => return Ok(held),
-                Err(slot) if attempts == 0 => return Err(Busy { need, slot }),
+                Err(slot) if attempts == 0 => return Err(Busy::latch(need, slot)),
                 Err(_) => std::hint::spin_loop(),
             }
         }
@@ -80,7 +80,7 @@ impl Engine {
                 self.reservation = None;
                 Ok(held)
             }
-            Err(slot) => Err(Busy { need, slot }),
+            Err(slot) => Err(Busy::latch(need, slot)),
         }
     }
 

@@ -65,8 +65,10 @@ pub struct Again {
 pub struct Begin<'a> {
     /// Commands, in the databases that each will run in.
     pub calls: &'a [Call<'a>],
-    /// Further slots: keys that scripts declare.
+    /// Further slots.
     pub slots: &'a [u16],
+    /// Keys that scripts declare, with their databases.
+    pub declared: &'a [(u16, &'a [u8])],
     /// Watched keys, checked first.
     pub watched: &'a [WatchedKey],
     /// The block may need more than that, and then may have to be undone.
@@ -89,6 +91,12 @@ impl Engine {
                 }
             }
         };
+        let watched = begin.watched.iter().map(|watched| (watched.db, &*watched.key));
+        let further = watched.chain(begin.declared.iter().copied());
+        if let Some(busy) = self.await_keys(begin.calls, further, &held, token) {
+            self.release(held);
+            return Err(busy);
+        }
         if !begin.watched.is_empty() {
             let version = self.next_version(&held);
             self.fx.interest = true;
@@ -137,6 +145,7 @@ impl Engine {
     fn need_of_block(&mut self, begin: &Begin<'_>) -> Need {
         let mut slots: smallvec::SmallVec<[u16; 16]> = begin.watched.iter().map(|w| w.slot).collect();
         slots.extend_from_slice(begin.slots);
+        slots.extend(begin.declared.iter().map(|(_, key)| keyspace::slot_of(key)));
         match begin.again.map(|again| &again.need) {
             None => {}
             Some(Need::All) => return Need::All,
@@ -165,6 +174,14 @@ impl Engine {
 
     /// Takes further latches if `call`, the next command of the block, needs them. If one is busy, the block must be undone.
     pub fn widen_block(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Result<(), Busy> {
+        self.widen_for(block, call)?;
+        if !block.can_be_undone() {
+            return Ok(());
+        }
+        self.await_keys(std::slice::from_ref(call), None.into_iter(), &block.held, call.token).map_or(Ok(()), Err)
+    }
+
+    fn widen_for(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Result<(), Busy> {
         if block.held.is_all() || call.first.is_some_and(|key| block.held.covers(key.slot)) && !block.interest {
             return Ok(());
         }
@@ -204,7 +221,7 @@ impl Engine {
                     Need::All => Need::All,
                     Need::Slots(more) => self.need_of(block.held.slots().iter().copied().chain(more)),
                 };
-                return Err(Busy { need, slot });
+                return Err(Busy::latch(need, slot));
             }
         };
         if block.held.is_all() {
@@ -244,7 +261,9 @@ impl Engine {
         if call.caller.caches && !block.caches {
             (block.caches, block.interest) = (true, true);
         }
-        if let Some(journal) = &mut block.journal {
+        // What is fetched now was there before.
+        let readable = self.settle(call, &block.held);
+        if let Some(journal) = block.journal.as_mut().filter(|_| readable.is_ok()) {
             self.journal(journal, &block.held, call);
         }
         let outcome = match call.row.run {

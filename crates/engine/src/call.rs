@@ -51,4 +51,13 @@ pub struct Busy {
     pub need: Need,
     /// The one that was taken.
     pub slot: u16,
+    /// None was, but keys have to be fetched first, one of them in that slot: who waits is woken when they are there.
+    pub awaited: bool,
+}
+
+impl Busy {
+    /// The latch of `slot` was taken.
+    pub(crate) fn latch(need: Need, slot: u16) -> Self {
+        Self { need, slot, awaited: false }
+    }
 }

@@ -1,7 +1,7 @@
 //! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
@@ -10,6 +10,7 @@ use resp::{Parts, Reply};
 
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
+use crate::cold::{Requests, Source};
 use crate::record::Recorder;
 use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
 use crate::walker::{Walker, Walking};
@@ -33,6 +34,10 @@ pub struct Shared {
     pub waited_keys_minding_absence: AtomicU64,
     /// What clients may have cached.
     pub tracking: Tracking,
+    /// What loaders are to do.
+    pub requests: Requests,
+    /// Where cold keys are, if there is anything.
+    pub source: OnceLock<Arc<dyn Source>>,
 }
 
 impl Shared {
@@ -44,6 +49,8 @@ impl Shared {
             waited_keys: AtomicU64::new(0),
             waited_keys_minding_absence: AtomicU64::new(0),
             tracking: Tracking::default(),
+            requests: Requests::default(),
+            source: OnceLock::new(),
         }
     }
 }
@@ -224,9 +231,13 @@ impl Engine {
                 return self.run_with(call, Need::Slots([key.slot].as_slice().into()), out);
             }
             let Some(held) = self.acquire_one(key.slot) else {
-                return Ran::Busy(Busy { need: Need::Slots([key.slot].as_slice().into()), slot: key.slot });
+                return Ran::Busy(Busy::latch(Need::Slots([key.slot].as_slice().into()), key.slot));
             };
             if !self.shared.keyspace.interest(&held, key.slot) || !self.has_reaching(&held) {
+                if let Some(busy) = self.await_keys(std::slice::from_ref(call), None.into_iter(), &held, call.token) {
+                    self.release(held);
+                    return Ran::Busy(busy);
+                }
                 let outcome = self.run_handler(call, &held, out);
                 return self.conclude(call, outcome, held, out);
             }
@@ -257,6 +268,10 @@ impl Engine {
                 }
             }
         };
+        if let Some(busy) = self.await_keys(std::slice::from_ref(call), None.into_iter(), &held, call.token) {
+            self.release(held);
+            return Ran::Busy(busy);
+        }
         let flushed = self.reclaims.len();
         let outcome = self.run_handler(call, &held, out);
         let ran = self.conclude(call, outcome, held, out);
@@ -351,6 +366,10 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         self.give_way();
+        if let Err(error) = self.settle(call, held) {
+            Reply::new(out, call.protocol).error(error.as_bytes());
+            return Outcome::Done;
+        }
         // What a reader changes had only to be found out: its time had come.
         self.fx.by = if call.row.spec.has(flags::WRITE) { call.caller.client } else { 0 };
         self.expire_before(call, held, version);

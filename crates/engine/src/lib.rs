@@ -13,6 +13,7 @@ mod block_test;
 mod blocked;
 mod call;
 pub mod checkpoint;
+pub mod cold;
 #[cfg(test)]
 mod concurrent_test;
 mod engine;

@@ -24,6 +24,10 @@ impl Engine {
     pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>, token: u64) -> Result<(), Busy> {
         let need = self.need_of(keys.iter().map(|k| keyspace::slot_of(k)));
         let held = self.acquire_for(need, token)?;
+        if let Some(busy) = self.await_keys(&[], keys.iter().map(|key| (db, *key)), &held, token) {
+            self.release(held);
+            return Err(busy);
+        }
         // What has expired before the watch began does not break it.
         let hashed: Vec<_> = keys.iter().map(|k| self.shared.keyspace.hasher().key(k)).collect();
         let version = self.next_version(&held);

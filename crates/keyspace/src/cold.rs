@@ -11,7 +11,7 @@
 //! Guarded by the slot's latch; the locks are never waited for.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::db::Db;
@@ -73,7 +73,13 @@ pub enum Whereabouts {
     Cold,
     /// The store is being asked.
     Awaited,
+    /// The store cannot say.
+    Unreadable,
 }
+
+/// The store cannot say what it has of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreadable;
 
 enum Load {
     Awaited {
@@ -83,6 +89,7 @@ enum Load {
         void: bool,
     },
     Known(Ticket),
+    Unreadable(Ticket),
 }
 
 /// A physical database's part in a slot.
@@ -113,6 +120,8 @@ pub(crate) struct Cold {
     /// C(s) of every slot, as the last checkpoint left it.
     covered: Box<[AtomicU64]>,
     tickets: AtomicU64,
+    /// There is or was something cold.
+    any: AtomicBool,
     /// Number of loads.
     loads: AtomicU64,
 }
@@ -123,6 +132,7 @@ impl Cold {
             slots: (0..SLOTS).map(|_| Mutex::default()).collect(),
             covered: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             tickets: AtomicU64::new(0),
+            any: AtomicBool::new(false),
             loads: AtomicU64::new(0),
         }
     }
@@ -176,6 +186,12 @@ impl Cold {
 }
 
 impl Keyspace {
+    /// Whether any key is cold, or ever was.
+    #[inline]
+    pub fn has_cold(&self) -> bool {
+        self.cold.any.load(Relaxed)
+    }
+
     /// The LSN up to which the store has what was done in a slot, by the last checkpoint that has ended.
     #[inline]
     pub fn covered(&self, slot: u16) -> u64 {
@@ -197,6 +213,7 @@ impl Keyspace {
             self.count_cold(physical, before.figures, figures, local);
         });
         table.graves.set_cold(true);
+        self.cold.any.store(true, Relaxed);
         self.mark_occupied(slot);
         if figures.is_volatile() {
             self.mark_volatile(slot);
@@ -259,7 +276,7 @@ impl Keyspace {
     pub fn forget_load(&self, held: &Held, slot: u16, key: &PhysicalKey, ticket: Ticket) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| {
-            if matches!(there.loads.get(key), Some(Load::Known(known)) if *known == ticket) {
+            if matches!(there.loads.get(key), Some(Load::Known(own) | Load::Unreadable(own)) if *own == ticket) {
                 there.loads.remove(key);
             }
         });
@@ -289,6 +306,7 @@ impl Db<'_> {
         let load = place.as_ref().and_then(|there| there.loads.get(&(physical, key.bytes.into())));
         match load {
             Some(Load::Known(_)) => Whereabouts::Known,
+            Some(Load::Unreadable(_)) => Whereabouts::Unreadable,
             Some(Load::Awaited { .. }) => Whereabouts::Awaited,
             None => Whereabouts::Cold,
         }
@@ -302,7 +320,7 @@ impl Db<'_> {
                 waiters.extend(waiter);
                 None
             }
-            Some(Load::Known(_)) => None,
+            Some(Load::Known(_) | Load::Unreadable(_)) => None,
             None => {
                 let ticket = ks.cold.tickets.fetch_add(1, Relaxed);
                 let load = Load::Awaited { ticket, waiters: waiter.into_iter().collect(), void: false };
@@ -318,7 +336,7 @@ impl Db<'_> {
         &mut self,
         key: &Key<'_>,
         ticket: Ticket,
-        fetched: Option<Fetched>,
+        fetched: Result<Option<Fetched>, Unreadable>,
         mut wake: impl FnMut(Waiter),
     ) -> bool {
         let (ks, physical) = (self.keyspace(), self.physical());
@@ -327,12 +345,13 @@ impl Db<'_> {
             if !matches!(load, Load::Awaited { ticket: own, .. } if *own == ticket) {
                 return None;
             }
-            let Load::Awaited { waiters, void, .. } = std::mem::replace(load, Load::Known(ticket)) else { return None };
+            let now = if fetched.is_ok() { Load::Known(ticket) } else { Load::Unreadable(ticket) };
+            let Load::Awaited { waiters, void, .. } = std::mem::replace(load, now) else { return None };
             waiters.into_iter().for_each(&mut wake);
             Some(!void)
         });
         if counts == Some(true) {
-            self.warm(key, fetched);
+            self.warm(key, fetched.ok().flatten());
         }
         counts.is_some()
     }
@@ -412,6 +431,9 @@ impl Db<'_> {
         });
         if noted {
             ks.body(self.held(), key.slot).table_or_new(physical).graves.set_cold(true);
+            if !ks.has_cold() {
+                ks.cold.any.store(true, Relaxed);
+            }
             self.drop_entry(key);
         }
         noted

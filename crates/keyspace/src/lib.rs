@@ -34,7 +34,7 @@ mod tombstone;
 mod value;
 mod walk;
 
-pub use cold::{ColdFigures, Fetched, Ticket, Whereabouts};
+pub use cold::{ColdFigures, Fetched, Ticket, Unreadable, Whereabouts};
 pub use db::{Db, EntryRef, Expiry, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;

@@ -92,6 +92,11 @@ impl Keyspace {
         row.load(Relaxed)
     }
 
+    /// The space that a physical database has, 0 if it has none: for who reads the store, and learns otherwise of a flush that comes in between.
+    pub fn present_space(&self, physical: u16) -> Space {
+        self.spaces.rows[usize::from(physical)].space.load(Relaxed)
+    }
+
     /// The databases as they are. `held`: any latch.
     pub fn databases_now(&self, held: &Held) -> Databases {
         debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");

@@ -379,6 +379,11 @@ impl Worker {
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
+        if busy.awaited {
+            add(&self.stats.parked, 1);
+            conn.wait = Wait::Latch;
+            return Next::Retry;
+        }
         if self.node.scripts.any_slow()
             && let Some(job) = self.node.scripts.slow_holder(busy.slot)
         {

@@ -44,7 +44,7 @@ pub use client::{Client, Peer};
 pub use clock::Clock;
 pub use durable::Durable;
 pub use message::{Mailbox, Message};
-pub use node::{Facts, Node, REDIS_VERSION};
+pub use node::{Facts, LOADERS, Node, REDIS_VERSION};
 pub use outgoing::{Outgoing, SLICES};
 pub use pause::{Pause, Pauses};
 pub use recovery::{Recovered, check_disks, recover};

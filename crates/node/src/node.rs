@@ -29,6 +29,9 @@ pub const REDIS_VERSION: &str = "8.0.0";
 /// What a worker's reports of its memory may lag behind, in bytes, other threads' share included.
 const ABOUT: u64 = 32 << 10;
 
+/// Threads that read the store for keys that are not in memory: as many reads are under way at once.
+pub const LOADERS: usize = 4;
+
 /// One `holdfast server` process.
 pub struct Node {
     /// The data.
@@ -119,7 +122,7 @@ impl Node {
         let table = Table::new().renamed(config.renames().clone());
         let commands = table.all().len();
         Arc::new(Node {
-            engine: Arc::new(engine::Shared::new(Keyspace::new(workers, databases, seed))),
+            engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS, databases, seed))),
             config,
             table,
             clock,

@@ -16,7 +16,7 @@ use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node};
 use store::{Embedded, Store};
 
-use super::checkpoints;
+use super::{checkpoints, loaders};
 
 /// What a setting means to the log.
 pub fn fsync(setting: AppendFsync) -> Fsync {
@@ -41,6 +41,8 @@ pub struct Kept {
     pub log: Log,
     checkpoints: Arc<Checkpoints>,
     thread: JoinHandle<()>,
+    loaders: Vec<JoinHandle<()>>,
+    node: Arc<Node>,
 }
 
 impl Disks {
@@ -121,13 +123,19 @@ impl Disks {
         node.open_checkpoints(state.clone());
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let thread = checkpoints::start(Arc::clone(node), log.clone(), gate, checkpointer, state.clone(), bytes)?;
-        Ok(Kept { log, checkpoints: state, thread })
+        let loaders = loaders::start(node)?;
+        Ok(Kept { log, checkpoints: state, thread, loaders, node: Arc::clone(node) })
     }
 }
 
 impl Kept {
     /// Ends it all, when the workers have ended.
     pub fn stop(self) {
+        self.node.engine.requests.close();
+        let loaded = self.loaders.into_iter().map(JoinHandle::join).all(|joined| joined.is_ok());
+        if !loaded {
+            tracing::warn!("A thread that reads the store has panicked");
+        }
         self.checkpoints.stop();
         if self.thread.join().is_err() {
             tracing::warn!("The thread of the checkpoints has panicked");

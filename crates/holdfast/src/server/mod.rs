@@ -4,6 +4,7 @@ mod checkpoints;
 mod clock;
 mod durable;
 mod host;
+mod loaders;
 mod log;
 mod process;
 mod supervisor;

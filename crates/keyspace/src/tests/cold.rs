@@ -115,7 +115,7 @@ proptest! {
                     ks.restore_cold(held, slot, 0, figures, local);
                 });
             }
-            while let Some((step, act)) = acts.next() {
+            for (step, act) in acts.by_ref() {
                 match act {
                     Act::Set(n, expiry) => {
                         let text = format!("value {step}").into_bytes();
@@ -155,7 +155,7 @@ proptest! {
                             let bytes = name(n);
                             let key = db.key(&bytes);
                             let mut woken = 0;
-                            if db.know(&key, ticket, fetched, |_| woken += 1) {
+                            if db.know(&key, ticket, Ok(fetched), |_| woken += 1) {
                                 assert!(woken >= 1);
                                 assert_eq!(db.whereabouts(&key), Whereabouts::Known);
                                 known.push((n, ticket));

@@ -37,8 +37,10 @@ pub struct Exec {
 /// What a block needs from the start.
 struct Needs<'a> {
     calls: Vec<Call<'a>>,
-    /// Of the keys that scripts declare.
+    /// Of what is no key.
     slots: Vec<u16>,
+    /// Keys that scripts declare, with their databases.
+    declared: Vec<(u16, &'a [u8])>,
     /// It has scripts, which may use keys they do not declare.
     has_scripts: bool,
 }
@@ -55,6 +57,7 @@ pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let begin = Begin {
         calls: &needs.calls,
         slots: &needs.slots,
+        declared: &needs.declared,
         watched: &ctx.session.watched,
         may_widen: needs.has_scripts,
         again: again.as_deref().map(|retry| &retry.again),
@@ -91,7 +94,12 @@ pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
-    let mut needs = Needs { calls: Vec::with_capacity(multi.queue.len()), slots: Vec::new(), has_scripts: false };
+    let mut needs = Needs {
+        calls: Vec::with_capacity(multi.queue.len()),
+        slots: Vec::new(),
+        declared: Vec::new(),
+        has_scripts: false,
+    };
     // SELECT inside the block decides where later commands look, and so what the latches are taken for.
     let mut db = ctx.session.db;
     for (queued, args) in multi.commands() {
@@ -113,7 +121,7 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
                 let mut positions: Vec<KeyAt> = Vec::new();
                 row.spec.keys_of(args, &mut positions);
                 let keys = positions.iter().filter_map(|at| args.get(at.index));
-                needs.slots.extend(keys.map(keyspace::slot_of));
+                needs.declared.extend(keys.map(|key| (db, key)));
                 needs.has_scripts = true;
             }
             // FUNCTION LOAD and its like.

@@ -13,7 +13,6 @@ mod run;
 
 use command::{KeySpec, Row, Spec, flags::*, key_flags};
 use engine::Begin;
-use keyspace::slot_of;
 use resp::Args;
 use script::{Flags, LogLevel, Running, Source};
 
@@ -164,10 +163,11 @@ fn start(
     let mut own = if ctx.block.is_some() {
         None
     } else {
-        let slots: smallvec::SmallVec<[u16; 8]> = ctx.args.iter().skip(3).take(numkeys).map(slot_of).collect();
+        let db = ctx.session.db;
+        let declared: smallvec::SmallVec<[_; 8]> = ctx.args.iter().skip(3).take(numkeys).map(|key| (db, key)).collect();
         let again = ctx.session.again.take();
         let how = Begin {
-            slots: &slots,
+            declared: &declared,
             may_widen: true,
             again: again.as_deref().map(|retry| &retry.again),
             ..Begin::default()

@@ -1,0 +1,153 @@
+//! Keys that only the store has are made resident before anybody works with them (rule C5).
+//!
+//! A command whose keys memory does not know leaves loads for them and gives its latches back: the connection waits, a [`Loader`] asks the
+//! store, and the command runs again ([`Busy::awaited`]). What cannot be put off (a command that is served, a block that holds everything) asks the
+//! store itself, under its latches. A block that can be undone is undone, and begins again when it can have the key (rule K3).
+
+mod loader;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub use loader::Loader;
+pub use requests::{Request, Requests};
+
+use command::{Error, flags};
+use keyspace::{Db, Fetched, Held, Key, Need, Space, Unreadable, Waiter, Whereabouts};
+use smallvec::SmallVec;
+
+use crate::call::{Busy, Call};
+use crate::engine::Engine;
+
+/// Where cold keys are.
+pub trait Source: Send + Sync {
+    /// What there is under a key, written or durable.
+    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable>;
+}
+
+const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
+
+/// Keys of a command that memory does not know, with their logical databases.
+type Lacking<'a> = SmallVec<[(u16, Key<'a>); 2]>;
+
+impl Engine {
+    /// Leaves loads for the keys of `calls`, and of `further` ones in logical databases, that memory does not know. `None`: it knows them all,
+    /// or as much as can be known. All of them are held.
+    pub(crate) fn await_keys<'a>(
+        &mut self,
+        calls: &[Call<'a>],
+        further: impl Iterator<Item = (u16, &'a [u8])>,
+        held: &Held,
+        token: u64,
+    ) -> Option<Busy> {
+        if !self.shared.keyspace.has_cold() {
+            return None;
+        }
+        let mut lacking = Lacking::new();
+        for call in calls {
+            self.lacking(call, held, |db, key| lacking.push((db, key)));
+        }
+        let shared = self.shared.clone();
+        for (db, bytes) in further {
+            let key = shared.keyspace.hasher().key(bytes);
+            if is_lacking(&self.db(held, db, 0), &key) {
+                lacking.push((db, key));
+            }
+        }
+        // Its connection is woken once, when the last has been fetched.
+        let (last_db, last) = lacking.pop()?;
+        for (db, key) in &lacking {
+            self.ask_for(held, *db, key, None);
+        }
+        self.ask_for(held, last_db, &last, Some(Waiter { worker: self.index, token }));
+        let need = if held.is_all() { Need::All } else { Need::Slots(held.slots().into()) };
+        Some(Busy { need, slot: last.slot, awaited: true })
+    }
+
+    fn ask_for(&mut self, held: &Held, db: u16, key: &Key<'_>, waiter: Option<Waiter>) {
+        let mut view = self.db(held, db, 0);
+        let physical = view.physical();
+        if let Some(ticket) = view.await_key(key, waiter) {
+            let key = key.bytes.into();
+            self.shared.requests.push(Request::Key { physical, key, ticket });
+        }
+    }
+
+    /// Calls `f` with the keys of a command that memory does not know. Those that are not held are not its own.
+    fn lacking<'a>(&mut self, call: &Call<'a>, held: &Held, mut f: impl FnMut(u16, Key<'a>)) {
+        let other_db = call.row.spec.has(flags::OTHER_DB);
+        if let Some(key) = call.first
+            && call.row.spec.has_one_key()
+            && !other_db
+        {
+            if is_lacking(&self.db(held, call.db, 0), &key) {
+                f(call.db, key);
+            }
+            return;
+        }
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        // MOVE and COPY make keys elsewhere.
+        let databases = if other_db { 0..self.shared.keyspace.databases() as u16 } else { call.db..call.db + 1 };
+        let shared = self.shared.clone();
+        for bytes in positions.iter().filter_map(|at| call.args.get(at.index)) {
+            let key = shared.keyspace.hasher().key(bytes);
+            for db in databases.clone().filter(|_| held.covers(key.slot)) {
+                if is_lacking(&self.db(held, db, 0), &key) {
+                    f(db, key);
+                }
+            }
+        }
+        self.positions = positions;
+    }
+
+    /// Makes the keys of a command known that runs now: whoever could wait for them has done so. An error: the store cannot be read.
+    #[inline]
+    pub(crate) fn settle(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
+        if self.shared.keyspace.has_cold() { self.fetch_now(call, held) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn fetch_now(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
+        let mut lacking = Lacking::new();
+        self.lacking(call, held, |db, key| lacking.push((db, key)));
+        for (db, key) in lacking {
+            self.fetch_key(held, db, &key)?;
+        }
+        let unreadable = self.any_unreadable(call, held);
+        if unreadable { Err(UNREADABLE) } else { Ok(()) }
+    }
+
+    /// Makes a held key known at once, if memory does not know it.
+    pub(crate) fn fetch_key(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let physical = shared.keyspace.physical(db);
+        let source = shared.source.get().ok_or(UNREADABLE)?;
+        let fetched = source.fetch(shared.keyspace.present_space(physical), key).map_err(|Unreadable| UNREADABLE)?;
+        let mut wakes = std::mem::take(&mut self.wakes);
+        let ticket = self.db(held, db, 0).know_now(key, fetched, |waiter| wakes.push(waiter));
+        self.wakes = wakes;
+        shared.requests.push(Request::Forget { physical, key: key.bytes.into(), ticket });
+        Ok(())
+    }
+
+    fn any_unreadable(&mut self, call: &Call<'_>, held: &Held) -> bool {
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let shared = self.shared.clone();
+        let view = self.db(held, call.db, 0);
+        let unreadable = positions.iter().filter_map(|at| call.args.get(at.index)).any(|bytes| {
+            let key = shared.keyspace.hasher().key(bytes);
+            held.covers(key.slot) && view.whereabouts(&key) == Whereabouts::Unreadable
+        });
+        self.positions = positions;
+        unreadable
+    }
+}
+
+#[inline]
+fn is_lacking(db: &Db<'_>, key: &Key<'_>) -> bool {
+    matches!(db.whereabouts(key), Whereabouts::Cold | Whereabouts::Awaited)
+}

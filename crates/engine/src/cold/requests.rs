@@ -1,0 +1,94 @@
+//! What is asked of the loaders: a queue.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use keyspace::Ticket;
+
+/// Something to do for a loader.
+#[derive(Debug)]
+pub enum Request {
+    /// To fetch a key.
+    Key {
+        /// Its physical database.
+        physical: u16,
+        /// Its bytes.
+        key: Box<[u8]>,
+        /// Its load.
+        ticket: Ticket,
+    },
+    /// To let go of a key that was fetched, in a while.
+    Forget {
+        /// Its physical database.
+        physical: u16,
+        /// Its bytes.
+        key: Box<[u8]>,
+        /// Its load.
+        ticket: Ticket,
+    },
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Requests {
+    queue: Mutex<Queue>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Request>,
+    /// Loaders that sleep.
+    idle: usize,
+    closed: bool,
+}
+
+impl Requests {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for something.
+    pub fn push(&self, request: Request) {
+        let mut queue = self.queue();
+        queue.waiting.push_back(request);
+        let wake = queue.idle > 0;
+        drop(queue);
+        if wake {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Takes at most `most` of what is asked for; waits for something if there is nothing, but no longer than `time`. `None`: no more is to be done.
+    pub fn take(&self, most: usize, time: Duration) -> Option<Vec<Request>> {
+        let mut queue = self.queue();
+        if queue.waiting.is_empty() && !queue.closed && !time.is_zero() {
+            queue.idle += 1;
+            queue =
+                self.bell.wait_timeout(queue, time).map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
+            queue.idle -= 1;
+        }
+        if queue.closed {
+            return None;
+        }
+        let taken = most.min(queue.waiting.len());
+        Some(queue.waiting.drain(..taken).collect())
+    }
+
+    /// Number of requests that nobody has taken.
+    pub fn len(&self) -> usize {
+        self.queue().waiting.len()
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sends the loaders home.
+    pub fn close(&self) {
+        self.queue().closed = true;
+        self.bell.notify_all();
+    }
+}

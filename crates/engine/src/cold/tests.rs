@@ -1,0 +1,300 @@
+//! An engine whose keys are evicted at every opportunity answers as one that has them all in memory.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keyspace::{Fetched, Key, Keyspace, Need, Space, Unreadable, Value, slot_of};
+use proptest::prelude::*;
+use resp::{Batch, Protocol};
+
+use super::{Loader, Source};
+use crate::testing::row;
+use crate::{Begin, Call, Caller, Engine, Ran, Shared};
+
+type StoredKey = (Space, Box<[u8]>);
+
+/// What there is of a key, as [`Fetched`].
+type Kept = (Value, Option<u64>, u32, u64);
+
+/// A store.
+#[derive(Default)]
+struct Shelf {
+    kept: Mutex<BTreeMap<StoredKey, Kept>>,
+    broken: std::sync::atomic::AtomicBool,
+}
+
+impl Source for Shelf {
+    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+        if self.broken.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Unreadable);
+        }
+        let kept = self.kept.lock().unwrap();
+        let kept = kept.get(&(space, key.bytes.into())).cloned();
+        Ok(kept.map(|(value, expiry, access, version)| Fetched { value, expiry, access, version }))
+    }
+}
+
+struct Cold {
+    engine: Engine,
+    loader: Loader,
+    shelf: Arc<Shelf>,
+    now: u64,
+    waited: u64,
+}
+
+impl Cold {
+    fn new() -> Self {
+        let shared = Arc::new(Shared::new(Keyspace::new(2, 3, 7)));
+        let shelf = Arc::new(Shelf::default());
+        assert!(shared.source.set(shelf.clone()).is_ok());
+        let mut engine = Engine::new(shared.clone(), 0, 1);
+        engine.begin_turn(1000);
+        Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0 }
+    }
+
+    fn serve(&mut self) {
+        let requests = self.engine.shared.requests.take(100, Duration::ZERO).unwrap();
+        self.loader.serve(requests, self.now, |_| {});
+    }
+
+    /// Runs commands: one by itself, several as a block that may be undone.
+    fn run(&mut self, block: bool, words: &[Vec<String>]) -> Vec<String> {
+        let mut again = None;
+        for _ in 0..100 {
+            match if block { self.try_block(words, &mut again) } else { self.try_one(&words[0]) } {
+                Some(replies) => return replies,
+                None => {
+                    self.waited += 1;
+                    self.serve();
+                }
+            }
+        }
+        panic!("{words:?} never runs");
+    }
+
+    fn try_one(&mut self, words: &[String]) -> Option<Vec<String>> {
+        let (mut batch, mut out) = (Batch::new(), Vec::new());
+        let call = call(&mut batch, words);
+        match self.engine.run(&call, &mut out) {
+            Ran::Done => Some(vec![String::from_utf8_lossy(&out).into_owned()]),
+            Ran::Busy(busy) => {
+                assert!(busy.awaited);
+                None
+            }
+            _ => panic!("{words:?} waits"),
+        }
+    }
+
+    fn try_block(&mut self, all: &[Vec<String>], again: &mut Option<crate::Again>) -> Option<Vec<String>> {
+        let begin = Begin { may_widen: true, again: again.as_ref(), ..Begin::default() };
+        let mut block = self.engine.begin_block(&begin, 7).ok()??;
+        let mut replies = Vec::new();
+        for words in all {
+            let (mut batch, mut out) = (Batch::new(), Vec::new());
+            let call = call(&mut batch, words);
+            if let Err(busy) = self.engine.widen_block(&mut block, &call) {
+                assert!(busy.awaited);
+                *again = Some(self.engine.undo_block(block, busy.need));
+                return None;
+            }
+            self.engine.run_in_block(&mut block, &call, &mut out);
+            replies.push(String::from_utf8_lossy(&out).into_owned());
+        }
+        self.engine.end_block(block, 0);
+        Some(replies)
+    }
+
+    /// Everything goes to the shelf.
+    fn checkpoint(&mut self) {
+        let keyspace = &self.engine.shared.keyspace;
+        let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
+        let mut kept = self.shelf.kept.lock().unwrap();
+        keyspace.begin_round();
+        for slot in NAMES.map(|name| slot_of(name.as_bytes())) {
+            keyspace.tombstones_after(&held, slot, None, usize::MAX, |physical, key| {
+                kept.remove(&(keyspace.space(&held, physical), key.into()));
+            });
+            for physical in keyspace.tables_of(&held, slot) {
+                let space = keyspace.space(&held, physical);
+                let mut from = Some(0);
+                while let Some(hash) = from {
+                    let mut epochs = || NonZeroU64::MIN;
+                    let above = keyspace.covered(slot);
+                    from = keyspace.copy_changed(&held, (slot, physical), hash, above, &mut epochs, |entry, _| {
+                        let value = (entry.to_value(), entry.expiry(), entry.access(), entry.version());
+                        kept.insert((space, entry.key().into()), value);
+                    });
+                }
+            }
+            keyspace.set_covered(slot, keyspace.last_version_of(&held, std::iter::once(slot)));
+            keyspace.begin_round();
+            keyspace.drop_tombstones(&held, slot, None, usize::MAX);
+        }
+        keyspace.release(held, |_| {});
+    }
+
+    /// Everything that can go out of memory does.
+    fn evict(&mut self) -> usize {
+        let shared = self.engine.shared.clone();
+        let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
+        let mut evicted = 0;
+        for db in 0..3 {
+            for name in NAMES {
+                let mut view = self.engine.db(&held, db, 0);
+                let key = view.key(name.as_bytes());
+                evicted += usize::from(view.evict(&key));
+            }
+        }
+        shared.keyspace.release(held, |_| {});
+        evicted
+    }
+}
+
+fn call<'a>(batch: &'a mut Batch, words: &[String]) -> Call<'a> {
+    let (db, words) = words.split_first().expect("a database comes first");
+    assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+    let args = batch.args(0, &[]);
+    let (db, row) = (db.parse().expect("a database"), row(&words[0]));
+    Call { row, args, first: None, db, protocol: Protocol::Resp2, token: 7, seat: None, caller: Caller::default() }
+}
+
+const NAMES: [&str; 6] = ["a", "b", "{a}c", "{b}d", "e", "f"];
+
+fn words() -> impl Strategy<Value = Vec<String>> {
+    let key = || proptest::sample::select(&NAMES[..]);
+    let one = |name: &'static str| key().prop_map(move |key| vec![name.to_string(), key.into()]);
+    let two = |name: &'static str| (key(), key()).prop_map(move |(a, b)| vec![name.to_string(), a.into(), b.into()]);
+    let with = |name: &'static str, more: &'static str| {
+        key().prop_map(move |key| {
+            let more = more.split_whitespace().map(String::from);
+            [name.to_string(), key.into()].into_iter().chain(more).collect()
+        })
+    };
+    let command = prop_oneof![
+        3 => with("set", "text"),
+        2 => one("get"),
+        2 => one("incr"),
+        2 => with("append", "more"),
+        2 => with("rpush", "one two"),
+        1 => one("lpop"),
+        2 => with("sadd", "x y"),
+        2 => with("hset", "f 1 g 2"),
+        1 => with("zadd", "1 x 2 y"),
+        1 => with("pexpire", "500"),
+        1 => one("pttl"),
+        2 => one("del"),
+        1 => one("type"),
+        2 => two("rename"),
+        1 => two("mget"),
+        1 => two("sunionstore"),
+        1 => with("move", "1"),
+        1 => two("copy").prop_map(|mut words| { words.extend(["db", "1", "replace"].map(String::from)); words }),
+        1 => Just(vec!["flushdb".to_string()]),
+        1 => Just(vec!["swapdb".to_string(), "0".to_string(), "1".to_string()]),
+    ];
+    (0..2u16, command).prop_map(|(db, words)| std::iter::once(db.to_string()).chain(words).collect())
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Command(Vec<String>),
+    Block(Vec<Vec<String>>),
+    Checkpoint,
+    Evict,
+    Time(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        12 => words().prop_map(Act::Command),
+        3 => proptest::collection::vec(words(), 1..5).prop_map(Act::Block),
+        4 => Just(Act::Checkpoint),
+        6 => Just(Act::Evict),
+        1 => (1..400u64).prop_map(Act::Time),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn answers_are_those_of_memory(acts in proptest::collection::vec(act(), 1..80)) {
+        let (mut cold, mut warm) = (Cold::new(), Cold::new());
+        for act in acts {
+            match act {
+                Act::Command(words) => {
+                    let all = [words];
+                    prop_assert_eq!(cold.run(false, &all), warm.run(false, &all), "{:?}", all);
+                }
+                Act::Block(all) => prop_assert_eq!(cold.run(true, &all), warm.run(true, &all), "{:?}", all),
+                Act::Checkpoint => cold.checkpoint(),
+                Act::Evict => drop(cold.evict()),
+                Act::Time(ms) => {
+                    cold.now += ms;
+                    cold.serve();
+                    for one in [&mut cold, &mut warm] {
+                        let now = one.engine.now() + ms;
+                        one.engine.end_turn();
+                        one.engine.begin_turn(now);
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(warm.waited, 0);
+        for db in 0..3u16 {
+            let len = |cold: &Cold| (cold.engine.shared.keyspace.len(db), cold.engine.shared.keyspace.expires(db));
+            prop_assert_eq!(len(&cold), len(&warm));
+            for name in NAMES {
+                let dump = [vec![db.to_string(), "dump".into(), name.into()]];
+                prop_assert_eq!(cold.run(false, &dump), warm.run(false, &dump));
+            }
+        }
+    }
+}
+
+fn one(words: &str) -> Vec<Vec<String>> {
+    vec![words.split_whitespace().map(String::from).collect()]
+}
+
+#[test]
+fn a_key_that_was_evicted_is_waited_for_once() {
+    let mut cold = Cold::new();
+    cold.run(false, &one("0 set a text"));
+    assert_eq!(cold.evict(), 0, "the store does not have it");
+    cold.checkpoint();
+    assert_eq!(cold.evict(), 1);
+    assert_eq!(cold.engine.shared.keyspace.len(0), 1);
+    assert_eq!(cold.run(false, &one("0 get a")), ["$4\r\ntext\r\n"]);
+    assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
+    assert_eq!(cold.waited, 1, "nothing is cold any more");
+    assert_eq!(cold.evict(), 0, "who has waited may not have looked yet");
+    cold.now += 1000;
+    cold.serve();
+    assert_eq!(cold.evict(), 1);
+    assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
+    assert_eq!(cold.waited, 2, "an absent key of a slot with cold ones");
+}
+
+#[test]
+fn a_store_that_cannot_be_read_is_an_error_for_those_who_need_it() {
+    let mut cold = Cold::new();
+    cold.run(false, &one("0 set a text"));
+    cold.run(false, &one("0 set b text"));
+    cold.checkpoint();
+    assert_eq!(cold.evict(), 2);
+    cold.run(false, &one("0 get b"));
+    cold.shelf.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = "-IOERR The key could not be read from the store\r\n";
+    assert_eq!(cold.run(false, &one("0 set a other")), [error]);
+    assert_eq!(
+        cold.run(true, &[one("0 incr e"), one("0 get a"), one("0 get b")].concat()),
+        [":1\r\n", error, "$4\r\ntext\r\n"]
+    );
+    cold.shelf.broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    cold.now += 1000;
+    cold.serve();
+    assert_eq!(cold.run(false, &one("0 get a")), ["$4\r\ntext\r\n"]);
+    assert_eq!(slot_of(b"a"), slot_of(b"{a}c"));
+}

@@ -1,0 +1,32 @@
+//! The threads that fetch keys from the store which are not in memory (`engine::cold`).
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use engine::cold::Loader;
+use node::{LOADERS, Node};
+
+/// Requests that a loader takes at once: others take theirs meanwhile.
+const BATCH: usize = 16;
+/// Between two looks at what nobody asks for.
+const IDLE: Duration = Duration::from_millis(100);
+/// A busy latch is free in so long, unless a script holds it.
+const BUSY: Duration = Duration::from_micros(50);
+
+/// Starts them.
+pub fn start(node: &Arc<Node>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    (0..LOADERS)
+        .map(|number| {
+            let node = Arc::clone(node);
+            let builder = thread::Builder::new().name(format!("loader-{number}"));
+            builder.spawn(move || {
+                let mut loader = Loader::new(node.engine.clone(), node.workers() + number);
+                let requests = &node.engine.requests;
+                while let Some(batch) = requests.take(BATCH, if loader.is_busy() { BUSY } else { IDLE }) {
+                    loader.serve(batch, node.clock.monotonic_ns() / 1_000_000, |waiter| node.wake(waiter));
+                }
+            })
+        })
+        .collect()
+}
