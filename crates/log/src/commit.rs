@@ -173,7 +173,8 @@ impl<D: Disk> Committer<D> {
         }
         let block = Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, body: &self.buffer };
         for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
-            self.waiting.insert(record.lsn, record.dependencies);
+            // Another worker's record may have the same LSN.
+            self.waiting.entry(record.lsn).or_default().extend(record.dependencies);
         }
     }
 

@@ -182,11 +182,13 @@ impl<D: Disk> Recovery<D> {
                 ends.get(of).is_none_or(|end| on > *end.max(self.durable.get(of).unwrap_or(&0)))
             };
             {
+                // Records with one LSN survive together.
+                let others_are_lost = cursors[stream].dependencies_of_others().any(is_lost);
                 let (mut dependencies, effects) = cursors[stream].next();
                 if dependencies.clone().any(|on| on >= lsn) {
                     return Err(wrong("it depends on a later one"));
                 }
-                if dependencies.any(is_lost) {
+                if others_are_lost || dependencies.any(is_lost) {
                     ends[stream] = lsn - 1;
                     heads[stream] = None;
                     continue;

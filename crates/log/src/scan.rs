@@ -334,6 +334,14 @@ impl<D: Disk> Cursor<'_, D> {
         crate::format::split_record(&self.group.bytes[from..to])
     }
 
+    /// What the records depend on that have the LSN of the one that [`Self::peek`] spoke of, but for that one: those of other workers.
+    pub(crate) fn dependencies_of_others(&self) -> impl Iterator<Item = Lsn> {
+        let rest = self.group.records.get(self.group.next..).unwrap_or_default();
+        let lsn = rest.first().map(|(lsn, ..)| *lsn);
+        let others = rest.iter().skip(1).take_while(move |(other, ..)| Some(*other) == lsn);
+        others.flat_map(|(_, from, to)| crate::format::split_record(&self.group.bytes[*from..*to]).0)
+    }
+
     /// Loads the next group: blocks of which only the last has the cut were one that was split. False at the end.
     fn load(&mut self) -> Result<bool, Damage> {
         self.group.bytes.clear();

@@ -1,4 +1,5 @@
 //! The log as a whole on a disk that loses, tears and reorders what was not synced.
 
+mod alike;
 mod crashes;
 mod running;

@@ -1,0 +1,71 @@
+//! Records with the same LSN: workers that have seen nothing of each other may choose the same.
+
+use std::sync::Arc;
+
+use crate::simulated::Simulated;
+use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
+
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
+
+/// The records by hand: nothing is written until a stream takes a step.
+fn start(disks: &[Simulated]) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {
+    let settings = Settings { limits: LIMITS, fsync: Fsync::Always, clock: Arc::new(|| 1), seed: 1 };
+    Opened::of(disks.to_vec(), &[]).unwrap().start_by_hand([1; 16], 0, 2, settings).unwrap()
+}
+
+fn leave(gate: &mut Gate, lsn: Lsn, dependencies: &[Lsn]) {
+    assert!(gate.enter() < lsn);
+    gate.leave(lsn, |out| Record::encode(lsn, dependencies, b"effects", out));
+    gate.exit();
+}
+
+fn found(disks: &[Simulated]) -> Vec<Lsn> {
+    let mut found = Vec::new();
+    Opened::of(disks.to_vec(), &[]).unwrap().replay(|record| found.push(record.lsn)).unwrap();
+    found
+}
+
+/// Rule L5: neither is committed before what either stands on.
+#[test]
+fn both_wait_for_what_either_stands_on() {
+    for turned in [false, true] {
+        let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
+        let (log, mut gates, mut streams) = start(&disks);
+        let (early, late) = (0x100, 0x102);
+        leave(&mut gates[0][0], early, &[]);
+        leave(&mut gates[0][2], late, &[]);
+        let (a, b) = if turned { (1, 0) } else { (0, 1) };
+        leave(&mut gates[a][1], 0x201, &[early]);
+        leave(&mut gates[b][1], 0x201, &[late]);
+        streams[1].step(true);
+        assert!(log.marks().of(1) < 0x201);
+        streams[0].step(true);
+        assert_eq!(streams[1].step(true), After::Sleep(None));
+        assert!(log.marks().of(1) < 0x201, "one of them stands on {late}, which is not committed");
+        streams[2].step(true);
+        streams[1].step(true);
+        assert_eq!(log.marks().of(1), 0x201);
+        assert_eq!(found(&disks), [early, late, 0x201, 0x201]);
+    }
+}
+
+/// Rule L5: what is handed out at a start is there at the next one, too.
+#[test]
+fn both_are_cut_if_either_has_lost_what_it_stands_on() {
+    for turned in [false, true] {
+        let disks = [Simulated::default(), Simulated::default()];
+        let (log, mut gates, mut streams) = start(&disks);
+        let (a, b) = if turned { (1, 0) } else { (0, 1) };
+        // What it stands on is never written.
+        leave(&mut gates[a][0], 0x100, &[]);
+        leave(&mut gates[a][1], 0x201, &[0x100]);
+        leave(&mut gates[b][1], 0x201, &[]);
+        streams[1].step(true);
+        assert!(log.marks().of(1) < 0x201);
+        disks.iter().for_each(Simulated::kill);
+        let first = found(&disks);
+        start(&disks);
+        assert_eq!(found(&disks), first);
+        assert_eq!(first, []);
+    }
+}
