@@ -6,7 +6,7 @@
 
 use command::{class, effects::op};
 use keyspace::access::AccessClock;
-use keyspace::{EntryRef, SLOTS};
+use keyspace::{Db, EntryRef, Key, SLOTS};
 
 use crate::engine::Engine;
 
@@ -34,6 +34,8 @@ pub struct Policy {
     pub order: Order,
     /// Keys looked at per sample (`maxmemory-samples`).
     pub samples: usize,
+    /// They go to the store, which has them already: keys that it does not have as they are stay.
+    pub to_store: bool,
 }
 
 /// How eviction candidates are compared.
@@ -106,6 +108,8 @@ pub enum Room {
     Enough,
     /// Time was up, and more can be freed.
     Soon,
+    /// Nothing was found that the store has as it is: after a checkpoint there may be more.
+    Dirty,
     /// There is nothing to free.
     None,
 }
@@ -134,7 +138,11 @@ impl Engine {
             }
             match policy {
                 Some(policy) if self.has_evictable(policy) => {
-                    done = if self.evict_one(policy) { done + 1 } else { EVICTIONS_PER_LOOK };
+                    done = match self.evict_one(policy) {
+                        true => done + 1,
+                        false if policy.to_store => return Room::Dirty,
+                        false => EVICTIONS_PER_LOOK,
+                    };
                 }
                 // Another worker is still freeing what was deleted.
                 _ if self.shared.keyspace.has_garbage() => return Room::Soon,
@@ -236,7 +244,7 @@ impl Engine {
             for _ in 0..BUCKETS_PER_HOLD {
                 let Some(hash) = at.filter(|_| found < policy.samples) else { break };
                 at = view.walk(slot, hash, |entry: EntryRef<'_>| {
-                    if policy.volatile && entry.expiry().is_none() {
+                    if policy.volatile && entry.expiry().is_none() || policy.to_store && !view.is_clean(slot, &entry) {
                         return;
                     }
                     found += 1;
@@ -260,15 +268,18 @@ impl Engine {
         let shared = self.shared.clone();
         let key = shared.keyspace.hasher().key(&candidate.key);
         let Some(held) = self.acquire_one(key.slot) else { return false };
+        if policy.to_store {
+            // Whoever was looking for it has it as it was: nothing has changed.
+            let mut view = self.db(&held, candidate.db, 0);
+            let goes = is_still_best(&view, &key, candidate, policy) && view.evict(&key);
+            self.release(held);
+            return goes;
+        }
         let version = self.next_version(&held);
         self.fx.interest = self.has_interest(&held);
         self.fx.by = 0;
         let mut view = self.db(&held, candidate.db, version);
-        // Used, or given more time, since it was sampled: then it is no longer the best one to go.
-        let goes = view.peek(&key).is_some_and(|entry| {
-            let still_best = policy.order.score(&entry, view.clock()).is_none_or(|score| score >= candidate.score);
-            (!policy.volatile || entry.expiry().is_some()) && still_best
-        });
+        let goes = is_still_best(&view, &key, candidate, policy);
         if goes {
             view.remove(&key);
             keyspace::bump(&self.local.counters().evicted, 1);
@@ -279,6 +290,14 @@ impl Engine {
         self.release(held);
         goes
     }
+}
+
+/// Used, or given more time, since it was sampled: then it is no longer the best one to go.
+fn is_still_best(view: &Db<'_>, key: &Key<'_>, candidate: &Candidate, policy: Policy) -> bool {
+    view.peek(key).is_some_and(|entry| {
+        let still_best = policy.order.score(&entry, view.clock()).is_none_or(|score| score >= candidate.score);
+        (!policy.volatile || entry.expiry().is_some()) && still_best
+    })
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::db::Db;
+use crate::db::{Db, EntryRef};
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, shift};
+use crate::local::{Local, bump, shift};
 use crate::lot::Waiter;
 use crate::slot::SLOTS;
 use crate::tombstone::PhysicalKey;
@@ -104,11 +104,30 @@ struct OfDatabase {
 
 #[derive(Default)]
 struct OfSlot {
-    databases: BTreeMap<u16, OfDatabase>,
+    /// Most slots have keys of one: a map would take ten times as much.
+    databases: Vec<(u16, OfDatabase)>,
     loads: BTreeMap<PhysicalKey, Load>,
 }
 
 impl OfSlot {
+    fn of(&mut self, physical: u16) -> Option<&mut OfDatabase> {
+        self.databases.iter_mut().find(|(number, _)| *number == physical).map(|(_, of)| of)
+    }
+
+    fn remove(&mut self, physical: u16) -> Option<OfDatabase> {
+        let at = self.databases.iter().position(|(number, _)| *number == physical)?;
+        let of = self.databases.swap_remove(at).1;
+        self.databases.shrink_to_fit();
+        Some(of)
+    }
+
+    fn insert(&mut self, physical: u16, of: OfDatabase) -> &mut OfDatabase {
+        self.databases.reserve_exact(1);
+        self.databases.push((physical, of));
+        let last = self.databases.len() - 1;
+        &mut self.databases[last].1
+    }
+
     fn is_empty(&self) -> bool {
         self.databases.is_empty() && self.loads.is_empty()
     }
@@ -160,7 +179,7 @@ impl Cold {
 
     /// Forgets what is cold of a physical database in a slot, which is emptied: the figures it had.
     pub(crate) fn take(&self, slot: u16, physical: u16) -> ColdFigures {
-        self.with(slot, |there| there.databases.remove(&physical).unwrap_or_default().figures)
+        self.with(slot, |there| there.remove(physical).unwrap_or_default().figures)
     }
 
     /// A physical database is emptied, or all of them: what is being fetched of it does not count.
@@ -181,7 +200,7 @@ impl Cold {
 
     /// Whether something of a slot that is cold expires.
     pub(crate) fn is_volatile(&self, slot: u16) -> bool {
-        self.of(slot).as_ref().is_some_and(|there| there.databases.values().any(|of| of.figures.is_volatile()))
+        self.of(slot).as_ref().is_some_and(|there| there.databases.iter().any(|(_, of)| of.figures.is_volatile()))
     }
 }
 
@@ -209,7 +228,8 @@ impl Keyspace {
         let table = self.body(held, slot).table_or_new(physical);
         self.cold.with(slot, |there| {
             let of = OfDatabase { figures, ..OfDatabase::default() };
-            let before = there.databases.insert(physical, of).unwrap_or_default();
+            let before = there.remove(physical).unwrap_or_default();
+            there.insert(physical, of);
             self.count_cold(physical, before.figures, figures, local);
         });
         table.graves.set_cold(true);
@@ -229,6 +249,7 @@ impl Keyspace {
         count(&local.counters.keys[number], before.keys, after.keys);
         count(&local.counters.expires[number], before.expiring, after.expiring);
         count(&local.counters.field_expires[number], before.field_expiring, after.field_expiring);
+        count(&local.counters.cold, before.keys, after.keys);
     }
 
     /// What is cold of a physical database in a held slot; `None`: nothing is, and that is known.
@@ -236,26 +257,31 @@ impl Keyspace {
         if !self.body(held, slot).table(physical)?.graves.is_cold() {
             return None;
         }
-        Some(self.cold.with(slot, |there| there.databases.get(&physical).map(|of| of.figures)).unwrap_or_default())
+        Some(self.cold.with(slot, |there| there.of(physical).map(|of| of.figures)).unwrap_or_default())
+    }
+
+    /// Keys that are cold, of all databases.
+    pub fn cold_keys(&self) -> u64 {
+        self.counters().iter().map(|counters| counters.cold.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
     /// How many keys of a physical database in a held slot have been evicted since the start: who goes through what the store has, in
     /// several holds, has seen all that is cold if that has not changed.
     pub fn evictions(&self, held: &Held, slot: u16, physical: u16) -> u64 {
         debug_assert!(held.covers(slot));
-        self.cold.with(slot, |there| there.databases.get(&physical).map_or(0, |of| of.evictions))
+        self.cold.with(slot, |there| there.of(physical).map_or(0, |of| of.evictions))
     }
 
     /// Somebody has gone through everything that the store has of a physical database in a held slot: exactly this of it is cold now.
     pub fn complete(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &Local) {
         let Some(table) = self.body(held, slot).table(physical).filter(|table| table.graves.is_cold()) else { return };
         self.cold.with(slot, |there| {
-            if let Some(of) = there.databases.get_mut(&physical) {
+            if let Some(of) = there.of(physical) {
                 self.count_cold(physical, of.figures, figures, local);
                 (of.figures, of.complete) = (figures, true);
             }
             if figures.keys == 0 {
-                there.databases.remove(&physical);
+                there.remove(physical);
                 table.graves.set_cold(false);
             }
         });
@@ -266,7 +292,7 @@ impl Keyspace {
     pub fn set_cold_earliest(&self, held: &Held, slot: u16, physical: u16, ms: u64) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| {
-            if let Some(of) = there.databases.get_mut(&physical) {
+            if let Some(of) = there.of(physical) {
                 of.figures.earliest = ms;
             }
         });
@@ -382,9 +408,10 @@ impl Db<'_> {
         let fields = fetched.value.field_expiry().is_some();
         let expires = fetched.expiry.is_some();
         self.install_fetched(key, fetched);
+        bump(&self.local().counters.warmed, 1);
         // It was counted as cold; if not, it counts from now on.
         let complete = ks.cold.with(key.slot, |there| {
-            let of = there.databases.get_mut(&physical)?;
+            let of = there.of(physical)?;
             let before = of.figures;
             let figures = &mut of.figures;
             figures.keys = figures.keys.saturating_sub(1);
@@ -394,7 +421,7 @@ impl Db<'_> {
                 figures.earliest = u64::MAX;
             }
             ks.count_cold(physical, before, of.figures, self.local());
-            (of.figures.keys == 0 && of.complete).then(|| there.databases.remove(&physical)).map(drop)
+            (of.figures.keys == 0 && of.complete).then(|| there.remove(physical)).map(drop)
         });
         if complete.is_some() {
             ks.body(self.held(), key.slot).table_or_new(physical).graves.set_cold(false);
@@ -402,12 +429,19 @@ impl Db<'_> {
         true
     }
 
+    /// Whether the store has an entry of a held slot as it is.
+    #[inline]
+    pub fn is_clean(&self, slot: u16, entry: &EntryRef<'_>) -> bool {
+        let entry = entry.entry();
+        entry.is_stored() && entry.version() <= self.keyspace().covered(slot)
+    }
+
     /// Takes an entry out of memory that the store has as it is. False: it is not there, the store does not have it, or somebody
     /// has just fetched it. Nobody may be interested in the key itself.
     pub fn evict(&mut self, key: &Key<'_>) -> bool {
         let (ks, physical) = (self.keyspace(), self.physical());
-        let Some(entry) = self.peek_entry(key).filter(|entry| entry.is_stored()) else { return false };
-        if entry.version() > ks.covered(key.slot) {
+        let Some(entry) = self.peek_entry(key) else { return false };
+        if !self.is_clean(key.slot, &EntryRef::new(entry)) {
             return false;
         }
         let fields = entry.collection::<object::Hash>().and_then(object::Hash::next_expiry);
@@ -416,8 +450,10 @@ impl Db<'_> {
             if there.loads.contains_key(&(physical, key.bytes.into())) {
                 return false;
             }
-            let of =
-                there.databases.entry(physical).or_insert_with(|| OfDatabase { complete: true, ..Default::default() });
+            let of = match there.databases.iter().position(|(number, _)| *number == physical) {
+                Some(at) => &mut there.databases[at].1,
+                None => there.insert(physical, OfDatabase { complete: true, ..OfDatabase::default() }),
+            };
             let before = of.figures;
             of.figures.keys += 1;
             of.figures.expiring += u64::from(expiry.is_some());
@@ -435,6 +471,7 @@ impl Db<'_> {
                 ks.cold.any.store(true, Relaxed);
             }
             self.drop_entry(key);
+            bump(&self.local().counters.cooled, 1);
         }
         noted
     }

@@ -31,6 +31,12 @@ pub struct Counters {
     pub expired_fields: AtomicU64,
     /// Keys deleted to make room.
     pub evicted: AtomicU64,
+    /// Keys that have left memory for the store to make room.
+    pub cooled: AtomicU64,
+    /// Keys that were fetched from the store.
+    pub warmed: AtomicU64,
+    /// Keys that only the store has: see [`crate::Keyspace::cold_keys`].
+    pub(crate) cold: AtomicI64,
     /// Entries of emptied databases that are still to be freed.
     pub reclaiming: AtomicU64,
     /// Entries of emptied databases that were freed.
@@ -60,7 +66,8 @@ impl Counters {
 
     /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.
     pub fn reset(&self) {
-        for counter in [&self.hits, &self.misses, &self.expired, &self.expired_fields, &self.evicted, &self.reclaimed] {
+        let counts = [&self.hits, &self.misses, &self.expired, &self.expired_fields, &self.evicted, &self.reclaimed];
+        for counter in counts.into_iter().chain([&self.cooled, &self.warmed]) {
             counter.store(0, Relaxed);
         }
     }

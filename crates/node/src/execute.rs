@@ -125,6 +125,7 @@ impl Worker {
                     return Next::Retry;
                 }
                 Room::Soon => {}
+                Room::Dirty => return self.wait_for_room(conn),
                 Room::None => {
                     self.refuse(conn, Some(command), OOM.as_bytes());
                     return Next::Continue;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Order, Policy, Room, Swept};
+use engine::{Room, Swept};
 
-use crate::config::{EvictionPolicy, Settings};
+use crate::config::Settings;
 use crate::conn::Wait;
 use crate::crowd;
 use crate::latency::Event;
@@ -15,12 +15,6 @@ use crate::worker::Worker;
 const CATCH_UP_MS: [u64; 2] = [4, 1];
 /// Time of a sweep in nanoseconds, at `active-expire-effort` 1 and 10: a fifth and two thirds of the CPU.
 const SWEEP_NS: [u64; 2] = [1_000_000, 2_000_000];
-/// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
-const EVICTION_NS: u64 = 50_000;
-/// Most time for eviction in a turn.
-const EVICTION_NS_MAX: u64 = 2_000_000;
-/// Writes wait for eviction when memory is above the limit by more than this part of it: 0.8%.
-const EXCESS: u64 = 128;
 /// Allocations of what was deleted or flushed that are freed in a turn: about half a millisecond.
 const GARBAGE_STEP: usize = 2048;
 
@@ -79,37 +73,6 @@ impl Worker {
         add(&self.stats.turn_nanos, nanos);
     }
 
-    /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
-    pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
-        let node = self.node.clone();
-        let above = || node.uses_more_than(settings.maxmemory);
-        if !above() {
-            return Room::Enough;
-        }
-        if !self.may_log() {
-            return Room::None;
-        }
-        let now = node.clock.monotonic_ns();
-        if self.evict_until == 0 {
-            let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
-            self.evict_until = now + time.min(EVICTION_NS_MAX);
-        } else if now >= self.evict_until {
-            return Room::Soon;
-        }
-        let until = self.evict_until;
-        let room = self.engine.make_room(policy(settings), above, || node.clock.monotonic_ns() < until);
-        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
-        room
-    }
-
-    /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we
-    /// exceed the limit by whatever clients send faster than keys are evicted.
-    pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
-        let excess =
-            if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
-        self.node.uses_more_than(settings.maxmemory.saturating_add(excess))
-    }
-
     /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient, and
     /// those who have subscribed or monitor listen.
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
@@ -124,17 +87,4 @@ impl Worker {
             self.cut(token);
         }
     }
-}
-
-fn policy(settings: &Settings) -> Option<Policy> {
-    use EvictionPolicy::*;
-    let (volatile, order) = match settings.maxmemory_policy {
-        NoEviction => return None,
-        VolatileLru | VolatileLfu => (true, Order::Access),
-        VolatileRandom => (true, Order::Random),
-        VolatileTtl => (true, Order::Expiry),
-        AllKeysLru | AllKeysLfu => (false, Order::Access),
-        AllKeysRandom => (false, Order::Random),
-    };
-    Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize })
 }

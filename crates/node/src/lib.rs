@@ -24,6 +24,7 @@ mod outgoing;
 mod pause;
 mod pubsub;
 mod recovery;
+mod room;
 mod sampler;
 mod scripts;
 mod secret;

@@ -99,6 +99,7 @@ impl Worker {
         self.clean_up();
         self.end_waits(now);
         self.look_at_syncs(now);
+        self.look_at_shortage(now, &settings);
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
             self.look_at_pause(now);
         }
@@ -318,6 +319,7 @@ impl Worker {
                 // It comes back here when that is over.
                 Wait::Latch
                 | Wait::Pause
+                | Wait::Room
                 | Wait::Sleep(_)
                 | Wait::Sync(..)
                 | Wait::Save(..)

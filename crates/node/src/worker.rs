@@ -21,6 +21,7 @@ use crate::meter::Meter;
 use crate::node::Node;
 use crate::pause::Pause;
 use crate::pubsub::Delivery;
+use crate::room::Shortage;
 use crate::session::pubsub::Subscriptions;
 use crate::session::{Detached, Machines, Session, monitor, pubsub};
 use crate::stats::{WorkerStats, add, sub};
@@ -45,6 +46,8 @@ pub struct Worker {
     pub(crate) dirty: VecDeque<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
     pub(crate) deadlines: BTreeSet<(u64, Token)>,
+    /// Who waits for room.
+    pub(crate) shortage: Shortage,
     /// Waits that ended and whose queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
     /// When housekeeping is due next, unix milliseconds.
@@ -126,6 +129,7 @@ impl Worker {
             ready: Default::default(),
             dirty: VecDeque::new(),
             deadlines: BTreeSet::new(),
+            shortage: Shortage::default(),
             leftovers: Vec::new(),
             next_round: 0,
             turn_began: None,
@@ -427,7 +431,13 @@ impl Worker {
         }
         let waits = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.paused.filter(|_| !self.held_back.is_empty()).map(|(_, until)| until);
-        waits.into_iter().chain(pause).chain(self.tidying.deadline()).chain([self.next_round]).min()
+        waits
+            .into_iter()
+            .chain(pause)
+            .chain(self.shortage.deadline())
+            .chain(self.tidying.deadline())
+            .chain([self.next_round])
+            .min()
     }
 
     /// Whether another turn should follow at once.

@@ -15,6 +15,7 @@ mod load;
 mod output;
 mod replay;
 mod round;
+mod source;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -25,3 +26,4 @@ pub use load::{Loaded, Unloadable, header, load};
 pub use output::Objects;
 pub use replay::{Replay, Replayed, Unreplayable};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};
+pub use source::StoreSource;

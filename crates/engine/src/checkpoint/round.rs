@@ -149,6 +149,7 @@ impl Checkpointer {
             None => (vec![0; SLOTS].into(), Default::default()),
         };
         assert_eq!(covered.len(), SLOTS);
+        covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, *lsn));
         Self {
             shared,
             seed,
@@ -323,6 +324,9 @@ impl Checkpointer {
         self.output.write()?;
         self.output.store.flush()?;
         self.covered.clone_from(&round.covered);
+        // What has not changed since may leave memory.
+        let keyspace = &self.shared.keyspace;
+        round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, round.covered[usize::from(*slot)]));
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
         world.cut(&round.cut);
         self.figures = Figures {
@@ -376,6 +380,7 @@ impl Checkpointer {
         self.shared.keyspace.abandon_spaces(&held);
         self.release(held, world);
         self.covered.fill(0);
+        (0..SLOTS).for_each(|slot| self.shared.keyspace.set_covered(slot as u16, 0));
         true
     }
 

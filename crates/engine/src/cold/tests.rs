@@ -5,13 +5,14 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use command::Tunables;
 use keyspace::{Fetched, Key, Keyspace, Need, Space, Unreadable, Value, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 
 use super::{Loader, Source};
 use crate::testing::row;
-use crate::{Begin, Call, Caller, Engine, Ran, Shared};
+use crate::{Begin, Call, Caller, Engine, Order, Policy, Ran, Room, Shared};
 
 type StoredKey = (Space, Box<[u8]>);
 
@@ -50,6 +51,7 @@ impl Cold {
         let shelf = Arc::new(Shelf::default());
         assert!(shared.source.set(shelf.clone()).is_ok());
         let mut engine = Engine::new(shared.clone(), 0, 1);
+        engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 3, ..Tunables::default() }), 0);
         engine.begin_turn(1000);
         Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0 }
     }
@@ -297,4 +299,32 @@ fn a_store_that_cannot_be_read_is_an_error_for_those_who_need_it() {
     cold.serve();
     assert_eq!(cold.run(false, &one("0 get a")), ["$4\r\ntext\r\n"]);
     assert_eq!(slot_of(b"a"), slot_of(b"{a}c"));
+}
+
+fn to_store() -> Policy {
+    Policy { volatile: false, order: Order::Access, samples: 5, to_store: true }
+}
+
+#[test]
+fn what_the_store_has_makes_room_and_nothing_else() {
+    let mut cold = Cold::new();
+    let shared = cold.engine.shared.clone();
+    for n in 0..100 {
+        cold.run(false, &one(&format!("0 set {{a}}{n} text")));
+    }
+    let in_memory = || shared.keyspace.len(0) - shared.keyspace.cold_keys();
+    assert_eq!(cold.engine.make_room(Some(to_store()), || in_memory() > 10, || true), Room::Dirty);
+    assert_eq!(in_memory(), 100);
+    cold.checkpoint();
+    for n in 0..20 {
+        cold.run(false, &one(&format!("0 append {{a}}{n} more")));
+    }
+    assert_eq!(cold.engine.make_room(Some(to_store()), || in_memory() > 40, || true), Room::Enough);
+    assert_eq!(in_memory(), 40);
+    assert_eq!(cold.engine.make_room(Some(to_store()), || in_memory() > 10, || true), Room::Dirty);
+    assert_eq!((in_memory(), shared.keyspace.len(0)), (20, 100), "what was changed since stays");
+    for n in 0..100 {
+        let text = if n < 20 { "$8\r\ntextmore\r\n" } else { "$4\r\ntext\r\n" };
+        assert_eq!(cold.run(false, &one(&format!("0 get {{a}}{n}"))), [text]);
+    }
 }

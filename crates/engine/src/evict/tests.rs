@@ -52,12 +52,12 @@ impl Bench {
 }
 
 fn policy(volatile: bool, order: Order) -> Policy {
-    Policy { volatile, order, samples: 5 }
+    Policy { volatile, order, samples: 5, to_store: false }
 }
 
 /// Of five samples a round, as few as by default, a fifth of those that should go escape: then less than one of five is such a key.
 fn thorough(volatile: bool, order: Order) -> Policy {
-    Policy { volatile, order, samples: 20 }
+    Policy { volatile, order, samples: 20, to_store: false }
 }
 
 /// The share of the keys 0..n that are gone, among those in each quarter.
@@ -269,7 +269,7 @@ proptest! {
         for (volatile, order, lfu, step) in rounds {
             bench.at(1, lfu);
             let target = left.saturating_sub(step);
-            let policy = Policy { volatile, order: ORDERS[order], samples };
+            let policy = Policy { volatile, order: ORDERS[order], samples, to_store: false };
             let may_go = if volatile { volatile_left } else { left };
             let goes = (left - target).min(may_go);
             let mut room = Room::Soon;

@@ -59,8 +59,13 @@ impl Runner {
             let (now, written) = (self.outside.now(), self.outside.written());
             let settings = self.outside.node.config.settings();
             let grown = written.wrapping_sub(last_written);
+            // Where data leaves memory for the store, it has to be there in time.
+            let most = match settings.maxmemory {
+                0 => settings.checkpoint_log_size,
+                bytes => settings.checkpoint_log_size.min(bytes / 4),
+            };
             let interval = u64::from(settings.checkpoint_interval) * 1000;
-            let due = grown >= settings.checkpoint_log_size
+            let due = grown >= most
                 // A shorter log may be what there is room for.
                 || (self.outside.log.state() == State::Full && now.saturating_sub(last) >= RETRY_MS)
                 || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)

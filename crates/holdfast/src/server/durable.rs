@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Header, header};
+use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, header};
 use log::{Fsync, Limits, Log, Opened};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node};
@@ -71,7 +71,7 @@ impl Disks {
         let store = store::Settings {
             node,
             at_least: 0,
-            limits: store::Limits::default(),
+            limits: limits(settings.maxmemory),
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
         };
         let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
@@ -121,6 +121,8 @@ impl Disks {
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
         node.open_checkpoints(state.clone());
+        let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
+        let _ = node.engine.source.set(Arc::new(StoreSource { store: self.store.clone(), report }));
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let thread = checkpoints::start(Arc::clone(node), log.clone(), gate, checkpointer, state.clone(), bytes)?;
         let loaders = loaders::start(node)?;
@@ -144,6 +146,17 @@ impl Kept {
             tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
         }
     }
+}
+
+/// What the store may use for itself: a small part of what there is for data.
+fn limits(maxmemory: u64) -> store::Limits {
+    const LEAST: u64 = 4 << 20;
+    let most = store::Limits::default();
+    if maxmemory == 0 {
+        return most;
+    }
+    let part = maxmemory / 16;
+    store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), ..most }
 }
 
 /// From the system's source of randomness.

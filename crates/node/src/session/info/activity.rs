@@ -25,6 +25,9 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("expired_stale_perc", "0.00");
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     t.line("evicted_keys", r.keys_sum(|c| &c.evicted));
+    t.line("keys_moved_to_store", r.keys_sum(|c| &c.cooled));
+    t.line("keys_fetched_from_store", r.keys_sum(|c| &c.warmed));
+    t.line("keys_in_store_only", r.node.engine.keyspace.cold_keys());
     t.line("evicted_clients", r.sum(|s| &s.evicted_clients));
     t.line("evicted_scripts", r.node.scripts.evicted.load(Relaxed));
     t.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);

@@ -1,0 +1,39 @@
+//! The store as what cold keys are fetched from.
+
+use std::sync::Arc;
+
+use keyspace::{Fetched, Key, Space, Unreadable};
+use store::Store;
+
+use super::fetch::{self, fetch};
+use super::load::Unloadable;
+use crate::cold::Source;
+
+/// A store that checkpoints are written to.
+pub struct StoreSource {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Told of what cannot be read.
+    pub report: fn(&Unloadable),
+}
+
+impl Source for StoreSource {
+    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+        if space == 0 {
+            return Ok(None);
+        }
+        match fetch(&*self.store, space, key) {
+            Ok(Some(fetch::Fetched::There(record))) => Ok(Some(Fetched {
+                value: record.value,
+                expiry: record.expiry,
+                access: record.access,
+                version: record.version,
+            })),
+            Ok(None | Some(fetch::Fetched::Gone(_))) => Ok(None),
+            Err(error) => {
+                (self.report)(&error);
+                Err(Unreadable)
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Making room when memory is full (`maxmemory`).
+//!
+//! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the store has as they
+//! are leave memory for it and come back when somebody asks for them; if it has none of those that there are as they are, who needs room
+//! waits for a checkpoint. Only without a store, or if that does not help either, the answer is -OOM.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Order, Policy, Room};
+
+use crate::checkpoints::Ticket;
+use crate::config::{EvictionPolicy, Settings};
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::latency::Event;
+use crate::stats::add;
+use crate::worker::{Token, Worker};
+
+/// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
+const EVICTION_NS: u64 = 50_000;
+/// Most time for eviction in a turn.
+const EVICTION_NS_MAX: u64 = 2_000_000;
+/// Writes wait for eviction when memory is above the limit by more than this part of it: 0.8%.
+const EXCESS: u64 = 128;
+/// Between two looks at whether there is room for those who wait, in milliseconds.
+pub(crate) const ROOM_LOOK_MS: u64 = 2;
+/// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
+const BARREN_MS: u64 = 100;
+
+/// What a worker knows of memory that is full of what the store does not have.
+#[derive(Default)]
+pub(crate) struct Shortage {
+    /// The checkpoint that was asked for.
+    ticket: Option<Ticket>,
+    /// Until then nothing is tried.
+    barren_until: u64,
+    /// Connections that wait.
+    waiting: Vec<Token>,
+    /// When they are looked at.
+    look_at: u64,
+}
+
+impl Shortage {
+    /// When it wants to be looked at.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        (!self.waiting.is_empty()).then_some(self.look_at)
+    }
+}
+
+impl Worker {
+    /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
+    pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
+        let node = self.node.clone();
+        let above = || node.uses_more_than(settings.maxmemory);
+        if !above() {
+            return Room::Enough;
+        }
+        let policy = self.policy(settings);
+        let to_store = policy.is_some_and(|policy| policy.to_store);
+        if !to_store && !self.may_log() {
+            return Room::None;
+        }
+        if to_store && let Some(room) = self.known_shortage() {
+            return room;
+        }
+        let now = node.clock.monotonic_ns();
+        if self.evict_until == 0 {
+            let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
+            self.evict_until = now + time.min(EVICTION_NS_MAX);
+        } else if now >= self.evict_until {
+            return Room::Soon;
+        }
+        let until = self.evict_until;
+        let before = self.moved_out();
+        let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
+        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
+        if !to_store {
+            return room;
+        }
+        let progress = self.moved_out() > before;
+        self.note_shortage(room, progress)
+    }
+
+    /// What has been found out before, if that still holds.
+    fn known_shortage(&mut self) -> Option<Room> {
+        if self.engine.now() < self.shortage.barren_until {
+            return Some(Room::None);
+        }
+        let ticket = self.shortage.ticket?;
+        let checkpoints = self.node.checkpoints()?;
+        match checkpoints.outcome(ticket) {
+            None => Some(Room::Dirty),
+            Some(true) => None,
+            Some(false) => {
+                self.shortage.ticket = None;
+                Some(self.barren())
+            }
+        }
+    }
+
+    /// Keys of this worker's that have left memory for the store.
+    fn moved_out(&mut self) -> u64 {
+        self.engine.local().counters().cooled.load(Relaxed)
+    }
+
+    fn note_shortage(&mut self, room: Room, progress: bool) -> Room {
+        let node = self.node.clone();
+        let Some(checkpoints) = node.checkpoints().filter(|_| room == Room::Dirty) else {
+            self.shortage.ticket = None;
+            return room;
+        };
+        if self.shortage.ticket.take().is_some() && !progress {
+            // One has just been made, and nothing can leave memory all the same.
+            return self.barren();
+        }
+        self.shortage.ticket = Some(checkpoints.ask(true));
+        Room::Dirty
+    }
+
+    fn barren(&mut self) -> Room {
+        self.shortage.barren_until = self.engine.now() + BARREN_MS;
+        Room::None
+    }
+
+    /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we
+    /// exceed the limit by whatever clients send faster than keys are evicted.
+    pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
+        let excess =
+            if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
+        self.node.uses_more_than(settings.maxmemory.saturating_add(excess))
+    }
+
+    /// The connection waits for a checkpoint, with its command unread.
+    pub(crate) fn wait_for_room(&mut self, conn: &mut Conn) -> Next {
+        add(&self.stats.parked, 1);
+        conn.wait = Wait::Room;
+        if self.shortage.waiting.is_empty() {
+            self.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
+        }
+        self.shortage.waiting.push(conn.token);
+        Next::Retry
+    }
+
+    /// Lets those go on who wait for room, when there is some or there will be none.
+    pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
+        if self.shortage.waiting.is_empty() || now < self.shortage.look_at {
+            return;
+        }
+        if settings.maxmemory > 0 && self.make_room(settings) == Room::Dirty {
+            self.shortage.look_at = now + ROOM_LOOK_MS;
+            return;
+        }
+        for token in std::mem::take(&mut self.shortage.waiting) {
+            let Some(conn) = self.conn(token) else { continue };
+            if let Wait::Room = conn.wait {
+                conn.wait = Wait::No;
+                self.resume(token);
+            }
+        }
+    }
+
+    fn policy(&self, settings: &Settings) -> Option<Policy> {
+        use EvictionPolicy::*;
+        let (volatile, order) = match settings.maxmemory_policy {
+            NoEviction => (false, Order::Access),
+            VolatileLru | VolatileLfu => (true, Order::Access),
+            VolatileRandom => (true, Order::Random),
+            VolatileTtl => (true, Order::Expiry),
+            AllKeysLru | AllKeysLfu => (false, Order::Access),
+            AllKeysRandom => (false, Order::Random),
+        };
+        let to_store = settings.maxmemory_policy == NoEviction;
+        if to_store && self.node.engine.source.get().is_none() {
+            return None;
+        }
+        Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize, to_store })
+    }
+}
