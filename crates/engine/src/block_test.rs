@@ -1,13 +1,14 @@
-//! What a block costs: a script may use as many undeclared keys as there are slots.
+//! What a block costs: a script may use as many undeclared keys as there are slots; and what its replies wait for.
 
 use std::sync::Arc;
 
 use command::Tunables;
-use keyspace::Keyspace;
+use keyspace::{Keyspace, stream_of};
+use log::{Intake, Watermarks};
 use resp::{Batch, Protocol};
 
-use crate::testing::row;
-use crate::{Begin, Call, Engine, Shared};
+use crate::testing::{row, run};
+use crate::{Begin, Call, Engine, Link, Shared};
 
 #[test]
 fn a_block_widens_over_most_slots_in_short_steps() {
@@ -44,4 +45,59 @@ fn a_block_widens_over_most_slots_in_short_steps() {
     let held = engine.acquire_one(first).expect("given back");
     assert!(engine.shared.keyspace.last_version(&held) >= last, "later writers come after all of the block");
     engine.release(held);
+}
+
+/// Rule L7: what a block says waits for what it has seen, and for nothing that no log will ever have: versions that it works with belong to
+/// no stream, wherever it has widened to.
+#[test]
+fn a_block_waits_for_what_a_log_will_have() {
+    let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 7)));
+    let (_intakes, gates): (Vec<_>, Vec<_>) = (0..4).map(|_| Intake::new(2, 0)).unzip();
+    let mut links = [0, 1].map(|_| Link { gates: Vec::new(), marks: Arc::new(Watermarks::new(&[0; 4])) });
+    for of_stream in gates {
+        links.iter_mut().zip(of_stream).for_each(|(link, gate)| link.gates.push(gate));
+    }
+    let mut index = 0;
+    let [mut engine, mut other] = links.map(|link| {
+        let mut engine = Engine::new(shared.clone(), index, 1);
+        engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
+        engine.log_to(Some(link));
+        index += 1;
+        engine
+    });
+    engine.begin_turn(1_000_000_000_000);
+    // Its clock is ahead, or it has done more.
+    other.begin_turn(1_000_000_000_005);
+    let mut out = Vec::new();
+    for i in 0..50 {
+        let keys = [format!("a{i}"), format!("b{i}")];
+        run(&mut other, 0, &["set", &keys[1], "v"]);
+        engine.take_seen();
+        let mut block =
+            engine.begin_block(&Begin { may_widen: true, ..Begin::default() }, 0).ok().flatten().expect("free");
+        for key in &keys {
+            for words in [&["incr", &format!("{key}n")][..], &["set", key, "w"], &["get", key]] {
+                let mut batch = Batch::new();
+                assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+                let call = Call {
+                    row: row(words[0]),
+                    args: batch.args(0, &[]),
+                    first: None,
+                    db: 0,
+                    protocol: Protocol::Resp2,
+                    token: 0,
+                    seat: None,
+                    caller: crate::Caller::default(),
+                };
+                assert!(engine.widen_block(&mut block, &call).is_ok(), "nobody else is there");
+                engine.run_in_block(&mut block, &call, &mut out);
+            }
+        }
+        engine.end_block(block, 0);
+        let (seen, ends) = (engine.take_seen(), engine.ends());
+        for version in seen.versions() {
+            let end = ends.versions().iter().find(|end| stream_of(**end) == stream_of(*version));
+            assert!(end.is_some_and(|end| version <= end), "{version} will never be in the log: {ends:?}");
+        }
+    }
 }

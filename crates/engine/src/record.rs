@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use command::effects;
-use keyspace::{Held, Horizon, Keyspace, STREAM_BITS, STREAMS, stream_of, version_above};
+use keyspace::{Held, Horizon, Keyspace, STREAMS, stream_of, version_above};
 use log::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
 
@@ -148,7 +148,8 @@ impl Engine {
         if let Some(lsn) = self.recorder.open {
             return lsn;
         }
-        self.last_version += 1 << STREAM_BITS;
+        // Of no stream: the last may be that of a slot that the block has come to since, which names one.
+        self.last_version = version_above(self.last_version, STREAMS);
         self.last_version
     }
 
