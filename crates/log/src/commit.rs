@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::disk::Disk;
+use crate::flight::Flight;
 use crate::format::Block;
 use crate::intake::{Intake, Take};
-use crate::writer::Writer;
+use crate::writer::{BLOCK, Writer};
 use crate::{Lsn, Taken, stream_of};
 
 /// Up to where each stream is committed as the configuration promises (rules L5, L6).
@@ -135,6 +136,28 @@ impl<D: Disk> Committer<D> {
         self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)
     }
 
+    /// Instead of [`Self::write`]: a block to be written past the cache by whoever gets it, while others may be in flight; then
+    /// [`Self::land`] is to be told. `None`: those in flight have to land first, and then it is to be called again. `now`: of a clock, for
+    /// [`Writer::in_flight_since`].
+    pub(crate) fn depart(&mut self, taken: &Taken, now: u64) -> io::Result<Option<Flight<D::File>>> {
+        self.note_dependencies(taken);
+        let mut flight = self.writer.depart(&self.buffer, taken.cut, now)?;
+        if let Some(flight) = &mut flight {
+            flight.records = taken.ends.len();
+        }
+        Ok(flight)
+    }
+
+    /// Whether what was taken can [`Self::depart`]: it is written as one block.
+    pub(crate) fn is_one_block(&self) -> bool {
+        self.buffer.len() <= BLOCK
+    }
+
+    /// A block that departed has been written.
+    pub(crate) fn land(&mut self, flight: Flight<D::File>) {
+        self.writer.land(flight);
+    }
+
     /// Where records are left.
     pub(crate) fn intake(&self) -> &Intake {
         &self.intake
@@ -145,7 +168,7 @@ impl<D: Disk> Committer<D> {
         !self.waiting.is_empty()
     }
 
-    /// Whether something is written and not synced.
+    /// Whether something is written, or on its way, and not synced.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.writer.synced() < self.writer.written()
     }

@@ -27,7 +27,9 @@ pub const BLOCK_HEADER: usize = 40;
 /// The first bytes of a segment.
 const MAGIC: &[u8; 8] = b"HOLDLOG1";
 /// Of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest that is read. Up to 1 a block began where the one before it ended.
+const OLDEST: u32 = 1;
 /// Longest body of a block in bytes.
 pub(crate) const BODY_MAX: usize = 1 << 30;
 
@@ -135,7 +137,7 @@ impl SegmentHeader {
         if numbers.u32()? != crc(&[&whole[12..]]) {
             return Err(Broken("checksum of a segment's header"));
         }
-        if numbers.u32()? != VERSION {
+        if !(OLDEST..=VERSION).contains(&numbers.u32()?) {
             return Err(Broken("a format this version does not know"));
         }
         Ok(Self {
@@ -197,6 +199,14 @@ impl<'a> Block<'a> {
         if length > BODY_MAX || sum != crc(&[checked]) {
             return Err(Broken("checksum of a block"));
         }
+        Self::decode_checked(bytes)
+    }
+
+    /// As [`Self::decode`], of a block whose checksum has been looked at.
+    pub(crate) fn decode_checked(bytes: &'a [u8]) -> Result<Self, Broken> {
+        let mut numbers = Numbers(bytes);
+        numbers.u32()?;
+        let length = numbers.u32()? as usize;
         Ok(Self {
             incarnation: numbers.u64()?,
             sequence: numbers.u64()?,
@@ -366,7 +376,7 @@ mod tests {
         assert_eq!(
             hex(&bytes[12..72]),
             concat!(
-                "01000000",
+                "02000000",
                 "07070707070707070707070707070707",
                 "0100",
                 "0200",
@@ -378,6 +388,13 @@ mod tests {
             )
         );
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        for (version, is_read) in [(0, false), (1, true), (3, false)] {
+            let mut other = bytes;
+            other[12] = version;
+            let sum = crc(&[&other[12..]]);
+            other[8..12].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(SegmentHeader::decode(&other).is_ok(), is_read, "version {version}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ struct Lane {
     passes: AtomicU64,
     /// LSN of the last record left.
     last: AtomicU64,
+    /// Bytes of all records ever left, counted by the worker, and taken, counted by the writer.
+    left: AtomicU64,
+    taken: AtomicU64,
     pending: Mutex<Pending>,
 }
 
@@ -56,9 +59,14 @@ struct Round {
 pub struct Waiting(Lanes);
 
 impl Waiting {
-    /// How many bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(|lane| lane.lock().bytes.len()).sum()
+    /// How many bytes: a load or two for each worker.
+    pub fn bytes(&self) -> u64 {
+        let of = |lane: &Lane| {
+            // In this order what was taken is part of what was left.
+            let taken = lane.taken.load(Acquire);
+            lane.left.load(Acquire).saturating_sub(taken)
+        };
+        self.0.iter().map(|lane| of(lane)).sum()
     }
 }
 
@@ -92,7 +100,13 @@ pub enum Take {
 impl Intake {
     /// An intake with its workers' gates, in their order, above everything up to `floor`.
     pub fn new(workers: usize, floor: Lsn) -> (Intake, Vec<Gate>) {
-        let lane = || Lane { passes: AtomicU64::new(0), last: AtomicU64::new(0), pending: Mutex::default() };
+        let lane = || Lane {
+            passes: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            pending: Mutex::default(),
+        };
         let lanes: Lanes = (0..workers).map(|_| Arc::new(lane())).collect::<Vec<_>>().into();
         let shared = Arc::new(AtomicU64::new(floor));
         let gate = |lane: &Arc<Lane>| Gate { lane: lane.clone(), lanes: lanes.clone(), floor: shared.clone() };
@@ -134,6 +148,7 @@ impl Intake {
             bytes.extend_from_slice(&pending.bytes[..end]);
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);
+            lane.taken.fetch_add(end as u64, Release);
             pending.ends.iter_mut().for_each(|(_, other)| *other -= end);
         }
         Taken { cut, ends }
@@ -142,11 +157,6 @@ impl Intake {
     /// Whether a record waits to be taken.
     pub fn has_records(&self) -> bool {
         self.round.is_some() || self.lanes.iter().any(|lane| lane.last.load(Acquire) > self.done)
-    }
-
-    /// Bytes that wait to be taken.
-    pub fn backlog(&self) -> usize {
-        self.waiting().bytes()
     }
 
     /// What waits, for others to ask.
@@ -170,10 +180,13 @@ impl Gate {
     pub fn leave(&mut self, lsn: Lsn, encode: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         let mut pending = self.lane.lock();
+        let before = pending.bytes.len();
         encode(&mut pending.bytes);
         let end = pending.bytes.len();
         pending.ends.push((lsn, end));
         drop(pending);
+        let left = self.lane.left.load(Relaxed) + (end - before) as u64;
+        self.lane.left.store(left, Release);
         self.lane.last.store(lsn, Release);
     }
 

@@ -13,6 +13,7 @@ mod commit;
 mod device;
 mod disk;
 mod fail;
+mod flight;
 mod format;
 mod intake;
 mod recover;
@@ -29,10 +30,11 @@ pub use commit::{Committer, Promise, Round, Watermarks};
 pub use device::Pace;
 pub use disk::{Disk, File, Folder, PAGE, PlainFile};
 pub use fail::point as fail_point;
+pub use flight::Flight;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
-pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Stepped};
+pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
 pub use writer::{Identity, Limits, Writer};
 
 /// A position in a stream: a hybrid timestamp (rule L1). Records of workers that have seen nothing of each other may have the same. 0 is

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Lsn;
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, PAGE};
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::stream_of;
@@ -93,6 +93,30 @@ impl<F: File> Window<F> {
         let bytes = self.get(at, BLOCK_HEADER + head.length)?;
         Ok(bytes.and_then(|bytes| Block::decode(bytes).ok()))
     }
+
+    /// A block that [`Self::find`] has found.
+    fn found(&mut self, at: u64) -> io::Result<Option<Block<'_>>> {
+        let Some(head) = self.get(at, BLOCK_HEADER)?.and_then(Head::decode) else { return Ok(None) };
+        let bytes = self.get(at, BLOCK_HEADER + head.length)?;
+        Ok(bytes.and_then(|bytes| Block::decode_checked(bytes).ok()))
+    }
+
+    /// The place of the block that is wanted behind one that ends at `at`: there, or where the next page begins, as blocks have no page
+    /// in common that were in flight together.
+    fn find(&mut self, at: u64, wanted: impl Fn(&Head) -> bool) -> io::Result<Option<u64>> {
+        for place in places(at) {
+            if self.block(place, &wanted)?.is_some() {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Where a block may begin behind one that ends at `at`.
+fn places(at: u64) -> impl Iterator<Item = u64> {
+    let page = at.next_multiple_of(PAGE as u64);
+    [Some(at), (page > at).then_some(page)].into_iter().flatten()
 }
 
 impl<D: Disk> Scan<D> {
@@ -168,7 +192,9 @@ impl<D: Disk> Scan<D> {
                     let starts = starts && head.incarnation == newest && head.length == 0 && head.sequence > sequence;
                     (begins || next || starts) && head.incarnation <= newest
                 };
-                let Some(block) = window.block(at, follows)? else { break };
+                let Some(place) = window.find(at, follows)? else { break };
+                let Some(block) = window.found(place)? else { break };
+                at = place;
                 if starts && !begins && block.cut > self.end {
                     let (segment, at) = broken.unwrap_or((index, at));
                     return Err(self.damage(segment, at, "damaged, though it had been synced"));
@@ -255,11 +281,16 @@ impl<D: Disk> Scan<D> {
     /// Whether what stands here, which is no valid block, was to be the next one: most of its header says so.
     fn was_begun(&self, segment: usize, at: u64) -> io::Result<bool> {
         let mut window = self.window(segment)?;
-        let head = window.get(at, BLOCK_HEADER)?.and_then(Head::decode);
-        Ok(head.is_some_and(|head| {
-            let is_later = head.incarnation == self.incarnation && head.cut > self.end;
-            self.blocks > 0 && (head.sequence == self.sequence + 1 || is_later)
-        }))
+        for place in places(at) {
+            let head = window.get(place, BLOCK_HEADER)?.and_then(Head::decode);
+            if head.is_some_and(|head| {
+                let is_later = head.incarnation == self.incarnation && head.cut > self.end;
+                self.blocks > 0 && (head.sequence == self.sequence + 1 || is_later)
+            }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the valid records.
@@ -275,7 +306,7 @@ impl<D: Disk> Scan<D> {
 
     fn cursor_at(&self, segment: usize) -> Cursor<'_, D> {
         let at = SEGMENT_HEADER as u64;
-        Cursor { scan: self, segment, at, window: None, fall: 0, cut: 0, group: Group::default() }
+        Cursor { scan: self, segment, at, window: None, fall: 0, sequence: 0, cut: 0, group: Group::default() }
     }
 
     /// The segments as the writer keeps them: each holds nothing above the base of the next.
@@ -309,6 +340,8 @@ pub(crate) struct Cursor<'a, D: Disk> {
     window: Option<Window<D::File>>,
     /// The next fall.
     fall: usize,
+    /// Of the last block.
+    sequence: u64,
     cut: Lsn,
     group: Group,
 }
@@ -358,10 +391,14 @@ impl<D: Disk> Cursor<'_, D> {
                 Some(window) => window,
                 none => none.insert(scan.window(self.segment)?),
             };
-            let (index, at) = (self.segment, self.at);
-            let Some(block) = window.block(at, |_| true)? else {
+            let (index, sequence) = (self.segment, self.sequence);
+            let is_first = self.at == SEGMENT_HEADER as u64;
+            let place = window.find(self.at, |head| is_first || head.sequence == sequence + 1)?;
+            let at = place.unwrap_or(self.at);
+            let Some(block) = window.found(at)?.filter(|_| place.is_some()) else {
                 return Err(scan.damage(index, at, "a block that could be read a moment ago"));
             };
+            self.sequence = block.sequence;
             while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
                 self.fall += 1;
             }
@@ -374,7 +411,7 @@ impl<D: Disk> Cursor<'_, D> {
                     self.group.records.push((record.lsn, base + record.from, base + record.to));
                 }
             }
-            self.at += Block::size(block.body.len()) as u64;
+            self.at = at + Block::size(block.body.len()) as u64;
             let complete = block.cut != self.cut;
             self.cut = block.cut;
             if complete {

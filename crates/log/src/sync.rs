@@ -1,6 +1,6 @@
 //! What threads share by, apart so that loom's can take its place (`tests/cuts.rs`).
 
-pub use std::sync::atomic::AtomicU8;
+pub use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 pub use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use std::thread;

@@ -1,7 +1,8 @@
 //! Writes a stream: blocks into segments that are made ahead and used again.
 //!
 //! A block that is to be durable at once is written past the cache, in whole pages: the page in which it begins is written
-//! again with what it held. Otherwise it goes through the cache, and is synced later, by somebody else if need be.
+//! again with what it held. Several may be on their way at once ([`Writer::depart`]): then each begins a page of its own. Otherwise a block
+//! goes through the cache, and is synced later, by somebody else if need be.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::aligned::Aligned;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
+use crate::flight::{Flight, Flights};
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, SEGMENT_HEADER, SegmentHeader};
 use crate::{Lsn, Taken};
 
@@ -132,7 +134,7 @@ struct Present<F> {
     number: u64,
 }
 
-/// The writer of one stream. After an error other than [`is_full`] nothing is known of what was written since the last sync: it
+/// The writer of one stream. It holds nothing back: what is to be written past the cache is handed out. After an error other than [`is_full`] nothing is known of what was written since the last sync: it
 /// must not be used on (rule L9).
 pub struct Writer<D: Disk> {
     disk: Arc<D>,
@@ -155,6 +157,10 @@ pub struct Writer<D: Disk> {
     /// What the page in which the next block begins holds before it.
     page: Vec<u8>,
     buffer: Aligned,
+    flights: Flights,
+    /// A planted bug: blocks that are in flight together have a page in common.
+    #[cfg(test)]
+    pub(crate) shares_pages: bool,
 }
 
 /// Where a stream goes on.
@@ -227,6 +233,9 @@ impl<D: Disk> Writer<D> {
             spares: Arc::new(spares),
             page: header.to_vec(),
             buffer: Aligned::default(),
+            flights: Flights::default(),
+            #[cfg(test)]
+            shares_pages: false,
         };
         writer.present.file.write(0, &header)?;
         writer.block(&[], base, false)?;
@@ -306,50 +315,108 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    fn block(&mut self, body: &[u8], cut: Lsn, through: bool) -> io::Result<()> {
-        if body.len() > BODY_MAX {
-            return Err(io::Error::other("a record longer than a block can be"));
+    /// A block that is to be written past the cache, by whoever gets it: the caller writes it and says so by [`Self::land`]. Others may
+    /// be in flight meanwhile. `None`: those that are have to land first, and then it is to be called again; nothing has
+    /// happened. `now`: of a clock, for [`Self::in_flight_since`].
+    pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
+        let size = check_size(body)?;
+        let alone = self.flights.count() == 0;
+        #[cfg(test)]
+        let shares = self.shares_pages;
+        #[cfg(not(test))]
+        let shares = false;
+        if self.flights.has_last() && !shares {
+            // It may have a part of this page.
+            let next = self.at.next_multiple_of(PAGE as u64);
+            if next + size as u64 > self.present.size {
+                return Ok(None);
+            }
+            if next > self.at {
+                self.page.clear();
+                self.at = next;
+            }
+        } else if self.at + size as u64 > self.present.size {
+            if !alone {
+                return Ok(None);
+            }
+            self.next_segment(body.len())?;
         }
-        let size = Block::size(body.len());
+        if self.is_dirty() {
+            self.sync()?;
+        }
+        let mut buffer = self.flights.buffer();
+        let before = self.encode(&mut buffer, body, size, cut);
+        buffer.pad();
+        let at = self.at - before as u64;
+        self.passed(&buffer, before + size, size, cut);
+        self.flights.depart(self.sequence, cut, body.len(), now);
+        let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.sequence);
+        (flight.body, flight.since) = (body.len(), now);
+        Ok(Some(flight))
+    }
+
+    /// A block that departed has been written.
+    pub(crate) fn land(&mut self, flight: Flight<D::File>) {
+        self.synced = self.flights.land(flight).unwrap_or(self.synced).max(self.synced);
+    }
+
+    /// How many blocks are in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.count()
+    }
+
+    /// Bytes of records in flight.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.flights.bytes()
+    }
+
+    /// When the block departed that has been in flight for longest.
+    pub(crate) fn in_flight_since(&self) -> Option<u64> {
+        self.flights.since()
+    }
+
+    /// Writes a block, `through` to the disk or not. None is in flight.
+    fn block(&mut self, body: &[u8], cut: Lsn, through: bool) -> io::Result<()> {
+        if through {
+            let flight = self.depart(body, cut, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
+            flight.write()?;
+            self.land(flight);
+            return Ok(());
+        }
+        debug_assert_eq!(self.flights.count(), 0, "nothing goes through the cache while a block is in flight");
+        let size = check_size(body)?;
         if self.at + size as u64 > self.present.size {
             self.next_segment(body.len())?;
         }
-        if through && (self.dirty || !self.older.is_empty()) {
-            self.sync()?;
-        }
-        let block = Block {
-            incarnation: self.identity.incarnation,
-            sequence: self.sequence + 1,
-            cut,
-            synced: self.synced,
-            body,
-        };
-        let before = self.page.len();
-        self.buffer.clear(before + size, 2 * BLOCK);
-        self.buffer.append(|bytes| {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let before = self.encode(&mut buffer, body, size, cut);
+        self.present.file.write(self.at, &buffer.bytes()[before..before + size])?;
+        self.dirty = true;
+        point("log-after-append");
+        self.passed(&buffer, before + size, size, cut);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// The next block, behind what its page holds. How much that is.
+    fn encode(&self, buffer: &mut Aligned, body: &[u8], size: usize, cut: Lsn) -> usize {
+        let (incarnation, sequence) = (self.identity.incarnation, self.sequence + 1);
+        let block = Block { incarnation, sequence, cut, synced: self.synced, body };
+        buffer.clear(self.page.len() + size, 2 * BLOCK);
+        buffer.append(|bytes| {
             bytes.extend_from_slice(&self.page);
             block.encode(bytes);
         });
-        let end = before + size;
-        if through {
-            point("log-before-sync");
-            self.buffer.pad();
-            self.present.file.write_through(self.at - before as u64, self.buffer.bytes())?;
-            point("log-after-sync");
-        } else {
-            self.present.file.write(self.at, &self.buffer.bytes()[before..end])?;
-            self.dirty = true;
-            point("log-after-append");
-        }
+        self.page.len()
+    }
+
+    /// What this buffer holds up to `end` has its place: the next block comes behind it.
+    fn passed(&mut self, buffer: &Aligned, end: usize, size: usize, cut: Lsn) {
         self.page.clear();
-        self.page.extend_from_slice(&self.buffer.bytes()[end / PAGE * PAGE..end]);
+        self.page.extend_from_slice(&buffer.bytes()[end / PAGE * PAGE..end]);
         self.at += size as u64;
         self.sequence += 1;
         self.cut = cut;
-        if through {
-            self.synced = cut;
-        }
-        Ok(())
     }
 
     fn next_segment(&mut self, body: usize) -> io::Result<()> {
@@ -377,9 +444,17 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Makes everything written durable. Up to where everything is, then.
+    /// Whether something is written through the cache and not synced.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty || !self.older.is_empty()
+    }
+
+    /// Makes everything written durable; no block is in flight. Up to where everything is, then.
     pub fn sync(&mut self) -> io::Result<Lsn> {
-        if self.dirty || !self.older.is_empty() {
+        if self.flights.count() > 0 {
+            return Err(io::Error::other("a block is in flight"));
+        }
+        if self.is_dirty() {
             point("log-before-sync");
             self.unsynced().sync()?;
             point("log-after-sync");
@@ -420,6 +495,14 @@ impl<D: Disk> Writer<D> {
         let count = self.full.iter().take_while(|full| full.end <= end).count();
         self.full.drain(..count).collect()
     }
+}
+
+/// Bytes of a block with this body.
+fn check_size(body: &[u8]) -> io::Result<usize> {
+    if body.len() > BODY_MAX {
+        return Err(io::Error::other("a record longer than a block can be"));
+    }
+    Ok(Block::size(body.len()))
 }
 
 fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn) -> io::Result<[u8; SEGMENT_HEADER]> {

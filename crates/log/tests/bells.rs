@@ -8,8 +8,8 @@ mod bell;
 
 /// Loom's in the place of the standard library's. Its threads cannot sleep for a time: they sleep until they are woken.
 mod sync {
-    pub use loom::sync::Mutex;
-    pub use loom::sync::atomic::{AtomicU8, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub use loom::sync::{Mutex, MutexGuard};
     pub use std::sync::PoisonError;
 
     pub mod thread {
@@ -24,8 +24,19 @@ mod sync {
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Rings this often from each of these workers; the listener must find everything that was left before.
-fn model(workers: u64, rings: u64) {
+/// Looks until all has been found. If a ring is lost this sleeps for ever, which loom reports.
+fn listen(bell: &bell::Bell, left: &AtomicU64, all: u64) {
+    while left.load(Relaxed) < all {
+        if !bell.heard() {
+            bell.sleep(None, || left.load(Relaxed) >= all);
+        }
+    }
+    // The others need not look any more.
+    bell.wake_all();
+}
+
+/// Rings this often from each of these workers; so many that listen must find everything that was left before.
+fn model(workers: u64, rings: u64, listeners: u64) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
@@ -42,28 +53,34 @@ fn model(workers: u64, rings: u64) {
                 })
             })
             .collect();
-        bell.listen();
-        // If a ring is lost this sleeps for ever, which loom reports.
-        while left.load(Relaxed) < workers * rings {
-            if !bell.heard() {
-                bell.sleep(None);
-            }
-        }
+        let others: Vec<_> = (1..listeners)
+            .map(|_| {
+                let (bell, left) = (bell.clone(), left.clone());
+                loom::thread::spawn(move || listen(&bell, &left, workers * rings))
+            })
+            .collect();
+        listen(&bell, &left, workers * rings);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
 #[test]
 fn a_ring_is_heard() {
-    model(1, 1);
+    model(1, 1, 1);
 }
 
 #[test]
 fn rings_of_one_worker_are_heard() {
-    model(1, 2);
+    model(1, 2, 1);
 }
 
 #[test]
 fn rings_of_two_workers_are_heard() {
-    model(2, 1);
+    model(2, 1, 1);
+}
+
+#[test]
+fn one_of_two_that_listen_hears() {
+    model(1, 2, 2);
 }

@@ -30,7 +30,16 @@ impl Meter {
     }
 
     pub(crate) fn end_sync(&self, now: u64) {
-        let took = now.saturating_sub(self.sync_began.swap(0, Relaxed));
+        self.landed(now.saturating_sub(self.sync_began.swap(0, Relaxed)));
+    }
+
+    /// Blocks are in flight, the first of them since then, or none is.
+    pub(crate) fn in_flight(&self, since: Option<u64>) {
+        self.sync_began.store(since.map_or(0, |since| since.max(1)), Relaxed);
+    }
+
+    /// A block is on the disk, so long after it was given to it.
+    pub(crate) fn landed(&self, took: u64) {
         self.sync_last.store(took, Relaxed);
         let us = took / 1000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;

@@ -1,13 +1,14 @@
 //! The log of a running server: a thread for each stream, and what workers see of it.
 
 mod bell;
+mod crew;
 mod helper;
 mod meter;
 pub(crate) mod open;
 mod stream;
 
 pub use open::{Gates, Opened, Settings, Stepped};
-pub use stream::After;
+pub use stream::{After, Step};
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -77,11 +78,42 @@ pub(crate) struct Stream {
     /// What has been left, and bytes of it that were taken and are being written.
     left: OnceLock<Waiting>,
     taken: AtomicU64,
+    /// Bytes that must have been left for a block to depart now.
+    worth: AtomicU64,
 }
 
 impl Stream {
+    /// Bytes that have been left and are not taken.
+    fn left(&self) -> u64 {
+        self.left.get().map_or(0, Waiting::bytes)
+    }
+
     fn backlog(&self) -> u64 {
-        self.taken.load(Relaxed) + self.left.get().map_or(0, Waiting::bytes) as u64
+        self.taken.load(Relaxed) + self.left()
+    }
+
+    /// Whether it pays to look at what has been left: otherwise somebody does who lands.
+    fn pays(&self) -> bool {
+        match self.worth.load(Relaxed) {
+            0 => true,
+            u64::MAX => false,
+            worth => self.left() >= worth,
+        }
+    }
+
+    fn set_worth(&self, worth: u64) {
+        self.worth.store(worth, Relaxed);
+        // Who has left something sees this, or we see what was left when we look after this (rule K2).
+        fence(SeqCst);
+    }
+
+    /// Somebody waits for what he has left.
+    #[inline]
+    fn ring(&self) {
+        fence(SeqCst);
+        if self.pays() {
+            self.bell.ring();
+        }
     }
 }
 
@@ -185,7 +217,7 @@ impl Log {
     /// If there is no such stream.
     #[inline]
     pub fn ring(&self, stream: u16) {
-        self.shared.streams[usize::from(stream)].bell.ring();
+        self.shared.streams[usize::from(stream)].ring();
     }
 
     /// How long a worker that goes on working should leave records before it rings, in nanoseconds: a sync takes as long.

@@ -10,10 +10,12 @@ use std::thread;
 use crate::commit::{Committer, Watermarks};
 use crate::device::Pace;
 use crate::disk::{Disk, Folder};
+use crate::flight::Flight;
 use crate::intake::{Gate, Intake};
 use crate::recover::{Damage, Recovered, Recovery, recover};
+use crate::run::crew::Crew;
 use crate::run::helper::Helper;
-use crate::run::stream::{After, Runner};
+use crate::run::stream::{After, FLIGHTS, Runner, Step};
 use crate::run::{Clock, Fsync, Log, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
@@ -117,12 +119,16 @@ impl<D: Disk> Opened<D> {
         let locks = Arc::new(locks);
         let mut threads = Vec::new();
         for (runner, index) in runners.into_iter().zip(0..) {
-            let locks = locks.clone();
-            let run = move || {
-                runner.run();
-                drop(locks);
-            };
-            threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+            let crew = Arc::new(Crew::new(runner, shared.clone(), index));
+            for _ in 0..FLIGHTS {
+                let (crew, locks) = (crew.clone(), locks.clone());
+                let run = move || {
+                    crew.work();
+                    drop(crew);
+                    drop(locks);
+                };
+                threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+            }
         }
         Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
     }
@@ -191,10 +197,30 @@ struct Begun<D: Disk> {
 pub struct Stepped<D: Disk>(Runner<D>);
 
 impl<D: Disk> Stepped<D> {
-    /// A step of its own thread. `late`: as if it had slept as long as the last step said; otherwise it does nothing unless somebody has
-    /// rung. No worker may be inside a gate, or it waits for ever. Not to be called again after [`After::End`].
-    pub fn step(&mut self, late: bool) -> After {
+    /// A step of its only thread. `late`: as if it had slept as long as the last step said; otherwise it does nothing unless somebody
+    /// has rung. No worker may be inside a gate, or it waits for ever.
+    pub fn step(&mut self, mut late: bool) -> After {
+        loop {
+            match self.0.step(late) {
+                Step::Then(after) => return after,
+                Step::Write(flight) => {
+                    let written = flight.write();
+                    self.0.land(flight, written);
+                    late = false;
+                }
+            }
+        }
+    }
+
+    /// A step of one of several threads: a block that it hands out is to [`Self::land`] when it has been written; other steps may be
+    /// taken meanwhile. A step is due when one has landed.
+    pub fn step_apart(&mut self, late: bool) -> Step<D::File> {
         self.0.step(late)
+    }
+
+    /// A block has been written, or not. A step follows.
+    pub fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
+        self.0.land(flight, written);
     }
 
     /// A job of one of its helpers: the first (0) makes and retires segments, the second (1) syncs. False: it has none, or there is

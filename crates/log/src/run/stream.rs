@@ -1,4 +1,5 @@
-//! The thread of a stream: a state machine of steps, and a loop around it that sleeps in between.
+//! What a stream does: a state machine of steps, which its threads (`crew.rs`) take in turns. What a step hands out to be written, and
+//! where the others sleep, is none of its business.
 
 use std::io;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use crate::Taken;
 use crate::commit::{Committer, Promise};
 use crate::disk::Disk;
+use crate::flight::Flight;
 use crate::intake::Take;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, Shared, Stream};
@@ -20,6 +22,8 @@ use crate::writer::{Unsynced, is_full};
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// Between two syncs of `everysec`, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+/// Most blocks in flight.
+pub(crate) const FLIGHTS: usize = 4;
 /// How often a worker inside its gate is looked at before the processor is given up.
 const SPINS: u32 = 50;
 /// How often before the thread sleeps.
@@ -44,10 +48,28 @@ enum Done<D: Disk> {
 pub enum After {
     /// Another step, at once.
     Step,
-    /// Nothing until somebody rings, or this time has passed.
+    /// Nothing until somebody rings, or a block has landed, or this time has passed.
     Sleep(Option<Duration>),
     /// Nothing: the log was stopped, or has failed.
     End,
+}
+
+/// What a step comes to.
+pub enum Step<F> {
+    /// This block is to be written, and then to land; there may be other steps meanwhile.
+    Write(Flight<F>),
+    /// Nothing is to be written by the caller.
+    Then(After),
+}
+
+/// How a round ended.
+enum Round<F> {
+    /// There was nothing to do.
+    Idle,
+    /// Something was done, or waits for a block to land.
+    Busy,
+    /// This is to be written.
+    Write(Flight<F>),
 }
 
 /// What was taken and is not written yet.
@@ -75,6 +97,9 @@ pub(crate) struct Runner<D: Disk> {
     making: bool,
     no_room_since: Option<u64>,
     unwritten: Option<Unwritten>,
+    /// A block has landed since the last step.
+    landed: bool,
+    ended: bool,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
     syncer: Helper,
@@ -103,6 +128,8 @@ impl<D: Disk> Runner<D> {
             making: false,
             no_room_since: None,
             unwritten: None,
+            landed: false,
+            ended: false,
             done: channel(),
             keeper,
             syncer,
@@ -117,29 +144,43 @@ impl<D: Disk> Runner<D> {
         (self.shared.clock)()
     }
 
-    /// Lives until the log is stopped, or something fails for good.
-    pub(crate) fn run(mut self) {
-        self.stream().bell.listen();
-        let mut late = false;
-        loop {
-            match self.step(late) {
-                After::Step => late = false,
-                After::Sleep(most) => {
-                    self.stream().bell.sleep(most);
-                    late = most.is_some();
-                }
-                After::End => return,
-            }
+    /// Does what there is to do by now. `late`: there may be something even if nobody has rung, as the time that the last step gave has
+    /// passed.
+    pub(crate) fn step(&mut self, late: bool) -> Step<D::File> {
+        if self.ended {
+            return Step::Then(After::End);
         }
+        self.try_step(late).unwrap_or_else(|error| self.fail(&error))
     }
 
-    /// Does what there is to do by now. `late`: there may be something even if nobody has rung, as the time that the last step gave has
-    /// passed. Not to be called again after [`After::End`].
-    pub(crate) fn step(&mut self, late: bool) -> After {
-        self.try_step(late).unwrap_or_else(|error| {
-            self.shared.fail(format!("stream {}: {error}", self.index));
-            After::End
-        })
+    /// A block that a step handed out has been written, or not; a step is due.
+    pub(crate) fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
+        if self.ended {
+            // Rule L9: after a failure nothing is promised, whatever was in flight.
+            return;
+        }
+        if let Err(error) = written {
+            self.fail(&error);
+            return;
+        }
+        self.stream().meter.landed(self.now().saturating_sub(flight.since));
+        let (bytes, records) = (flight.body as u64, flight.records as u64);
+        self.committer.land(flight);
+        self.count(bytes, records);
+        self.landed = true;
+        self.show_flights();
+    }
+
+    /// Rule L9.
+    fn fail(&mut self, error: &io::Error) -> Step<D::File> {
+        self.ended = true;
+        self.shared.fail(format!("stream {}: {error}", self.index));
+        Step::Then(After::End)
+    }
+
+    /// Whether there are no more steps.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// The helpers, to be worked by hand.
@@ -147,28 +188,39 @@ impl<D: Disk> Runner<D> {
         [&self.keeper, &self.syncer]
     }
 
-    fn try_step(&mut self, late: bool) -> io::Result<After> {
+    fn try_step(&mut self, late: bool) -> io::Result<Step<D::File>> {
         let stopping = self.shared.stopping.load(SeqCst);
-        if self.stream().bell.heard() || late || stopping {
+        let landed = std::mem::take(&mut self.landed);
+        if self.stream().bell.heard() || late || landed || stopping {
             self.hear_helpers()?;
             self.truncate();
-            let idle = self.round()?;
+            let round = self.round()?;
+            let in_flight = self.committer.writer().in_flight() > 0;
             let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
-            if stopping && !waits && self.unwritten.is_none() {
-                if idle {
+            match round {
+                Round::Write(flight) => return Ok(Step::Write(flight)),
+                Round::Idle if stopping && !waits && !in_flight => {
                     self.close()?;
-                    return Ok(After::End);
+                    self.ended = true;
+                    return Ok(Step::Then(After::End));
                 }
-                return Ok(After::Step);
+                Round::Busy if stopping && !waits && !in_flight && self.unwritten.is_none() => {
+                    return Ok(Step::Then(After::Step));
+                }
+                _ => {}
             }
         }
         self.look_at_room();
         self.sync_behind();
-        Ok(After::Sleep(self.may_sleep()))
+        Ok(Step::Then(After::Sleep(self.may_sleep())))
     }
 
     /// How long there is nothing to do, if nobody rings.
-    fn may_sleep(&self) -> Option<Duration> {
+    fn may_sleep(&mut self) -> Option<Duration> {
+        if self.committer.writer().in_flight() > 0 {
+            // Who lands looks.
+            return None;
+        }
         if self.unwritten.is_some() {
             return Some(RETRY);
         }
@@ -179,19 +231,40 @@ impl<D: Disk> Runner<D> {
         records.into_iter().chain(sync).chain(room).min()
     }
 
-    /// Commits what has been left. Whether there was nothing.
-    fn round(&mut self) -> io::Result<bool> {
-        if let Some(unwritten) = self.unwritten.take() {
-            self.write(unwritten)?;
-            self.advance();
-            return Ok(false);
+    /// Commits what has been left, or begins to.
+    fn round(&mut self) -> io::Result<Round<D::File>> {
+        let round = match self.unwritten.take() {
+            Some(unwritten) => self.write(unwritten)?,
+            None if self.may_take() => self.take()?,
+            None => Round::Busy,
+        };
+        self.advance();
+        Ok(round)
+    }
+
+    /// Whether what has been left is to be taken now, or when a block has landed.
+    fn may_take(&mut self) -> bool {
+        match self.committer.writer().in_flight() {
+            0 => true,
+            _ => self.is_settled() && self.stream().pays(),
         }
+    }
+
+    /// Whether blocks may be in flight: replies are promised a sync, and no other setting has been made.
+    fn is_settled(&self) -> bool {
+        let is_always = self.fsync == Fsync::Always && self.committer.promise() == Promise::Synced;
+        is_always
+            && Fsync::from(self.shared.fsync.load(SeqCst)) == Fsync::Always
+            && !self.stream().demanded.load(SeqCst)
+    }
+
+    fn take(&mut self) -> io::Result<Round<D::File>> {
         let mut spins = 0;
-        let idle = loop {
+        loop {
             match self.committer.take() {
                 Take::Nothing => {
                     self.heed_fsync()?;
-                    break true;
+                    return Ok(Round::Idle);
                 }
                 Take::Soon => {
                     spins += 1;
@@ -203,51 +276,90 @@ impl<D: Disk> Runner<D> {
                     }
                 }
                 Take::Taken(taken) => {
-                    self.stream().taken.store(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
-                    self.write(Unwritten { taken, done: 0, retry_at: 0 })?;
-                    break false;
+                    self.stream().taken.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
+                    return self.write(Unwritten { taken, done: 0, retry_at: 0 });
                 }
             }
-        };
-        self.advance();
-        Ok(idle)
+        }
     }
 
-    /// Writes what was taken; if there is no room for it, it stays until there is (rule L8).
-    fn write(&mut self, mut unwritten: Unwritten) -> io::Result<()> {
-        if self.now() < unwritten.retry_at && !self.shared.stopping.load(SeqCst) {
+    /// Writes what was taken, or hands it out; if there is no room for it, it stays until there is (rule L8).
+    fn write(&mut self, mut unwritten: Unwritten) -> io::Result<Round<D::File>> {
+        let now = self.now();
+        if now < unwritten.retry_at && !self.shared.stopping.load(SeqCst) {
             self.unwritten = Some(unwritten);
-            return Ok(());
+            return Ok(Round::Busy);
         }
-        let taken = &unwritten.taken;
-        let through = self.committer.promise() == Promise::Synced && !taken.ends.is_empty();
+        let is_block = !unwritten.taken.ends.is_empty();
+        let in_flight = self.committer.writer().in_flight() > 0;
+        let written = if is_block && unwritten.done == 0 && self.is_settled() && self.committer.is_one_block() {
+            match self.committer.depart(&unwritten.taken, now) {
+                Ok(Some(flight)) => {
+                    self.show_flights();
+                    return Ok(Round::Write(flight));
+                }
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            }
+        } else if is_block && in_flight {
+            Ok(false)
+        } else {
+            self.write_here(&mut unwritten).map(|()| true)
+        };
+        match written {
+            Ok(true) => {
+                self.count(unwritten.taken.ends.last().copied().unwrap_or(0) as u64, unwritten.taken.ends.len() as u64);
+                self.heed_fsync()?;
+            }
+            Ok(false) => self.unwritten = Some(unwritten),
+            Err(error) if !is_full(&error) => return Err(error),
+            Err(error) => {
+                self.set_full(true);
+                if self.shared.stopping.load(SeqCst) {
+                    return Err(error);
+                }
+                unwritten.retry_at = now + RETRY.as_nanos() as u64;
+                self.unwritten = Some(unwritten);
+            }
+        }
+        Ok(Round::Busy)
+    }
+
+    /// Writes what was taken, on this thread.
+    fn write_here(&mut self, unwritten: &mut Unwritten) -> io::Result<()> {
+        let through = self.committer.promise() == Promise::Synced && !unwritten.taken.ends.is_empty();
         if through {
             self.stream().meter.begin_sync(self.now());
         }
-        let written = self.committer.write_from(taken, &mut unwritten.done);
+        let written = self.committer.write_from(&unwritten.taken, &mut unwritten.done);
         if through {
             self.stream().meter.end_sync(self.now());
         }
-        if let Err(error) = written {
-            if !is_full(&error) {
-                return Err(error);
-            }
-            self.set_full(true);
-            if self.shared.stopping.load(SeqCst) {
-                return Err(error);
-            }
-            unwritten.retry_at = self.now() + RETRY.as_nanos() as u64;
-            self.unwritten = Some(unwritten);
-            return Ok(());
-        }
+        written
+    }
+
+    /// A block of so many bytes and records is written.
+    fn count(&mut self, bytes: u64, records: u64) {
         let size = self.committer.writer().size();
-        let meter = &self.stream().meter;
-        meter.records.fetch_add(taken.ends.len() as u64, Relaxed);
-        meter.written.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
-        meter.groups.fetch_add(u64::from(!taken.ends.is_empty()), Relaxed);
-        meter.size.store(size, Relaxed);
-        self.stream().taken.store(0, Relaxed);
-        self.heed_fsync()
+        let stream = self.stream();
+        stream.meter.records.fetch_add(records, Relaxed);
+        stream.meter.written.fetch_add(bytes, Relaxed);
+        stream.meter.groups.fetch_add(u64::from(records > 0), Relaxed);
+        stream.meter.size.store(size, Relaxed);
+        stream.taken.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Says what is in flight: since when, and from how many bytes on another block pays.
+    fn show_flights(&mut self) {
+        let writer = self.committer.writer();
+        let (count, bytes, since) = (writer.in_flight(), writer.bytes_in_flight(), writer.in_flight_since());
+        let stream = self.stream();
+        stream.meter.in_flight(since);
+        stream.set_worth(match count {
+            0 => 0,
+            FLIGHTS.. => u64::MAX,
+            _ => (bytes / count as u64).max(1),
+        });
     }
 
     /// Moves the watermark as far as it may go.
@@ -270,6 +382,10 @@ impl<D: Disk> Runner<D> {
     /// made stronger are promised that. What was left before it was made weaker is all taken in the round after this has been
     /// seen; up to then the stronger promise holds.
     fn heed_fsync(&mut self) -> io::Result<()> {
+        if self.committer.writer().in_flight() > 0 {
+            // When they have landed: up to then no other block departs.
+            return Ok(());
+        }
         let wanted = Fsync::from(self.shared.fsync.load(SeqCst));
         let demanded = self.stream().demanded.swap(false, SeqCst);
         let strong = wanted == Fsync::Always || demanded;

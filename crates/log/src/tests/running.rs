@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
 use crate::check::examine;
-use crate::simulated::{Chance, Simulated};
-use crate::{Clock, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Watermarks};
+use crate::simulated::{Chance, Open, Simulated};
+use crate::{
+    After, Clock, Flight, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Step, Stepped, Watermarks,
+};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
 
@@ -140,6 +142,139 @@ fn a_failed_sync_is_final() {
         let left = found(&disks);
         assert_eq!(left.last(), Some(&served));
         assert!(left.len() <= 2 && second >= served);
+    }
+}
+
+/// Steps until a block is handed out.
+fn board(stepped: &mut Stepped<Simulated>) -> Option<Flight<Open>> {
+    for _ in 0..3 {
+        if let Step::Write(flight) = stepped.step_apart(true) {
+            return Some(flight);
+        }
+    }
+    None
+}
+
+/// The watermark passes blocks in flight in their order, however they land.
+#[test]
+fn blocks_in_flight_land_in_any_order() {
+    let disks = [Simulated::default()];
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let before = log.marks().of(0);
+    let mut flights = Vec::new();
+    for _ in 0..3 {
+        let lsn = leave(&mut gates[0][0], 0, &[]);
+        flights.push((lsn, board(&mut stepped[0]).expect("a block")));
+    }
+    let (last, third) = flights.pop().unwrap();
+    let (_, second) = flights.pop().unwrap();
+    let (first_lsn, first) = flights.pop().unwrap();
+    let mut land = |flight: Flight<Open>| {
+        let written = flight.write();
+        stepped[0].land(flight, written);
+        assert_ne!(stepped[0].step(false), After::End);
+        log.marks().of(0)
+    };
+    assert_eq!(land(third), before);
+    assert_eq!(land(first), first_lsn);
+    assert_eq!(land(second), last);
+    assert_eq!((log.facts(0).stalled, log.facts(0).backlog), (0, 0));
+}
+
+/// Rule L9: when a block in flight fails, nothing is promised any more, whatever else was in flight.
+#[test]
+fn a_failed_block_fails_what_is_in_flight() {
+    let disks = [Simulated::default()];
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let before = log.marks().of(0);
+    let flights: Vec<_> = (0..3)
+        .map(|_| {
+            leave(&mut gates[0][0], 0, &[]);
+            board(&mut stepped[0]).expect("a block")
+        })
+        .collect();
+    for (flight, fails) in flights.into_iter().zip([false, true, false]).rev() {
+        if fails {
+            disks[0].fail_sync_after(0);
+        }
+        let written = flight.write();
+        stepped[0].land(flight, written);
+        assert_eq!(stepped[0].step(true) == After::End, log.state() != State::Running);
+    }
+    assert!(matches!(log.state(), State::Failed(_)));
+    assert_eq!(log.marks().of(0), before);
+}
+
+/// Another block departs when it is as large as those in flight; what is left below that goes when one has landed.
+#[test]
+fn a_block_departs_when_it_pays() {
+    let disks = [Simulated::default()];
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let stepped = &mut stepped[0];
+    for _ in 0..3 {
+        leave(&mut gates[0][0], 0, &[]);
+    }
+    let first = board(stepped).expect("a block");
+    leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    assert!(board(stepped).is_none(), "a third of the first");
+    for _ in 0..2 {
+        leave(&mut gates[0][0], 0, &[]);
+    }
+    let second = board(stepped).expect("as large as the first");
+    let last = leave(&mut gates[0][0], 0, &[]);
+    assert!(board(stepped).is_none());
+    let land = |flight: Flight<Open>, stepped: &mut Stepped<Simulated>| {
+        let written = flight.write();
+        stepped.land(flight, written);
+    };
+    land(first, stepped);
+    assert!(board(stepped).is_none());
+    land(second, stepped);
+    let third = board(stepped).expect("what is left when nothing is in flight");
+    land(third, stepped);
+    stepped.step(false);
+    assert_eq!(log.marks().of(0), last);
+}
+
+/// With every segment a few blocks long, and several workers.
+#[test]
+fn many_workers_and_many_blocks() {
+    for fsync in [Fsync::Always, Fsync::Everysec] {
+        let disks = [Simulated::default(), Simulated::default()];
+        let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+        let (log, gates) = opened.start([1; 16], 0, 3, settings(fsync)).unwrap();
+        let workers: Vec<_> = gates
+            .into_iter()
+            .zip(0u64..)
+            .map(|(mut gates, worker)| {
+                let log = log.clone();
+                thread::spawn(move || {
+                    for i in 0..600u16 {
+                        let gate = &mut gates[usize::from(i % 2)];
+                        let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4) | u64::from(i % 2);
+                        let effects = vec![worker as u8; usize::from(i % 50 * 10) + 1];
+                        gate.leave(lsn, |out| Record::encode(lsn, &[], &effects, out));
+                        gate.exit();
+                        if i % 3 == 0 || i % 10 == 0 {
+                            log.ring(i % 2);
+                        }
+                        if i % 10 == 0 {
+                            wait(log.marks(), i % 2, lsn);
+                            log.truncate(&[lsn.saturating_sub(1 << 12); 2]);
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        assert_eq!(log.stop(), State::Running);
+        assert_eq!((0..2).map(|stream| log.facts(stream).records).sum::<u64>(), 1800);
+        assert_eq!((0..2).map(|stream| log.facts(stream).backlog).sum::<u64>(), 0);
+        found(&disks);
     }
 }
 

@@ -1,0 +1,155 @@
+//! Blocks on their way to the disk: several at once, of which the later may land first. What lies at or below a block is durable
+//! when it and all before it have landed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::Lsn;
+use crate::aligned::Aligned;
+use crate::disk::File;
+use crate::fail::point;
+
+/// A block that is to be written past the cache, in whole pages that no other block in flight has a part of.
+pub struct Flight<F> {
+    file: Arc<F>,
+    at: u64,
+    bytes: Aligned,
+    /// The block's number in the stream.
+    sequence: u64,
+    /// Bytes and number of its records.
+    pub(crate) body: usize,
+    pub(crate) records: usize,
+    /// When it departed, by the clock of who asked for it.
+    pub(crate) since: u64,
+}
+
+impl<F: File> Flight<F> {
+    pub(crate) fn new(file: Arc<F>, at: u64, bytes: Aligned, sequence: u64) -> Self {
+        Self { file, at, bytes, sequence, body: 0, records: 0, since: 0 }
+    }
+
+    /// Writes it: durable when this returns. It is heard of by [`crate::Committer::land`].
+    pub fn write(&self) -> io::Result<()> {
+        point("log-before-sync");
+        self.file.write_through(self.at, self.bytes.bytes())?;
+        point("log-after-sync");
+        Ok(())
+    }
+
+    /// Writes it as a disk does that has not finished: any part of it may be durable.
+    #[cfg(test)]
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        self.file.write(self.at, self.bytes.bytes())
+    }
+}
+
+/// Of a block in flight.
+struct Departed {
+    cut: Lsn,
+    body: usize,
+    since: u64,
+    landed: bool,
+}
+
+/// The blocks in flight, and behind them those that have landed before one of them.
+#[derive(Default)]
+pub(crate) struct Flights {
+    /// In the order of the stream: the first is in flight.
+    departed: VecDeque<Departed>,
+    /// Sequence of the first.
+    first: u64,
+    /// How many are in flight.
+    count: usize,
+    /// Buffers to be used again.
+    buffers: Vec<Aligned>,
+}
+
+impl Flights {
+    /// How many blocks are in flight.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the block that departed last is in flight.
+    pub(crate) fn has_last(&self) -> bool {
+        self.departed.back().is_some_and(|last| !last.landed)
+    }
+
+    /// Bytes of the bodies in flight.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.departed.iter().filter(|block| !block.landed).map(|block| block.body as u64).sum()
+    }
+
+    /// When the one departed that has been in flight for longest.
+    pub(crate) fn since(&self) -> Option<u64> {
+        self.departed.front().map(|block| block.since)
+    }
+
+    pub(crate) fn buffer(&mut self) -> Aligned {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// A block departs. Sequences follow one another while any is in flight.
+    pub(crate) fn depart(&mut self, sequence: u64, cut: Lsn, body: usize, since: u64) {
+        if self.departed.is_empty() {
+            self.first = sequence;
+        }
+        debug_assert_eq!(sequence, self.first + self.departed.len() as u64, "blocks depart in their order");
+        self.departed.push_back(Departed { cut, body, since, landed: false });
+        self.count += 1;
+    }
+
+    /// A block has landed. Up to where everything is durable, if that is further than before.
+    pub(crate) fn land<F>(&mut self, flight: Flight<F>) -> Option<Lsn> {
+        let index = flight.sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let block = index.and_then(|index| self.departed.get_mut(index)).filter(|block| !block.landed);
+        debug_assert!(block.is_some(), "it departed, and has not landed");
+        block?.landed = true;
+        self.count -= 1;
+        self.buffers.push(flight.bytes);
+        let mut durable = None;
+        while let Some(block) = self.departed.pop_front_if(|block| block.landed) {
+            durable = Some(block.cut);
+            self.first += 1;
+        }
+        durable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::simulated::{Chance, Simulated};
+
+    #[test]
+    fn what_has_landed_counts_when_all_before_it_has() {
+        let disk = Simulated::default();
+        let file = Arc::new(disk.create("file", 4096).unwrap());
+        for seed in 0..100 {
+            let mut chance = Chance(seed);
+            let mut flights = Flights::default();
+            let (mut air, mut landed, mut next, mut durable) = (Vec::new(), Vec::new(), 1 + chance.below(9), 0);
+            let first = next;
+            for _ in 0..50 {
+                if air.len() < 4 && chance.below(2) == 0 {
+                    flights.depart(next, next * 10, 1, next);
+                    air.push(next);
+                    next += 1;
+                } else if !air.is_empty() {
+                    let sequence = air.swap_remove(chance.below(air.len() as u64) as usize);
+                    landed.push(sequence);
+                    let end = flights.land(Flight::new(file.clone(), 0, Aligned::default(), sequence));
+                    let prefix = (first..).take_while(|sequence| landed.contains(sequence)).last();
+                    assert_eq!(end, prefix.map(|last| last * 10).filter(|end| *end > durable));
+                    durable = end.unwrap_or(durable);
+                }
+                assert_eq!(flights.count(), air.len());
+                assert_eq!(flights.bytes(), air.len() as u64);
+                assert_eq!(flights.since(), air.iter().min().copied());
+                assert_eq!(flights.has_last(), air.contains(&(next - 1)));
+            }
+        }
+    }
+}
