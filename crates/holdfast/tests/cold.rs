@@ -29,8 +29,8 @@ fn all(client: &mut Client, lines: &[String]) -> Vec<String> {
 
 #[test]
 fn more_data_than_memory() {
-    const KEYS: u64 = 24_000;
-    const LIMIT: u64 = 32 << 20;
+    const KEYS: u64 = 30_000;
+    const LIMIT: u64 = 48 << 20;
     let value = |n: u64, version: u64| format!("{n}:{version}:{}", "v".repeat(3000 + (n % 500) as usize));
     let dir = Scratch::new();
     let server = server(&dir, &["--workers", "2", "--maxmemory", &LIMIT.to_string()]);

@@ -68,6 +68,8 @@ pub struct Node {
     peak_memory: AtomicU64,
     /// `used_memory` before the first key.
     startup_memory: AtomicU64,
+    /// Resident bytes that `used_memory` does not count: what allocators keep, stacks, code.
+    unaccounted: AtomicU64,
     /// MONITOR.
     pub monitors: Monitors,
     /// CLIENT PAUSE, DEBUG SLEEP.
@@ -141,6 +143,7 @@ impl Node {
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),
+            unaccounted: AtomicU64::new(0),
             monitors: Monitors::default(),
             pauses: Pauses::default(),
             pubsub: PubSub::default(),
@@ -172,6 +175,12 @@ impl Node {
         about.saturating_sub(script::memory() as u64) > limit
     }
 
+    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them: at
+    /// least three quarters of that, as what allocators keep goes with what they are asked for.
+    pub(crate) fn resident_limit(&self, limit: u64) -> u64 {
+        limit - self.unaccounted.load(Relaxed).min(limit / 4)
+    }
+
     /// Highest `used_memory` seen.
     pub fn peak_memory(&self) -> u64 {
         let used = self.used_memory();
@@ -197,6 +206,8 @@ impl Node {
             turn_nanos: sum(|s| &s.turn_nanos),
         });
         let used = self.peak_memory();
+        let resident = self.facts.resident.map_or(0, |resident| resident());
+        self.unaccounted.store(resident.saturating_sub(used), Relaxed);
         let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
     }
 

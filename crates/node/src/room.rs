@@ -51,7 +51,8 @@ impl Worker {
     /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
     pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
         let node = self.node.clone();
-        let above = || node.uses_more_than(settings.maxmemory);
+        let limit = self.limit(settings);
+        let above = || node.uses_more_than(limit);
         if !above() {
             return Room::Enough;
         }
@@ -127,7 +128,19 @@ impl Worker {
     pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
         let excess =
             if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
-        self.node.uses_more_than(settings.maxmemory.saturating_add(excess))
+        self.node.uses_more_than(self.limit(settings).saturating_add(excess))
+    }
+
+    /// What may be in use. With a store it is the process that stays within `maxmemory`; without, as with Redis, what it has asked for.
+    fn limit(&self, settings: &Settings) -> u64 {
+        match self.moves_to_store(settings) {
+            true => self.node.resident_limit(settings.maxmemory),
+            false => settings.maxmemory,
+        }
+    }
+
+    fn moves_to_store(&self, settings: &Settings) -> bool {
+        settings.maxmemory_policy == EvictionPolicy::NoEviction && self.node.engine.source.get().is_some()
     }
 
     /// The connection waits for a checkpoint, with its command unread.
@@ -169,8 +182,8 @@ impl Worker {
             AllKeysLru | AllKeysLfu => (false, Order::Access),
             AllKeysRandom => (false, Order::Random),
         };
-        let to_store = settings.maxmemory_policy == NoEviction;
-        if to_store && self.node.engine.source.get().is_none() {
+        let to_store = self.moves_to_store(settings);
+        if settings.maxmemory_policy == NoEviction && !to_store {
             return None;
         }
         Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize, to_store })

@@ -150,7 +150,7 @@ impl Kept {
 
 /// What the store may use for itself: a small part of what there is for data.
 fn limits(maxmemory: u64) -> store::Limits {
-    const LEAST: u64 = 4 << 20;
+    const LEAST: u64 = 1 << 20;
     let most = store::Limits::default();
     if maxmemory == 0 {
         return most;
