@@ -118,6 +118,44 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Client:
+    """A connection that knows as much of the protocol as is needed here."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = self.socket.makefile("rb", 1 << 16)
+
+    def __call__(self, *words):
+        return self.pipeline([words])[0]
+
+    def pipeline(self, lines):
+        out = []
+        for words in lines:
+            words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+            out.append(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+        self.socket.sendall(b"".join(out))
+        return [self.reply() for _ in lines]
+
+    def reply(self):
+        line = self.reader.readline()
+        if not line.endswith(b"\r\n"):
+            fail("the server has closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind in b"+-":
+            return line[:-2].decode()
+        if kind == b":":
+            return int(rest)
+        if kind in b"$=":
+            return None if rest == b"-1" else self.reader.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return [self.reply() for _ in range(int(rest))]
+        fail(f"unexpected reply {line!r}")
+
+    def info(self, *sections):
+        return dict(line.split(":", 1) for line in self("INFO", *sections).decode().split("\r\n") if ":" in line)
+
+
 def pin(cpus, nice):
     """What a child does before it becomes a server or the load generator."""
     def prepare():
