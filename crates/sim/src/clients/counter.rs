@@ -1,0 +1,85 @@
+//! Clients that count together with one key: no increment that was answered is lost, and none is answered twice.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use log::simulated::Chance;
+use resp::Value;
+
+use super::{Client, Common, Found, Request, Verdict, number, wrong};
+use crate::invariants::seen::number_in;
+
+/// Requests under way at most.
+const WINDOW: usize = 4;
+
+/// What is known of a counter.
+#[derive(Default)]
+pub struct Tally {
+    /// It cannot be higher.
+    sent: u64,
+    /// Numbers that were answered since the last start.
+    told: BTreeSet<u64>,
+    /// It cannot be lower.
+    least: u64,
+}
+
+/// See the module's text.
+pub struct Counter {
+    id: usize,
+    /// Of each request, what the counter had been at least when it was sent.
+    pending: VecDeque<u64>,
+    is_cut_off: bool,
+}
+
+impl Counter {
+    /// Client number `id`.
+    pub fn new(id: usize) -> Self {
+        Self { id, pending: VecDeque::new(), is_cut_off: false }
+    }
+}
+
+const KEY: &str = "c";
+
+impl Client for Counter {
+    fn name(&self) -> String {
+        format!("counter {}", self.id)
+    }
+
+    fn next(&mut self, common: &mut Common, _: &mut Chance) -> Option<Request> {
+        if self.is_cut_off || self.pending.len() >= WINDOW {
+            return None;
+        }
+        self.pending.push_back(common.tally.least);
+        common.tally.sent += 1;
+        Some(vec![vec!["incr".into(), KEY.into()]])
+    }
+
+    fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict {
+        let Some(before) = self.pending.pop_front() else {
+            return wrong("replies", &self.name(), "an answer to nothing");
+        };
+        match replies.last().and_then(number) {
+            Some(count) if count > before && count <= common.tally.sent && common.tally.told.insert(count) => {
+                common.tally.least = common.tally.least.max(count);
+                Ok(())
+            }
+            _ => wrong("replies", &self.name(), format_args!("{replies:?}, after {before}")),
+        }
+    }
+
+    fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        self.pending.clear();
+    }
+
+    fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict {
+        self.is_cut_off = false;
+        let (tally, there) = (&mut common.tally, number_in(found.contents, KEY));
+        let kept = there >= tally.least || !found.keeps_promises;
+        if !kept || there > tally.sent {
+            let what = format_args!("the counter is {there}, was {} at least, {} at most", tally.least, tally.sent);
+            return wrong("acknowledged", &self.name(), what);
+        }
+        *tally = Tally { sent: there, told: BTreeSet::new(), least: there };
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Clients that remember what they were told.
+
+pub mod bank;
+pub mod chaos;
+pub mod counter;
+pub mod model;
+pub mod owner;
+pub mod reader;
+pub mod survey;
+
+use std::collections::BTreeMap;
+
+use log::simulated::Chance;
+use resp::Value;
+
+use crate::invariants::{Verdict, Violation};
+use model::Contents;
+
+/// Words of a command.
+pub type Words = Vec<String>;
+
+/// What clients know together.
+#[derive(Default)]
+pub struct Common {
+    /// Of each register, the highest number that anybody has been shown.
+    pub shown: BTreeMap<String, u64>,
+    /// Names of all registers.
+    pub registers: Vec<String>,
+    /// What is known of the counter.
+    pub tally: counter::Tally,
+    /// What is known of the accounts.
+    pub bank: bank::Bank,
+    /// The highest unix time in milliseconds that there has been, and the present one.
+    pub latest: u64,
+    /// See [`Self::latest`].
+    pub now: u64,
+}
+
+/// Commands that a client sends at once; it is answered when all of them are.
+pub type Request = Vec<Words>;
+
+/// What a survey has found after a start.
+pub struct Found<'a> {
+    /// Everything of the databases that have clients with memories.
+    pub contents: &'a Contents,
+    /// When the survey began and ended, unix milliseconds.
+    pub from: u64,
+    /// See [`Self::from`].
+    pub to: u64,
+    /// What was acknowledged must be there. It need not where the power failed and the log was not to be synced.
+    pub keeps_promises: bool,
+}
+
+/// A simulated client. It has one connection.
+pub trait Client {
+    /// For messages.
+    fn name(&self) -> String;
+    /// What it sends next; `None`: nothing at the moment.
+    fn next(&mut self, common: &mut Common, chance: &mut Chance) -> Option<Request>;
+    /// The first of its requests that was not answered is.
+    fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict;
+    /// The machine has been started again, or its connection was closed: what has come of requests that were not answered, nobody has said. It
+    /// sends nothing until it has seen what is there.
+    fn cut_off(&mut self);
+    /// The machine has been started again, and this is there.
+    fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict;
+}
+
+/// An answer that is not what it should be.
+pub fn wrong(rule: &'static str, who: &str, what: impl std::fmt::Display) -> Verdict {
+    Err(Violation { rule, what: format!("{who}: {what}") })
+}
+
+/// The number that a reply is.
+pub fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Bulk(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Commands to be done together.
+pub fn block(commands: impl IntoIterator<Item = Words>) -> Request {
+    let words = |text: &str| vec![text.to_owned()];
+    [words("multi")].into_iter().chain(commands).chain([words("exec")]).collect()
+}
+
+/// A script that runs commands and answers what the last of them does; keys are not declared.
+pub fn script(commands: impl IntoIterator<Item = Words>) -> Request {
+    let quoted = |words: &Words| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
+    let calls: Vec<_> = commands.into_iter().map(|words| format!("redis.call({})", quoted(&words))).collect();
+    let (last, first) = calls.split_last().map_or((String::new(), String::new()), |(last, first)| {
+        (last.clone(), first.iter().map(|call| format!("{call};")).collect())
+    });
+    vec![vec!["eval".into(), format!("{first}return {last}"), "0".into()]]
+}

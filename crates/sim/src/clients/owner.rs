@@ -1,0 +1,266 @@
+//! A client with keys of its own, which nobody else writes: it knows what every command must answer, and after a crash what may be
+//! there.
+
+use std::collections::VecDeque;
+
+use log::simulated::Chance;
+use resp::Value;
+
+use super::model::{Act, Contents, Name, may_be};
+use super::{Client, Common, Found, Request, Verdict, Words, block, script, wrong};
+use crate::invariants::{blocks, expiry};
+
+/// Requests under way at most: what a crash may leave of them is tried in all ways.
+const WINDOW: usize = 5;
+
+/// How acts are done together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Manner {
+    Alone,
+    Block,
+    Script,
+}
+
+/// Acts that are done as one.
+struct Op {
+    acts: Vec<Act>,
+    manner: Manner,
+    /// What the replies must be, if that is known.
+    wanted: Vec<Option<Value>>,
+}
+
+impl Op {
+    fn apply(&self, contents: &mut Contents) {
+        for act in &self.acts {
+            act.apply(contents);
+        }
+    }
+
+    /// The keys of all acts; `None`: whole databases.
+    fn keys(&self) -> Option<Vec<&Name>> {
+        let keys: Option<Vec<_>> = self.acts.iter().map(Act::keys).collect();
+        Some(keys?.concat())
+    }
+}
+
+impl blocks::Whole for Op {
+    fn apply(&self, contents: &mut Contents) {
+        Op::apply(self, contents);
+    }
+
+    fn meets(&self, other: &Op) -> bool {
+        match (self.keys(), other.keys()) {
+            (Some(mine), Some(theirs)) => mine.iter().any(|key| theirs.contains(key)),
+            _ => true,
+        }
+    }
+}
+
+/// See the module's text.
+pub struct Owner {
+    id: usize,
+    /// Databases it has for itself; one that it shares if there is only one.
+    dbs: Vec<u16>,
+    /// The database that its connection has selected when all that was sent is done.
+    selected: u16,
+    /// After all that was acknowledged.
+    base: Contents,
+    /// After all that was sent.
+    ahead: Contents,
+    pending: VecDeque<Op>,
+    /// Numbers what it writes.
+    count: u64,
+    /// Its own register, and the last number written there.
+    register: String,
+    is_cut_off: bool,
+}
+
+impl Owner {
+    /// Client number `id`. With several databases these are its own, and it flushes and swaps them.
+    pub fn new(id: usize, dbs: &[u16], common: &mut Common) -> Self {
+        let register = format!("r:{id}");
+        if dbs.len() == 1 {
+            common.registers.push(register.clone());
+        }
+        Self {
+            id,
+            dbs: dbs.into(),
+            selected: 0,
+            base: Contents::new(),
+            ahead: Contents::new(),
+            pending: VecDeque::new(),
+            count: 0,
+            register,
+            is_cut_off: false,
+        }
+    }
+
+    /// One of its keys of this kind.
+    fn key(&self, kind: &str, chance: &mut Chance) -> Name {
+        let db = self.dbs[chance.below(self.dbs.len() as u64) as usize];
+        (db, format!("{kind}{}:{}", chance.below(3), self.id))
+    }
+
+    fn act(&mut self, now: u64, chance: &mut Chance) -> Act {
+        self.count += 1;
+        let text = format!("{}", self.count);
+        let few = format!("m{}", chance.below(6));
+        match chance.below(24) {
+            0 | 1 => Act::Set((self.dbs[0], self.register.clone()), text),
+            2 | 3 => Act::Set(self.key("t", chance), text),
+            4 => Act::Get(self.key(["t", "e"][chance.below(2) as usize], chance)),
+            5 => Act::Append(self.key("t", chance), format!(",{text}")),
+            6 | 7 => Act::Add(self.key("n", chance), self.count as i64),
+            8 => {
+                let kind = ["t", "n", "l", "h", "s", "z", "e"][chance.below(7) as usize];
+                Act::Delete(self.key(kind, chance))
+            }
+            9 | 10 => Act::Push(self.key("l", chance), text),
+            11 => Act::Pop(self.key("l", chance)),
+            12 => {
+                let from = self.key("l", chance);
+                Act::Carry(from.clone(), (from.0, self.key("l", chance).1))
+            }
+            13 => Act::Put(self.key("h", chance), few, text),
+            14 => Act::Drop(self.key("h", chance), few),
+            15 => Act::Join(self.key("s", chance), few),
+            16 => Act::Leave(self.key("s", chance), few),
+            17 => Act::Rank(self.key("z", chance), few, self.count as i64),
+            18 => Act::Rise(self.key("z", chance), few, self.count as i64),
+            19 => {
+                let kind = ["t", "l", "h", "s", "z"][chance.below(5) as usize];
+                let from = self.key(kind, chance);
+                Act::Rename(from.clone(), (from.0, self.key(kind, chance).1))
+            }
+            20 => {
+                let kind = ["t", "l", "h", "s", "z"][chance.below(5) as usize];
+                let from = self.key(kind, chance);
+                let to = (from.0, self.key(kind, chance).1);
+                if from == to { Act::Get(self.key("t", chance)) } else { Act::Copy(from, to) }
+            }
+            // Far from now, or soon; of what lies between nobody could say what it finds.
+            21 | 22 => Act::SetUntil(self.key("e", chance), text, now + [30, 100_000_000][chance.below(2) as usize]),
+            _ if self.dbs.len() > 1 => match chance.below(3) {
+                0 => Act::Swap(self.dbs[0], self.dbs[1]),
+                _ => Act::Flush(self.dbs[chance.below(2) as usize]),
+            },
+            _ => Act::Expire(self.key("h", chance), now + 100_000_000),
+        }
+    }
+
+    fn say(&mut self, acts: &[Act], manner: Manner) -> Request {
+        let mut commands: Vec<Words> = Vec::new();
+        for act in acts {
+            if act.db() != self.selected {
+                self.selected = act.db();
+                commands.push(vec!["select".into(), self.selected.to_string()]);
+            }
+            commands.push(act.words());
+        }
+        match manner {
+            Manner::Alone => commands,
+            Manner::Block => block(commands),
+            Manner::Script => script(commands),
+        }
+    }
+}
+
+impl Client for Owner {
+    fn name(&self) -> String {
+        format!("owner {}", self.id)
+    }
+
+    fn next(&mut self, common: &mut Common, chance: &mut Chance) -> Option<Request> {
+        if self.is_cut_off || self.pending.len() >= WINDOW {
+            return None;
+        }
+        let manner = match chance.below(6) {
+            0 | 1 => Manner::Block,
+            2 if self.dbs.len() == 1 => Manner::Script,
+            _ => Manner::Alone,
+        };
+        let count = if manner == Manner::Alone { 1 } else { 1 + chance.below(4) };
+        let mut acts: Vec<Act> = (0..count).map(|_| self.act(common.now, chance)).collect();
+        if manner == Manner::Script {
+            // One that fails would end it in the middle.
+            acts.retain(|act| !matches!(act, Act::Rename(..)));
+            acts.push(Act::Get(self.key("t", chance)));
+        }
+        let request = self.say(&acts, manner);
+        let wanted = acts.iter().map(|act| act.apply(&mut self.ahead)).collect();
+        self.pending.push_back(Op { acts, manner, wanted });
+        Some(request)
+    }
+
+    fn answered(&mut self, common: &mut Common, mut replies: Vec<Value>) -> Verdict {
+        let name = self.name();
+        let Some(op) = self.pending.pop_front() else { return wrong("replies", &name, "an answer to nothing") };
+        // Of a block only the last reply counts, of commands with a change of the database that of the command.
+        let last = replies.pop();
+        let got: Vec<Option<Value>> = match (op.manner, last) {
+            (Manner::Block, Some(Value::Array(values))) => {
+                let skipped = values.len().saturating_sub(op.acts.len());
+                // Changes of the database are answered, too.
+                if skipped > 0 { vec![None; op.acts.len()] } else { values.into_iter().map(Some).collect() }
+            }
+            (Manner::Script, value) => {
+                let mut got = vec![None; op.acts.len()];
+                got[op.acts.len() - 1] = value;
+                got
+            }
+            (_, value) => vec![value],
+        };
+        if got.len() != op.wanted.len() {
+            return wrong("replies", &name, format_args!("{:?} was answered {got:?}", op.acts));
+        }
+        for ((act, got), wanted) in op.acts.iter().zip(&got).zip(&op.wanted) {
+            let same = match (wanted, got) {
+                (Some(Value::Error(_)), Some(Value::Error(_))) => true,
+                (Some(wanted), Some(got)) => wanted == got,
+                _ => true,
+            };
+            if !same {
+                return wrong("replies", &name, format_args!("{act:?} was answered {got:?}, not {wanted:?}"));
+            }
+            if let (Manner::Alone, Act::Get(key), Some(got)) = (op.manner, act, got)
+                && expiry::has_expired(&name, self.base.get(key), got, common.latest)?
+            {
+                // It is gone, and does not come back.
+                if self.ahead.get(key) == self.base.get(key) {
+                    self.ahead.remove(key);
+                }
+                self.base.remove(key);
+            }
+        }
+        op.apply(&mut self.base);
+        Ok(())
+    }
+
+    fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        self.selected = 0;
+    }
+
+    fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict {
+        self.is_cut_off = false;
+        let suffix = format!(":{}", self.id);
+        let mine = |key: &Name| match self.dbs[..] {
+            [db] => key.0 == db && key.1.ends_with(&suffix),
+            _ => self.dbs.contains(&key.0),
+        };
+        let there = found.contents.iter().filter(|(key, _)| mine(key));
+        let there: Contents = there.map(|(key, entry)| (key.clone(), entry.clone())).collect();
+        let pending: Vec<Op> = std::mem::take(&mut self.pending).into();
+        if found.keeps_promises {
+            let fits = |wanted: &Contents| may_be(wanted, &there, found.from, found.to.max(common.latest));
+            if !blocks::can_be(&self.base, &pending, &fits) {
+                let maybe: Vec<_> = pending.iter().map(|op| &op.acts).collect();
+                let what = format_args!("after {:?} and perhaps {maybe:?} there is {there:?}", self.base);
+                return wrong("acknowledged", &self.name(), what);
+            }
+        }
+        self.ahead.clone_from(&there);
+        self.base = there;
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! A clock that moves when the simulation says so.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What every reading of the fine clock costs, in nanoseconds: time passes while somebody works.
+const READING_NS: u64 = 200;
+
+/// The clocks of a machine. They go on while it is off.
+pub struct Clock {
+    unix_us: AtomicU64,
+    monotonic_ns: AtomicU64,
+}
+
+impl Clock {
+    /// Clocks that begin at this unix time in milliseconds.
+    pub fn new(unix_ms: u64) -> Self {
+        Self { unix_us: AtomicU64::new(unix_ms * 1000), monotonic_ns: AtomicU64::new(1) }
+    }
+
+    /// Time passes.
+    pub fn advance_us(&self, us: u64) {
+        self.unix_us.fetch_add(us, Relaxed);
+        self.monotonic_ns.fetch_add(us * 1000, Relaxed);
+    }
+
+    /// Somebody sets the clock of the machine back.
+    pub fn set_back_ms(&self, ms: u64) {
+        self.unix_us.fetch_sub(ms * 1000, Relaxed);
+    }
+
+    /// Unix time in milliseconds.
+    pub fn unix_ms(&self) -> u64 {
+        self.unix_us.load(Relaxed) / 1000
+    }
+
+    /// A time in nanoseconds that never goes back.
+    pub fn nanos(&self) -> u64 {
+        self.monotonic_ns.fetch_add(READING_NS, Relaxed)
+    }
+}
+
+impl node::Clock for Clock {
+    fn unix_ms(&self) -> u64 {
+        Clock::unix_ms(self)
+    }
+
+    fn unix_us(&self) -> u64 {
+        self.unix_us.load(Relaxed)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.nanos()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.nanos()
+    }
+}

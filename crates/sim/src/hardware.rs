@@ -1,0 +1,65 @@
+//! What a machine has when it is off: the disks of its log, the platter of its store, a clock.
+
+use std::sync::Arc;
+
+use log::simulated::{Chance, Simulated};
+use store::{Fault, Platter};
+
+use crate::clock::Clock;
+
+/// How a machine stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The power fails: what was not synced is there in part.
+    Power,
+    /// The process is killed: what was written stays.
+    Kill,
+}
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct Hardware {
+    /// One for each stream.
+    pub disks: Vec<Simulated>,
+    /// Of the store.
+    pub platter: Platter,
+    /// The clock.
+    pub clock: Arc<Clock>,
+}
+
+/// When the first machine starts, unix milliseconds.
+const BEGINNING: u64 = 1_000_000_000_000;
+
+impl Hardware {
+    /// Empty disks.
+    pub fn new(streams: usize) -> Self {
+        let disks = (0..streams).map(|_| Simulated::default()).collect();
+        Self { disks, platter: Platter::new(), clock: Arc::new(Clock::new(BEGINNING)) }
+    }
+
+    /// Whether the power has failed on some disk, which is that of all.
+    pub fn is_dead(&self) -> bool {
+        self.disks.iter().any(Simulated::is_dead)
+    }
+
+    /// The power fails at one of the next `most` changes of some disk.
+    pub fn plan_power_failure(&self, chance: &mut Chance, most: u64) {
+        let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
+        disk.fail_power_after(chance.below(most));
+    }
+
+    /// The next flush of the store is the last: it is durable, or it is not.
+    pub fn plan_failed_flush(&self, chance: &mut Chance) {
+        self.platter.fail(Fault::Sync { durable: chance.below(2) == 0 });
+    }
+
+    /// The machine stops.
+    pub fn stop(&self, stop: Stop, chance: &mut Chance) {
+        for disk in &self.disks {
+            match stop {
+                Stop::Power => disk.crash(chance),
+                Stop::Kill => disk.kill(),
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What survives is a consistent cut over the streams (rules L4, L5): who wrote to a slot survives only with everything that was written there
+//! before. What a record has read is looked at by clients that copy.
+
+use std::collections::BTreeMap;
+
+use keyspace::SLOTS;
+use log::Lsn;
+
+use super::{Restart, Verdict, violated};
+use crate::machine::slots_of;
+
+/// See the module's text.
+pub fn check(restart: &Restart<'_>) -> Verdict {
+    // By slot: the first record there that is lost.
+    let mut lost: BTreeMap<u16, (Lsn, u16)> = BTreeMap::new();
+    let mut lost_everywhere: Option<(Lsn, u16)> = None;
+    for (&at, records) in restart.written {
+        let (lsn, stream) = at;
+        let survived = lsn <= restart.start.ends[usize::from(stream)];
+        for effects in records {
+            let slots = slots_of(effects);
+            if !survived {
+                match slots {
+                    Some(slots) => {
+                        for slot in slots {
+                            lost.entry(slot).or_insert(at);
+                        }
+                    }
+                    None => lost_everywhere = lost_everywhere.or(Some(at)),
+                }
+                continue;
+            }
+            let before = match slots {
+                Some(slots) => slots.iter().find_map(|slot| lost.get(slot)).copied(),
+                None => (0..SLOTS as u16).find_map(|slot| lost.get(&slot)).copied(),
+            };
+            if let Some(before) = before.or(lost_everywhere).filter(|before| before.0 < lsn) {
+                return violated("cut", format_args!("the record {at:?} survived without {before:?} before it"));
+            }
+        }
+    }
+    Ok(())
+}

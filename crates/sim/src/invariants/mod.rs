@@ -1,0 +1,67 @@
+//! What must hold, a file each. Some look at what clients are told, some at the records of the log.
+
+pub mod acknowledged;
+pub mod blocks;
+pub mod cut;
+pub mod digest;
+pub mod expiry;
+pub mod revived;
+pub mod seen;
+pub mod store;
+pub mod truncation;
+
+use std::fmt;
+
+use log::Lsn;
+
+use crate::ledger::Records;
+use crate::machine::Start;
+
+/// Something that must hold does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which invariant.
+    pub rule: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Whether an invariant holds.
+pub type Verdict = Result<(), Violation>;
+
+/// An invariant does not hold.
+pub fn violated(rule: &'static str, what: impl fmt::Display) -> Verdict {
+    Err(Violation { rule, what: what.to_string() })
+}
+
+/// What was known when a machine stopped, and what the next one found.
+pub struct Restart<'a> {
+    /// Watermarks when it stopped.
+    pub marks: &'a [Lsn],
+    /// What was acknowledged must be there.
+    pub keeps_promises: bool,
+    /// All records of the life that ended, lost ones included.
+    pub written: &'a Records,
+    /// Those of them that were found.
+    pub found: &'a Records,
+    /// What the start found.
+    pub start: &'a Start,
+}
+
+impl Restart<'_> {
+    /// Whether a record of this stream survived.
+    pub fn survived(&self, (lsn, stream): (Lsn, u16)) -> bool {
+        self.start.ends.get(usize::from(stream)).is_some_and(|end| lsn <= *end)
+    }
+
+    /// How many positions did not.
+    pub fn lost(&self) -> u64 {
+        self.written.keys().filter(|at| !self.survived(**at)).count() as u64
+    }
+}

@@ -1,0 +1,30 @@
+//! A start finds what was written and has not been cut, and nothing else: what was cut once does not come back (rule L5), and nothing is
+//! missing in the middle.
+
+use super::{Restart, Verdict, violated};
+
+/// See the module's text.
+pub fn check(restart: &Restart<'_>) -> Verdict {
+    for (at, found) in restart.found {
+        if restart.written.get(at).is_none_or(|written| !same(found, written)) {
+            return violated("revived", format_args!("the record {at:?} was found, and was cut or never there"));
+        }
+    }
+    for at @ (lsn, stream) in restart.written.keys() {
+        let stream = usize::from(*stream);
+        let survived = *lsn > restart.start.bases[stream] && *lsn <= restart.start.ends[stream];
+        if survived && !restart.found.contains_key(at) {
+            return violated("revived", format_args!("the record {at:?} is missing, and later ones are there"));
+        }
+    }
+    Ok(())
+}
+
+fn same(a: &[Vec<u8>], b: &[Vec<u8>]) -> bool {
+    let sorted = |records: &[Vec<u8>]| {
+        let mut records: Vec<_> = records.to_vec();
+        records.sort();
+        records
+    };
+    sorted(a) == sorted(b)
+}

@@ -1,0 +1,36 @@
+//! The log is not cut before the store has it (rule C3): of the life that ended, whatever a stream no longer holds lies at or below the C(s)
+//! of every slot it wrote.
+
+use keyspace::SLOTS;
+
+use super::{Restart, Verdict, violated};
+use crate::machine::{Machine, slots_of};
+
+/// After every step of the checkpointer: what it had cut is durable in the store.
+pub fn check_cut(machine: &Machine) -> Verdict {
+    match &machine.outside.cuts_too_far {
+        Some(what) => violated("truncation", what),
+        None => Ok(()),
+    }
+}
+
+/// See the module's text.
+pub fn check(restart: &Restart<'_>) -> Verdict {
+    for (&(lsn, stream), records) in restart.written {
+        if lsn > restart.start.bases[usize::from(stream)] {
+            continue;
+        }
+        for effects in records {
+            // A flush or swap concerns all slots.
+            let slots = slots_of(effects).unwrap_or_else(|| (0..SLOTS as u16).collect());
+            let covered = |slot: &u16| restart.start.covered.get(usize::from(*slot)).copied().unwrap_or(0);
+            let open = slots.iter().find(|slot| covered(slot) < lsn && slots.len() < SLOTS);
+            if let Some(slot) = open {
+                let what =
+                    format_args!("the log has given up {lsn} of stream {stream}, C({slot}) is {}", covered(slot));
+                return violated("truncation", what);
+            }
+        }
+    }
+    Ok(())
+}

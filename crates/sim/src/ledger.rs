@@ -1,0 +1,88 @@
+//! All that was ever written to the log and has not been lost, and what it makes: the model that a recovered machine is compared with.
+//!
+//! The ledger reads the log's disks as a process would that is killed now, before anything is truncated and before every crash. So it
+//! knows records that the log has given up, and does not know those that a crash has cut.
+
+use std::collections::BTreeMap;
+
+use command::Tunables;
+use engine::checkpoint::Replay;
+use keyspace::Keyspace;
+use log::simulated::Simulated;
+use log::{Damage, Lsn, Opened};
+
+use crate::machine::{DATABASES, Digests, Found, HASH_SEED, digests};
+
+/// By position: records of workers that have seen nothing of each other may share one.
+pub type Records = BTreeMap<(Lsn, u16), Vec<Vec<u8>>>;
+
+/// See the module's text.
+pub struct Ledger {
+    /// Records of this life.
+    fresh: Records,
+    /// What the records of all lives before have made.
+    model: Keyspace,
+    /// Where each stream ended when this life began: what is at or below has been settled.
+    settled: Vec<Lsn>,
+    now: u64,
+}
+
+impl Ledger {
+    /// Of a log of so many streams in which there is nothing. `now`: unix milliseconds.
+    pub fn new(streams: usize, now: u64) -> Self {
+        let model = Keyspace::new(1, usize::from(DATABASES), HASH_SEED);
+        Self { fresh: Records::new(), model, settled: vec![0; streams], now }
+    }
+
+    /// Reads what the disks have by now.
+    pub fn read(&mut self, disks: &[Simulated]) -> Result<(), Damage> {
+        let mut there: Records = Records::new();
+        let mut log = Opened::of(disks.iter().map(Simulated::clone_now).collect(), &[])?;
+        log.replay(|record| {
+            if record.lsn > self.settled[usize::from(record.stream)] {
+                there.entry((record.lsn, record.stream)).or_default().push(record.effects.into());
+            }
+        })?;
+        self.fresh.extend(there);
+        Ok(())
+    }
+
+    /// Records of this life.
+    pub fn fresh(&self) -> &Records {
+        &self.fresh
+    }
+
+    /// Where each stream ended when this life began.
+    pub fn settled(&self) -> &[Lsn] {
+        &self.settled
+    }
+
+    /// The machine has stopped, and each stream ends here now: the rest is lost for good. What is left makes this.
+    pub fn settle(&mut self, ends: &[Lsn]) -> Result<Digests, String> {
+        let mut local = self.model.local(0);
+        let tunables = Tunables::default();
+        let mut replay = Replay::new(&self.model, &mut local, tunables.limits, None, self.now);
+        for ((lsn, stream), records) in std::mem::take(&mut self.fresh) {
+            if lsn <= ends[usize::from(stream)] {
+                for effects in records {
+                    replay.record(lsn, &effects).map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        replay.finish();
+        drop(local);
+        self.settled = ends.into();
+        Ok(digests(&self.model))
+    }
+
+    /// Those of what a start has found that are of this life, as the ledger keeps them.
+    pub fn of_this_life(&self, found: &[Found]) -> Records {
+        let mut records = Records::new();
+        for Found { lsn, stream, effects } in found {
+            if *lsn > self.settled[usize::from(*stream)] {
+                records.entry((*lsn, *stream)).or_default().push(effects.clone());
+            }
+        }
+        records
+    }
+}

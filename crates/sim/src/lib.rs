@@ -1,0 +1,51 @@
+//! The simulator: one node, its disks, its clients and its crashes, all from one seed.
+//!
+//! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock and network are made
+//! up: what was not synced is dropped, torn and reordered, and the machine may stop at any step. After every stop [`invariants`] are looked at, by what clients were
+//! told and by what the log held. Nothing that is not decided by the seed has any influence: the same seed gives the same [`trace`], byte for byte.
+
+pub mod clients;
+pub mod clock;
+pub mod hardware;
+pub mod invariants;
+pub mod ledger;
+pub mod link;
+pub mod machine;
+pub mod plan;
+pub mod trace;
+pub mod world;
+
+use invariants::Violation;
+use plan::{Plan, Planted};
+use world::{Counts, World};
+
+/// What came of a seed.
+pub struct Outcome {
+    /// What was seen.
+    pub counts: Counts,
+    /// Stands for everything that happened.
+    pub hash: u64,
+    /// Number of events.
+    pub events: u64,
+    /// All of it, if that was asked for.
+    pub trace: String,
+    /// What does not hold.
+    pub violation: Option<Violation>,
+}
+
+/// Lives through what a seed says. `keep`: the whole trace.
+pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
+    let none = Outcome { counts: Counts::default(), hash: 0, events: 0, trace: String::new(), violation: None };
+    let mut world = match World::new(seed, Plan::of(seed, planted), keep) {
+        Ok(world) => world,
+        Err(violation) => return Outcome { violation: Some(violation), ..none },
+    };
+    let violation = world.run().err();
+    Outcome {
+        counts: world.counts,
+        hash: world.trace.hash(),
+        events: world.trace.events(),
+        trace: world.trace.lines().to_owned(),
+        violation,
+    }
+}

@@ -1,0 +1,90 @@
+//! `sim --seeds A..B`: runs simulations, and says which seed shows something wrong.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use sim::plan::Planted;
+
+const USAGE: &str = "\
+usage: sim [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--keep-going]
+
+Runs the simulation of every seed from A up to B, B excluded (0..1000 by default). --seed N --trace prints everything that happens.
+--planted makes a mistake on purpose: skipped-sync, wrong-cut, early-truncate, early-store, lost-expiry, gates-off.";
+
+struct Options {
+    seeds: std::ops::Range<u64>,
+    jobs: u64,
+    trace: bool,
+    planted: Planted,
+    keep_going: bool,
+}
+
+fn options() -> Option<Options> {
+    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let mut options = Options { seeds: 0..1000, jobs, trace: false, planted: Planted::Nothing, keep_going: false };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--seeds" => {
+                let range = args.next()?;
+                let (from, to) = range.split_once("..")?;
+                options.seeds = from.parse().ok()?..to.parse().ok()?;
+            }
+            "--seed" => {
+                let seed: u64 = args.next()?.parse().ok()?;
+                options.seeds = seed..seed.checked_add(1)?;
+            }
+            "--jobs" => options.jobs = args.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
+            "--trace" => options.trace = true,
+            "--keep-going" => options.keep_going = true,
+            "--planted" => {
+                let name = args.next()?;
+                options.planted = Planted::ALL.iter().find(|(known, _)| *known == name)?.1;
+            }
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+fn main() -> ExitCode {
+    let Some(options) = options() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let next = AtomicU64::new(options.seeds.start);
+    let stop = AtomicBool::new(false);
+    let sums = Mutex::new((0u64, sim::world::Counts::default(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let seed = next.fetch_add(1, Relaxed);
+                    if seed >= options.seeds.end {
+                        break;
+                    }
+                    let outcome = sim::run(seed, options.planted, options.trace);
+                    print!("{}", outcome.trace);
+                    let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                    sums.0 += 1;
+                    sums.1 += outcome.counts;
+                    if let Some(violation) = outcome.violation {
+                        println!("seed {seed}: {violation}");
+                        println!("  again: cargo run -p sim --release -- --seed {seed} --trace{}", planted(&options));
+                        sums.2.push(seed);
+                        stop.store(!options.keep_going, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (runs, counts, failed) = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{runs} seeds, {} violated something; {counts}", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn planted(options: &Options) -> String {
+    let name = Planted::ALL.iter().find(|(_, planted)| *planted == options.planted).map(|(name, _)| *name);
+    name.map_or(String::new(), |name| format!(" --planted {name}"))
+}

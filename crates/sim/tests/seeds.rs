@@ -1,0 +1,33 @@
+//! Some seeds; many more: `cargo run -p sim --release -- --seeds 0..10000`.
+
+use sim::plan::Planted;
+
+/// How to see again what a seed has shown.
+fn again(seed: u64) -> String {
+    format!("cargo run -p sim --release -- --seed {seed} --trace")
+}
+
+#[test]
+fn what_must_hold_holds() {
+    let mut sum = sim::world::Counts::default();
+    for seed in 0..16 {
+        let outcome = sim::run(seed, Planted::Nothing, false);
+        if let Some(violation) = outcome.violation {
+            panic!("seed {seed}: {violation}\n  again: {}", again(seed));
+        }
+        sum += outcome.counts;
+    }
+    // Otherwise nothing was looked at.
+    assert!(sum.starts > 50 && sum.crashes > 50 && sum.answered > 1000, "{sum}");
+    assert!(sum.checkpoints > 10 && sum.lost > 0, "{sum}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 20..22 {
+        let (first, second) = (sim::run(seed, Planted::Nothing, true), sim::run(seed, Planted::Nothing, true));
+        let differ = first.trace.lines().zip(second.trace.lines()).find(|(a, b)| a != b);
+        assert_eq!(differ, None, "seed {seed}");
+        assert!(first.trace == second.trace && first.hash == second.hash && first.events > 500, "seed {seed}");
+    }
+}
