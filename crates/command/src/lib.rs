@@ -48,4 +48,4 @@ pub use rest::Rest;
 pub use rng::Rng;
 pub use spec::{Begin, Find, KeyAt, KeySpec, Row, Spec, flags, key_flags};
 pub use tunables::Tunables;
-pub use walk::{Position, Walk};
+pub use walk::{Position, Visited, Walk};

@@ -3,7 +3,7 @@
 //! A walk takes one slot's latch at a time and stops after a bounded time, so that it disturbs nobody; inside MULTI, where
 //! everything is held, it runs to its end.
 
-use keyspace::{EntryRef, SLOTS};
+use keyspace::{EntryRef, Kind, SLOTS};
 use resp::Reply;
 
 /// A point of the walk: slots in order, and within a slot the hash order of its table.
@@ -13,6 +13,21 @@ pub struct Position {
     pub slot: u16,
     /// Hash within the slot from which on keys have not been visited.
     pub hash: u64,
+}
+
+/// A key that a walk comes to, in memory or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Visited<'a> {
+    /// Its name.
+    pub key: &'a [u8],
+    /// What it holds; of strings any kind of them.
+    pub kind: Kind,
+}
+
+impl<'a> From<EntryRef<'a>> for Visited<'a> {
+    fn from(entry: EntryRef<'a>) -> Self {
+        Self { key: entry.key(), kind: entry.kind() }
+    }
 }
 
 /// A command that looks at keys one by one.
@@ -28,11 +43,11 @@ pub trait Walk: Send {
     }
 
     /// Looks at a key that has not expired.
-    fn visit(&mut self, entry: EntryRef<'_>);
+    fn visit(&mut self, found: Visited<'_>);
 
     /// Looks at a key whose time has come. True: it is deleted now, as a command that names it would.
-    fn visit_expired(&mut self, entry: EntryRef<'_>) -> bool {
-        let _ = entry;
+    fn visit_expired(&mut self, found: Visited<'_>) -> bool {
+        let _ = found;
         false
     }
 

@@ -53,6 +53,11 @@ impl Shared {
             source: OnceLock::new(),
         }
     }
+
+    /// The logical database that has a physical one. A latch is held: it may change otherwise.
+    pub(crate) fn logical(&self, physical: u16) -> Option<u16> {
+        (0..self.keyspace.databases() as u16).find(|db| self.keyspace.physical(*db) == physical)
+    }
 }
 
 /// One worker's engine. Everything it needs from outside is handed in: time by [`Engine::set_now`], chance by the seed.

@@ -125,6 +125,9 @@ impl Engine {
         }
         while self.sweep.db < databases {
             let (db, now) = (self.sweep.db, self.now);
+            if !self.sweep.is_begun() {
+                self.ask_for_due(held, slot, db);
+            }
             let due = |next: Option<u64>| next.is_some_and(|at| at < now);
             if !self.sweep.is_begun() && !due(self.db(held, db, 0).next_expiry(slot)) {
                 self.sweep.db += 1;

@@ -1,14 +1,19 @@
 //! Drives what goes on for several turns: walks over the keyspace (KEYS, SCAN, RANDOMKEY), one slot's latch at a time, in
 //! bounded steps, and long replies.
 
-use command::{Position, Rest, Walk};
-use keyspace::Held;
+use std::sync::Arc;
+
+use command::{Position, Rest, Visited, Walk};
+use keyspace::{Held, Unreadable, Waiter, Whereabouts};
 use resp::{Protocol, Reply};
 
+use crate::cold::{Asked, Listing, Span, UNREADABLE};
 use crate::engine::Engine;
 
 /// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
 const BUCKETS_PER_STEP: u64 = 400;
+/// Names that are asked of the store for a walk: first, and each time twice as many, up to the second.
+const LISTED: (usize, usize) = (64, 1024);
 
 /// A command that goes on for several turns.
 pub struct Walking(Way);
@@ -27,6 +32,23 @@ pub(crate) struct Walker {
     protocol: Protocol,
     /// The reply is being written: what it says of where the walk stopped.
     ended: Option<Option<Position>>,
+    /// What the store has around the position.
+    listing: Option<Listing>,
+    /// It has been asked for that.
+    asked: Option<Arc<Asked>>,
+    /// Names to ask for next.
+    most: usize,
+}
+
+/// How visiting a slot ended.
+#[derive(PartialEq, Eq)]
+enum Visit {
+    /// At its end.
+    Ended,
+    /// Inside: it is enough.
+    Stopped,
+    /// Inside: what the store has from there on has to be asked for.
+    Unlisted,
 }
 
 /// How a step of a walk ended.
@@ -35,6 +57,8 @@ pub enum Step {
     More,
     /// The slot's latch is busy.
     Busy(u16),
+    /// The store is being asked for something: the connection is woken when it has answered.
+    Awaited,
     /// The reply has been written.
     Done,
 }
@@ -52,15 +76,23 @@ impl Walking {
 
 impl Walker {
     pub(crate) fn new(walk: Box<dyn Walk>, db: u16, protocol: Protocol) -> Self {
-        Self { at: walk.start(), walk, buckets: 0, db, protocol, ended: None }
+        let at = walk.start();
+        Self { at, walk, buckets: 0, db, protocol, ended: None, listing: None, asked: None, most: LISTED.0 }
+    }
+
+    /// What to ask the store for next.
+    fn next_span(&mut self) -> Span {
+        let most = self.most;
+        self.most = LISTED.1.min(2 * most);
+        Span { from: self.at, end: self.walk.end(), most }
     }
 }
 
 impl Engine {
-    /// Goes on with a walk or a long reply for a bounded time.
-    pub fn step_walk(&mut self, walking: &mut Walking, out: &mut Vec<u8>) -> Step {
+    /// Goes on with a walk or a long reply of the connection `token` for a bounded time.
+    pub fn step_walk(&mut self, walking: &mut Walking, token: u64, out: &mut Vec<u8>) -> Step {
         match &mut walking.0 {
-            Way::Walk(walker) => self.step_walker(walker, out),
+            Way::Walk(walker) => self.step_walker(walker, token, out),
             Way::Rest(rest, protocol) => {
                 if rest.step(&mut Reply::new(out, *protocol)) {
                     Step::More
@@ -71,27 +103,41 @@ impl Engine {
         }
     }
 
-    fn step_walker(&mut self, walking: &mut Walker, out: &mut Vec<u8>) -> Step {
-        let step = self.walk_on(walking, out);
+    fn step_walker(&mut self, walking: &mut Walker, token: u64, out: &mut Vec<u8>) -> Step {
+        let step = self.walk_on(walking, token, out);
         self.note_everything();
         step
     }
 
-    fn walk_on(&mut self, walking: &mut Walker, out: &mut Vec<u8>) -> Step {
+    fn walk_on(&mut self, walking: &mut Walker, token: u64, out: &mut Vec<u8>) -> Step {
         if let Some(next) = walking.ended {
             return self.finish_walk(walking, next, out);
+        }
+        if let Some(asked) = &walking.asked {
+            match asked.take() {
+                None => return Step::Awaited,
+                Some(Err(Unreadable)) => return self.give_up(walking, out),
+                Some(Ok(listing)) => (walking.listing, walking.asked) = (Some(listing), None),
+            }
         }
         let limit = walking.buckets + BUCKETS_PER_STEP;
         loop {
             let Some(slot) = self.next_slot(walking) else { return self.finish_walk(walking, None, out) };
             let Some(held) = self.acquire_one(slot) else { return Step::Busy(slot) };
             self.fx.interest = self.has_interest(&held);
-            let stopped = self.walk_slot(walking, &held, limit);
+            let visit = self.walk_slot(walking, &held, limit);
             self.publish(&held);
             self.release(held);
             if walking.walk.enough(walking.buckets) {
-                let next = if stopped { Some(walking.at) } else { self.next_slot(walking).map(|_| walking.at) };
+                let ended = visit == Visit::Ended;
+                let next = if ended { self.next_slot(walking).map(|_| walking.at) } else { Some(walking.at) };
                 return self.finish_walk(walking, next, out);
+            }
+            if visit == Visit::Unlisted {
+                let (physical, span) = (self.shared.keyspace.physical(walking.db), walking.next_span());
+                let waiter = Waiter { worker: self.index, token };
+                walking.asked = Some(Asked::ask(&self.shared, physical, span, waiter));
+                return Step::Awaited;
             }
             if walking.buckets >= limit {
                 return Step::More;
@@ -102,10 +148,24 @@ impl Engine {
     /// Runs a walk to its end with everything held (MULTI).
     pub(crate) fn finish_walk_held(&mut self, walking: &mut Walker, held: &Held, out: &mut Vec<u8>) {
         while self.next_slot(walking).is_some() && !walking.walk.enough(walking.buckets) {
-            self.walk_slot(walking, held, u64::MAX);
+            if self.walk_slot(walking, held, u64::MAX) == Visit::Unlisted {
+                let physical = self.shared.keyspace.physical(walking.db);
+                match Listing::make(&self.shared, physical, walking.next_span()) {
+                    Ok(listing) => walking.listing = Some(listing),
+                    Err(Unreadable) => {
+                        self.give_up(walking, out);
+                        return;
+                    }
+                }
+            }
         }
         let next = self.next_slot(walking).map(|_| walking.at);
         while let Step::More = self.finish_walk(walking, next, out) {}
+    }
+
+    fn give_up(&mut self, walking: &Walker, out: &mut Vec<u8>) -> Step {
+        Reply::new(out, walking.protocol).error(UNREADABLE.as_bytes());
+        Step::Done
     }
 
     fn finish_walk(&mut self, walking: &mut Walker, next: Option<Position>, out: &mut Vec<u8>) -> Step {
@@ -131,19 +191,19 @@ impl Engine {
         }
     }
 
-    /// Visits the slot's keys from the position on. True: it stopped inside the slot.
-    fn walk_slot(&mut self, walking: &mut Walker, held: &Held, limit: u64) -> bool {
-        let now = self.now;
+    /// Visits the slot's keys from the position on.
+    fn walk_slot(&mut self, walking: &mut Walker, held: &Held, limit: u64) -> Visit {
+        let cold = self.db(held, walking.db, 0).may_be_cold(walking.at.slot);
         while walking.buckets < limit && !walking.walk.enough(walking.buckets) {
             walking.buckets += 1;
             let mut expired = Vec::new();
-            let next = self.db(held, walking.db, 0).walk(walking.at.slot, walking.at.hash, |entry| {
-                if !entry.expired(now) {
-                    walking.walk.visit(entry);
-                } else if walking.walk.visit_expired(entry) {
-                    expired.push(entry.key().to_vec());
-                }
-            });
+            let next = match cold {
+                true => match self.walk_with_store(walking, held, &mut expired) {
+                    Some(next) => next,
+                    None => return Visit::Unlisted,
+                },
+                false => self.walk_memory(walking, held, None, &mut expired),
+            };
             if !expired.is_empty() {
                 let shared = self.shared.clone();
                 let keys = expired.iter().map(|key| shared.keyspace.hasher().key(key));
@@ -153,10 +213,74 @@ impl Engine {
                 Some(hash) => walking.at.hash = hash,
                 None => {
                     walking.at = Position { slot: walking.at.slot + 1, hash: 0 };
-                    return false;
+                    return Visit::Ended;
                 }
             }
         }
-        true
+        Visit::Stopped
+    }
+
+    /// Visits what memory has in the bucket at the position, or, of a table of which it does not have all, what of that has a hash before `until`. Says
+    /// where the next one begins.
+    fn walk_memory(
+        &mut self,
+        walking: &mut Walker,
+        held: &Held,
+        until: Option<Option<u64>>,
+        expired: &mut Vec<Vec<u8>>,
+    ) -> Option<u64> {
+        let (now, at) = (self.now, walking.at);
+        let shared = self.shared.clone();
+        let hasher = shared.keyspace.hasher();
+        self.db(held, walking.db, 0).walk(at.slot, at.hash, |entry| {
+            if let Some(until) = until {
+                let hash = hasher.key(entry.key()).hash;
+                if hash < at.hash || until.is_some_and(|until| hash >= until) {
+                    return;
+                }
+            }
+            if !entry.expired(now) {
+                walking.walk.visit(entry.into());
+            } else if walking.walk.visit_expired(entry.into()) {
+                expired.push(entry.key().to_vec());
+            }
+        })
+    }
+
+    /// As [`Self::walk_memory`] in a slot with cold keys, some of which are visited, too. `None`: what the store has there must be listed first.
+    fn walk_with_store(
+        &mut self,
+        walking: &mut Walker,
+        held: &Held,
+        expired: &mut Vec<Vec<u8>>,
+    ) -> Option<Option<u64>> {
+        let shared = self.shared.clone();
+        let keyspace = &shared.keyspace;
+        let (at, now) = (walking.at, self.now);
+        let physical = keyspace.physical(walking.db);
+        let listing =
+            walking.listing.take().filter(|listing| listing.covers(at) && listing.holds(keyspace, physical))?;
+        let (names, end_of_names) = listing.names_from(at);
+        let end_of_bucket = self.db(held, walking.db, 0).walk(at.slot, at.hash, |_| {});
+        let next = end_of_names.into_iter().chain(end_of_bucket).min();
+        self.walk_memory(walking, held, Some(next), expired);
+        let db = self.db(held, walking.db, 0);
+        for (hash, listed) in names {
+            if *hash < at.hash || next.is_some_and(|next| *hash >= next) {
+                continue;
+            }
+            if db.whereabouts(&keyspace.hasher().key(&listed.key)) == Whereabouts::Known {
+                continue;
+            }
+            let found = Visited { key: &listed.key, kind: listed.kind };
+            if listed.expiry.is_none_or(|ms| ms >= now) {
+                walking.walk.visit(found);
+            } else {
+                // The sweep has it fetched and deletes it.
+                walking.walk.visit_expired(found);
+            }
+        }
+        walking.listing = Some(listing);
+        Some(next)
     }
 }

@@ -5,6 +5,7 @@ use keyspace::{Held, Need};
 
 use crate::attachment::{Attachment, Watched};
 use crate::call::Busy;
+use crate::cold::is_lacking;
 use crate::engine::Engine;
 
 /// A key that a session watches, with the version it had then.
@@ -129,7 +130,11 @@ impl Engine {
         touched.retain(|t| {
             let Some(databases) = in_db(t.db) else { return false };
             let hashed = self.shared.keyspace.hasher().key(&t.key);
-            databases.iter().any(|&d| self.db(held, d, 0).peek(&hashed).is_some())
+            databases.iter().any(|&d| {
+                // What cannot be read may have been there.
+                let known = !is_lacking(&self.db(held, d, 0), &hashed) || self.fetch_key(held, d, &hashed).is_ok();
+                !known || self.db(held, d, 0).peek(&hashed).is_some()
+            })
         });
         touched
     }
@@ -141,6 +146,10 @@ impl Engine {
         for Touched { key, .. } in self.keys_of_interest(held) {
             let hashed = shared.keyspace.hasher().key(&key);
             for db in 0..shared.keyspace.databases() as u16 {
+                // One that cannot be read may be there: see `watched_present`.
+                if is_lacking(&self.db(held, db, 0), &hashed) {
+                    let _ = self.fetch_key(held, db, &hashed);
+                }
                 self.expire_keys(held, db, version, std::iter::once(hashed));
             }
         }

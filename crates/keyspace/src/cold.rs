@@ -11,7 +11,7 @@
 //! Guarded by the slot's latch; the locks are never waited for.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::db::{Db, EntryRef};
@@ -138,6 +138,8 @@ pub(crate) struct Cold {
     slots: Box<[Mutex<Option<Box<OfSlot>>>]>,
     /// C(s) of every slot, as the last checkpoint left it.
     covered: Box<[AtomicU64]>,
+    /// How often one of them has changed.
+    coverings: AtomicU64,
     tickets: AtomicU64,
     /// There is or was something cold.
     any: AtomicBool,
@@ -150,6 +152,7 @@ impl Cold {
         Self {
             slots: (0..SLOTS).map(|_| Mutex::default()).collect(),
             covered: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            coverings: AtomicU64::new(0),
             tickets: AtomicU64::new(0),
             any: AtomicBool::new(false),
             loads: AtomicU64::new(0),
@@ -214,12 +217,23 @@ impl Keyspace {
     /// The LSN up to which the store has what was done in a slot, by the last checkpoint that has ended.
     #[inline]
     pub fn covered(&self, slot: u16) -> u64 {
-        self.cold.covered[usize::from(slot)].load(Relaxed)
+        self.cold.covered[usize::from(slot)].load(Acquire)
     }
 
     /// Says so: for the checkpointer, when a checkpoint is durable, and for the start.
     pub fn set_covered(&self, slot: u16, lsn: u64) {
-        self.cold.covered[usize::from(slot)].store(lsn, Relaxed);
+        let covered = &self.cold.covered[usize::from(slot)];
+        if covered.load(Relaxed) != lsn {
+            // Who evicts by the new one, and whoever has the latch afterwards, sees the count.
+            self.cold.coverings.fetch_add(1, Relaxed);
+            covered.store(lsn, Release);
+        }
+    }
+
+    /// Changes when a checkpoint ends. Whoever has listed what the store has in the meantime, and then takes a slot's latch, has all in the list that is cold there:
+    /// what was evicted since was in the store before.
+    pub fn coverings(&self) -> u64 {
+        self.cold.coverings.load(Acquire)
     }
 
     /// Says that of a physical database in a held slot, of which memory has nothing yet, the store has this. Not even none is believed

@@ -106,11 +106,15 @@ impl Worker {
     }
 
     pub(crate) fn unpark(&mut self, token: Token) {
-        if let Some(conn) = self.conn(token)
-            && let Wait::Latch = conn.wait
-        {
-            conn.wait = Wait::No;
-            self.resume(token);
+        let Some(conn) = self.conn(token) else { return };
+        match conn.wait {
+            Wait::Latch => {
+                conn.wait = Wait::No;
+                self.resume(token);
+            }
+            // What it has asked of the store has come.
+            Wait::Walk(_) if !conn.stalled => self.walks.push_back(token),
+            _ => {}
         }
     }
 
@@ -335,13 +339,15 @@ impl Worker {
             if let Wait::Walk(mut walking) = std::mem::replace(&mut conn.wait, Wait::No) {
                 self.ensure_out(&mut conn);
                 let before = conn.out.bytes.len();
-                let step = self.engine.step_walk(&mut walking, &mut conn.out.bytes);
+                let step = self.engine.step_walk(&mut walking, token, &mut conn.out.bytes);
                 self.gate_seen(&mut conn, before);
                 match step {
                     Step::Done => {
                         self.apply_reply_mode(&mut conn, before);
                         self.again.push(token);
                     }
+                    // Comes back when it is woken.
+                    Step::Awaited => conn.wait = Wait::Walk(walking),
                     // A busy latch is looked at again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use keyspace::{EntryRef, Kind, SLOTS};
+use keyspace::{Kind, SLOTS};
 use object::glob;
 use resp::{Protocol, Reply};
 
@@ -16,7 +16,7 @@ use crate::families::Run;
 use crate::rng::Rng;
 use crate::scan_options;
 use crate::spec::{Row, Spec, flags::*};
-use crate::walk::{Position, Walk};
+use crate::walk::{Position, Visited, Walk};
 
 /// The rows of this file.
 pub const ROWS: &[Row<Run>] = &[
@@ -101,9 +101,9 @@ impl Filter {
         Self { pattern: (pattern != b"*").then(|| pattern.to_vec()), kind: None }
     }
 
-    fn accepts(&self, entry: EntryRef<'_>) -> bool {
-        self.kind.is_none_or(|kind| entry.kind().type_name() == kind)
-            && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, entry.key()))
+    fn accepts(&self, found: Visited<'_>) -> bool {
+        self.kind.is_none_or(|kind| found.kind.type_name() == kind)
+            && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, found.key))
     }
 
     fn slot(&self) -> Option<u16> {
@@ -182,9 +182,9 @@ impl Walk for Keys {
         self.slot.map_or(SLOTS as u16, |slot| slot + 1)
     }
 
-    fn visit(&mut self, entry: EntryRef<'_>) {
-        if self.filter.accepts(entry) {
-            self.names.push(entry.key());
+    fn visit(&mut self, found: Visited<'_>) {
+        if self.filter.accepts(found) {
+            self.names.push(found.key);
         }
     }
 
@@ -235,16 +235,16 @@ impl Walk for Scan {
         self.slot.map_or(SLOTS as u16, |slot| slot + 1)
     }
 
-    fn visit(&mut self, entry: EntryRef<'_>) {
+    fn visit(&mut self, found: Visited<'_>) {
         self.seen += 1;
-        if self.filter.accepts(entry) {
-            self.names.push(entry.key());
+        if self.filter.accepts(found) {
+            self.names.push(found.key);
         }
     }
 
-    fn visit_expired(&mut self, entry: EntryRef<'_>) -> bool {
+    fn visit_expired(&mut self, found: Visited<'_>) -> bool {
         self.seen += 1;
-        self.filter.accepts(entry)
+        self.filter.accepts(found)
     }
 
     fn enough(&self, buckets: u64) -> bool {
@@ -307,14 +307,14 @@ impl Walk for RandomKey {
         self.start
     }
 
-    fn visit(&mut self, entry: EntryRef<'_>) {
+    fn visit(&mut self, found: Visited<'_>) {
         self.seen += 1;
         if self.rng.below(self.seen) == 0 {
-            self.chosen = Some(entry.key().to_vec());
+            self.chosen = Some(found.key.to_vec());
         }
     }
 
-    fn visit_expired(&mut self, _: EntryRef<'_>) -> bool {
+    fn visit_expired(&mut self, _: Visited<'_>) -> bool {
         true
     }
 
@@ -348,7 +348,7 @@ impl Walk for DbSize {
         THE_END
     }
 
-    fn visit(&mut self, _: EntryRef<'_>) {}
+    fn visit(&mut self, _: Visited<'_>) {}
 
     fn enough(&self, _: u64) -> bool {
         true

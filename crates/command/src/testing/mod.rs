@@ -322,8 +322,8 @@ fn walk(
         let mut expired = Vec::new();
         let next = ctx.db.walk(at.slot, at.hash, |entry| {
             if entry.expiry().is_none_or(|ms| ms > ctx.now) {
-                walk.visit(entry);
-            } else if walk.visit_expired(entry) {
+                walk.visit(entry.into());
+            } else if walk.visit_expired(entry.into()) {
                 expired.push(entry.key().to_vec());
             }
         });

@@ -3,6 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
+use command::Position;
 use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
 
@@ -63,6 +64,23 @@ pub(super) fn space_prefix(space: Space) -> [u8; 5] {
     let mut prefix = [ENTRY; 5];
     prefix[1..].copy_from_slice(&space.to_be_bytes());
     prefix
+}
+
+/// Before every entry of a space from a place on, and behind every other; of the hash only the upper half counts.
+pub(super) fn place_in(space: Space, at: Position) -> [u8; ENTRY_PREFIX] {
+    let mut place = [0; ENTRY_PREFIX];
+    place[..5].copy_from_slice(&space_prefix(space));
+    place[5..7].copy_from_slice(&at.slot.to_be_bytes());
+    place[7..].copy_from_slice(&((at.hash >> 32) as u32).to_be_bytes());
+    place
+}
+
+/// Where the key of an entry lies; the lower half of its hash is not in it.
+pub(super) fn place_of(stored_key: &[u8]) -> Option<Position> {
+    let (_, rest) = stored_key.split_at_checked(5)?;
+    let (slot, rest) = rest.split_first_chunk()?;
+    let (hash, _) = rest.split_first_chunk()?;
+    Some(Position { slot: u16::from_be_bytes(*slot), hash: u64::from(u32::from_be_bytes(*hash)) << 32 })
 }
 
 /// What the key of every leaf of a space begins with.
@@ -330,6 +348,9 @@ mod tests {
         write_gone(key.bytes, 0x0011_2233_4455_6677, &mut value);
         assert_eq!(hex(&value), "8077665544332211");
         assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(0x0011_2233_4455_6677)))));
+        let place = Position { slot: 0x3039, hash: 0x0123_4567_0000_0000 };
+        assert_eq!(place_of(&stored), Some(place));
+        assert_eq!(hex(&place_in(0x0a0b_0c0d, place)), "010a0b0c0d303901234567");
         let object = object_prefix(&stored, 0x0102_0304_0506_0708);
         assert_eq!(hex(&leaf_key(&object, 9)), "020a0b0c0d303901020304050607080000000000000009");
         assert_eq!(label_of(&leaf_key(&object, 9)).unwrap(), 9);

@@ -11,6 +11,7 @@
 mod copied;
 mod fetch;
 mod format;
+mod list;
 mod load;
 mod output;
 mod replay;

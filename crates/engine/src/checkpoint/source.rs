@@ -6,8 +6,9 @@ use keyspace::{Fetched, Key, Space, Unreadable};
 use store::Store;
 
 use super::fetch::{self, fetch};
+use super::list::list;
 use super::load::Unloadable;
-use crate::cold::Source;
+use crate::cold::{Names, Source, Span};
 
 /// A store that checkpoints are written to.
 pub struct StoreSource {
@@ -35,5 +36,15 @@ impl Source for StoreSource {
                 Err(Unreadable)
             }
         }
+    }
+
+    fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {
+        if space == 0 {
+            return Ok(Names::default());
+        }
+        list(&*self.store, space, span).map_err(|error| {
+            (self.report)(&error);
+            Unreadable
+        })
     }
 }

@@ -4,11 +4,15 @@
 //! store, and the command runs again ([`Busy::awaited`]). What cannot be put off (a command that is served, a block that holds everything) asks the
 //! store itself, under its latches. A block that can be undone is undone, and begins again when it can have the key (rule K3).
 
+mod due;
+mod listing;
 mod loader;
 mod requests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use listing::{Asked, Listing};
+pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
 pub use requests::{Request, Requests};
 
@@ -23,9 +27,12 @@ use crate::engine::Engine;
 pub trait Source: Send + Sync {
     /// What there is under a key, written or durable.
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable>;
+
+    /// The keys that there are in a part of a space, written or durable. Those that are noted as gone are not.
+    fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;
 }
 
-const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
+pub(crate) const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
 
 /// Keys of a command that memory does not know, with their logical databases.
 type Lacking<'a> = SmallVec<[(u16, Key<'a>); 2]>;
@@ -132,6 +139,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Has cold keys of a held slot fetched whose time has come, for the sweep.
+    pub(crate) fn ask_for_due(&mut self, held: &Held, slot: u16, db: u16) {
+        let keyspace = &self.shared.keyspace;
+        let physical = keyspace.physical(db);
+        let Some(figures) = keyspace.cold(held, slot, physical) else { return };
+        if figures.is_volatile() && figures.earliest < self.now {
+            // Once: who looks says when to look again, and what is evicted meanwhile says so, too.
+            keyspace.set_cold_earliest(held, slot, physical, u64::MAX);
+            self.shared.requests.push(Request::Due { physical, slot, now: self.now });
+        }
+    }
+
     fn any_unreadable(&mut self, call: &Call<'_>, held: &Held) -> bool {
         let mut positions = std::mem::take(&mut self.positions);
         positions.clear();
@@ -148,6 +167,6 @@ impl Engine {
 }
 
 #[inline]
-fn is_lacking(db: &Db<'_>, key: &Key<'_>) -> bool {
+pub(crate) fn is_lacking(db: &Db<'_>, key: &Key<'_>) -> bool {
     matches!(db.whereabouts(key), Whereabouts::Cold | Whereabouts::Awaited)
 }

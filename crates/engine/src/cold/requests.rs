@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use keyspace::Ticket;
 
+use super::listing::Order;
+
 /// Something to do for a loader.
 #[derive(Debug)]
 pub enum Request {
@@ -26,6 +28,17 @@ pub enum Request {
         key: Box<[u8]>,
         /// Its load.
         ticket: Ticket,
+    },
+    /// To list what the store has.
+    List(Order),
+    /// To fetch what has expired of a physical database in a slot, and to say when more does.
+    Due {
+        /// The physical database.
+        physical: u16,
+        /// The slot.
+        slot: u16,
+        /// Unix milliseconds.
+        now: u64,
     },
 }
 

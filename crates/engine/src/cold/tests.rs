@@ -5,14 +5,14 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use command::Tunables;
-use keyspace::{Fetched, Key, Keyspace, Need, Space, Unreadable, Value, slot_of};
+use command::{Position, Tunables};
+use keyspace::{Fetched, Key, KeyHasher, Keyspace, Kind, Need, Space, Unreadable, Value, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 
-use super::{Loader, Source};
+use super::{Listed, Loader, Names, Source, Span};
 use crate::testing::row;
-use crate::{Begin, Call, Caller, Engine, Order, Policy, Ran, Room, Shared};
+use crate::{Begin, Call, Caller, Engine, Order, Policy, Ran, Room, Shared, Step, Swept};
 
 type StoredKey = (Space, Box<[u8]>);
 
@@ -35,7 +35,31 @@ impl Source for Shelf {
         let kept = kept.get(&(space, key.bytes.into())).cloned();
         Ok(kept.map(|(value, expiry, access, version)| Fetched { value, expiry, access, version }))
     }
+
+    fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {
+        if self.broken.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Unreadable);
+        }
+        let kept = self.kept.lock().unwrap();
+        let hasher = KeyHasher::new(SEED);
+        let mut all: Vec<(Position, Listed)> = Vec::new();
+        for ((_, key), (value, expiry, ..)) in kept.iter().filter(|((there, _), _)| *there == space) {
+            let place = Position { slot: slot_of(key), hash: hasher.hash(key) >> 32 << 32 };
+            if place >= span.from && place.slot < span.end {
+                let fields = (value.kind() == Kind::Hash).then_some(0);
+                let listed = Listed { slot: place.slot, key: key.clone(), kind: value.kind(), expiry: *expiry, fields };
+                all.push((place, listed));
+            }
+        }
+        all.sort_by_key(|(place, _)| *place);
+        // Little at once, so that walks have to ask often.
+        let until = all.get(2).map(|(place, _)| *place).filter(|_| span.most < 1000);
+        let names = all.into_iter().filter(|(place, _)| until.is_none_or(|until| *place < until));
+        Ok(Names { names: names.map(|(_, listed)| listed).collect(), until })
+    }
 }
+
+const SEED: u64 = 7;
 
 struct Cold {
     engine: Engine,
@@ -47,7 +71,7 @@ struct Cold {
 
 impl Cold {
     fn new() -> Self {
-        let shared = Arc::new(Shared::new(Keyspace::new(2, 3, 7)));
+        let shared = Arc::new(Shared::new(Keyspace::new(2, 3, SEED)));
         let shelf = Arc::new(Shelf::default());
         assert!(shared.source.set(shelf.clone()).is_ok());
         let mut engine = Engine::new(shared.clone(), 0, 1);
@@ -85,7 +109,51 @@ impl Cold {
                 assert!(busy.awaited);
                 None
             }
-            _ => panic!("{words:?} waits"),
+            Ran::Walking(mut walking) => {
+                drop(batch);
+                loop {
+                    match self.engine.step_walk(&mut walking, 7, &mut out) {
+                        Step::Done => break Some(vec![String::from_utf8_lossy(&out).into_owned()]),
+                        Step::Awaited => {
+                            self.waited += 1;
+                            self.serve();
+                        }
+                        Step::More => {}
+                        Step::Busy(slot) => panic!("slot {slot} is busy"),
+                    }
+                }
+            }
+            Ran::Blocked(_) => panic!("{words:?} waits"),
+        }
+    }
+
+    /// What has expired goes.
+    fn sweep(&mut self) {
+        for _ in 0..2 {
+            while self.engine.sweep(1, || true) == Swept::Part {}
+            self.serve();
+            while self.loader.is_busy() {
+                self.serve();
+            }
+        }
+        assert!(self.engine.shared.requests.is_empty(), "nobody asks again and again");
+    }
+
+    /// The names that SCAN gives from one cursor to the next until it has come round, while everything may be evicted.
+    fn scan(&mut self, db: u16, options: &str, evict: bool) -> Vec<String> {
+        let (mut names, mut cursor) = (Vec::new(), "0".to_string());
+        loop {
+            let reply = self.run(false, &one(&format!("{db} scan {cursor} {options}"))).concat();
+            let mut words = reply.split("\r\n").filter(|word| !word.is_empty() && !word.starts_with(['*', '$']));
+            cursor = words.next().expect("a cursor").to_string();
+            names.extend(words.map(String::from));
+            if cursor == "0" {
+                names.sort();
+                return names;
+            }
+            if evict {
+                self.evict();
+            }
         }
     }
 
@@ -162,7 +230,7 @@ fn call<'a>(batch: &'a mut Batch, words: &[String]) -> Call<'a> {
     Call { row, args, first: None, db, protocol: Protocol::Resp2, token: 7, seat: None, caller: Caller::default() }
 }
 
-const NAMES: [&str; 6] = ["a", "b", "{a}c", "{b}d", "e", "f"];
+const NAMES: [&str; 10] = ["a", "b", "{a}c", "{b}d", "e", "f", "{a}g", "{a}h", "{a}i", "{a}j"];
 
 fn words() -> impl Strategy<Value = Vec<String>> {
     let key = || proptest::sample::select(&NAMES[..]);
@@ -184,7 +252,8 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         2 => with("sadd", "x y"),
         2 => with("hset", "f 1 g 2"),
         1 => with("zadd", "1 x 2 y"),
-        1 => with("pexpire", "500"),
+        2 => with("pexpire", "200"),
+        1 => with("hpexpire", "300 fields 1 f"),
         1 => one("pttl"),
         2 => one("del"),
         1 => one("type"),
@@ -206,6 +275,9 @@ enum Act {
     Checkpoint,
     Evict,
     Time(u64),
+    Sweep,
+    Scan(u16, &'static str),
+    Keys(u16, bool),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -214,7 +286,11 @@ fn act() -> impl Strategy<Value = Act> {
         3 => proptest::collection::vec(words(), 1..5).prop_map(Act::Block),
         4 => Just(Act::Checkpoint),
         6 => Just(Act::Evict),
-        1 => (1..400u64).prop_map(Act::Time),
+        3 => (1..400u64).prop_map(Act::Time),
+        2 => Just(Act::Sweep),
+        2 => (0..2u16, proptest::sample::select(&["", "count 1", "match {a}* count 2", "type hash count 1"][..]))
+            .prop_map(|(db, options)| Act::Scan(db, options)),
+        2 => (0..2u16, any::<bool>()).prop_map(|(db, block)| Act::Keys(db, block)),
     ]
 }
 
@@ -233,6 +309,27 @@ proptest! {
                 Act::Block(all) => prop_assert_eq!(cold.run(true, &all), warm.run(true, &all), "{:?}", all),
                 Act::Checkpoint => cold.checkpoint(),
                 Act::Evict => drop(cold.evict()),
+                Act::Sweep => {
+                    cold.sweep();
+                    warm.sweep();
+                    let dbsize = [one("0 dbsize"), one("1 dbsize")].concat();
+                    prop_assert_eq!(cold.run(true, &dbsize), warm.run(true, &dbsize));
+                }
+                Act::Scan(db, options) => {
+                    prop_assert_eq!(cold.scan(db, options, true), warm.scan(db, options, false), "{}", options);
+                }
+                Act::Keys(db, block) => {
+                    let keys = |one_of: &mut Cold| {
+                        let reply = one_of.run(block, &one(&format!("{db} keys *"))).concat();
+                        let mut words: Vec<_> = reply.split("\r\n").map(String::from).collect();
+                        words.sort();
+                        words
+                    };
+                    let keys = (keys(&mut cold), keys(&mut warm));
+                    prop_assert_eq!(&keys.0, &keys.1);
+                    let random = cold.run(false, &one(&format!("{db} randomkey"))).concat();
+                    prop_assert!(random == "$-1\r\n" || random.split("\r\n").all(|word| word.starts_with('$') || keys.1.iter().any(|key| key == word)));
+                }
                 Act::Time(ms) => {
                     cold.now += ms;
                     cold.serve();
@@ -245,6 +342,8 @@ proptest! {
             }
         }
         prop_assert_eq!(warm.waited, 0);
+        cold.sweep();
+        warm.sweep();
         for db in 0..3u16 {
             let len = |cold: &Cold| (cold.engine.shared.keyspace.len(db), cold.engine.shared.keyspace.expires(db));
             prop_assert_eq!(len(&cold), len(&warm));

@@ -119,6 +119,41 @@ pub fn is_large(value: ValueRef<'_>) -> bool {
     }
 }
 
+/// The types of values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Type {
+    /// Strings of all kinds.
+    String,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    ZSet,
+    /// Hashes.
+    Hash,
+    /// Streams.
+    Stream,
+}
+
+/// The type of the value that a record is of; only its beginning is looked at.
+pub fn type_of(record: &[u8]) -> Result<Type, Corrupt> {
+    const LARGEST: u8 = kind::STREAM + kind::LARGE;
+    let number = match record.first().ok_or(CUT)? ^ VERSION {
+        small @ ..=kind::STREAM => small,
+        large @ ..=LARGEST => large - kind::LARGE,
+        _ => return Err(Corrupt("kind of a value")),
+    };
+    Ok(match number {
+        ..kind::LIST => Type::String,
+        kind::LIST => Type::List,
+        kind::SET => Type::Set,
+        kind::ZSET => Type::ZSet,
+        kind::HASH => Type::Hash,
+        _ => Type::Stream,
+    })
+}
+
 /// The object whose leaves belong to a record; `None` if it has none.
 pub fn object_of(record: &[u8]) -> Option<u64> {
     header_ids(record).map(|(object, _)| object)

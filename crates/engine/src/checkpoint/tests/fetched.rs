@@ -1,14 +1,16 @@
 //! Keys read from the store one by one are what a start would have loaded.
 
-use command::Digest;
+use command::{Digest, Position};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Need};
+use keyspace::{Db, Keyspace, Need, SLOTS};
 use store::Store;
 
 use super::model::{DATABASES, Machine};
 use crate::checkpoint::format;
+use crate::checkpoint::list::list;
 use crate::checkpoint::round::Planted;
-use crate::checkpoint::{fetch, fetch_from, header};
+use crate::checkpoint::{Fetched, fetch, fetch_from, header};
+use crate::cold::{Names, Span};
 
 #[test]
 fn one_key_after_the_other() {
@@ -56,4 +58,48 @@ fn long_keys() {
     let mut other = long.clone();
     other.replace_range(59_999.., "|");
     assert!(matches!(fetch(&machine.store, 1, &keyspace.hasher().key(other.as_bytes())), Ok(None)));
+}
+
+/// Portions of a listing, however small, are together what there is, whatever ends between two of them.
+#[test]
+fn names_in_portions() {
+    let mut machine = Machine::new(3, Planted::None);
+    (0..400).for_each(|_| machine.hand.act());
+    machine.checkpoint();
+    let databases = header(&machine.store).expect("our own").expect("there is a checkpoint").databases;
+    let keyspace = &machine.hand.engine.shared.keyspace;
+    let snapshot = machine.store.snapshot();
+    let mut listed = 0;
+    for space in databases.spaces.iter().copied().filter(|space| *space > 0) {
+        let mut wanted = Vec::new();
+        for entry in snapshot.prefix(&format::space_prefix(space)) {
+            let (stored_key, value) = entry.expect("it can be read");
+            let (key, stored) = format::read_entry(&stored_key, &value).expect("our own");
+            let format::Stored::Entry(head, _) = stored else { continue };
+            let Some(Fetched::There(record)) =
+                fetch(&machine.store, space, &keyspace.hasher().key(&key)).expect("our own")
+            else {
+                panic!("it is there")
+            };
+            wanted.push((key, head.expiry, record.value.kind().type_name()));
+        }
+        for most in [1, 3, 1000] {
+            let mut span = Span { from: Position::default(), end: SLOTS as u16, most };
+            let mut found = Vec::new();
+            loop {
+                let Names { names, until } = list(&machine.store, space, span).expect("our own");
+                for name in names {
+                    let at = Position { slot: name.slot, hash: keyspace.hasher().key(&name.key).hash };
+                    assert!(span.from <= at && until.is_none_or(|until| at < until), "{at:?} in {span:?}");
+                    found.push((name.key, name.expiry, name.kind.type_name()));
+                }
+                let Some(until) = until else { break };
+                assert!(span.from < until && most < 1000);
+                span.from = until;
+            }
+            assert_eq!(found, wanted);
+        }
+        listed += wanted.len();
+    }
+    assert!(listed > 10);
 }

@@ -1,0 +1,55 @@
+//! The names of what a store has, in order.
+
+use std::ops::Bound;
+
+use command::Position;
+use keyspace::{Kind, SLOTS, Space};
+use object::Corrupt;
+use object::saved::{self, Type};
+use store::Store;
+
+use super::format::{self, Stored};
+use super::load::{Unloadable, nonsense};
+use crate::cold::{Listed, Names, Span};
+
+/// Bytes of names that are listed at once, about: names may be long.
+const BYTES: usize = 1 << 20;
+/// Records of keys that were gone when a checkpoint came to them are passed by; no more of them than this, for each that is listed.
+const GONE: usize = 8;
+
+/// What there is in a part of a space as of now, what was not flushed included.
+pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names, Unloadable> {
+    let mut names = Names::default();
+    let (from, end) =
+        (format::place_in(space, span.from), format::place_in(space, Position { slot: span.end, hash: 0 }));
+    let snapshot = store.snapshot();
+    let (mut seen, mut bytes, mut last) = (0, 0, None);
+    for entry in snapshot.range((Bound::Included(&from), Bound::Excluded(&end))) {
+        let (stored_key, value) = entry?;
+        let wrong = |corrupt| nonsense(&stored_key, corrupt);
+        let place = format::place_of(&stored_key).filter(|place| usize::from(place.slot) < SLOTS);
+        let place = place.ok_or_else(|| wrong(Corrupt("key of an entry")))?;
+        // Keys with the same half of a hash are listed together.
+        let enough = names.names.len() >= span.most || seen >= GONE * span.most || bytes >= BYTES;
+        if enough && last != Some(place) {
+            names.until = Some(place);
+            break;
+        }
+        last = Some(place);
+        seen += 1;
+        let (key, stored) = format::read_entry(&stored_key, &value).map_err(wrong)?;
+        let Stored::Entry(head, record) = stored else { continue };
+        let (kind, fields) = match saved::type_of(record).map_err(wrong)? {
+            Type::String => (Kind::Short, None),
+            Type::List => (Kind::List, None),
+            Type::Set => (Kind::Set, None),
+            Type::ZSet => (Kind::ZSet, None),
+            // When a field expires only the value knows.
+            Type::Hash => (Kind::Hash, Some(0)),
+            Type::Stream => (Kind::Stream, None),
+        };
+        bytes += key.len();
+        names.names.push(Listed { slot: place.slot, key, kind, expiry: head.expiry, fields });
+    }
+    Ok(names)
+}

@@ -1,0 +1,119 @@
+//! Cold keys whose time has come are fetched, so that the sweep finds and deletes them.
+
+use command::Position;
+use keyspace::{Db, Held, PhysicalKey, Ticket, Whereabouts};
+
+use super::listing::{Listing, Span};
+use super::loader::Loader;
+
+/// Names that are looked at in one hold, and keys that are fetched after it at most.
+const NAMES_PER_STEP: usize = 64;
+/// After so long a store that cannot be read is asked again, in milliseconds.
+const AGAIN_MS: u64 = 10_000;
+
+/// A search for what has expired in a slot.
+pub(super) struct Search {
+    physical: u16,
+    slot: u16,
+    /// Unix milliseconds: what expires before has expired.
+    now: u64,
+    /// From which hash on it has not looked.
+    from: u64,
+    /// The earliest expiry that has not come, of what it has seen.
+    earliest: u64,
+    /// What it looks at now: the latch was busy.
+    listing: Option<Listing>,
+    /// It has looked at everything.
+    ended: bool,
+}
+
+impl Search {
+    pub(super) fn new(physical: u16, slot: u16, now: u64) -> Self {
+        Self { physical, slot, now, from: 0, earliest: u64::MAX, listing: None, ended: false }
+    }
+
+    /// Something could not be read.
+    pub(super) fn postpone(&mut self) {
+        self.earliest = self.earliest.min(self.now + AGAIN_MS);
+    }
+}
+
+/// What a step of a search has come to.
+pub(super) enum Found {
+    /// The latch was busy.
+    Busy,
+    /// These keys are to be fetched.
+    Some(Vec<(PhysicalKey, Ticket)>),
+    /// That was all.
+    End,
+}
+
+impl Loader {
+    /// Looks at some names of a slot.
+    pub(super) fn look_for_due(&mut self, search: &mut Search, wake: &mut impl FnMut(keyspace::Waiter)) -> Found {
+        if search.listing.is_none() && !search.ended {
+            let from = Position { slot: search.slot, hash: search.from };
+            let span = Span { from, end: search.slot + 1, most: NAMES_PER_STEP };
+            search.listing = Listing::make(&self.shared, search.physical, span).ok();
+            if search.listing.is_none() {
+                search.postpone();
+                search.ended = true;
+            }
+        }
+        let Some(held) = self.acquire(search.slot) else { return Found::Busy };
+        let found = match search.listing.take() {
+            Some(listing) => Found::Some(self.look_at(search, &listing, &held)),
+            None => {
+                self.settle(search, &held);
+                Found::End
+            }
+        };
+        self.shared.keyspace.release(held, wake);
+        found
+    }
+
+    fn look_at(&mut self, search: &mut Search, listing: &Listing, held: &Held) -> Vec<(PhysicalKey, Ticket)> {
+        let shared = self.shared.clone();
+        let mut due = Vec::new();
+        let Some(logical) = shared.logical(search.physical) else { return due };
+        if !listing.holds(&shared.keyspace, search.physical) {
+            // Once more.
+            return due;
+        }
+        let mut db = Db::new(&shared.keyspace, held, &mut self.local, &self.clock, logical, 0);
+        let fields_expire =
+            shared.keyspace.cold(held, search.slot, search.physical).is_some_and(|f| f.field_expiring > 0);
+        for (hash, listed) in listing.names() {
+            let fields = listed.fields.filter(|_| fields_expire);
+            let Some(expires) = listed.expiry.into_iter().chain(fields).min() else { continue };
+            if *hash < search.from {
+                continue;
+            }
+            let key = shared.keyspace.hasher().key(&listed.key);
+            match db.whereabouts(&key) {
+                Whereabouts::Known => {}
+                _ if expires >= search.now => search.earliest = search.earliest.min(expires),
+                Whereabouts::Cold => {
+                    let ticket = db.await_key(&key, None);
+                    due.extend(ticket.map(|ticket| ((search.physical, listed.key.clone()), ticket)));
+                }
+                // Somebody else fetches it, or could not.
+                Whereabouts::Awaited | Whereabouts::Unreadable => search.postpone(),
+            }
+        }
+        match listing.until() {
+            Some(until) => search.from = until.hash,
+            None => search.ended = true,
+        }
+        due
+    }
+
+    /// Says when more expires. What was evicted meanwhile has said so itself.
+    fn settle(&mut self, search: &Search, held: &Held) {
+        let keyspace = &self.shared.keyspace;
+        if let Some(figures) = keyspace.cold(held, search.slot, search.physical) {
+            let earliest = figures.earliest.min(search.earliest);
+            keyspace.set_cold_earliest(held, search.slot, search.physical, earliest);
+        }
+    }
+}
