@@ -19,6 +19,7 @@ use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, bump, shift};
 use crate::lot::Waiter;
+use crate::mark::Mark;
 use crate::slot::SLOTS;
 use crate::tombstone::PhysicalKey;
 use crate::value::Value;
@@ -49,9 +50,17 @@ impl ColdFigures {
     }
 }
 
-/// What the store has of a key.
-pub struct Fetched {
-    /// Its value.
+/// What the store has under a key.
+pub enum Fetched {
+    /// A value.
+    There(Record),
+    /// A note that the key was gone at this version.
+    Gone(u64),
+}
+
+/// A value in the store.
+pub struct Record {
+    /// What the key holds.
     pub value: Value,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
@@ -59,6 +68,18 @@ pub struct Fetched {
     pub access: u32,
     /// Everything up to this version that was done to the key is in the value.
     pub version: u64,
+    /// What the store has is this.
+    pub mark: Mark,
+}
+
+impl Fetched {
+    /// As of which version it is.
+    pub fn version(&self) -> u64 {
+        match self {
+            Fetched::There(record) => record.version,
+            Fetched::Gone(version) => *version,
+        }
+    }
 }
 
 /// Names a load: what is fetched for one that is gone must not answer a later one.
@@ -419,9 +440,15 @@ impl Db<'_> {
         if ks.is_in_memory(self.held(), key, physical) {
             return false;
         }
-        let fields = fetched.value.field_expiry().is_some();
-        let expires = fetched.expiry.is_some();
-        self.install_fetched(key, fetched);
+        let record = match fetched {
+            Fetched::There(record) => record,
+            Fetched::Gone(version) => {
+                self.install_gone(key, version);
+                return true;
+            }
+        };
+        let (expires, fields) = (record.mark.is_expiring(), record.mark.has_expiring_fields());
+        self.install(key, record);
         bump(&self.local().counters.warmed, 1);
         // It was counted as cold; if not, it counts from now on.
         let complete = ks.cold.with(key.slot, |there| {
@@ -447,7 +474,7 @@ impl Db<'_> {
     #[inline]
     pub fn is_clean(&self, slot: u16, entry: &EntryRef<'_>) -> bool {
         let entry = entry.entry();
-        entry.is_stored() && entry.version() <= self.keyspace().covered(slot)
+        entry.mark().is_live() && entry.version() <= self.keyspace().covered(slot)
     }
 
     /// Takes an entry out of memory that the store has as it is. False: it is not there, the store does not have it, or somebody

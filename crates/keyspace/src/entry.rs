@@ -3,14 +3,14 @@
 //! ```text
 //! 0  version  u56   version of the last write
 //! 7  access   u24   LRU seconds or LFU minutes and counter
-//! 10 tag      u8    kind (low nibble), HAS_EXPIRY, LONG_KEY, FIELD_EXPIRY, STORED
-//! 11 vlen     u16   length of the value part that follows the key
-//! 13 klen     u8    length of the key, unless LONG_KEY
+//! 10 tag      u8    kind (low nibble), HAS_EXPIRY, FIELD_EXPIRY, upper half of the mark
+//! 11 vlen     u16   length of the value part that follows the key (14 bits), lower half of the mark
+//! 13 klen     u8    length of the key, or LONG_KEY
 //! 14 [expiry  u64]  unix milliseconds, if HAS_EXPIRY
 //!    [klen    u32]  if LONG_KEY
 //!    key, value
 //! ```
-//! The value part is the string itself (`Short`, `Raw`), an i64 (`Int`), or one pointer (`Blob` and collections). All
+//! The mark says what the store has ([`Mark`]). The value part is the string itself (`Short`, `Raw`), an i64 (`Int`), or one pointer (`Blob` and collections). All
 //! fields are read unaligned: a byte of padding in each of ten million entries is ten megabytes.
 //!
 //! Invariants of this module (`unsafe` relies on them): an `Entry` points to a live block laid out as above; whoever
@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::heap::{Heap, LocalHeap, usable};
 use crate::local::Local;
+use crate::mark::Mark;
 use crate::value::{Blob, Collection, Kind, Value};
 
 const VERSION: usize = 0;
@@ -35,13 +36,19 @@ pub const VERSION_BITS: u32 = 56;
 
 const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
-const LONG_KEY: u8 = 0x20;
 const FIELD_EXPIRY: u8 = 0x40;
-/// The store may hold something under this key.
-const STORED: u8 = 0x80;
+/// The two upper bits of a mark in the tag.
+const MARK_HIGH: u8 = 0x80;
+const MARK_LOW: u8 = 0x20;
+/// A length of the value part; above it the two lower bits of a mark.
+const VLEN_MASK: u16 = (1 << VLEN_BITS) - 1;
+const VLEN_BITS: u32 = 14;
+
+/// The length of a key that says that it stands elsewhere.
+const LONG_KEY: u8 = 255;
 
 /// Longest string kept inside the entry, in bytes; a longer one is a reference-counted [`Blob`].
-pub const INLINE_MAX: usize = 16 * 1024;
+pub const INLINE_MAX: usize = VLEN_MASK as usize;
 
 /// Longest key, in bytes (Redis: 512 MB).
 pub const KEY_MAX: usize = 512 * 1024 * 1024;
@@ -87,7 +94,7 @@ impl<'a> Part<'a> {
 }
 
 fn prefix_len(key_len: usize, expiry: bool) -> usize {
-    HEADER + if expiry { 8 } else { 0 } + if key_len > 254 { 4 } else { 0 }
+    HEADER + if expiry { 8 } else { 0 } + if key_len >= LONG_KEY.into() { 4 } else { 0 }
 }
 
 impl Entry {
@@ -117,14 +124,14 @@ impl Entry {
             self.write(at, ms);
             at += 8;
         }
-        if key.len() > 254 {
-            tag |= LONG_KEY;
+        let long = key.len() >= LONG_KEY.into();
+        if long {
             self.write(at, key.len() as u32);
             at += 4;
         }
         self.write(TAG, tag);
         self.write(VLEN, part.len() as u16);
-        self.write(KLEN, if key.len() > 254 { 255u8 } else { key.len() as u8 });
+        self.write(KLEN, if long { LONG_KEY } else { key.len() as u8 });
         // SAFETY: the block was allocated (or checked by the caller) for prefix + key + part bytes.
         unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), self.0.as_ptr().add(at), key.len()) };
         self.fill_value(at + key.len(), part);
@@ -222,32 +229,27 @@ impl Entry {
         self.write(TAG, if on { tag | FIELD_EXPIRY } else { tag & !FIELD_EXPIRY });
     }
 
-    /// Whether the store may hold something under this key: its deletion must leave a tombstone (rule C4).
+    /// What the store has under this key.
     #[inline]
-    pub(crate) fn is_stored(self) -> bool {
-        self.tag() & STORED != 0
+    pub(crate) fn mark(self) -> Mark {
+        let (tag, low) = (self.tag(), self.read::<u16>(VLEN) >> VLEN_BITS);
+        Mark::from_bits((tag & MARK_HIGH) >> 4 | (tag & MARK_LOW) >> 3 | low as u8)
     }
 
     #[inline]
-    pub(crate) fn set_stored(self) {
-        self.write(TAG, self.tag() | STORED);
-    }
-
-    /// Is marked as stored if `other` is, which has the same key.
-    #[inline]
-    pub(crate) fn stored_as(self, other: Entry) {
-        self.write(TAG, self.tag() | other.tag() & STORED);
+    pub(crate) fn set_mark(self, mark: Mark) {
+        let bits = mark.bits();
+        self.write(TAG, self.tag() & !(MARK_HIGH | MARK_LOW) | (bits & 8) << 4 | (bits & 4) << 3);
+        self.write(VLEN, self.read::<u16>(VLEN) & VLEN_MASK | u16::from(bits) << VLEN_BITS);
     }
 
     /// Offset and length of the key.
     #[inline]
     fn key_span(self) -> (usize, usize) {
-        let tag = self.tag();
-        let at = HEADER + if tag & HAS_EXPIRY != 0 { 8 } else { 0 };
-        if tag & LONG_KEY == 0 {
-            (at, usize::from(self.read::<u8>(KLEN)))
-        } else {
-            (at + 4, self.read::<u32>(at) as usize)
+        let at = HEADER + if self.tag() & HAS_EXPIRY != 0 { 8 } else { 0 };
+        match self.read::<u8>(KLEN) {
+            LONG_KEY => (at + 4, self.read::<u32>(at) as usize),
+            len => (at, usize::from(len)),
         }
     }
 
@@ -262,7 +264,7 @@ impl Entry {
     #[inline]
     fn value_span(self) -> (usize, usize) {
         let (at, len) = self.key_span();
-        (at + len, usize::from(self.read::<u16>(VLEN)))
+        (at + len, usize::from(self.read::<u16>(VLEN) & VLEN_MASK))
     }
 
     /// Bytes of the block in use.
@@ -343,7 +345,7 @@ impl Entry {
             return false;
         }
         self.write(TAG, tag & !(KIND_MASK | FIELD_EXPIRY) | part.kind() as u8);
-        self.write(VLEN, part.len() as u16);
+        self.write(VLEN, self.read::<u16>(VLEN) & !VLEN_MASK | part.len() as u16);
         if let Some(ms) = expiry {
             self.write(HEADER, ms);
         }
@@ -362,7 +364,7 @@ impl Entry {
         };
         let new = Entry::new(heap, self.key(), &part, expiry, self.version(), self.access());
         new.set_field_expiry(self.has_field_expiry());
-        new.stored_as(self);
+        new.set_mark(self.mark());
         self.free_block(heap);
         new
     }

@@ -1,8 +1,9 @@
 //! Deleted keys that the store may still have (rule C4), and what a checkpoint must know of a slot that it walks.
 //!
-//! A key that the store may hold has the mark `STORED` in its entry. Deleting it leaves a tombstone, which lies here until the store's
-//! deletion is durable; a key that is made over a tombstone takes the mark from it. Keys that come and go between two checkpoints leave
-//! nothing.
+//! Entries and tombstones say what the store has under their key: its [`Mark`]. Deleting a key of which it has, or may have had, something
+//! leaves a tombstone, which lies here until the store's deletion is durable; a key that is made over a tombstone takes the mark from it.
+//! Keys that come and go between two checkpoints leave nothing. What a checkpoint has copied counts as if the store had it: a key whose deletion was
+//! copied is [`Mark::DEAD`], and so is what is made in its place, as those who read the store may still find it.
 //!
 //! While a checkpoint *walks* a slot in several holds, replay will skip what was written before the walk and apply what was written
 //! since: to a key as the walk found it. Of a key that is deleted before the walk gets there nothing would be found: so every deletion
@@ -14,15 +15,17 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use object::saved::Frozen;
 
 use crate::db::EntryRef;
+use crate::entry::Entry;
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, shift};
+use crate::mark::Mark;
 use crate::slot::SLOTS;
 use crate::value::freeze_collection;
 
@@ -77,6 +80,15 @@ pub(crate) struct Tombstone {
     round: u32,
     /// The slot was being walked.
     walked: bool,
+    /// What the store has.
+    mark: Mark,
+}
+
+#[cfg(test)]
+impl Tombstone {
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark
+    }
 }
 
 pub(crate) type OfDatabase = BTreeMap<Box<[u8]>, Tombstone>;
@@ -97,12 +109,15 @@ pub(crate) struct Graveyard {
     round: AtomicU32,
     /// Tombstones that no worker counts any more.
     dropped: AtomicI64,
+    /// Slots whose marks say nothing: the store has nothing of them.
+    void: Box<[AtomicBool]>,
 }
 
 impl Graveyard {
     pub(crate) fn new() -> Self {
         let slots = (0..SLOTS).map(|_| Mutex::default()).collect();
-        Self { slots, round: AtomicU32::new(0), dropped: AtomicI64::new(0) }
+        let void = (0..SLOTS).map(|_| AtomicBool::new(false)).collect();
+        Self { slots, round: AtomicU32::new(0), dropped: AtomicI64::new(0), void }
     }
 
     fn of(&self, slot: u16) -> MutexGuard<'_, Option<Box<Tombstones>>> {
@@ -126,7 +141,17 @@ impl Graveyard {
 impl Keyspace {
     /// Notes that a key is gone that the store may have, or that a walk must hear of.
     #[cold]
-    pub(crate) fn bury_key(&self, held: &Held, key: &Key<'_>, physical: u16, version: u64, local: &Local) {
+    pub(crate) fn bury_key(
+        &self,
+        held: &Held,
+        key: &Key<'_>,
+        physical: u16,
+        (version, mark): (u64, Mark),
+        local: &Local,
+    ) {
+        if self.are_marks_void(key.slot) {
+            return;
+        }
         let table = self.body(held, key.slot).table_or_new(physical);
         let (round, walked) = (self.graveyard.round.load(Relaxed), table.graves.are_walked());
         let mut place = self.graveyard.of(key.slot);
@@ -135,21 +160,19 @@ impl Keyspace {
             tombstones.gone.insert((physical, key.bytes.into()));
         }
         let there = tombstones.databases.entry(physical).or_default();
-        if there.insert(key.bytes.into(), Tombstone { version, round, walked }).is_none() {
+        if there.insert(key.bytes.into(), Tombstone { version, round, walked, mark }).is_none() {
             table.graves.change(1);
             shift(&local.counters.tombstones, 1);
         }
     }
 
-    /// Removes the tombstone of a key that is there again. False: there was none.
+    /// Removes the tombstone of a key that is there again, and says what the store has; `None`: there was none.
     #[cold]
-    pub(crate) fn dig_up(&self, held: &Held, key: &Key<'_>, physical: u16, local: &Local) -> bool {
+    pub(crate) fn dig_up(&self, held: &Held, key: &Key<'_>, physical: u16, local: &Local) -> Option<Mark> {
         let mut place = self.graveyard.of(key.slot);
-        let Some(tombstones) = place.as_mut() else { return false };
-        let Some(there) = tombstones.databases.get_mut(&physical) else { return false };
-        if there.remove(key.bytes).is_none() {
-            return false;
-        }
+        let tombstones = place.as_mut()?;
+        let there = tombstones.databases.get_mut(&physical)?;
+        let dug_up = there.remove(key.bytes)?;
         if there.is_empty() {
             tombstones.databases.remove(&physical);
             if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
@@ -158,7 +181,7 @@ impl Keyspace {
         }
         self.body(held, key.slot).table_or_new(physical).graves.change(-1);
         shift(&local.counters.tombstones, -1);
-        true
+        Some(dug_up.mark)
     }
 
     /// Number of tombstones.
@@ -210,22 +233,22 @@ impl Keyspace {
         (0..most).map_while(|_| tombstones.gone.pop_first()).collect()
     }
 
-    /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`. The last key
-    /// seen, if there may be more.
+    /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`, and with what the store
+    /// had: from now on it has nothing. The last key seen, if there may be more.
     pub fn tombstones_after(
         &self,
         held: &Held,
         slot: u16,
         after: Option<PhysicalKey>,
         most: usize,
-        mut f: impl FnMut(u16, &[u8]),
+        mut f: impl FnMut(u16, &[u8], Mark),
     ) -> Option<PhysicalKey> {
         debug_assert!(held.covers(slot));
         let round = self.graveyard.round.load(Relaxed);
         self.each_tombstone_after(slot, after, most, |db, key, tombstone| {
             // What is noted as gone is written down as that.
             if !(tombstone.walked && tombstone.round == round) {
-                f(db, key);
+                f(db, key, std::mem::replace(&mut tombstone.mark, Mark::DEAD));
             }
         })
     }
@@ -235,18 +258,18 @@ impl Keyspace {
         slot: u16,
         after: Option<PhysicalKey>,
         most: usize,
-        mut f: impl FnMut(u16, &[u8], &Tombstone),
+        mut f: impl FnMut(u16, &[u8], &mut Tombstone),
     ) -> Option<PhysicalKey> {
-        let place = self.graveyard.of(slot);
-        let tombstones = place.as_ref()?;
+        let mut place = self.graveyard.of(slot);
+        let tombstones = place.as_mut()?;
         let first = after.as_ref().map_or(0, |(db, _)| *db);
         let mut seen = 0;
-        for (&db, there) in tombstones.databases.range(first..) {
+        for (&db, there) in tombstones.databases.range_mut(first..) {
             let from = match &after {
                 Some((same, key)) if *same == db => Bound::Excluded(&**key),
                 _ => Bound::Unbounded,
             };
-            for (key, tombstone) in there.range::<[u8], _>((from, Bound::Unbounded)) {
+            for (key, tombstone) in there.range_mut::<[u8], _>((from, Bound::Unbounded)) {
                 f(db, key, tombstone);
                 seen += 1;
                 if seen == most {
@@ -292,8 +315,9 @@ impl Keyspace {
     }
 
     /// Calls `f` with the entries of a slot's physical database that share a bucket, from hash `from` on, and were changed above version
-    /// `above`: each is marked as stored, and its value frozen if it is large, by the number that `epochs` gives. At which hash to go on;
-    /// `None` after the last. The slot is held.
+    /// `above`: the value of each is frozen if it is large, by the number that `epochs` gives, and its mark says that the store has it; `f` gets
+    /// the mark that it had. At which hash to go on, `None` after the last, and before when none of these entries, changed or not, nor
+    /// their fields expire. The slot is held.
     pub fn copy_changed(
         &self,
         held: &Held,
@@ -301,29 +325,82 @@ impl Keyspace {
         from: u64,
         above: u64,
         epochs: &mut dyn FnMut() -> NonZeroU64,
-        mut f: impl FnMut(EntryRef<'_>, Option<Frozen>),
-    ) -> Option<u64> {
-        self.body(held, slot).table(physical)?.step(from, |entry| {
+        mut f: impl FnMut(EntryRef<'_>, Option<Frozen>, Mark),
+    ) -> (Option<u64>, u64) {
+        let Some(table) = self.body(held, slot).table(physical) else { return (None, u64::MAX) };
+        let mut earliest = u64::MAX;
+        let next = table.step(from, |entry| {
             if entry.version() > above {
-                entry.set_stored();
-                let frozen = freeze_collection(entry, epochs);
-                f(EntryRef::new(entry), frozen);
+                let (frozen, had) = copy(entry, epochs);
+                f(EntryRef::new(entry), frozen, had);
             }
-        })
+            if let Some(ms) = entry.expiry() {
+                earliest = earliest.min(ms);
+            }
+            if entry.has_field_expiry() {
+                earliest = earliest.min(EntryRef::new(entry).field_expiry().unwrap_or(u64::MAX));
+            }
+        });
+        (next, earliest)
     }
 
-    /// The entry of a key of a physical database in a held slot, marked as stored and its value frozen if it is large.
+    /// The entry of a key of a physical database in a held slot, copied as [`Self::copy_changed`] does it.
     pub fn copy_key<'a>(
         &self,
         held: &'a Held,
         physical: u16,
         key: &Key<'_>,
         epochs: &mut dyn FnMut() -> NonZeroU64,
-    ) -> Option<(EntryRef<'a>, Option<Frozen>)> {
+    ) -> Option<(EntryRef<'a>, Option<Frozen>, Mark)> {
         let (_, entry) = self.body(held, key.slot).table(physical)?.find(key)?;
-        entry.set_stored();
-        let frozen = freeze_collection(entry, epochs);
-        Some((EntryRef::new(entry), frozen))
+        let (frozen, had) = copy(entry, epochs);
+        Some((EntryRef::new(entry), frozen, had))
+    }
+
+    /// A checkpoint writes down that a deleted key of a physical database in a held slot is gone: what the store had until now.
+    pub fn copy_gone(&self, held: &Held, physical: u16, key: &Key<'_>) -> Mark {
+        debug_assert!(held.covers(key.slot));
+        let mut place = self.graveyard.of(key.slot);
+        let there = place.as_mut().and_then(|tombstones| tombstones.databases.get_mut(&physical));
+        let tombstone = there.and_then(|there| there.get_mut(key.bytes));
+        tombstone.map_or(Mark::NONE, |tombstone| std::mem::replace(&mut tombstone.mark, Mark::DEAD))
+    }
+
+    /// Says that there is no store, or that it has nothing of what is in memory, whatever entries and tombstones say: no deletion leaves a tombstone, no
+    /// key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
+    pub fn void_marks(&self) {
+        self.graveyard.void.iter().for_each(|void| void.store(true, Relaxed));
+        (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, 0));
+    }
+
+    /// Whether the marks of a slot say nothing.
+    #[inline]
+    pub fn are_marks_void(&self, slot: u16) -> bool {
+        self.graveyard.void[usize::from(slot)].load(Relaxed)
+    }
+
+    /// Drops the tombstones of a held slot whose marks are void.
+    pub fn clear_tombstones(&self, held: &Held, slot: u16) {
+        let body = self.body(held, slot);
+        for physical in self.tables_of(held, slot) {
+            let taken = self.graveyard.take(slot, physical).map_or(0, |taken| taken.len());
+            if let Some(table) = body.table(physical) {
+                table.graves.change(-(taken as i32));
+            }
+        }
+    }
+
+    /// Clears the void marks of a slot's physical database, of the entries that share a bucket, from hash `from` on. At which hash to go
+    /// on; `None` after the last. The slot is held.
+    pub fn clear_marks(&self, held: &Held, (slot, physical): (u16, u16), from: u64) -> Option<u64> {
+        debug_assert!(self.are_marks_void(slot));
+        self.body(held, slot).table(physical)?.step(from, |entry| entry.set_mark(Mark::NONE))
+    }
+
+    /// All marks of a held slot have been cleared: from now on they say what is.
+    pub fn set_marks_cleared(&self, held: &Held, slot: u16) {
+        debug_assert!(held.covers(slot));
+        self.graveyard.void[usize::from(slot)].store(false, Relaxed);
     }
 
     /// Whether there is an entry or a tombstone of a key.
@@ -350,4 +427,13 @@ impl Keyspace {
         let there = place.as_ref().and_then(|tombstones| tombstones.databases.get(&physical));
         there.and_then(|there| there.get(key.bytes)).map_or(0, |tombstone| tombstone.version)
     }
+}
+
+/// An entry is copied for a checkpoint: its value, frozen, if it is large, and what the store had.
+fn copy(entry: Entry, epochs: &mut dyn FnMut() -> NonZeroU64) -> (Option<Frozen>, Mark) {
+    let had = entry.mark();
+    let frozen = freeze_collection(entry, epochs);
+    let fields = EntryRef::new(entry).field_expiry().is_some();
+    entry.set_mark(Mark::live(entry.expiry().is_some(), fields, frozen.is_some()));
+    (frozen, had)
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use keyspace::{Blob, EntryRef, Key, Space, Str};
+use keyspace::{Blob, EntryRef, Key, Mark, Space, Str};
 use object::saved::{Frozen, ValueRef, save_small};
 use store::Error;
 
@@ -16,6 +16,8 @@ struct Item {
     key_end: usize,
     /// Where its value, or what precedes the record of a large one, ends.
     end: usize,
+    /// The store has an object under the key.
+    had_object: bool,
     what: What,
 }
 
@@ -30,6 +32,8 @@ enum What {
 pub(super) struct Copied {
     bytes: Vec<u8>,
     items: Vec<Item>,
+    /// So many of them have been moved to the output, and so many bytes.
+    moved: (usize, usize),
     large: usize,
     /// The number of the next freeze: no two are the same, not even in different lives of the server.
     epoch: u64,
@@ -38,7 +42,13 @@ pub(super) struct Copied {
 impl Copied {
     /// With room for what a hold copies before it ends, and the longest value after that. `epoch`: that of the next freeze.
     pub(super) fn new(epoch: u64) -> Self {
-        Self { bytes: Vec::with_capacity(128 * 1024), items: Vec::with_capacity(1024), large: 0, epoch: epoch.max(1) }
+        Self {
+            bytes: Vec::with_capacity(128 * 1024),
+            items: Vec::with_capacity(1024),
+            moved: (0, 0),
+            large: 0,
+            epoch: epoch.max(1),
+        }
     }
 
     /// The number of the next freeze.
@@ -56,7 +66,8 @@ impl Copied {
         self.bytes.len() + 512 * self.large
     }
 
-    /// Copies an entry, which holds what was done to it up to `version`. `frozen`: its value, if it is a large collection.
+    /// Copies an entry, which holds what was done to it up to `version`. `frozen`: its value, if it is a large collection. `had`: what the
+    /// store has. Before which time nothing of it expires.
     pub(super) fn put(
         &mut self,
         space: Space,
@@ -64,10 +75,12 @@ impl Copied {
         entry: EntryRef<'_>,
         frozen: Option<Frozen>,
         version: u64,
-    ) {
+        had: Mark,
+    ) -> u64 {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
-        Head::of(entry, version).write(key.bytes, &mut self.bytes);
+        let head = Head::of(entry, version);
+        head.write(key.bytes, &mut self.bytes);
         let what = match (frozen, entry.string()) {
             (Some(frozen), _) => What::Large(frozen),
             (None, Ok(Str::Blob(blob))) => What::Blob(blob.clone()),
@@ -77,49 +90,50 @@ impl Copied {
             }
         };
         self.large += usize::from(!matches!(what, What::Small));
-        self.items.push(Item { key_end, end: self.bytes.len(), what });
+        self.items.push(Item { key_end, end: self.bytes.len(), had_object: had.is_object(), what });
+        head.earliest()
     }
 
     /// Notes that a key was gone at `version`.
-    pub(super) fn put_gone(&mut self, space: Space, key: &Key<'_>, version: u64) {
+    pub(super) fn put_gone(&mut self, space: Space, key: &Key<'_>, version: u64, had: Mark) {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
         format::write_gone(key.bytes, version, &mut self.bytes);
-        self.items.push(Item { key_end, end: self.bytes.len(), what: What::Small });
+        self.items.push(Item { key_end, end: self.bytes.len(), had_object: had.is_object(), what: What::Small });
     }
 
     /// Notes that nothing is needed of a key.
-    pub(super) fn delete(&mut self, space: Space, key: &Key<'_>) {
+    pub(super) fn delete(&mut self, space: Space, key: &Key<'_>, had: Mark) {
         format::entry_key(space, key, &mut self.bytes);
         let end = self.bytes.len();
-        self.items.push(Item { key_end: end, end, what: What::Deleted });
+        self.items.push(Item { key_end: end, end, had_object: had.is_object(), what: What::Deleted });
     }
 
-    /// Moves everything to the store's output, in its order. Without any latch.
+    /// Moves everything to the store's output, in its order. Without any latch. After an error what is left is moved the next time.
     pub(super) fn move_to(&mut self, output: &mut Output) -> Result<(), Error> {
-        let mut start = 0;
-        let mut result = Ok(());
-        for item in self.items.drain(..) {
-            let (key, head) = (&self.bytes[start..item.key_end], &self.bytes[item.key_end..item.end]);
-            start = item.end;
-            result = result.and_then(|()| match item.what {
-                What::Small => output.put(key, head),
-                What::Deleted => output.delete(key),
-                What::Large(frozen) => output.put_large(key, head, &frozen),
+        while let Some(item) = self.items.get(self.moved.0) {
+            let (key, head) = (&self.bytes[self.moved.1..item.key_end], &self.bytes[item.key_end..item.end]);
+            output.make_room()?;
+            match &item.what {
+                What::Small => output.put(key, head, item.had_object),
+                What::Deleted => output.delete(key, item.had_object),
+                What::Large(frozen) => output.put_large(key, head, frozen, item.had_object)?,
                 What::Blob(blob) => {
                     let mut value = Vec::with_capacity(head.len() + blob.len() + 1);
                     value.extend_from_slice(head);
-                    save_small(ValueRef::Blob(&blob), &mut value);
-                    output.put(key, &value)
+                    save_small(ValueRef::Blob(blob), &mut value);
+                    output.put(key, &value, item.had_object);
                 }
-            });
+            }
+            self.moved = (self.moved.0 + 1, item.end);
         }
+        self.items.clear();
         self.bytes.clear();
-        self.large = 0;
+        (self.moved, self.large) = ((0, 0), 0);
         // Long keys are few.
         if self.bytes.capacity() > 1 << 20 {
             *self = Self::new(self.epoch);
         }
-        result
+        Ok(())
     }
 }

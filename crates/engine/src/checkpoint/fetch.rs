@@ -1,36 +1,12 @@
-//! One key from the store: what it has under it, read and decoded without the keyspace, and put into memory under the latch.
+//! One key from the store: what it has under it, read and decoded without the keyspace.
 
-use keyspace::access::AccessClock;
-use keyspace::{Db, Held, INLINE_MAX, Key, Keyspace, Local, Space, Value};
-use log::Lsn;
+use keyspace::{Fetched, INLINE_MAX, Key, Mark, Record, Space, Value};
 use object::Corrupt;
 use object::saved::{self, Assembler};
 use store::{Snapshot, Store};
 
 use super::format::{self, Stored};
 use super::load::{Unloadable, nonsense};
-
-/// What the store has under a key.
-#[derive(Clone)]
-pub enum Fetched {
-    /// A value.
-    There(Record),
-    /// It was gone at this version.
-    Gone(Lsn),
-}
-
-/// A value in the store.
-#[derive(Clone)]
-pub struct Record {
-    /// What the key holds.
-    pub value: Value,
-    /// Unix milliseconds.
-    pub expiry: Option<u64>,
-    /// The access bits (see [`keyspace::access`]).
-    pub access: u32,
-    /// Everything up to this LSN that was done to the key is in the value.
-    pub version: Lsn,
-}
 
 /// What the store has under a key as of now, what was not flushed included.
 ///
@@ -73,40 +49,12 @@ pub(super) fn decode(stored_key: &[u8], stored: &Stored<'_>, leaves: &dyn Snapsh
         return Err(wrong(Corrupt("version of a key")));
     }
     let Stored::Entry(head, record) = stored else { return Ok(Fetched::Gone(version)) };
-    let value = match saved::load(record).map_err(wrong)? {
-        saved::Loaded::Large(assembler) => assemble(assembler, stored_key, leaves)?,
-        small => small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?,
+    let (value, object) = match saved::load(record).map_err(wrong)? {
+        saved::Loaded::Large(assembler) => (assemble(assembler, stored_key, leaves)?, true),
+        small => (small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?, false),
     };
-    Ok(Fetched::There(Record { value, expiry: head.expiry, access: head.access, version }))
-}
-
-impl Fetched {
-    /// As of which LSN it is.
-    pub fn version(&self) -> Lsn {
-        match self {
-            Fetched::There(record) => record.version,
-            Fetched::Gone(version) => *version,
-        }
-    }
-
-    /// Puts it into memory, which has neither an entry nor a tombstone of the key (rule C5): its slot is held.
-    pub fn install(
-        self,
-        keyspace: &Keyspace,
-        held: &Held,
-        local: &mut Local,
-        clock: &AccessClock,
-        logical: u16,
-        key: &Key<'_>,
-    ) {
-        let version = self.version();
-        let mut db = Db::new(keyspace, held, local, clock, logical, version);
-        match self {
-            Fetched::There(Record { value, expiry, access, .. }) => db.install(key, value, expiry, access),
-            Fetched::Gone(_) => db.install_gone(key),
-        }
-        keyspace.raise_slot(held, key.slot, version);
-    }
+    let mark = Mark::live(head.expiry.is_some(), head.field_expiry.is_some(), object);
+    Ok(Fetched::There(Record { value, expiry: head.expiry, access: head.access, version, mark }))
 }
 
 /// For values that have none.

@@ -7,8 +7,10 @@ use command::Position;
 use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
 
+use super::counts::{Count, OfSlot};
+
 /// Of this format.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// First bytes of keys.
 const META: u8 = 0;
@@ -22,6 +24,7 @@ const COVERED: u8 = 1;
 /// Bits of a value's first byte.
 const HAS_EXPIRY: u8 = 0x10;
 const LONG_KEY: u8 = 0x20;
+const FIELDS_EXPIRE: u8 = 0x40;
 const GONE: u8 = 0x80;
 
 /// Bytes of a key that stand in the store's key. Of longer ones two hashes follow, and the rest is in the value.
@@ -45,6 +48,8 @@ pub struct Header {
     pub databases: Databases,
     /// The number of the next freeze of a value (`object::saved`).
     pub epoch: u64,
+    /// No version here is above this one.
+    pub highest: u64,
     /// Of each stream of the log, the LSN up to which no record is needed.
     pub covered: Vec<u64>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
@@ -91,6 +96,7 @@ pub(super) fn leaves_prefix(space: Space) -> [u8; 5] {
 }
 
 /// Whether this is the key of an entry.
+#[cfg(test)]
 pub(super) fn is_entry(key: &[u8]) -> bool {
     key.first() == Some(&ENTRY)
 }
@@ -146,22 +152,31 @@ pub(super) struct Head {
     pub version: u64,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
+    /// When the first field of a hash expires, unix milliseconds.
+    pub field_expiry: Option<u64>,
     /// See [`keyspace::access`].
     pub access: u32,
 }
 
 impl Head {
     pub(super) fn of(entry: EntryRef<'_>, version: u64) -> Head {
-        Head { version, expiry: entry.expiry(), access: entry.access() }
+        Head { version, expiry: entry.expiry(), field_expiry: entry.field_expiry(), access: entry.access() }
+    }
+
+    /// Before which time nothing of the value expires; `u64::MAX` if nothing does.
+    pub(super) fn earliest(&self) -> u64 {
+        self.expiry.unwrap_or(u64::MAX).min(self.field_expiry.unwrap_or(u64::MAX))
     }
 
     /// Appends everything that stands before the image of the value.
     pub(super) fn write(&self, key: &[u8], out: &mut Vec<u8>) {
         let long = key.len() > KEY_IN_KEY;
-        out.push(if self.expiry.is_some() { HAS_EXPIRY } else { 0 } | if long { LONG_KEY } else { 0 });
+        let expiry = if self.expiry.is_some() { HAS_EXPIRY } else { 0 };
+        let fields = if self.field_expiry.is_some() { FIELDS_EXPIRE } else { 0 };
+        out.push(expiry | fields | if long { LONG_KEY } else { 0 });
         out.extend_from_slice(&self.version.to_le_bytes()[..7]);
         out.extend_from_slice(&self.access.to_le_bytes()[..3]);
-        if let Some(ms) = self.expiry {
+        for ms in [self.expiry, self.field_expiry].into_iter().flatten() {
             out.extend_from_slice(&ms.to_le_bytes());
         }
         write_rest(key, out);
@@ -200,15 +215,16 @@ pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<
     let version = input.number(7)?;
     let access = if flags & GONE == 0 { input.number(3)? as u32 } else { 0 };
     let expiry = if flags & HAS_EXPIRY != 0 { Some(input.number(8)?) } else { None };
+    let field_expiry = if flags & FIELDS_EXPIRE != 0 { Some(input.number(8)?) } else { None };
     let key: Box<[u8]> = if flags & LONG_KEY != 0 {
         let length = input.number(4)? as usize;
         [key.get(..KEY_IN_KEY).ok_or(Corrupt("beginning of a long key"))?, input.take(length)?].concat().into()
     } else {
         key.into()
     };
-    let stored = match flags & !(HAS_EXPIRY | LONG_KEY) {
-        0 => Stored::Entry(Head { version, expiry, access }, input.0),
-        GONE if input.0.is_empty() => Stored::Gone(version),
+    let stored = match flags & !(HAS_EXPIRY | FIELDS_EXPIRE | LONG_KEY) {
+        0 => Stored::Entry(Head { version, expiry, field_expiry, access }, input.0),
+        GONE if input.0.is_empty() && flags & (HAS_EXPIRY | FIELDS_EXPIRE) == 0 => Stored::Gone(version),
         _ => return Err(Corrupt("first byte of an entry")),
     };
     Ok((key, stored))
@@ -242,6 +258,7 @@ impl Header {
         }
         out.extend_from_slice(&(databases.abandoned.len() as u32).to_le_bytes());
         databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
+        out.extend_from_slice(&self.highest.to_le_bytes());
         out.extend_from_slice(&(self.covered.len() as u32).to_le_bytes());
         self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
         out.extend_from_slice(&(self.libraries.len() as u32).to_le_bytes());
@@ -269,6 +286,7 @@ impl Header {
         for _ in 0..input.number(4)? {
             databases.abandoned.push(input.number(4)? as Space);
         }
+        let highest = input.number(8)?;
         let mut covered = Vec::new();
         for _ in 0..input.number(4)? {
             covered.push(input.number(8)?);
@@ -278,7 +296,7 @@ impl Header {
         if !input.0.is_empty() {
             return Err(Corrupt("length of the header"));
         }
-        Ok(Header { seed, saved_at, databases, epoch, covered, libraries })
+        Ok(Header { seed, saved_at, databases, epoch, highest, covered, libraries })
     }
 }
 
@@ -287,18 +305,37 @@ fn probe(seed: u64) -> u64 {
     KeyHasher::new(seed).hash(b"the order of the keys")
 }
 
-/// The bytes of a group of slots' checkpoints.
-pub(super) fn encode_chunk(covered: &[u64]) -> Vec<u8> {
-    covered.iter().flat_map(|lsn| lsn.to_le_bytes()).collect()
+/// The bytes of a group of slots' checkpoints: of each, C(s) and what the store has.
+pub(super) fn encode_chunk(covered: &[u64], counts: &[OfSlot]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (lsn, counts) in covered.iter().zip(counts) {
+        out.extend_from_slice(&lsn.to_le_bytes());
+        out.extend_from_slice(&(counts.len() as u32).to_le_bytes());
+        for (space, count) in counts {
+            for number in [*space, count.keys, count.expiring, count.fields] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            out.extend_from_slice(&count.earliest.to_le_bytes());
+        }
+    }
+    out
 }
 
 /// Fills a group of slots' checkpoints.
-pub(super) fn decode_chunk(bytes: &[u8], covered: &mut [u64]) -> Result<(), Corrupt> {
-    if bytes.len() != covered.len() * 8 {
+pub(super) fn decode_chunk(bytes: &[u8], covered: &mut [u64], counts: &mut [OfSlot]) -> Result<(), Corrupt> {
+    let mut input = Input(bytes);
+    for (lsn, counts) in covered.iter_mut().zip(counts) {
+        *lsn = input.number(8)?;
+        for _ in 0..input.number(4)? {
+            let mut number = || Ok(input.number(4)? as u32);
+            let space = number()?;
+            let (keys, expiring, fields) = (number()?, number()?, number()?);
+            counts.push((space, Count { keys, expiring, fields, earliest: input.number(8)? }));
+        }
+    }
+    if !input.0.is_empty() {
         return Err(Corrupt("length of the checkpoints of slots"));
     }
-    let (numbers, _) = bytes.as_chunks::<8>();
-    covered.iter_mut().zip(numbers).for_each(|(lsn, bytes)| *lsn = u64::from_le_bytes(*bytes));
     Ok(())
 }
 
@@ -333,7 +370,8 @@ mod tests {
         let (mut stored, mut value) = (Vec::new(), Vec::new());
         entry_key(0x0a0b_0c0d, &key, &mut stored);
         assert_eq!(hex(&stored), "010a0b0c0d3039012345676b6579");
-        let head = Head { version: 0x0011_2233_4455_6677, expiry: Some(0x0102_0304), access: 0x00ab_cdef };
+        let (expiry, field_expiry) = (Some(0x0102_0304), None);
+        let head = Head { version: 0x0011_2233_4455_6677, expiry, field_expiry, access: 0x00ab_cdef };
         head.write(key.bytes, &mut value);
         value.extend_from_slice(b"\x11text");
         assert_eq!(hex(&value), "1077665544332211efcdab04030201000000001174657874");
@@ -344,6 +382,11 @@ mod tests {
             }
             _ => panic!("another value"),
         }
+        value.clear();
+        let head = Head { field_expiry: Some(0x0a), ..head };
+        head.write(key.bytes, &mut value);
+        assert_eq!(hex(&value), "5077665544332211efcdab04030201000000000a00000000000000");
+        assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Entry(read, _))) if read == head));
         value.clear();
         write_gone(key.bytes, 0x0011_2233_4455_6677, &mut value);
         assert_eq!(hex(&value), "8077665544332211");
@@ -356,7 +399,24 @@ mod tests {
         assert_eq!(label_of(&leaf_key(&object, 9)).unwrap(), 9);
         assert_eq!(hex(&leaves_prefix(0x0a0b_0c0d)), "020a0b0c0d");
         assert_eq!(hex(&chunk_key(255)), "0001ff");
-        assert_eq!(hex(&encode_chunk(&[1, 0x0203])), "01000000000000000302000000000000");
+    }
+
+    #[test]
+    fn golden_bytes_of_slots() {
+        let count = Count { keys: 0x0102, expiring: 3, fields: 4, earliest: 0x0506 };
+        let counts: [OfSlot; 2] = [OfSlot::new(), [(7, count)].into_iter().collect()];
+        let bytes = encode_chunk(&[1, 0x0203], &counts);
+        assert_eq!(
+            hex(&bytes),
+            "0100000000000000000000000302000000000000010000000700000002010000030000000400000006050000\
+             00000000"
+        );
+        let (mut covered, mut read) = ([0; 2], [OfSlot::new(), OfSlot::new()]);
+        decode_chunk(&bytes, &mut covered, &mut read).unwrap();
+        assert_eq!((covered, read), ([1, 0x0203], counts));
+        for cut in 0..bytes.len() {
+            assert!(decode_chunk(&bytes[..cut], &mut covered, &mut [OfSlot::new(), OfSlot::new()]).is_err());
+        }
     }
 
     #[test]
@@ -370,13 +430,13 @@ mod tests {
             abandoned: vec![1],
         };
         let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
-        let header = Header { seed: 7, saved_at: 6, databases, epoch: 8, covered, libraries };
+        let header = Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries };
         let bytes = header.encode();
-        assert_eq!(hex(&bytes[..9]), "010700000000000000");
+        assert_eq!(hex(&bytes[..9]), "020700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
             "060000000000000008000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
-             01000000010000000200000009000000000000000a0000000000000002000000abcd"
+             01000000010000000c0b0000000000000200000009000000000000000a0000000000000002000000abcd"
         );
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         for cut in 0..bytes.len() {
@@ -396,7 +456,7 @@ mod tests {
             let (mut store_key, mut value) = (Vec::new(), Vec::new());
             entry_key(1, &key, &mut store_key);
             assert!(store_key.len() <= 65_000);
-            Head { version: 1, expiry: None, access: 0 }.write(&long, &mut value);
+            Head { version: 1, expiry: None, field_expiry: None, access: 0 }.write(&long, &mut value);
             value.extend_from_slice(b"\x11text");
             let (read, _) = read_entry(&store_key, &value).unwrap();
             assert_eq!(*read, *long);
@@ -408,7 +468,7 @@ mod tests {
         }
         assert_ne!(stored[0], stored[1]);
         assert!(read_entry(&stored[0][..100], &[LONG_KEY; 30]).is_err());
-        for value in [&b""[..], b"\x00", b"\x40aaaaaaaaaaaaaaaaaaaa", b"\x80aaaaaaaa", b"\x10aaaaaaaaaaa"] {
+        for value in [&b""[..], b"\x00", b"\x01aaaaaaaaaaaaaaaaaaaa", b"\x80aaaaaaaa", b"\x10aaaaaaaaaaa"] {
             assert!(read_entry(&stored[0][..20], value).is_err());
         }
     }

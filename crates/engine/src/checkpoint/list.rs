@@ -39,17 +39,16 @@ pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names,
         seen += 1;
         let (key, stored) = format::read_entry(&stored_key, &value).map_err(wrong)?;
         let Stored::Entry(head, record) = stored else { continue };
-        let (kind, fields) = match saved::type_of(record).map_err(wrong)? {
-            Type::String => (Kind::Short, None),
-            Type::List => (Kind::List, None),
-            Type::Set => (Kind::Set, None),
-            Type::ZSet => (Kind::ZSet, None),
-            // When a field expires only the value knows.
-            Type::Hash => (Kind::Hash, Some(0)),
-            Type::Stream => (Kind::Stream, None),
+        let kind = match saved::type_of(record).map_err(wrong)? {
+            Type::String => Kind::Short,
+            Type::List => Kind::List,
+            Type::Set => Kind::Set,
+            Type::ZSet => Kind::ZSet,
+            Type::Hash => Kind::Hash,
+            Type::Stream => Kind::Stream,
         };
         bytes += key.len();
-        names.names.push(Listed { slot: place.slot, key, kind, expiry: head.expiry, fields });
+        names.names.push(Listed { slot: place.slot, key, kind, expiry: head.expiry, fields: head.field_expiry });
     }
     Ok(names)
 }

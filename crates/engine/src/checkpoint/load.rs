@@ -3,14 +3,14 @@
 use std::fmt;
 
 use keyspace::access::AccessClock;
-use keyspace::{Keyspace, Local, Need, SLOTS, Space};
+use keyspace::{Db, Fetched, Held, KeyHasher, Keyspace, Local, Mark, Need, SLOTS, Space};
 use log::Lsn;
 use object::Corrupt;
-use store::{Error, Snapshot, Store};
+use store::{Error, Store};
 
+use super::counts::Counts;
 use super::fetch;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
-use super::output::Objects;
 
 /// Why a store cannot be loaded.
 #[derive(Debug)]
@@ -63,10 +63,10 @@ pub(super) fn nonsense(key: &[u8], Corrupt(what): Corrupt) -> Unloadable {
 pub struct Loaded {
     /// About itself.
     pub header: Header,
-    /// C(s) of every slot: what was done there up to this LSN is in memory.
+    /// C(s) of every slot: what was done there up to this LSN is in the store.
     pub covered: Box<[Lsn]>,
-    /// Large values there.
-    pub objects: Objects,
+    /// The keys that it has.
+    pub counts: Counts,
     /// Keys that were loaded.
     pub keys: u64,
     /// The highest LSN that anything in the store names: what is done from now on must be above it (rule L1).
@@ -79,89 +79,108 @@ pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
 }
 
-/// Loads everything that the store has into `keyspace`, which is empty and nobody else uses. `None`: no checkpoint has been written to it.
-pub fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
+/// Reads what a store says of databases and slots, and makes the databases of `keyspace` what they are there; no entry is read. Nobody else
+/// uses the keyspace, which is empty. `None`: no checkpoint has been written to the store.
+pub fn restore(store: &dyn Store, keyspace: &Keyspace) -> Result<Option<Loaded>, Unloadable> {
     let Some(header) = header(store)? else { return Ok(None) };
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
-    let loaded = load_held(store, header, &mut Target { keyspace, held: &held, local, clock: &AccessClock::new(1) });
+    let restored = restore_held(store, header, keyspace, &held);
     keyspace.release(held, |_| {});
-    loaded.map(Some)
+    restored.map(Some)
 }
 
-/// Where it goes.
-struct Target<'a> {
-    keyspace: &'a Keyspace,
-    held: &'a keyspace::Held,
-    local: &'a mut Local,
-    clock: &'a AccessClock,
+/// As [`restore`], and loads everything that the store has.
+pub fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
+    let Some(mut loaded) = restore(store, keyspace)? else { return Ok(None) };
+    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
+    let outcome = load_held(store, &mut loaded, keyspace, &held, local);
+    keyspace.release(held, |_| {});
+    outcome.map(|()| Some(loaded))
 }
 
-fn load_held(store: &dyn Store, header: Header, target: &mut Target<'_>) -> Result<Loaded, Unloadable> {
+fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &Held) -> Result<Loaded, Unloadable> {
     let databases = &header.databases;
-    if !target.keyspace.restore_databases(target.held, databases) {
-        let (stored, configured) = (databases.map.len(), target.keyspace.databases());
+    if !keyspace.restore_databases(held, databases) {
+        let (stored, configured) = (databases.map.len(), keyspace.databases());
         return Err(Unloadable::Databases { stored, configured });
     }
     let mut covered: Box<[Lsn]> = vec![0; SLOTS].into();
+    let mut counts = Counts::default();
     for chunk in 0..CHUNKS {
-        let key = format::chunk_key(chunk);
+        let (key, first) = (format::chunk_key(chunk), chunk * SLOTS_PER_CHUNK);
         if let Some(bytes) = store.get(&key)? {
-            format::decode_chunk(&bytes, &mut covered[chunk * SLOTS_PER_CHUNK..][..SLOTS_PER_CHUNK])
+            let covered = &mut covered[first..][..SLOTS_PER_CHUNK];
+            format::decode_chunk(&bytes, covered, counts.slots(first, SLOTS_PER_CHUNK))
                 .map_err(|corrupt| nonsense(&key, corrupt))?;
         }
     }
+    counts.keep_only(&databases.spaces);
     // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
-    target.keyspace.raise(target.held, databases.map_lsn);
+    keyspace.raise(held, databases.map_lsn);
     for (slot, lsn) in covered.iter().enumerate() {
-        target.keyspace.raise_slot(target.held, slot as u16, *lsn);
+        keyspace.raise_slot(held, slot as u16, *lsn);
     }
-    let known = covered.iter().chain(&databases.floors).chain(&header.covered).chain([&databases.map_lsn]);
-    let mut highest = known.copied().max().unwrap_or(0);
-    let snapshot = store.snapshot();
-    let (mut keys, mut objects) = (0, Objects::default());
-    for logical in 0..target.keyspace.databases() as u16 {
-        let physical = usize::from(target.keyspace.physical(logical));
-        let space = databases.spaces.get(physical).copied().unwrap_or(0);
+    let known = covered.iter().chain(&databases.floors).chain(&header.covered);
+    let highest = known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max);
+    Ok(Loaded { header, covered, counts, keys: 0, highest })
+}
+
+fn load_held(
+    store: &dyn Store,
+    loaded: &mut Loaded,
+    keyspace: &Keyspace,
+    held: &Held,
+    local: &mut Local,
+) -> Result<(), Unloadable> {
+    let (snapshot, clock) = (store.snapshot(), AccessClock::new(1));
+    // What is there is counted anew: a wrong count would stay wrong for ever.
+    let mut counts = Counts::default();
+    for logical in 0..keyspace.databases() as u16 {
+        let physical = usize::from(keyspace.physical(logical));
+        let space = loaded.header.databases.spaces.get(physical).copied().unwrap_or(0);
         if space == 0 {
             continue;
         }
+        let mut db = Db::new(keyspace, held, local, &clock, logical, 0);
         for entry in snapshot.prefix(&format::space_prefix(space)) {
-            let (key, value) = entry?;
-            let version = target.install(logical, space, (&key, &value), &*snapshot, &mut objects)?;
-            highest = highest.max(version);
-            keys += 1;
+            let (stored_key, value) = entry?;
+            let (bytes, stored) = read(&stored_key, &value, space, keyspace.hasher())?;
+            let key = db.key(&bytes);
+            let found = fetch::decode(&stored_key, &stored, &*snapshot)?;
+            loaded.highest = loaded.highest.max(found.version());
+            loaded.keys += 1;
+            keyspace.raise_slot(held, key.slot, found.version());
+            match found {
+                Fetched::There(record) => {
+                    let (fields, expiry) = (record.value.field_expiry(), record.expiry);
+                    let earliest = [expiry, fields].into_iter().flatten().min().unwrap_or(u64::MAX);
+                    counts.change(key.slot, space, Mark::NONE, record.mark, earliest);
+                    db.install(&key, record);
+                }
+                Fetched::Gone(version) => db.install_gone(&key, version),
+            }
         }
     }
-    Ok(Loaded { header, covered, objects, keys, highest })
+    loaded.counts = counts;
+    Ok(())
 }
 
-impl Target<'_> {
-    /// Puts what the store has under a key into memory, and says as of which version it is.
-    fn install(
-        &mut self,
-        logical: u16,
-        space: Space,
-        (stored_key, stored_value): (&[u8], &[u8]),
-        snapshot: &dyn Snapshot,
-        objects: &mut Objects,
-    ) -> Result<Lsn, Unloadable> {
-        let wrong = |corrupt| nonsense(stored_key, corrupt);
-        let (bytes, stored) = format::read_entry(stored_key, stored_value).map_err(wrong)?;
-        if bytes.len() > keyspace::KEY_MAX {
-            return Err(wrong(Corrupt("length of a key")));
-        }
-        let key = self.keyspace.hasher().key(&bytes);
-        let mut stands = Vec::new();
-        format::entry_key(space, &key, &mut stands);
-        if stands != stored_key {
-            return Err(wrong(Corrupt("it lies where another key should")));
-        }
-        if let Stored::Entry(_, record) = &stored {
-            objects.note(stored_key, Some(record));
-        }
-        let fetched = fetch::decode(stored_key, &stored, snapshot)?;
-        let version = fetched.version();
-        fetched.install(self.keyspace, self.held, self.local, self.clock, logical, &key);
-        Ok(version)
+/// What stands under a key of `space`, and which it is.
+pub(super) fn read<'a>(
+    stored_key: &[u8],
+    value: &'a [u8],
+    space: Space,
+    hasher: &KeyHasher,
+) -> Result<(Box<[u8]>, Stored<'a>), Unloadable> {
+    let wrong = |corrupt| nonsense(stored_key, corrupt);
+    let (bytes, stored) = format::read_entry(stored_key, value).map_err(wrong)?;
+    if bytes.len() > keyspace::KEY_MAX {
+        return Err(wrong(Corrupt("length of a key")));
     }
+    let mut stands = Vec::new();
+    format::entry_key(space, &hasher.key(&bytes), &mut stands);
+    if stands != stored_key {
+        return Err(wrong(Corrupt("it lies where another key should")));
+    }
+    Ok((bytes, stored))
 }

@@ -9,6 +9,7 @@
 //! walk. Who calls it decides how much of a core it may have.
 
 mod copied;
+mod counts;
 mod fetch;
 mod format;
 mod list;
@@ -21,10 +22,10 @@ mod source;
 mod tests;
 mod walk;
 
-pub use fetch::{Fetched, Record, fetch, fetch_from};
+pub use counts::Counts;
+pub use fetch::{fetch, fetch_from};
 pub use format::Header;
-pub use load::{Loaded, Unloadable, header, load};
-pub use output::Objects;
+pub use load::{Loaded, Unloadable, header, load, restore};
 pub use replay::{Replay, Replayed, Unreplayable};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};
 pub use source::StoreSource;

@@ -1,36 +1,26 @@
-//! What goes to the store: batches of changes, and what is known of the objects there.
+//! What goes to the store: batches of changes, and those of the objects of leaves there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspace::Space;
-use object::saved::{Changes, object_of};
-use store::{Batch, Error, Op, Store};
+use object::saved::{Changes, Frozen, object_of};
+use store::{Batch, Error, Store};
 
 use super::format;
 
 /// Bytes that are written at once: as much as is copied and waits in memory, and a hold's worth.
 const BATCH_BYTES: usize = if cfg!(test) { 2000 } else { 1 << 20 };
-
-/// Large values have objects of leaves in the store: the header of each, under the store's key of its entry.
-#[derive(Clone, Default, Debug)]
-pub struct Objects(BTreeMap<Box<[u8]>, Box<[u8]>>);
-
-impl Objects {
-    /// The entry under this key has this record.
-    pub(super) fn note(&mut self, key: &[u8], record: Option<&[u8]>) {
-        match record.filter(|record| object_of(record).is_some()) {
-            Some(record) => drop(self.0.insert(key.into(), record.into())),
-            None => drop(self.0.remove(key)),
-        }
-    }
-}
+/// Headers that are remembered at least until they are written.
+const HEADERS_MAX: usize = if cfg!(test) { 2 } else { 4096 };
 
 /// See the module's text.
 pub(super) struct Output {
     pub(super) store: Arc<dyn Store>,
+    /// What has been collected and not written. After an error it stays, and is written first.
     batch: Batch,
-    objects: Objects,
+    /// Headers of large values under the keys of their entries: at least of those that have not been written.
+    headers: BTreeMap<Box<[u8]>, Box<[u8]>>,
     /// Bytes of keys and values written since the round began.
     pub(super) bytes: u64,
     /// Changes of keys written since the round began.
@@ -39,46 +29,28 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(store: Arc<dyn Store>, objects: Objects) -> Self {
-        Self { store, batch: Batch::new(), objects, bytes: 0, changes: 0, scratch: Vec::new() }
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, batch: Batch::new(), headers: BTreeMap::new(), bytes: 0, changes: 0, scratch: Vec::new() }
     }
 
-    /// Writes what has been collected. After an error it is as if it had never been collected.
+    /// Writes what has been collected. After an error nothing of it has been written, and nothing is lost.
     pub(super) fn write(&mut self) -> Result<(), Error> {
         if self.batch.is_empty() {
             return Ok(());
         }
+        self.store.write(&self.batch)?;
         self.bytes += self.batch.bytes() as u64;
         self.changes += self.batch.len() as u64;
-        let written = self.store.write(&self.batch);
-        if written.is_err() {
-            self.mend();
-        }
         self.batch.clear();
-        written
-    }
-
-    /// Drops what has been collected and not written.
-    pub(super) fn abandon(&mut self) {
-        self.mend();
-        self.batch.clear();
-    }
-
-    /// What the batch would have made of the store's objects has not come to be.
-    fn mend(&mut self) {
-        for op in self.batch.ops() {
-            if let Op::Put(key, _) | Op::Delete(key) = op
-                && format::is_entry(key)
-            {
-                // What cannot be read is written whole the next time; its leaves are left over.
-                let value = self.store.get(key).ok().flatten();
-                let record = value.as_deref().and_then(|value| format::record_of(value).ok());
-                self.objects.note(key, record);
-            }
+        // The store can be asked for them.
+        if self.headers.len() > HEADERS_MAX {
+            self.headers.clear();
         }
+        Ok(())
     }
 
-    fn write_if_full(&mut self) -> Result<(), Error> {
+    /// Makes room for more, by writing what has been collected if that is much.
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
         if self.batch.bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
@@ -92,36 +64,45 @@ impl Output {
         let prefix = format::space_prefix(space);
         self.batch.retire(&prefix);
         self.batch.retire(&format::leaves_prefix(space));
-        self.objects.0.retain(|key, _| !key.starts_with(&prefix));
+        self.headers.retain(|key, _| !key.starts_with(&prefix));
     }
 
-    /// The entry under `key` has this value, and no leaves.
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.drop_object(key);
+    /// The entry under `key` has this value, and no leaves. `had_object`: until now it has some.
+    pub(super) fn put(&mut self, key: &[u8], value: &[u8], had_object: bool) {
+        self.drop_object(key, had_object);
         self.batch.put(key, value);
-        self.write_if_full()
     }
 
     /// There is no entry under `key`.
-    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.drop_object(key);
+    pub(super) fn delete(&mut self, key: &[u8], had_object: bool) {
+        self.drop_object(key, had_object);
         self.batch.delete(key);
-        self.write_if_full()
     }
 
-    fn drop_object(&mut self, key: &[u8]) {
-        // Most stores have none.
-        if self.objects.0.is_empty() {
+    fn drop_object(&mut self, key: &[u8], had_object: bool) {
+        if !had_object {
             return;
         }
-        if let Some(object) = self.objects.0.remove(key).as_deref().and_then(object_of) {
+        if let Some(object) = self.header(key).as_deref().and_then(object_of) {
             self.batch.retire(&format::object_prefix(key, object));
         }
+        self.headers.remove(key);
     }
 
-    /// The entry under `key` has a large value: `head` precedes its record, `changes` makes what is to be written of what the store has.
-    pub(super) fn put_large(&mut self, key: &[u8], head: &[u8], value: &object::saved::Frozen) -> Result<(), Error> {
-        let header = self.objects.0.get(key).cloned();
+    /// The header of the object under a key.
+    fn header(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        if let Some(header) = self.headers.get(key) {
+            return Some(header.clone());
+        }
+        // If it cannot be read, its leaves are left over, and the value is written whole.
+        let value = self.store.get(key).ok().flatten()?;
+        format::record_of(&value).ok().map(Into::into)
+    }
+
+    /// The entry under `key` has a large value: `head` precedes its record, and what is written are the changes of what the store has. After an error it is
+    /// to be put once more.
+    pub(super) fn put_large(&mut self, key: &[u8], head: &[u8], value: &Frozen, had_object: bool) -> Result<(), Error> {
+        let header = if had_object { self.header(key) } else { None };
         let changes: Changes<'_> = value.changes(header.as_deref());
         if let Some(object) = changes.discarded() {
             self.batch.retire(&format::object_prefix(key, object));
@@ -130,20 +111,25 @@ impl Output {
         for labels in changes.removed() {
             for label in labels {
                 self.batch.delete(&format::leaf_key(&prefix, label));
-                self.write_if_full()?;
+                self.make_room()?;
             }
         }
         changes.leaves(|label, bytes| {
             self.batch.put(&format::leaf_key(&prefix, label), bytes);
-            self.write_if_full()
+            self.make_room()
         })?;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(head);
         changes.header(&mut scratch);
-        self.objects.note(key, scratch.get(head.len()..));
+        self.headers.insert(key.into(), scratch[head.len()..].into());
         self.batch.put(key, &scratch);
         self.scratch = scratch;
-        self.write_if_full()
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.batch.clear();
     }
 }

@@ -7,6 +7,7 @@ use log::Lsn;
 use store::{Error, Store};
 
 use super::copied::Copied;
+use super::counts::Counts;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK};
 use super::load::Loaded;
 use super::output::Output;
@@ -91,6 +92,10 @@ pub struct Checkpointer {
     seed: u64,
     /// C(s) of every slot, as it is durable.
     covered: Box<[Lsn]>,
+    /// What the store has when everything that was copied is written.
+    counts: Counts,
+    /// No version in the store is above this one.
+    highest: Lsn,
     round: Option<Round>,
     copied: Copied,
     output: Output,
@@ -115,6 +120,8 @@ pub(super) enum Planted {
     EarlyCut,
     /// Deletions during a walk are not copied.
     DeafWalk,
+    /// What was copied is dropped when the disk is full.
+    Forget,
 }
 
 struct Round {
@@ -144,9 +151,12 @@ impl Checkpointer {
     /// The checkpointer of a keyspace that hashes with `seed`. `loaded`: what was loaded from this store; nothing if it is empty.
     pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, loaded: Option<Loaded>) -> Self {
         let epoch = loaded.as_ref().map_or(1, |loaded| loaded.header.epoch);
-        let (covered, objects) = match loaded {
-            Some(loaded) => (loaded.covered, loaded.objects),
-            None => (vec![0; SLOTS].into(), Default::default()),
+        let (covered, counts, highest) = match loaded {
+            Some(loaded) => (loaded.covered, loaded.counts, loaded.highest),
+            None => {
+                shared.keyspace.void_marks();
+                (vec![0; SLOTS].into(), Counts::default(), 0)
+            }
         };
         assert_eq!(covered.len(), SLOTS);
         covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, *lsn));
@@ -154,9 +164,11 @@ impl Checkpointer {
             shared,
             seed,
             covered,
+            counts,
+            highest,
             round: None,
             copied: Copied::new(epoch),
-            output: Output::new(store, objects),
+            output: Output::new(store),
             figures: Figures::default(),
             #[cfg(test)]
             planted: Planted::None,
@@ -167,6 +179,17 @@ impl Checkpointer {
     pub fn figures(&self) -> Figures {
         let walked = |round: &Round| if let Stage::Walking { next, .. } = round.stage { next } else { SLOTS };
         Figures { progress: self.round.as_ref().map_or(0, walked) as u64, ..self.figures }
+    }
+
+    /// What the store has when everything that was copied is written: of the spaces that are in use, and no other.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> Counts {
+        let held = self.acquire(0).expect("nobody else is there");
+        let spaces = self.shared.keyspace.databases_now(&held).spaces;
+        self.shared.keyspace.release(held, |_| {});
+        let mut counts = self.counts.clone();
+        counts.keep_only(&spaces);
+        counts
     }
 
     /// Whether a round is under way.
@@ -187,6 +210,7 @@ impl Checkpointer {
         self.release(held, world);
         (self.output.bytes, self.output.changes) = (0, 0);
         databases.abandoned.iter().for_each(|space| self.output.retire(*space));
+        self.counts.forget(&databases.abandoned);
         self.round = Some(Round {
             stage: Stage::Walking { next: 0, busy: Vec::new(), walk: None },
             cut,
@@ -198,7 +222,7 @@ impl Checkpointer {
         Step::More
     }
 
-    /// Goes on with the round. After an error the round is given up; unless the store says that the error is final, another may be begun.
+    /// Goes on with the round. After an error this may be done again: what was copied is kept, and nothing else is done before it is written.
     pub fn step(&mut self, world: &mut impl World) -> Result<Step, Error> {
         let Some(mut round) = self.round.take() else { return Ok(Step::Idle) };
         let step = match &mut round.stage {
@@ -206,10 +230,8 @@ impl Checkpointer {
             Stage::Waiting { .. } => self.commit(&mut round, world),
             Stage::Dropping { .. } => Ok(self.drop_tombstones(&mut round, world)),
         };
-        match step {
-            Ok(Step::Done) => {}
-            Ok(_) => self.round = Some(round),
-            Err(_) => self.give_up(round, world),
+        if !matches!(step, Ok(Step::Done)) {
+            self.round = Some(round);
         }
         step
     }
@@ -236,6 +258,7 @@ impl Checkpointer {
     /// One hold, or a look at some slots that have not changed.
     fn walk(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
         let Stage::Walking { next, busy, walk } = &mut round.stage else { return Ok(Step::More) };
+        self.copied.move_to(&mut self.output)?;
         for _ in 0..CLEAN_PER_STEP {
             let mut current = match walk.take() {
                 Some(walk) => walk,
@@ -263,12 +286,16 @@ impl Checkpointer {
             if self.planted == Planted::DeafWalk {
                 self.shared.keyspace.take_gone(&held, slot, usize::MAX);
             }
-            let hold = current.hold(&self.shared.keyspace, &held, &mut self.copied);
+            let hold = current.hold(&self.shared.keyspace, &held, (&mut self.copied, &mut self.counts));
             #[cfg(test)]
             let hold = self.spoil(hold, slot, &held);
             self.release(held, world);
             self.count_hold(world.nanos().saturating_sub(since));
             let moved = self.copied.move_to(&mut self.output);
+            #[cfg(test)]
+            if self.planted == Planted::Forget && moved.is_err() {
+                self.output.forget();
+            }
             match hold {
                 Hold::Clean => continue,
                 Hold::More => *walk = Some(current),
@@ -294,10 +321,12 @@ impl Checkpointer {
         databases.map.clone_from(&round.databases.map);
         databases.map_lsn = round.databases.map_lsn;
         databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
-        let (seed, epoch, covered) = (self.seed, self.copied.epoch(), round.cut.clone());
-        let header = Header { seed, saved_at: world.now(), databases, epoch, covered, libraries };
         // All that was copied, and the flushes that the databases know of, had been left by now.
-        round.stage = Stage::Waiting { left: world.left(), header };
+        let left = world.left();
+        self.highest = left.iter().copied().fold(self.highest, Lsn::max);
+        let (seed, epoch, highest, covered) = (self.seed, self.copied.epoch(), self.highest, round.cut.clone());
+        let header = Header { seed, saved_at: world.now(), databases, epoch, highest, covered, libraries };
+        round.stage = Stage::Waiting { left, header };
         Ok(Step::More)
     }
 
@@ -318,8 +347,10 @@ impl Checkpointer {
         self.output.put_own(&format::HEADER_KEY, &header.encode());
         let saved_at = header.saved_at;
         for chunk in (0..CHUNKS).filter(|chunk| round.chunks[*chunk]) {
-            let slots = &round.covered[chunk * SLOTS_PER_CHUNK..][..SLOTS_PER_CHUNK];
-            self.output.put_own(&format::chunk_key(chunk), &format::encode_chunk(slots));
+            let first = chunk * SLOTS_PER_CHUNK;
+            let covered = &round.covered[first..][..SLOTS_PER_CHUNK];
+            let bytes = format::encode_chunk(covered, self.counts.slots(first, SLOTS_PER_CHUNK));
+            self.output.put_own(&format::chunk_key(chunk), &bytes);
         }
         self.output.write()?;
         self.output.store.flush()?;
@@ -360,27 +391,16 @@ impl Checkpointer {
         Step::More
     }
 
-    /// Gives a round up: the next one begins from where the last good one ended.
-    fn give_up(&mut self, round: Round, world: &mut impl World) {
-        self.output.abandon();
-        if let Stage::Walking { walk: Some(walk), .. } = round.stage {
-            // Its latch is free in a moment, or else deletions are noted in vain until the next walk.
-            if let Some(held) = self.acquire(walk.slot()) {
-                walk.abandon(&self.shared.keyspace, &held);
-                self.release(held, world);
-            }
-        }
-    }
-
     /// The store is to begin anew with everything that memory holds (rule L13): the next round writes it all, and leaves nothing of what
     /// the store has now. No round is under way. False: a latch is busy, try again.
     pub fn start_over(&mut self, world: &mut impl World) -> bool {
         assert!(self.round.is_none(), "a round is under way");
         let Some(held) = self.acquire(0) else { return false };
         self.shared.keyspace.abandon_spaces(&held);
+        self.shared.keyspace.void_marks();
         self.release(held, world);
         self.covered.fill(0);
-        (0..SLOTS).for_each(|slot| self.shared.keyspace.set_covered(slot as u16, 0));
+        self.counts = Counts::default();
         true
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspace::{Fetched, Key, Space, Unreadable};
 use store::Store;
 
-use super::fetch::{self, fetch};
+use super::fetch::fetch;
 use super::list::list;
 use super::load::Unloadable;
 use crate::cold::{Names, Source, Span};
@@ -23,19 +23,10 @@ impl Source for StoreSource {
         if space == 0 {
             return Ok(None);
         }
-        match fetch(&*self.store, space, key) {
-            Ok(Some(fetch::Fetched::There(record))) => Ok(Some(Fetched {
-                value: record.value,
-                expiry: record.expiry,
-                access: record.access,
-                version: record.version,
-            })),
-            Ok(None | Some(fetch::Fetched::Gone(_))) => Ok(None),
-            Err(error) => {
-                (self.report)(&error);
-                Err(Unreadable)
-            }
-        }
+        fetch(&*self.store, space, key).map_err(|error| {
+            (self.report)(&error);
+            Unreadable
+        })
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {

@@ -6,15 +6,18 @@
 
 use std::num::NonZeroU64;
 
-use keyspace::{Held, Keyspace, PhysicalKey};
+use keyspace::{Held, Keyspace, Mark, PhysicalKey};
 use smallvec::SmallVec;
 
 use super::copied::Copied;
+use super::counts::Counts;
 
 /// Bytes copied in one hold.
 const BYTES_PER_HOLD: usize = if cfg!(test) { 100 } else { 16 * 1024 };
 /// Buckets looked at in one hold.
 const BUCKETS_PER_HOLD: usize = if cfg!(test) { 1 } else { 32 };
+/// Buckets whose marks are cleared in one hold.
+const CLEARED_PER_HOLD: usize = if cfg!(test) { 5 } else { 64 };
 /// Tombstones looked at in one hold.
 const TOMBSTONES_PER_HOLD: usize = if cfg!(test) { 2 } else { 128 };
 /// Keys that were deleted meanwhile looked at in one hold.
@@ -39,11 +42,20 @@ pub(super) struct SlotWalk {
     at: At,
     /// C(s).
     start: u64,
-    tables: SmallVec<[u16; 4]>,
+    tables: SmallVec<[Table; 4]>,
+}
+
+/// A physical database.
+struct Table {
+    physical: u16,
+    /// Nothing that was looked at expires before this time.
+    earliest: u64,
 }
 
 enum At {
     Beginning,
+    /// The marks were void; in this table they are cleared from this hash on.
+    Clearing(usize, u64),
     /// The first tombstones have been looked at, up to here.
     Tombstones(PhysicalKey),
     /// In this table, from this hash on.
@@ -62,12 +74,15 @@ impl SlotWalk {
 
     /// Whether it has had its first hold.
     pub(super) fn is_begun(&self) -> bool {
-        !matches!(self.at, At::Beginning)
+        !matches!(self.at, At::Beginning | At::Clearing(..))
     }
 
-    /// Does one hold's worth. The slot is held. What was copied must be written in the order of holds.
-    pub(super) fn hold(&mut self, ks: &Keyspace, held: &Held, copied: &mut Copied) -> Hold {
+    /// Does one hold's worth. The slot is held. What was copied must be written in the order of holds; then the store has what `counts` says.
+    pub(super) fn hold(&mut self, ks: &Keyspace, held: &Held, (copied, counts): (&mut Copied, &mut Counts)) -> Hold {
         let slot = self.slot;
+        if ks.are_marks_void(slot) && !self.clear(ks, held) {
+            return Hold::More;
+        }
         // Everything that was done so far is in what is copied now, and nothing else is.
         let version = ks.last_version_of(held, std::iter::once(slot));
         let first = !self.is_begun();
@@ -76,12 +91,19 @@ impl SlotWalk {
                 return Hold::Clean;
             }
             self.start = version;
-            self.tables = ks.tables_of(held, slot);
+            let table = |physical| Table { physical, earliest: u64::MAX };
+            self.tables = ks.tables_of(held, slot).into_iter().map(table).collect();
+            self.look_at_cold(ks, held);
         }
-        let gone = self.copy_gone(ks, held, version, copied);
-        if self.step(ks, held, version, copied) && gone {
+        let mut copying = Copying { ks, held, version, copied, counts };
+        let gone = self.copy_gone(&mut copying);
+        if self.step(&mut copying) && gone {
             if !first {
                 ks.set_walked(held, slot, false);
+            }
+            self.look_at_cold(ks, held);
+            for table in &self.tables {
+                counts.set_earliest(slot, ks.present_space(table.physical), table.earliest);
             }
             return Hold::Done(self.start);
         }
@@ -91,36 +113,74 @@ impl SlotWalk {
         Hold::More
     }
 
-    /// Gives the walk up.
-    pub(super) fn abandon(&self, ks: &Keyspace, held: &Held) {
-        ks.set_walked(held, self.slot, false);
+    /// Clears marks that say nothing. True: all of them.
+    fn clear(&mut self, ks: &Keyspace, held: &Held) -> bool {
+        if matches!(self.at, At::Beginning) {
+            ks.clear_tombstones(held, self.slot);
+            self.at = At::Clearing(0, 0);
+        }
+        let At::Clearing(mut table, mut hash) = self.at else { return true };
+        let tables = ks.tables_of(held, self.slot);
+        for _ in 0..CLEARED_PER_HOLD {
+            let Some(&physical) = tables.get(table) else {
+                ks.set_marks_cleared(held, self.slot);
+                self.at = At::Beginning;
+                return true;
+            };
+            let next = ks.clear_marks(held, (self.slot, physical), hash);
+            (table, hash) = next.map_or((table + 1, 0), |next| (table, next));
+        }
+        self.at = At::Clearing(table, hash);
+        false
+    }
+
+    /// What was cold at the beginning, or at the end, was so all the time or has been looked at.
+    fn look_at_cold(&mut self, ks: &Keyspace, held: &Held) {
+        for table in &mut self.tables {
+            if let Some(cold) = ks.cold(held, self.slot, table.physical) {
+                table.earliest = table.earliest.min(cold.earliest);
+            }
+        }
     }
 
     /// Copies what was deleted since the last hold, which may be there again. True: all of it.
-    fn copy_gone(&self, ks: &Keyspace, held: &Held, version: u64, copied: &mut Copied) -> bool {
+    fn copy_gone(&mut self, copying: &mut Copying<'_>) -> bool {
+        let Copying { ks, held, version, .. } = *copying;
         let keys = ks.take_gone(held, self.slot, GONE_PER_HOLD);
         for (physical, bytes) in &keys {
             let (key, space) = (ks.hasher().key(bytes), ks.space(held, *physical));
-            let mut epochs = Epochs(copied.epoch());
+            let mut epochs = Epochs(copying.copied.epoch());
             match ks.copy_key(held, *physical, &key, &mut || epochs.next()) {
-                Some((entry, frozen)) => copied.put(space, &key, entry, frozen, version),
-                None => copied.put_gone(space, &key, version),
+                Some((entry, frozen, had)) => {
+                    let earliest = copying.copied.put(space, &key, entry, frozen, version, had);
+                    copying.counts.change(self.slot, space, had, entry.mark(), earliest);
+                    let table = self.tables.iter_mut().find(|table| table.physical == *physical);
+                    table.into_iter().for_each(|table| table.earliest = table.earliest.min(earliest));
+                }
+                None => {
+                    let had = ks.copy_gone(held, *physical, &key);
+                    copying.copied.put_gone(space, &key, version, had);
+                    copying.counts.change(self.slot, space, had, Mark::DEAD, u64::MAX);
+                }
             }
-            copied.set_epoch(epochs.next());
+            copying.copied.set_epoch(epochs.next());
         }
         keys.len() < GONE_PER_HOLD
     }
 
     /// Goes on where the last hold ended. True: it came to the end.
-    fn step(&mut self, ks: &Keyspace, held: &Held, version: u64, copied: &mut Copied) -> bool {
+    fn step(&mut self, copying: &mut Copying<'_>) -> bool {
+        let (slot, Copying { ks, held, version, copied, counts }) = (self.slot, copying);
         let after = match &mut self.at {
-            At::Beginning => Some(None),
             At::Tombstones(after) => Some(Some(std::mem::take(after))),
             At::Table(..) => None,
+            At::Beginning | At::Clearing(..) => Some(None),
         };
         if let Some(after) = after {
-            let next = ks.tombstones_after(held, self.slot, after, TOMBSTONES_PER_HOLD, |physical, bytes| {
-                copied.delete(ks.space(held, physical), &ks.hasher().key(bytes));
+            let next = ks.tombstones_after(held, slot, after, TOMBSTONES_PER_HOLD, |physical, bytes, had| {
+                let space = ks.space(held, physical);
+                copied.delete(space, &ks.hasher().key(bytes), had);
+                counts.change(slot, space, had, Mark::DEAD, u64::MAX);
             });
             if let Some(next) = next {
                 self.at = At::Tombstones(next);
@@ -128,27 +188,40 @@ impl SlotWalk {
             }
             self.at = At::Table(0, 0);
         }
-        let At::Table(mut table, mut hash) = self.at else { return false };
+        let At::Table(mut at, mut hash) = self.at else { return false };
         let mut buckets = 0;
-        while let Some(&physical) = self.tables.get(table) {
+        while let Some(table) = self.tables.get_mut(at) {
             if buckets == BUCKETS_PER_HOLD || copied.weight() >= BYTES_PER_HOLD {
-                self.at = At::Table(table, hash);
+                self.at = At::Table(at, hash);
                 return false;
             }
             buckets += 1;
-            let space = ks.space(held, physical);
+            let place = (slot, table.physical);
             let mut epochs = Epochs(copied.epoch());
             let mut next_epoch = || epochs.next();
-            let next =
-                ks.copy_changed(held, (self.slot, physical), hash, self.above, &mut next_epoch, |entry, frozen| {
-                    copied.put(space, &ks.hasher().key(entry.key()), entry, frozen, version);
+            let (next, earliest) =
+                ks.copy_changed(held, place, hash, self.above, &mut next_epoch, |entry, frozen, had| {
+                    let (key, space) = (ks.hasher().key(entry.key()), ks.space(held, table.physical));
+                    let earliest = copied.put(space, &key, entry, frozen, *version, had);
+                    counts.change(slot, space, had, entry.mark(), earliest);
                 });
+            table.earliest = table.earliest.min(earliest);
             copied.set_epoch(epochs.next());
-            (table, hash) = next.map_or((table + 1, 0), |next| (table, next));
+            (at, hash) = next.map_or((at + 1, 0), |next| (at, next));
         }
-        self.at = At::Table(table, hash);
+        self.at = At::Table(at, hash);
         true
     }
+}
+
+/// What a hold works with.
+struct Copying<'a> {
+    ks: &'a Keyspace,
+    held: &'a Held,
+    /// Everything that was done to the slot so far.
+    version: u64,
+    copied: &'a mut Copied,
+    counts: &'a mut Counts,
 }
 
 /// Counts freezes.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use command::{Position, Tunables};
-use keyspace::{Fetched, Key, KeyHasher, Keyspace, Kind, Need, Space, Unreadable, Value, slot_of};
+use keyspace::{Fetched, Key, KeyHasher, Keyspace, Kind, Mark, Need, Record, Space, Unreadable, Value, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 
@@ -33,7 +33,10 @@ impl Source for Shelf {
         }
         let kept = self.kept.lock().unwrap();
         let kept = kept.get(&(space, key.bytes.into())).cloned();
-        Ok(kept.map(|(value, expiry, access, version)| Fetched { value, expiry, access, version }))
+        Ok(kept.map(|(value, expiry, access, version)| {
+            let mark = Mark::live(expiry.is_some(), value.field_expiry().is_some(), false);
+            Fetched::There(Record { value, expiry, access, version, mark })
+        }))
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {
@@ -183,7 +186,7 @@ impl Cold {
         let mut kept = self.shelf.kept.lock().unwrap();
         keyspace.begin_round();
         for slot in NAMES.map(|name| slot_of(name.as_bytes())) {
-            keyspace.tombstones_after(&held, slot, None, usize::MAX, |physical, key| {
+            keyspace.tombstones_after(&held, slot, None, usize::MAX, |physical, key, _| {
                 kept.remove(&(keyspace.space(&held, physical), key.into()));
             });
             for physical in keyspace.tables_of(&held, slot) {
@@ -192,10 +195,11 @@ impl Cold {
                 while let Some(hash) = from {
                     let mut epochs = || NonZeroU64::MIN;
                     let above = keyspace.covered(slot);
-                    from = keyspace.copy_changed(&held, (slot, physical), hash, above, &mut epochs, |entry, _| {
-                        let value = (entry.to_value(), entry.expiry(), entry.access(), entry.version());
-                        kept.insert((space, entry.key().into()), value);
-                    });
+                    (from, _) =
+                        keyspace.copy_changed(&held, (slot, physical), hash, above, &mut epochs, |entry, _, _| {
+                            let value = (entry.to_value(), entry.expiry(), entry.access(), entry.version());
+                            kept.insert((space, entry.key().into()), value);
+                        });
                 }
             }
             keyspace.set_covered(slot, keyspace.last_version_of(&held, std::iter::once(slot)));

@@ -120,6 +120,14 @@ impl Runner {
     }
 
     fn steps(&mut self) -> Result<(), String> {
+        // What a round that could not go on has copied is from before anybody asked for this one.
+        if self.checkpointer.is_running() {
+            self.one_round()?;
+        }
+        self.one_round()
+    }
+
+    fn one_round(&mut self) -> Result<(), String> {
         while self.checkpointer.begin(&mut self.outside) == Step::Busy {
             self.pause(BUSY)?;
         }

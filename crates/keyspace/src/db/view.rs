@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use object::Hash;
 use object::saved::ValueRef;
 
 use crate::entry::Entry;
+use crate::mark::Mark;
 use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection, saved_collection};
 
 /// The value has another type than the command works on.
@@ -94,6 +96,16 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn expired(self, now: u64) -> bool {
         self.expiry().is_some_and(|at| at < now)
+    }
+
+    /// When the first field of a hash expires, in unix milliseconds.
+    pub fn field_expiry(self) -> Option<u64> {
+        self.entry.collection::<Hash>().and_then(Hash::next_expiry)
+    }
+
+    /// What the store has under the key.
+    pub fn mark(self) -> Mark {
+        self.entry.mark()
     }
 
     /// Version of the last write.

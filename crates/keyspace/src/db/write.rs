@@ -5,10 +5,11 @@ use std::sync::Arc;
 use object::number::parse_i64 as canonical_int;
 
 use super::{Db, EntryRef, WrongType};
-use crate::cold::Fetched;
+use crate::cold::Record;
 use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
 use crate::local::shift;
+use crate::mark::Mark;
 use crate::value::{Blob, Collection, Kind, Value};
 
 /// What a write does to the expiry of a key.
@@ -99,8 +100,10 @@ impl Db<'_> {
         }
         shift(&self.local.counters.keys[usize::from(self.physical)], 1);
         self.ks.mark_occupied(key.slot);
-        if table.graves.are_of_interest() && self.ks.dig_up(self.held, key, self.physical, self.local) {
-            entry.set_stored();
+        if table.graves.are_of_interest()
+            && let Some(mark) = self.ks.dig_up(self.held, key, self.physical, self.local)
+        {
+            entry.set_mark(mark);
         }
     }
 
@@ -113,8 +116,9 @@ impl Db<'_> {
         self.local.stamped = true;
         let walked =
             || self.ks.body(self.held, key.slot).table(self.physical).is_some_and(|table| table.graves.are_walked());
-        if for_good && (entry.is_stored() || walked()) {
-            self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
+        let mark = entry.mark();
+        if for_good && (!mark.is_none() || walked()) {
+            self.ks.bury_key(self.held, key, self.physical, (self.version, mark), self.local);
         }
         Some(entry)
     }
@@ -185,7 +189,7 @@ impl Db<'_> {
             old
         } else {
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
-            new.stored_as(old);
+            new.set_mark(old.mark());
             place.set_address(new.to_word());
             old.free(self.local);
             new
@@ -215,7 +219,7 @@ impl Db<'_> {
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
         let had = self.unlink(key, false).map(|old| {
-            let had = (old.expiry(), old.is_stored());
+            let had = (old.expiry(), old.mark());
             old.free(self.local);
             had
         });
@@ -228,24 +232,19 @@ impl Db<'_> {
             Expiry::At(ms) => Some(ms),
         };
         let entry = self.insert_new(key, value, expiry);
-        if had.is_some_and(|(_, stored)| stored) {
-            entry.set_stored();
+        if let Some((_, mark)) = had {
+            entry.set_mark(mark);
         }
     }
 
-    /// Puts what the store has of an absent key into the table, as of this `Db`'s version.
-    pub fn install(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>, access: u32) {
-        debug_assert!(self.peek(key).is_none(), "rule C5");
-        let entry = self.insert_new(key, value, expiry);
-        entry.set_access(access);
-        entry.set_stored();
-    }
-
-    /// Puts what the store has of a cold key into the table: nothing has changed by that.
-    pub(crate) fn install_fetched(&mut self, key: &Key<'_>, fetched: Fetched) {
+    /// Puts what the store has of a key that memory does not know into the table: nothing has changed by that.
+    pub fn install(&mut self, key: &Key<'_>, record: Record) {
+        debug_assert!(self.peek_entry(key).is_none(), "rule C5");
         let stamped = self.local.stamped;
-        let version = std::mem::replace(&mut self.version, fetched.version);
-        self.install(key, fetched.value, fetched.expiry, fetched.access);
+        let version = std::mem::replace(&mut self.version, record.version);
+        let entry = self.insert_new(key, record.value, record.expiry);
+        entry.set_access(record.access);
+        entry.set_mark(record.mark);
         self.version = version;
         self.local.stamped = stamped;
     }
@@ -257,9 +256,9 @@ impl Db<'_> {
         }
     }
 
-    /// Notes that the store says of an absent key that it was gone at this `Db`'s version.
-    pub fn install_gone(&mut self, key: &Key<'_>) {
-        self.ks.bury_key(self.held, key, self.physical, self.version, self.local);
+    /// Notes that the store says of a key that memory does not know that it was gone at `version`.
+    pub fn install_gone(&mut self, key: &Key<'_>, version: u64) {
+        self.ks.bury_key(self.held, key, self.physical, (version, Mark::DEAD), self.local);
     }
 
     /// Deletes the key. False: it was absent.

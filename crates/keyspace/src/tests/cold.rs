@@ -6,7 +6,9 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 
 use crate::testing::Single;
-use crate::{ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Ticket, Value, Waiter, Whereabouts, slot_of};
+use crate::{
+    ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Mark, Record, Ticket, Value, Waiter, Whereabouts, slot_of,
+};
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -49,7 +51,14 @@ type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>, u64)>;
 
 fn fetch(stored: &Stored, key: &[u8]) -> Option<Fetched> {
     let (value, expiry, version) = stored.get(key)?;
-    Some(Fetched { value: Value::Short(value.as_slice().into()), expiry: *expiry, access: 7, version: *version })
+    let mark = Mark::live(expiry.is_some(), false, false);
+    Some(Fetched::There(Record {
+        value: Value::Short(value.as_slice().into()),
+        expiry: *expiry,
+        access: 7,
+        version: *version,
+        mark,
+    }))
 }
 
 /// Makes memory know of a key, as a worker would that may read the store itself.
@@ -66,14 +75,16 @@ fn checkpoint(ks: &Keyspace, single: &mut Single<'_>, stored: &mut Stored) {
     ks.begin_round();
     single.with_all(|ks, held, _| {
         let (above, start) = (ks.covered(slot), ks.last_version_of(held, std::iter::once(slot)));
-        ks.tombstones_after(held, slot, None, usize::MAX, |_, key| {
-            stored.remove(key);
+        ks.tombstones_after(held, slot, None, usize::MAX, |_, key, had| {
+            assert_eq!(had.is_live(), stored.remove(key).is_some());
         });
         let mut from = Some(0);
         while let Some(hash) = from {
-            from = ks.copy_changed(held, (slot, 0), hash, above, &mut || NonZeroU64::MIN, |entry, _| {
+            (from, _) = ks.copy_changed(held, (slot, 0), hash, above, &mut || NonZeroU64::MIN, |entry, _, had| {
                 let text = entry.string().unwrap().to_vec();
-                stored.insert(entry.key().to_vec(), (text, entry.expiry(), entry.version()));
+                let before = stored.insert(entry.key().to_vec(), (text, entry.expiry(), entry.version()));
+                assert_eq!(had.is_live(), before.is_some());
+                assert_eq!(had.is_expiring(), before.is_some_and(|(_, expiry, _)| expiry.is_some()));
             });
         }
         ks.set_covered(slot, start);

@@ -1,4 +1,5 @@
 //! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between; others leave none.
+//! Marks: entries and tombstones know exactly what the store has.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 
 use super::name;
 use crate::testing::Single;
-use crate::{Db, Expiry, Held, Keyspace, PhysicalKey, slot_of};
+use crate::{Db, Expiry, Held, Keyspace, Mark, PhysicalKey, slot_of};
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -20,6 +21,8 @@ enum Act {
     Flush,
     /// One hold of the checkpoint's.
     Step,
+    /// The store is another one, which has nothing.
+    Void,
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -32,14 +35,16 @@ fn act() -> impl Strategy<Value = Act> {
         1 => n().prop_map(Act::Take),
         1 => Just(Act::Flush),
         8 => Just(Act::Step),
+        1 => Just(Act::Void),
     ]
 }
 
-/// What a store of one slot has: keys, and which of them are said to be gone.
-type Stored = BTreeMap<Vec<u8>, bool>;
+/// What a store of one slot has: keys, and whether they are there and expire, or are said to be gone.
+type Stored = BTreeMap<Vec<u8>, Option<bool>>;
 
 /// Where the checkpoint is.
 enum Walk {
+    Clearing(u64),
     Deleting(Option<PhysicalKey>),
     Copying(u64, bool),
     Dropping(Option<PhysicalKey>),
@@ -47,17 +52,37 @@ enum Walk {
 
 const TAG: &[u8] = b"{tag}1";
 
+fn put(stored: &mut Stored, key: &[u8], expires: Option<bool>, had: Mark) {
+    let before = stored.insert(key.to_vec(), expires).flatten();
+    assert_eq!((had.is_live(), had.is_expiring()), (before.is_some(), before == Some(true)), "{}", key.escape_ascii());
+}
+
 fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64, stored: &mut Stored) -> Walk {
     let slot = slot_of(TAG);
     let gone = |stored: &mut Stored, most| {
         let keys = ks.take_gone(held, slot, most);
-        for (_, key) in &keys {
-            let there = ks.copy_key(held, 0, &ks.hasher().key(key), &mut || NonZeroU64::MIN).is_some();
-            stored.insert(key.to_vec(), there);
+        for (_, bytes) in &keys {
+            let key = ks.hasher().key(bytes);
+            match ks.copy_key(held, 0, &key, &mut || NonZeroU64::MIN) {
+                Some((entry, _, had)) => put(stored, bytes, Some(entry.expiry().is_some()), had),
+                None => put(stored, bytes, None, ks.copy_gone(held, 0, &key)),
+            }
         }
         keys.len() == most
     };
     match walk {
+        Walk::Clearing(from) => {
+            if from == 0 {
+                ks.clear_tombstones(held, slot);
+            }
+            match ks.clear_marks(held, (slot, 0), from) {
+                Some(next) => Walk::Clearing(next),
+                None => {
+                    ks.set_marks_cleared(held, slot);
+                    Walk::Deleting(None)
+                }
+            }
+        }
         Walk::Deleting(after) => {
             if after.is_none() {
                 ks.begin_round();
@@ -65,7 +90,8 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64
                 ks.set_walked(held, slot, true);
             }
             gone(stored, 2);
-            let next = ks.tombstones_after(held, slot, after, 3, |_, key| {
+            let next = ks.tombstones_after(held, slot, after, 3, |_, key, had| {
+                put(stored, key, None, had);
                 stored.remove(key);
             });
             next.map_or(Walk::Copying(0, false), |next| Walk::Deleting(Some(next)))
@@ -80,9 +106,13 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64
                 *above = *start;
                 return Walk::Dropping(None);
             }
-            let next = ks.copy_changed(held, (slot, 0), from, *above, &mut || NonZeroU64::MIN, |entry, _| {
-                stored.insert(entry.key().to_vec(), true);
-            });
+            let mut earliest = u64::MAX;
+            let (next, bound) =
+                ks.copy_changed(held, (slot, 0), from, *above, &mut || NonZeroU64::MIN, |entry, _, had| {
+                    earliest = earliest.min(entry.expiry().unwrap_or(u64::MAX));
+                    put(stored, entry.key(), Some(entry.expiry().is_some()), had);
+                });
+            assert!(bound <= earliest);
             next.map_or(Walk::Copying(0, true), |next| Walk::Copying(next, false))
         }
         Walk::Dropping(after) => match ks.drop_tombstones(held, slot, after, 3) {
@@ -104,7 +134,7 @@ fn apply(db: &mut Db<'_>, act: &Act) {
             db.remove(&db.key(&key(n)));
         }
         Act::Take(n) => drop(db.take(&db.key(&key(n)))),
-        Act::Flush | Act::Step => {}
+        Act::Flush | Act::Step | Act::Void => {}
     }
 }
 
@@ -127,16 +157,39 @@ proptest! {
                     // A space of its own.
                     stored.clear();
                 }
+                Act::Void => {
+                    single.with_all(|ks, held, _| {
+                        ks.set_walked(held, slot, false);
+                        ks.void_marks();
+                    });
+                    stored.clear();
+                    (walk, above) = (Walk::Clearing(0), 0);
+                }
                 act => single.with_slot(slot, |db| apply(db, &act)),
             }
             let mut tombstones = Vec::new();
             single.with_slot(slot, |db| {
-                ks.each_tombstone_after(slot, None, usize::MAX, |_, key, _| tombstones.push(key.to_vec()));
+                let mut marks = BTreeMap::new();
+                ks.each_tombstone_after(slot, None, usize::MAX, |_, key, tombstone| {
+                    tombstones.push(key.to_vec());
+                    marks.insert(key.to_vec(), tombstone.mark());
+                });
                 for key in stored.keys() {
                     let there = db.peek(&db.key(key)).is_some();
                     assert!(there != tombstones.contains(key), "{}", key.escape_ascii());
                 }
                 assert!(tombstones.iter().all(|key| db.peek(&db.key(key)).is_none()));
+                let mut from = Some(0);
+                while let Some(hash) = from {
+                    from = db.walk(slot, hash, |entry| {
+                        marks.insert(entry.key().to_vec(), entry.mark());
+                    });
+                }
+                for (key, mark) in marks.into_iter().filter(|_| !ks.are_marks_void(slot)) {
+                    let has = stored.get(&key);
+                    assert_eq!((mark.is_live(), mark.is_expiring()), (matches!(has, Some(Some(_))), has == Some(&Some(true))));
+                    assert!(has.is_none() || !mark.is_none());
+                }
             });
             prop_assert_eq!(ks.tombstones(), tombstones.len() as u64);
         }
@@ -147,7 +200,7 @@ proptest! {
             rounds += i32::from(matches!(walk, Walk::Deleting(None)));
         }
         single.with_slot(slot, |db| {
-            assert!(stored.iter().all(|(key, there)| *there && db.peek(&db.key(key)).is_some()));
+            assert!(stored.iter().all(|(key, there)| there.is_some() && db.peek(&db.key(key)).is_some()));
             assert_eq!(db.slot_len(slot) as usize, stored.len());
         });
         prop_assert_eq!(ks.tombstones(), 0);

@@ -2,14 +2,14 @@
 
 use command::{Digest, Position};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Need, SLOTS};
+use keyspace::{Db, Fetched, Keyspace, Need, SLOTS};
 use store::Store;
 
 use super::model::{DATABASES, Machine};
 use crate::checkpoint::format;
 use crate::checkpoint::list::list;
 use crate::checkpoint::round::Planted;
-use crate::checkpoint::{Fetched, fetch, fetch_from, header};
+use crate::checkpoint::{fetch, fetch_from, header};
 use crate::cold::{Names, Span};
 
 #[test]
@@ -34,7 +34,7 @@ fn one_key_after_the_other() {
                 let now = fetch(&machine.store, space, &key).expect("our own").expect("it is there");
                 let then = fetch_from(&*snapshot, space, &key).expect("our own").expect("it is there");
                 assert_eq!(now.version(), then.version());
-                now.install(&keyspace, &held, &mut local, &clock, logical, &key);
+                Db::new(&keyspace, &held, &mut local, &clock, logical, 0).warm(&key, Some(now));
             }
             let nobody = keyspace.hasher().key(b"nobody");
             assert!(fetch(&machine.store, space, &nobody).expect("our own").is_none());
@@ -54,7 +54,7 @@ fn long_keys() {
     machine.checkpoint();
     let keyspace = &machine.hand.engine.shared.keyspace;
     let key = keyspace.hasher().key(long.as_bytes());
-    assert!(matches!(fetch(&machine.store, 1, &key), Ok(Some(crate::checkpoint::Fetched::There(_)))));
+    assert!(matches!(fetch(&machine.store, 1, &key), Ok(Some(Fetched::There(_)))));
     let mut other = long.clone();
     other.replace_range(59_999.., "|");
     assert!(matches!(fetch(&machine.store, 1, &keyspace.hasher().key(other.as_bytes())), Ok(None)));
@@ -81,7 +81,8 @@ fn names_in_portions() {
             else {
                 panic!("it is there")
             };
-            wanted.push((key, head.expiry, record.value.kind().type_name()));
+            assert_eq!((head.expiry, head.field_expiry), (record.expiry, record.value.field_expiry()));
+            wanted.push((key, head.expiry, head.field_expiry, record.value.kind().type_name()));
         }
         for most in [1, 3, 1000] {
             let mut span = Span { from: Position::default(), end: SLOTS as u16, most };
@@ -91,7 +92,7 @@ fn names_in_portions() {
                 for name in names {
                     let at = Position { slot: name.slot, hash: keyspace.hasher().key(&name.key).hash };
                     assert!(span.from <= at && until.is_none_or(|until| at < until), "{at:?} in {span:?}");
-                    found.push((name.key, name.expiry, name.kind.type_name()));
+                    found.push((name.key, name.expiry, name.fields, name.kind.type_name()));
                 }
                 let Some(until) = until else { break };
                 assert!(span.from < until && most < 1000);

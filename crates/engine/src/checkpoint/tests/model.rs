@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use command::{Digest, Rng, Tunables};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Need, Waiter};
+use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Waiter};
 use log::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use object::saved::object_of;
 use store::{Batch, Entries, Error, Figures, Generation, Op, Range, Snapshot, Store};
 
 use super::hand::Hand;
+use crate::checkpoint::counts::Counts;
 use crate::checkpoint::format;
 use crate::checkpoint::round::Planted;
-use crate::checkpoint::{Checkpointer, Replay, World, header, load};
+use crate::checkpoint::{Checkpointer, Replay, World, header, load, restore};
 use crate::{Engine, Link, Shared};
 
 pub(super) const DATABASES: usize = 3;
@@ -64,6 +65,21 @@ impl Model {
         let leaves: Vec<_> = maps.now.keys().filter(|key| key[0] == 2).map(|key| key[..15].to_vec()).collect();
         let objects: BTreeSet<_> = leaves.iter().collect();
         (leaves.len(), objects.into_iter().filter(|object| !named.iter().any(|named| named[..] == object[..])).count())
+    }
+
+    /// What it has of these spaces.
+    pub(super) fn counts(&self, spaces: &[keyspace::Space]) -> Counts {
+        let (maps, hasher) = (self.maps(), keyspace::KeyHasher::new(7));
+        let mut counts = Counts::default();
+        for (stored_key, value) in maps.now.iter().filter(|(key, _)| format::is_entry(key)) {
+            let (bytes, stored) = format::read_entry(stored_key, value).expect("our own value");
+            let space = u32::from_be_bytes(stored_key[1..5].try_into().expect("four bytes"));
+            if let (format::Stored::Entry(head, _), true) = (stored, spaces.contains(&space)) {
+                let mark = Mark::live(head.expiry.is_some(), head.field_expiry.is_some(), false);
+                counts.change(hasher.key(&bytes).slot, space, Mark::NONE, mark, head.earliest());
+            }
+        }
+        counts
     }
 
     /// Number of entries.
@@ -230,7 +246,16 @@ impl Machine {
         let hashes = header(&store).map_err(|error| error.to_string())?.map_or(7, |header| header.seed);
         let keyspace = Keyspace::new(2, DATABASES, hashes);
         let mut local = keyspace.local(0);
+        let restored = restore(&store, &Keyspace::new(1, DATABASES, hashes)).map_err(|error| error.to_string())?;
         let loaded = load(&store, &keyspace, &mut local).map_err(|error| error.to_string())?;
+        if let (Some(restored), Some(loaded)) = (restored, &loaded) {
+            if !loaded.counts.agree(&restored.counts) {
+                return Err(format!("the store has {:?}, not {:?}", loaded.counts, restored.counts));
+            }
+            if restored.highest < loaded.highest {
+                return Err(format!("the store has version {}, above {}", loaded.highest, restored.highest));
+            }
+        }
         let tunables = tunables();
         let mut replay = Replay::new(&keyspace, &mut local, tunables.limits.clone(), loaded.as_ref(), NOW);
         for (lsn, effects) in &log.records {
@@ -291,6 +316,24 @@ impl Machine {
             self.checkpointer.begin(&mut self.log);
             while self.checkpointer.step(&mut self.log).expect("no failure is planted") != Step::Done {}
         }
+    }
+
+    /// Whether the checkpointer knows what the store has, as it says when a round has ended.
+    pub(super) fn counts_are_right(&self) -> Result<(), String> {
+        let counts = self.checkpointer.counts();
+        let spaces = (0..SLOTS as u16).flat_map(|slot| counts.of(slot).map(|(space, _)| space));
+        let spaces: BTreeSet<_> = spaces.chain(self.spaces()).collect();
+        let there = self.store.counts(&spaces.into_iter().collect::<Vec<_>>());
+        if there.agree(&counts) { Ok(()) } else { Err(format!("the store has {there:?}, not {counts:?}")) }
+    }
+
+    /// Those of the databases.
+    fn spaces(&self) -> Vec<keyspace::Space> {
+        let keyspace = &self.hand.engine.shared.keyspace;
+        let held = keyspace.try_one(0).expect("nobody else is there");
+        let spaces = keyspace.databases_now(&held).spaces;
+        keyspace.release(held, |_| {});
+        spaces
     }
 
     pub(super) fn digest(&mut self) -> Digest {

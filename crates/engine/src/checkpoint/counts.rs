@@ -1,0 +1,136 @@
+//! How many keys the store has, of each space in each slot: what a start tells of them before it has read any.
+
+use keyspace::{ColdFigures, Mark, SLOTS, Space};
+use smallvec::SmallVec;
+
+/// Of every slot and space, what the store has when everything that was copied is written: keys with values exactly, and a time before
+/// which nothing of it expires. Of spaces that were given up it may say anything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counts(Box<[OfSlot]>);
+
+/// Spaces of a slot that have something, in no order.
+pub(super) type OfSlot = SmallVec<[(Space, Count); 1]>;
+
+/// As [`ColdFigures`], in less space: a table has fewer than 2^32 keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Count {
+    pub(super) keys: u32,
+    pub(super) expiring: u32,
+    pub(super) fields: u32,
+    pub(super) earliest: u64,
+}
+
+impl Count {
+    const NONE: Count = Count { keys: 0, expiring: 0, fields: 0, earliest: u64::MAX };
+
+    fn is_volatile(&self) -> bool {
+        self.expiring > 0 || self.fields > 0
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self(vec![OfSlot::new(); SLOTS].into())
+    }
+}
+
+impl Counts {
+    /// Of a slot: the spaces of which the store has keys.
+    pub fn of(&self, slot: u16) -> impl Iterator<Item = (Space, ColdFigures)> {
+        self.0[usize::from(slot)].iter().map(|(space, count)| {
+            let Count { keys, expiring, fields, earliest } = *count;
+            let (keys, expiring, field_expiring) = (keys.into(), expiring.into(), fields.into());
+            (*space, ColdFigures { keys, expiring, field_expiring, earliest })
+        })
+    }
+
+    /// Those of slots in a row, to be written or filled.
+    pub(super) fn slots(&mut self, first: usize, n: usize) -> &mut [OfSlot] {
+        &mut self.0[first..][..n]
+    }
+
+    /// Where the store had `had` under a key, it has `has`, of which nothing expires before `earliest`.
+    pub(super) fn change(&mut self, slot: u16, space: Space, had: Mark, has: Mark, earliest: u64) {
+        if !had.is_live() && !has.is_live() {
+            return;
+        }
+        let of_slot = &mut self.0[usize::from(slot)];
+        let at = of_slot.iter().position(|(known, _)| *known == space).unwrap_or_else(|| {
+            of_slot.push((space, Count::NONE));
+            of_slot.len() - 1
+        });
+        let count = &mut of_slot[at].1;
+        let shift = |n: &mut u32, had: bool, has: bool| *n = n.saturating_add(has.into()).saturating_sub(had.into());
+        shift(&mut count.keys, had.is_live(), has.is_live());
+        shift(&mut count.expiring, had.is_expiring(), has.is_expiring());
+        shift(&mut count.fields, had.has_expiring_fields(), has.has_expiring_fields());
+        count.earliest = if count.is_volatile() { count.earliest.min(earliest) } else { u64::MAX };
+        if count.keys == 0 {
+            of_slot.swap_remove(at);
+        }
+    }
+
+    /// Somebody has looked: nothing of the space in the slot expires before `earliest`.
+    pub(super) fn set_earliest(&mut self, slot: u16, space: Space, earliest: u64) {
+        let found = self.0[usize::from(slot)].iter_mut().find(|(known, _)| *known == space);
+        if let Some((_, count)) = found.filter(|(_, count)| count.is_volatile()) {
+            count.earliest = earliest;
+        }
+    }
+
+    /// Forgets all other spaces.
+    pub(super) fn keep_only(&mut self, spaces: &[Space]) {
+        self.0.iter_mut().for_each(|of_slot| of_slot.retain(|(space, _)| spaces.contains(space)));
+    }
+
+    /// Whether the others say the same of keys, and no later times.
+    #[cfg(test)]
+    pub(super) fn agree(&self, others: &Counts) -> bool {
+        (0..SLOTS as u16).all(|slot| {
+            let mut both = [self, others].map(|counts| counts.of(slot).collect::<Vec<_>>());
+            both.iter_mut().for_each(|of_slot| of_slot.sort_unstable_by_key(|(space, _)| *space));
+            let [ours, theirs] = both;
+            ours.len() == theirs.len()
+                && ours.iter().zip(&theirs).all(|((space, ours), (other, theirs))| {
+                    space == other
+                        && theirs.earliest <= ours.earliest
+                        && ColdFigures { earliest: 0, ..*ours } == ColdFigures { earliest: 0, ..*theirs }
+                })
+        })
+    }
+
+    /// Forgets spaces that were given up.
+    pub(super) fn forget(&mut self, gone: &[Space]) {
+        if !gone.is_empty() {
+            self.0.iter_mut().for_each(|of_slot| of_slot.retain(|(space, _)| !gone.contains(space)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_and_goes_is_counted() {
+        let mut counts = Counts::default();
+        let (plain, expiring, hash) =
+            (Mark::live(false, false, false), Mark::live(true, false, true), Mark::live(true, true, false));
+        counts.change(7, 1, Mark::NONE, plain, u64::MAX);
+        counts.change(7, 1, Mark::DEAD, expiring, 50);
+        counts.change(7, 2, Mark::NONE, hash, 60);
+        counts.change(7, 2, Mark::NONE, Mark::DEAD, u64::MAX);
+        let figures =
+            |keys, expiring, field_expiring, earliest| ColdFigures { keys, expiring, field_expiring, earliest };
+        assert!(counts.of(7).eq([(1, figures(2, 1, 0, 50)), (2, figures(1, 1, 1, 60))]));
+        counts.set_earliest(7, 1, 55);
+        counts.change(7, 1, plain, hash, 70);
+        assert!(counts.of(7).eq([(1, figures(2, 2, 1, 55)), (2, figures(1, 1, 1, 60))]));
+        counts.change(7, 1, expiring, plain, u64::MAX);
+        counts.change(7, 1, hash, Mark::DEAD, u64::MAX);
+        assert!(counts.of(7).eq([(1, figures(1, 0, 0, u64::MAX)), (2, figures(1, 1, 1, 60))]));
+        counts.change(7, 1, plain, Mark::DEAD, u64::MAX);
+        counts.forget(&[2]);
+        assert_eq!(counts, Counts::default());
+    }
+}
