@@ -62,11 +62,14 @@ impl Device {
             state.0
         };
         let result = sync();
-        let left = until.saturating_sub((self.clock)() + SLACK);
-        if left > 0 {
+        loop {
+            // Whoever unparks this thread means something else.
+            let left = until.saturating_sub((self.clock)() + SLACK);
+            if left == 0 {
+                return result;
+            }
             thread::park_timeout(Duration::from_nanos(left));
         }
-        result
     }
 }
 

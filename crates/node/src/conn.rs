@@ -24,6 +24,8 @@ pub(crate) enum Wait {
     Pause,
     /// Room in memory, after a checkpoint: its present command is still in the query buffer and will be run again.
     Room,
+    /// The log, which has much to write: its present command is still in the query buffer and will be run again.
+    Log,
     /// The end of DEBUG SLEEP, with its arguments; then it is answered.
     Sleep(OwnedArgs),
     /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).

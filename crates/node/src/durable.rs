@@ -66,7 +66,7 @@ impl Durable {
 impl Worker {
     /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
     pub(crate) fn may_log(&self) -> bool {
-        self.node.durable().is_none_or(|durable| durable.log.takes_writes())
+        self.node.durable().is_none_or(|durable| durable.log.takes_writes()) && !self.backlog.is_over()
     }
 
     /// What is written to the connection from `at` on waits for `seen`.
@@ -96,9 +96,13 @@ impl Worker {
         }
     }
 
+    fn awaits(&self) -> bool {
+        !self.gated.is_empty() || !self.backlog.is_idle()
+    }
+
     /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.
     pub(crate) fn may_answer(&self) -> bool {
-        !self.gated.is_empty() && self.node.durable().is_some_and(|durable| self.has_moved(durable))
+        self.awaits() && self.node.durable().is_some_and(|durable| self.has_moved(durable))
     }
 
     fn has_moved(&self, durable: &Durable) -> bool {
@@ -109,7 +113,7 @@ impl Worker {
     /// (rule L9).
     pub(crate) fn answer_committed(&mut self) {
         self.turn += 1;
-        if self.gated.is_empty() {
+        if !self.awaits() {
             return;
         }
         let node = self.node.clone();
@@ -117,7 +121,10 @@ impl Worker {
         if let Some(mailbox) = node.mailbox(self.index) {
             mailbox.await_log(false);
         }
-        if !self.has_moved(durable) {
+        let moved = self.has_moved(durable);
+        let limit = self.follower.settings().log_backlog;
+        self.look_at_backlog(durable, limit, moved);
+        if !moved {
             return;
         }
         let failed = matches!(durable.log.state(), State::Failed(_));
@@ -185,7 +192,7 @@ impl Worker {
     /// a sync takes: what is left until then is one group. Whoever moves a watermark wakes this worker, if somebody waits for that.
     pub(crate) fn await_log(&mut self) {
         let left = self.engine.take_left();
-        if left | self.unrung == 0 && self.gated.is_empty() {
+        if left | self.unrung == 0 && !self.awaits() {
             return;
         }
         let node = self.node.clone();
@@ -205,7 +212,7 @@ impl Worker {
             durable.log.ring(unrung.trailing_zeros() as u16);
             unrung &= unrung - 1;
         }
-        if let Some(mailbox) = node.mailbox(self.index).filter(|_| !self.gated.is_empty()) {
+        if let Some(mailbox) = node.mailbox(self.index).filter(|_| self.awaits()) {
             mailbox.await_log(true);
         }
     }

@@ -136,6 +136,9 @@ impl Worker {
             self.refuse(conn, Some(command), error.as_bytes());
             return Next::Continue;
         }
+        if self.must_wait_for_log(conn, command, args) {
+            return self.wait_for_log(conn);
+        }
         if self.paused.is_some() && self.is_held_back(conn, command, args) {
             return self.wait_for_pause(conn);
         }
@@ -366,7 +369,7 @@ impl Worker {
     }
 
     /// Whether the command, or one of the block that it executes, may write or tell replicas something.
-    fn may_write(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
+    pub(crate) fn may_write(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
         let may = |command: &Command, args: Args<'_>| {
             command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
                 && !session::is_read_only_script(&self.node, command, args)

@@ -55,6 +55,8 @@ pub struct WorkerStats {
     pub clients: AtomicU64,
     /// Blocked connections now.
     pub blocked: AtomicU64,
+    /// Connections that wait until less is left for the log, now.
+    pub awaits_log: AtomicU64,
     /// Bytes received.
     pub bytes_in: AtomicU64,
     /// Bytes sent.
@@ -122,6 +124,7 @@ impl WorkerStats {
             codes: Mutex::default(),
             denied: zero(),
             parked: zero(),
+            awaits_log: zero(),
             script_reruns: zero(),
             dirty: zero(),
             longest_turn: zero(),

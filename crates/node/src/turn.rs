@@ -320,6 +320,7 @@ impl Worker {
                 Wait::Latch
                 | Wait::Pause
                 | Wait::Room
+                | Wait::Log
                 | Wait::Sleep(_)
                 | Wait::Sync(..)
                 | Wait::Save(..)

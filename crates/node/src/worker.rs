@@ -97,6 +97,8 @@ pub struct Worker {
     pub(crate) above_tracked: bool,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
+    /// Those that wait until less is left for it.
+    pub(crate) backlog: crate::backlog::Backlog,
     /// Connections that wait for a sync of the log.
     pub(crate) syncing: Vec<Token>,
     /// Streams that something was left for and that have not heard of it, a bit each.
@@ -141,6 +143,7 @@ impl Worker {
             paused: None,
             held_back: Vec::new(),
             held_by: None,
+            backlog: crate::backlog::Backlog::default(),
             walks: VecDeque::new(),
             scripts: VecDeque::new(),
             orphans: VecDeque::new(),
@@ -318,6 +321,9 @@ impl Worker {
         if let Wait::Pause = wait {
             self.held_back.retain(|token| *token != conn.token);
             sub(&self.stats.blocked, 1);
+        }
+        if let Wait::Log = wait {
+            self.leave_log(conn.token);
         }
         if let Wait::Keys(blocked) = wait {
             self.count_out(conn, &blocked);

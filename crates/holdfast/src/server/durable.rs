@@ -54,7 +54,13 @@ impl Disks {
             fs::create_dir_all(folder)
                 .map_err(|error| format!("can't make the directory {} of the log: {error}", folder.display()))?;
         }
-        let log = Opened::new(&folders, &[])?;
+        let log = match settings.log_pace {
+            None => Opened::new(&folders, &[])?,
+            Some(pace) => {
+                let clock = Arc::clone(&clock);
+                Opened::slow(&folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))?
+            }
+        };
         for (file, at) in log.recovery().torn() {
             tracing::warn!(
                 "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"

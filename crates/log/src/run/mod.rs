@@ -274,6 +274,11 @@ impl Log {
         }
     }
 
+    /// Bytes of records that have been left in all streams and are not written.
+    pub fn backlog(&self) -> u64 {
+        self.shared.streams.iter().map(Stream::backlog).sum()
+    }
+
     /// Up to where a stream is on the disk, whatever its watermark promises (rule L6).
     ///
     /// # Panics

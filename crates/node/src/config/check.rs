@@ -41,6 +41,12 @@ pub(super) fn append_dir(text: &[u8]) -> Result<(), Refusal> {
     ensure(is_base_name(text), "appenddirname can't be a path, just a dirname")
 }
 
+/// `log-pace`.
+pub(super) fn log_pace(text: &[u8]) -> Result<(), Refusal> {
+    let parsed = String::from_utf8_lossy(text).parse::<log::Pace>();
+    ensure(text.is_empty() || parsed.is_ok(), "microseconds of a sync and megabytes a second, such as \"333us 125mb\"")
+}
+
 /// `shutdown-on-sigint` and `shutdown-on-sigterm`, as they are shown.
 pub(super) fn signal(text: &[u8]) -> Result<(), Refusal> {
     let has = |wanted: &[u8]| text.split(|byte| *byte == b' ').any(|word| word == wanted);

@@ -217,6 +217,10 @@ pub struct Settings {
     pub log_dirs: Vec<Vec<u8>>,
     /// Bytes.
     pub log_segment_size: u32,
+    /// Bytes.
+    pub log_backlog: u64,
+    /// How slow the disks of the log are made, for experiments; none: as they are.
+    pub log_pace: Option<log::Pace>,
     /// Directory of the embedded store.
     pub store_dir: Vec<u8>,
     /// Bytes.
@@ -333,6 +337,8 @@ impl Settings {
             appendfsync: read.appendfsync(),
             log_dirs: read.words("log-dirs").to_vec(),
             log_segment_size: read.number("log-segment-size"),
+            log_backlog: read.number("log-backlog"),
+            log_pace: String::from_utf8_lossy(&read.text("log-pace")).parse().ok(),
             store_dir: read.text("store-dir"),
             checkpoint_log_size: read.number("checkpoint-log-size"),
             checkpoint_interval: read.number("checkpoint-interval"),

@@ -23,6 +23,22 @@ pub(super) static LOG: Section = Section {
         row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the files of the log.")
             .own()
             .immutable(),
+        row(
+            "log-backlog",
+            Kind::Memory { min: 1 << 16, max: 1 << 40 },
+            "64mb",
+            "While more than this has been left for the log and is not on the disk, commands that write wait.",
+        )
+        .own(),
+        row(
+            "log-pace",
+            Kind::Text,
+            "",
+            "For experiments: each disk of the log is as slow as this, such as \"333us 125mb\" (a sync, bytes a second).",
+        )
+        .own()
+        .immutable()
+        .check(check::log_pace),
         row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
             .own()
             .immutable()

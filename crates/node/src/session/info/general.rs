@@ -174,6 +174,8 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
     if let Some(durable) = r.node.durable() {
         log(durable.log(), t);
+        t.line("log_backlog_limit", r.settings.log_backlog);
+        t.line("log_waiting_clients", r.node.stats.iter().map(|s| s.awaits_log.load(Relaxed)).sum::<u64>());
     }
     if let Some(checkpoints) = checkpoints {
         store(&checkpoints.store().figures(), &state.figures, t);
@@ -201,6 +203,7 @@ fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
 /// The streams of the log.
 fn log(log: &log::Log, t: &mut Text) {
     t.line("log_streams", log.streams());
+    t.line("log_backlog", log.backlog());
     t.line("aof_current_size", (0..log.streams()).map(|stream| log.facts(stream).size).sum::<u64>());
     for stream in 0..log.streams() {
         let facts = log.facts(stream);

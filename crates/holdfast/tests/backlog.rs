@@ -1,0 +1,79 @@
+//! A disk that is far slower than its clients: what waits for the log is bounded, who writes waits, who reads is served, and nothing is
+//! lost.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Client, Scratch, Server};
+
+const LIMIT: u64 = 1 << 20;
+
+fn field(client: &mut Client, name: &str) -> u64 {
+    let info = client.call("info persistence");
+    let line = info.split_whitespace().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name} in {info}"))
+}
+
+#[test]
+fn what_waits_for_a_slow_disk_is_bounded() {
+    for driver in ["epoll", "io_uring"] {
+        let dir = Scratch::new();
+        let path = dir.path().display().to_string();
+        // Each sync takes so long that the clients are far ahead of it.
+        let server = Server::start(&[
+            "--dir",
+            &path,
+            "--appendonly",
+            "yes",
+            "--workers",
+            "2",
+            "--io-driver",
+            driver,
+            "--log-backlog",
+            "1mb",
+            "--log-pace",
+            "50000us 8mb",
+        ]);
+        let mut reader = server.client();
+        assert_eq!(reader.call("get nothing"), "$-1");
+        let (writers, values, value) = (4, 150, "v".repeat(16 << 10));
+        let threads: Vec<_> = (0..writers)
+            .map(|writer| {
+                let mut client = server.client();
+                let value = value.clone();
+                thread::spawn(move || {
+                    // All at once: it does not wait for an answer before the next.
+                    for i in 0..values {
+                        client.send(&format!("set key:{writer}:{i} {value}"));
+                    }
+                    for _ in 0..values {
+                        assert_eq!(client.reply(), "+OK");
+                    }
+                })
+            })
+            .collect();
+        let until = Instant::now() + Duration::from_secs(60);
+        let (mut most, mut seen_waiting) = (0, false);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            assert!(Instant::now() < until);
+            most = most.max(field(&mut reader, "log_backlog"));
+            if field(&mut reader, "log_waiting_clients") > 0 {
+                seen_waiting = true;
+                assert_eq!(reader.call("get nothing"), "$-1");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(seen_waiting, "{driver}: nobody had to wait");
+        // What a turn executes before it looks again is above the limit.
+        assert!(most > LIMIT / 2 && most < 4 * LIMIT, "{driver}: {most} bytes waited");
+        assert_eq!(reader.call("dbsize"), format!(":{}", writers * values));
+        assert_eq!(field(&mut reader, "log_waiting_clients"), 0);
+        drop(server);
+        let again = Server::start(&["--dir", &path, "--appendonly", "yes"]);
+        assert_eq!(again.client().call("dbsize"), format!(":{}", writers * values));
+    }
+}

@@ -1,0 +1,84 @@
+//! What waits for the log is bounded. While more than `log-backlog` bytes have been left for it and are not on the disk, because that
+//! is slower than the clients or hangs, commands that write wait with what follows them on their connections, which are soon not read
+//! any more. Nothing is refused or dropped; who does not write is served.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use resp::Args;
+
+use crate::conn::{Conn, Wait};
+use crate::durable::Durable;
+use crate::execute::Next;
+use crate::table::Command;
+use crate::worker::{Token, Worker};
+
+/// Bytes of replies that wait for the log after which nothing more of their connection is executed.
+const REPLIES_MAX: usize = 1 << 20;
+
+/// What a worker knows of it.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    /// More waits for the log than may.
+    is_over: bool,
+    /// Connections that wait for it to be less.
+    waiting: Vec<Token>,
+}
+
+impl Backlog {
+    /// Whether nothing is to be looked at.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && !self.is_over
+    }
+
+    /// Whether more waits for the log than may, as the turn began.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl Worker {
+    /// Whether the command has to wait until less is left for the log, or less of what its connection was answered.
+    pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
+        let writes = || !conn.session.queues(command) && self.may_write(conn, command, args);
+        self.backlog.is_over && writes() || conn.out.is_gated() && conn.unsent() > REPLIES_MAX
+    }
+
+    /// The connection waits for the log, with its command unread.
+    pub(crate) fn wait_for_log(&mut self, conn: &mut Conn) -> Next {
+        conn.wait = Wait::Log;
+        self.backlog.waiting.push(conn.token);
+        self.show_waiting();
+        Next::Retry
+    }
+
+    /// The connection no longer does.
+    pub(crate) fn leave_log(&mut self, token: Token) {
+        self.backlog.waiting.retain(|other| *other != token);
+        self.show_waiting();
+    }
+
+    fn show_waiting(&self) {
+        self.stats.awaits_log.store(self.backlog.waiting.len() as u64, Relaxed);
+    }
+
+    /// Looks how much waits for the log, and lets connections go on if it is little. `moved`: some of it has been committed.
+    pub(crate) fn look_at_backlog(&mut self, durable: &Durable, limit: u64, moved: bool) {
+        let log = durable.log();
+        // Not after every block again.
+        let least = if self.backlog.is_over { limit / 2 } else { limit };
+        let was_over = self.backlog.is_over;
+        // Without room for them writes are refused, not kept.
+        self.backlog.is_over = log.backlog() > least && log.takes_writes();
+        if self.backlog.is_over || !(moved || was_over) {
+            return;
+        }
+        for token in std::mem::take(&mut self.backlog.waiting) {
+            let Some(conn) = self.conn(token) else { continue };
+            if let Wait::Log = conn.wait {
+                conn.wait = Wait::No;
+                self.resume(token);
+            }
+        }
+        self.show_waiting();
+    }
+}
