@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::aligned::Aligned;
 use crate::device::{Device, Pace};
 use crate::run::Clock;
 
@@ -61,6 +62,8 @@ pub struct Folder {
     path: PathBuf,
     writes: bool,
     device: Option<Arc<Device>>,
+    /// Files of it are written past the cache: so are new ones, which is less work, and nobody will want them in the cache.
+    past_cache: Arc<AtomicBool>,
 }
 
 /// Bytes written at once when a file is made.
@@ -70,12 +73,12 @@ impl Folder {
     /// The folder at `path`, made if it is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        Ok(Self { path: path.into(), writes: true, device: None })
+        Ok(Self { path: path.into(), writes: true, device: None, past_cache: Arc::default() })
     }
 
     /// The folder at `path`, which is there and is not to be changed.
     pub fn to_read(path: &Path) -> Self {
-        Self { path: path.into(), writes: false, device: None }
+        Self { path: path.into(), writes: false, device: None, past_cache: Arc::default() }
     }
 
     /// As on a disk that is as slow as this: writes and syncs of files, not making them.
@@ -87,15 +90,32 @@ impl Folder {
         let mut options = fs::File::options();
         options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
         let direct = self.writes.then(|| options.open(path).ok()).flatten();
-        PlainFile { file, direct, refused: AtomicBool::new(false), device: self.device.clone() }
+        let (refused, past_cache) = (AtomicBool::new(false), self.past_cache.clone());
+        PlainFile { file, direct, refused, past_cache, device: self.device.clone() }
     }
 
     fn fill(&self, path: &Path, size: u64) -> io::Result<fs::File> {
         let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
-        let zeros = vec![0; CHUNK];
+        let mut zeros = Aligned::default();
+        zeros.clear(CHUNK, CHUNK);
+        zeros.append(|bytes| bytes.resize(bytes.len() + CHUNK, 0));
+        let mut direct = None;
+        if self.past_cache.load(Relaxed) {
+            direct = fs::File::options().write(true).custom_flags(libc::O_DIRECT).open(path).ok();
+        }
         for at in (0..size).step_by(CHUNK) {
             let left = usize::try_from(size - at).unwrap_or(CHUNK).min(CHUNK);
-            file.write_all_at(&zeros[..left], at)?;
+            let part = &zeros.bytes()[..left];
+            if let Some(file) = &direct {
+                match file.write_all_at(part, at) {
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => direct = None,
+                    done => {
+                        done?;
+                        continue;
+                    }
+                }
+            }
+            file.write_all_at(part, at)?;
             // Little by little: others wait for the same disk.
             if (at / CHUNK as u64) % 4 == 3 {
                 file.sync_data()?;
@@ -160,6 +180,7 @@ pub struct PlainFile {
     direct: Option<fs::File>,
     /// Some file systems take the flag and then refuse to write.
     refused: AtomicBool,
+    past_cache: Arc<AtomicBool>,
     device: Option<Arc<Device>>,
 }
 
@@ -172,7 +193,10 @@ impl PlainFile {
         if let Some(direct) = self.direct.as_ref().filter(|_| !self.refused.load(Relaxed)) {
             match direct.write_all_at(bytes, at) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.refused.store(true, Relaxed),
-                done => return done,
+                done => {
+                    self.past_cache.store(done.is_ok(), Relaxed);
+                    return done;
+                }
             }
         }
         self.file.write_all_at(bytes, at)?;
@@ -193,6 +217,7 @@ impl File for PlainFile {
         if let Some(device) = &self.device {
             device.write(bytes.len());
         }
+        self.past_cache.store(false, Relaxed);
         self.file.write_all_at(bytes, at)
     }
 
