@@ -20,6 +20,9 @@ pub enum Outcome {
     Rest(Rest),
     /// Nothing to answer yet: wait until one of the keys changes, then run again.
     Block(Block),
+    /// Nothing has been changed or written yet: these keys of the database, which the arguments do not name, are to be known first, then run again. See
+    /// [`crate::lacking`].
+    Load(Vec<Box<[u8]>>),
 }
 
 /// What a blocking command waits for.

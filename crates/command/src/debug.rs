@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::dump;
 use crate::error::Error;
 use crate::families::Run;
+use crate::lacking::Lacking;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 
 const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED;
@@ -28,6 +29,7 @@ pub const ROWS: &[Row<Run>] = &[Row {
         Row {
             spec: Spec {
                 name: "digest",
+                flags: FLAGS | EVERYTHING,
                 summary: "Answers a digest of all databases: equal for equal contents.",
                 ..Spec { arity: 2, ..SUB }
             },
@@ -80,6 +82,16 @@ pub const ROWS: &[Row<Run>] = &[Row {
         },
         Row {
             spec: Spec {
+                name: "evict",
+                summary: "Takes keys, or all keys, out of memory that the store has as they are, and answers how many.",
+                syntax: "[key ...]",
+                ..Spec { arity: -2, ..SUB }
+            },
+            run: Run::Whole(evict),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
                 name: "htstats-key",
                 summary: "Answers how many elements a large set, hash or sorted set has.",
                 syntax: "key [FULL]",
@@ -92,6 +104,7 @@ pub const ROWS: &[Row<Run>] = &[Row {
         Row {
             spec: Spec {
                 name: "reload",
+                flags: FLAGS | EVERYTHING,
                 summary: "Dumps and restores every value: they are as after a restart from a file of Redis.",
                 ..Spec { arity: -2, ..SUB }
             },
@@ -165,8 +178,20 @@ fn populate(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if size > ctx.tunables.max_string {
         return Err(Error::OUT_OF_RANGE);
     }
+    let name_of = |n: u64| [prefix, format!(":{n}").as_bytes()].concat();
+    if ctx.db.keyspace().has_cold() {
+        let mut lacking = Lacking::default();
+        for n in 0..count {
+            if !lacking.note(&ctx.db, &name_of(n))? {
+                break;
+            }
+        }
+        if let Some(load) = lacking.outcome() {
+            return Ok(load);
+        }
+    }
     for n in 0..count {
-        let name = [prefix, format!(":{n}").as_bytes()].concat();
+        let name = name_of(n);
         let key = ctx.db.key(&name);
         if ctx.db.peek(&key).is_some() {
             continue;
@@ -179,6 +204,23 @@ fn populate(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.image_effect(&key);
     }
     ctx.out.ok();
+    Ok(Outcome::Done)
+}
+
+fn evict(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let mut evicted = 0;
+    for i in 2..ctx.args.len() {
+        let key = ctx.key(i);
+        evicted += u64::from(ctx.db.evict(&key));
+    }
+    if ctx.args.len() == 2 {
+        for_each_key(ctx, |ctx, name| {
+            let key = ctx.db.key(name);
+            evicted += u64::from(ctx.db.evict(&key));
+            Ok(())
+        })?;
+    }
+    ctx.out.count(evicted);
     Ok(Outcome::Done)
 }
 
@@ -206,20 +248,26 @@ fn reload(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             return Err(Error::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
         }
     }
+    for_each_key(ctx, reload_one)?;
+    ctx.out.ok();
+    Ok(Outcome::Done)
+}
+
+/// Calls `f` with every key of every database that is in memory; it is in the present one then.
+fn for_each_key(ctx: &mut Ctx<'_>, mut f: impl FnMut(&mut Ctx<'_>, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let home = ctx.db.logical();
     for number in 0..ctx.db.keyspace().databases() as u16 {
         ctx.db.switch(number);
         let mut slot = ctx.db.keyspace().next_occupied(0);
         while let Some(at) = slot {
             for name in keys_in(ctx, at) {
-                reload_one(ctx, &name)?;
+                f(ctx, &name)?;
             }
             slot = if usize::from(at) + 1 < SLOTS { ctx.db.keyspace().next_occupied(at + 1) } else { None };
         }
     }
     ctx.db.switch(home);
-    ctx.out.ok();
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn keys_in(ctx: &Ctx<'_>, slot: u16) -> Vec<Box<[u8]>> {

@@ -22,6 +22,9 @@ impl Error {
     /// A key that must exist does not.
     pub const NO_SUCH_KEY: Error = Error::new("ERR no such key");
 
+    /// A key that only the store has, and that cannot be read from there.
+    pub const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
+
     /// An error with a fixed text, code included.
     pub const fn new(text: &'static str) -> Error {
         Error(Cow::Borrowed(text.as_bytes()))

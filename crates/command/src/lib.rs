@@ -29,6 +29,7 @@ mod walk;
 mod generic;
 mod geo;
 pub mod hash;
+mod lacking;
 mod list;
 mod set;
 mod stream;

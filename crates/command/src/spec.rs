@@ -109,11 +109,13 @@ pub mod flags {
     pub const OTHER_DB: u32 = 1 << 23;
     /// Ours: runs a script (EVAL, FCALL), whose commands are checked one by one.
     pub const RUNS_SCRIPT: u32 = 1 << 24;
+    /// Ours: looks at every key there is, and wants them all in memory.
+    pub const EVERYTHING: u32 = 1 << 25;
 
     /// Two of ours that were given the same bit make one command do the other's things.
     const _: () = assert!(
-        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT
-            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT
+        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING
+            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING
     );
 
     /// Flag names as COMMAND INFO prints them, by bit.

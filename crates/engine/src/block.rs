@@ -273,14 +273,15 @@ impl Engine {
                 self.fx.interest = block.interest;
                 self.run_prepared(call, handler, &block.held, version, out)
             }
-            _ => self.run_handler(call, &block.held, out),
+            _ => self.run_handler_now(call, &block.held, out),
         };
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
             let _ = reclaim.step_at_once(&mut self.local, FREED_AT_ONCE);
         }
         block.stamped |= block.deferred && self.local.take_stamped();
         match outcome {
-            Outcome::Done => {}
+            // Keys to load are asked for by none but those that hold everything, and were loaded.
+            Outcome::Done | Outcome::Load(_) => {}
             Outcome::Rest(rest) => rest.finish(&mut Reply::new(out, call.protocol)),
             Outcome::Block(wait) => wait.nil.write(&mut Reply::new(out, call.protocol)),
         }

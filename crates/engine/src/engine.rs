@@ -109,6 +109,8 @@ pub struct Engine {
     pub(crate) positions: Vec<KeyAt>,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
+    /// Who of this worker has waited last for keys that its command has found out, and how often.
+    pub(crate) found: Option<(u64, u32)>,
     /// Those that are out of sight while latches are held.
     pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
@@ -145,6 +147,7 @@ impl Engine {
             reservation: None,
             positions: Vec::new(),
             keep_expired: false,
+            found: None,
             hidden: Vec::new(),
         }
     }
@@ -278,7 +281,13 @@ impl Engine {
             return Ran::Busy(busy);
         }
         let flushed = self.reclaims.len();
-        let outcome = self.run_handler(call, &held, out);
+        let outcome = match self.is_patient(call) {
+            true => self.run_handler(call, &held, out),
+            false => self.run_handler_now(call, &held, out),
+        };
+        if !matches!(outcome, Outcome::Load(_)) {
+            self.found.take_if(|(token, _)| *token == call.token);
+        }
         let ran = self.conclude(call, outcome, held, out);
         // What little a flush may have taken out is gone before its reply.
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
@@ -298,6 +307,13 @@ impl Engine {
         }
         let ran = match outcome {
             Outcome::Done => Ran::Done,
+            Outcome::Load(keys) => match self.await_found(call, &keys, &held) {
+                Some(busy) => Ran::Busy(busy),
+                None => {
+                    Reply::new(out, call.protocol).error(Error::UNREADABLE.as_bytes());
+                    Ran::Done
+                }
+            },
             Outcome::Rest(rest) if call.seat.is_some() => Ran::Walking(Box::new(Walking::rest(rest, call.protocol))),
             Outcome::Rest(rest) => {
                 rest.finish(&mut Reply::new(out, call.protocol));
@@ -343,7 +359,8 @@ impl Engine {
         }
     }
 
-    /// Runs the handler under latches that cover its keys. An error is written in place of any reply.
+    /// Runs the handler under latches that cover its keys. An error is written in place of any reply. [`Outcome::Load`] comes only
+    /// of those that run with everything held.
     #[inline]
     pub(crate) fn run_handler(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
         let handler = match call.row.run {
@@ -371,7 +388,11 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         self.give_way();
-        if let Err(error) = self.settle(call, held) {
+        let settled = match call.row.spec.has(flags::EVERYTHING) {
+            true => self.fetch_everything(held),
+            false => self.settle(call, held),
+        };
+        if let Err(error) = settled {
             Reply::new(out, call.protocol).error(error.as_bytes());
             return Outcome::Done;
         }

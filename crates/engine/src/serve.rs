@@ -227,7 +227,7 @@ impl Engine {
         };
         // Those there are belong to the output of who is being run right now.
         let parts = std::mem::take(&mut self.parts);
-        let outcome = self.run_handler(&call, held, &mut reply);
+        let outcome = self.run_handler_now(&call, held, &mut reply);
         self.parts.copy_into(&mut reply);
         self.parts = parts;
         let touched = std::mem::take(&mut self.fx.touched);
@@ -240,7 +240,7 @@ impl Engine {
         let reply = match outcome {
             Outcome::Block(_) if blocked.unclaim() => return false,
             Outcome::Block(_) => None,
-            Outcome::Done | Outcome::Rest(_) => {
+            Outcome::Done | Outcome::Rest(_) | Outcome::Load(_) => {
                 if let Outcome::Rest(rest) = outcome {
                     rest.finish(&mut Reply::new(&mut reply, blocked.protocol));
                 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use command::{Position, Rest, Visited, Walk};
+use command::{Error, Position, Rest, Visited, Walk};
 use keyspace::{Held, Unreadable, Waiter, Whereabouts};
 use resp::{Protocol, Reply};
 
-use crate::cold::{Asked, Listing, Span, UNREADABLE};
+use crate::cold::{Asked, Listing, Span};
 use crate::engine::Engine;
 
 /// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     fn give_up(&mut self, walking: &Walker, out: &mut Vec<u8>) -> Step {
-        Reply::new(out, walking.protocol).error(UNREADABLE.as_bytes());
+        Reply::new(out, walking.protocol).error(Error::UNREADABLE.as_bytes());
         Step::Done
     }
 

@@ -73,3 +73,119 @@ fn more_data_than_memory() {
     assert_eq!(client.call("dbsize"), ":0");
     assert_eq!(client.call("get key:1"), "$-1");
 }
+
+/// Everything is durable and leaves memory.
+fn cool(client: &mut Client) -> u64 {
+    assert_eq!(client.call("save"), "+OK");
+    let evicted = client.call("debug evict");
+    evicted[1..].parse().unwrap()
+}
+
+/// The names that SCAN gives until its cursor has come round.
+fn scan(client: &mut Client, options: &str, mut between: impl FnMut(&mut Client)) -> Vec<String> {
+    let (mut names, mut cursor) = (Vec::new(), "0".to_string());
+    loop {
+        let reply = client.call(&format!("scan {cursor} {options}"));
+        let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$'])).map(String::from);
+        cursor = words.next().expect("a cursor");
+        names.extend(words);
+        if cursor == "0" {
+            names.sort();
+            return names;
+        }
+        between(client);
+    }
+}
+
+#[test]
+fn what_has_left_memory_is_seen() {
+    const EACH: u64 = 2000;
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "2"]);
+    let mut client = server.client();
+    let lines: Vec<String> = (0..EACH)
+        .flat_map(|n| {
+            let weight = EACH - n;
+            [format!("set {{t}}:{n} {weight}"), format!("rpush list:{n} x"), format!("hset hash:{n} field {n}")]
+        })
+        .collect();
+    all(&mut client, &lines);
+    let members: Vec<String> = (0..EACH).map(|n| n.to_string()).collect();
+    client.call(&format!("sadd members {}", members.join(" ")));
+    client.call("select 1");
+    client.call("set other 1");
+    client.call("select 0");
+    let keys = 3 * EACH + 1;
+    let digest = client.call("debug digest");
+    assert_eq!(cool(&mut client), keys + 1);
+    assert_eq!(info(&mut client, "keys_in_store_only"), keys + 1);
+
+    assert_eq!(client.call("dbsize"), format!(":{keys}"));
+    assert_eq!(client.call("multi;dbsize;exec"), "+OK");
+    assert_eq!((client.reply(), client.reply()), ("+QUEUED".into(), format!("*1 :{keys}")));
+    assert!(client.call("keys *").starts_with(&format!("*{keys} ")));
+    assert!(client.call("keys {t}:1*").starts_with("*1111 "));
+    assert_eq!(client.call("eval \"return #redis.call('keys', 'list:*')\" 0"), format!(":{EACH}"));
+    assert!(client.call("randomkey").starts_with('$'));
+    assert_eq!(info(&mut client, "keys_in_store_only"), keys + 1, "who only asks for names leaves them there");
+    let everything = scan(&mut client, "count 100", |_| {});
+    assert_eq!(everything.len() as u64, keys);
+    let mut rng = random(7);
+    let shuffled = scan(&mut client, "", |client| {
+        client.call(&format!("get {{t}}:{}", rng(EACH)));
+        if rng(50) == 0 {
+            cool(client);
+        }
+    });
+    assert_eq!(shuffled, everything, "each once, whatever comes and goes");
+    assert_eq!(scan(&mut client, "type list count 1000", |_| {}).len() as u64, EACH);
+    assert_eq!(scan(&mut client, "match {t}:* count 7", |_| {}).len() as u64, EACH);
+
+    cool(&mut client);
+    let sorted = client.call("sort members by {t}:* get # get hash:*->field limit 0 3");
+    let last: Vec<String> = (EACH - 3..EACH).rev().map(|n| format!("$4 {n} $4 {n}")).collect();
+    assert_eq!(sorted, format!("*6 {}", last.join(" ")));
+    cool(&mut client);
+    assert_eq!(client.call("multi;sort members by {t}:* desc limit 0 1 store top;lrange top 0 -1;del top;exec"), "+OK");
+    let replies: Vec<String> = (0..4).map(|_| client.reply()).collect();
+    assert_eq!(replies[3], "*3 :1 *1 $1 0 :1");
+
+    cool(&mut client);
+    assert_eq!(client.call("debug digest"), digest);
+    // Those that were waited for stay for a moment.
+    let mut evicted = 0;
+    while evicted < 2 {
+        evicted += client.call("debug evict nothing {t}:1 {t}:2")[1..].parse::<u64>().unwrap();
+    }
+    assert_eq!(client.call("mget {t}:1 {t}:2 nothing"), format!("*3 $4 {} $4 {} $-1", EACH - 1, EACH - 2));
+}
+
+#[test]
+fn what_expires_in_the_store_is_deleted() {
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "1", "--notify-keyspace-events", "Ex"]);
+    let (mut client, mut listener) = (server.client(), server.client());
+    listener.call("subscribe __keyevent@0__:expired");
+    let lines: Vec<String> = (0..300)
+        .flat_map(|n| {
+            let ms = 1500 + n;
+            [
+                format!("set {{t}}:{n} x px {ms}"),
+                format!("set {n} x px {ms}"),
+                format!("set stays:{n} x ex 1000"),
+                format!("hset hash:{n} a 1 b 2"),
+                format!("hpexpire hash:{n} {ms} fields 1 a"),
+            ]
+        })
+        .collect();
+    all(&mut client, &lines);
+    assert_eq!(cool(&mut client), 1200);
+    for n in 0..600 {
+        let event = listener.reply();
+        assert!(event.starts_with("*3 $7 message "), "event {n} is {event}");
+    }
+    assert_eq!(client.call("dbsize"), ":600");
+    let with_field = |client: &mut Client| (0..300).filter(|n| client.call(&format!("hlen hash:{n}")) == ":2").count();
+    assert_eq!(with_field(&mut client), 0);
+    assert!(info(&mut client, "keys_in_store_only") >= 300, "what does not expire stays where it is");
+}

@@ -105,6 +105,7 @@ impl Bench {
         };
         match outcome {
             Ok(Outcome::Done) => {}
+            Ok(Outcome::Load(keys)) => panic!("everything is in memory, {keys:?} too"),
             Ok(Outcome::Rest(rest)) => rest.finish(&mut ctx.out),
             Ok(Outcome::Block(_)) => ctx.out.rewind(start),
             Err(error) => {

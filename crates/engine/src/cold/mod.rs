@@ -16,8 +16,9 @@ pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
 pub use requests::{Request, Requests};
 
-use command::{Error, flags};
-use keyspace::{Db, Fetched, Held, Key, Need, Space, Unreadable, Waiter, Whereabouts};
+use command::{Error, Outcome, Position, flags};
+use keyspace::{ColdFigures, Db, Fetched, Held, Key, Need, SLOTS, Space, Unreadable, Waiter, Whereabouts};
+use resp::Reply;
 use smallvec::SmallVec;
 
 use crate::call::{Busy, Call};
@@ -32,7 +33,10 @@ pub trait Source: Send + Sync {
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;
 }
 
-pub(crate) const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
+/// A command that finds out only while it runs which keys it needs waits for them so often.
+const ATTEMPTS: u32 = 200;
+/// Keys that are listed at once where everything is held.
+const AT_ONCE: usize = 1000;
 
 /// Keys of a command that memory does not know, with their logical databases.
 type Lacking<'a> = SmallVec<[(u16, Key<'a>); 2]>;
@@ -123,15 +127,16 @@ impl Engine {
             self.fetch_key(held, db, &key)?;
         }
         let unreadable = self.any_unreadable(call, held);
-        if unreadable { Err(UNREADABLE) } else { Ok(()) }
+        if unreadable { Err(Error::UNREADABLE) } else { Ok(()) }
     }
 
     /// Makes a held key known at once, if memory does not know it.
     pub(crate) fn fetch_key(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
         let shared = self.shared.clone();
         let physical = shared.keyspace.physical(db);
-        let source = shared.source.get().ok_or(UNREADABLE)?;
-        let fetched = source.fetch(shared.keyspace.present_space(physical), key).map_err(|Unreadable| UNREADABLE)?;
+        let source = shared.source.get().ok_or(Error::UNREADABLE)?;
+        let fetched =
+            source.fetch(shared.keyspace.present_space(physical), key).map_err(|Unreadable| Error::UNREADABLE)?;
         let mut wakes = std::mem::take(&mut self.wakes);
         let ticket = self.db(held, db, 0).know_now(key, fetched, |waiter| wakes.push(waiter));
         self.wakes = wakes;
@@ -149,6 +154,78 @@ impl Engine {
             keyspace.set_cold_earliest(held, slot, physical, u64::MAX);
             self.shared.requests.push(Request::Due { physical, slot, now: self.now });
         }
+    }
+
+    /// Runs the handler as [`Self::run_handler`], and if it finds out that it needs further keys, makes them known at once.
+    pub(crate) fn run_handler_now(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
+        loop {
+            match self.run_handler(call, held, out) {
+                Outcome::Load(keys) => {
+                    let shared = self.shared.clone();
+                    let mut keys = keys.iter().map(|key| shared.keyspace.hasher().key(key));
+                    if let Err(error) = keys.try_for_each(|key| self.fetch_key(held, call.db, &key)) {
+                        Reply::new(out, call.protocol).error(error.as_bytes());
+                        return Outcome::Done;
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Waits for keys that a handler has found out it needs.
+    pub(crate) fn await_found(&mut self, call: &Call<'_>, keys: &[Box<[u8]>], held: &Held) -> Option<Busy> {
+        let again = self.found.take().filter(|(token, _)| *token == call.token).map_or(0, |(_, again)| again);
+        self.found = Some((call.token, again + 1));
+        self.await_keys(&[], keys.iter().map(|key| (call.db, &**key)), held, call.token)
+    }
+
+    /// Whether a command has waited for keys that it has found out so often that it would never run otherwise.
+    pub(crate) fn is_patient(&self, call: &Call<'_>) -> bool {
+        self.found.is_none_or(|(token, again)| token != call.token || again < ATTEMPTS)
+    }
+
+    /// Puts everything into memory that is cold. Everything is held: nobody needs to be told.
+    #[cold]
+    pub(crate) fn fetch_everything(&mut self, held: &Held) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let keyspace = &shared.keyspace;
+        if !keyspace.has_cold() {
+            return Ok(());
+        }
+        let source = shared.source.get().ok_or(Error::UNREADABLE)?;
+        for db in 0..keyspace.databases() as u16 {
+            let (physical, space) = (keyspace.physical(db), keyspace.present_space(keyspace.physical(db)));
+            let mut from = Position::default();
+            while let Some(slot) = keyspace.next_occupied(from.slot).filter(|slot| usize::from(*slot) < SLOTS) {
+                if slot != from.slot {
+                    from = Position { slot, hash: 0 };
+                }
+                if self.db(held, db, 0).may_be_cold(slot) {
+                    let span = Span { from, end: slot + 1, most: AT_ONCE };
+                    let Names { names, until } = source.list(space, span).map_err(|Unreadable| Error::UNREADABLE)?;
+                    for listed in names {
+                        let key = keyspace.hasher().key(&listed.key);
+                        match self.db(held, db, 0).whereabouts(&key) {
+                            Whereabouts::Known => {}
+                            Whereabouts::Cold => {
+                                let fetched = source.fetch(space, &key).map_err(|Unreadable| Error::UNREADABLE)?;
+                                self.db(held, db, 0).warm(&key, fetched);
+                            }
+                            // Whoever is fetching it must not find it absent, deleted, later.
+                            Whereabouts::Awaited | Whereabouts::Unreadable => self.fetch_key(held, db, &key)?,
+                        }
+                    }
+                    if let Some(until) = until {
+                        from = until;
+                        continue;
+                    }
+                    keyspace.complete(held, slot, physical, ColdFigures::default(), &self.local);
+                }
+                from = Position { slot: slot + 1, hash: 0 };
+            }
+        }
+        Ok(())
     }
 
     fn any_unreadable(&mut self, call: &Call<'_>, held: &Held) -> bool {

@@ -231,10 +231,16 @@ fn call<'a>(batch: &'a mut Batch, words: &[String]) -> Call<'a> {
     assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
     let args = batch.args(0, &[]);
     let (db, row) = (db.parse().expect("a database"), row(&words[0]));
+    let row = row.subcommands.iter().find(|sub| words.get(1).is_some_and(|word| word == sub.spec.name)).unwrap_or(row);
     Call { row, args, first: None, db, protocol: Protocol::Resp2, token: 7, seat: None, caller: Caller::default() }
 }
 
-const NAMES: [&str; 10] = ["a", "b", "{a}c", "{b}d", "e", "f", "{a}g", "{a}h", "{a}i", "{a}j"];
+const NAMES: [&str; 14] =
+    ["a", "b", "{a}c", "{b}d", "e", "f", "{a}g", "{a}h", "{a}i", "{a}j", "order", "key:1", "key:3", "{b}c"];
+
+fn words_of(line: &str) -> Vec<String> {
+    line.split_whitespace().map(String::from).collect()
+}
 
 fn words() -> impl Strategy<Value = Vec<String>> {
     let key = || proptest::sample::select(&NAMES[..]);
@@ -264,6 +270,11 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         2 => two("rename"),
         1 => two("mget"),
         1 => two("sunionstore"),
+        2 => Just(words_of("sort order by {*}c get # get {*}h get {*}g->f alpha")),
+        1 => Just(words_of("sort order by nosort get {*}c get {*}j store e")),
+        1 => Just(words_of("rpush order a b c a")),
+        1 => Just(words_of("debug populate 6")),
+        1 => Just(words_of("debug digest")),
         1 => with("move", "1"),
         1 => two("copy").prop_map(|mut words| { words.extend(["db", "1", "replace"].map(String::from)); words }),
         1 => Just(vec!["flushdb".to_string()]),
@@ -360,7 +371,7 @@ proptest! {
 }
 
 fn one(words: &str) -> Vec<Vec<String>> {
-    vec![words.split_whitespace().map(String::from).collect()]
+    vec![words_of(words)]
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 
-use keyspace::Expiry;
+use keyspace::{Db, Expiry};
 use object::List;
 use object::list::End;
 
@@ -15,10 +15,12 @@ use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;
 use crate::error::Error;
 use crate::families::Run;
+use crate::lacking::Lacking;
 use crate::notify::class;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 use elements::Elements;
 use options::{Options, needs_all, store_key};
+use pattern::Pattern;
 
 /// The rows of this folder.
 pub const ROWS: &[Row<Run>] = &[
@@ -81,6 +83,9 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     }
     let elements = entry.map_or(Ok(Elements::default()), |entry| Elements::of(entry, &options))?;
     let kept_part = options.keep_order && entry.is_some_and(|e| e.kind() != keyspace::Kind::Set);
+    if let Some(load) = lacking(&ctx.db, options.by.as_slice(), &elements, 0..elements.len())? {
+        return Ok(load);
+    }
     let order = if kept_part {
         (0..elements.len()).collect()
     } else if options.keep_order {
@@ -88,11 +93,36 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     } else {
         elements.order(&ctx.db, ctx.now, &options)?
     };
+    if let Some(load) = lacking(&ctx.db, &options.get, &elements, order.iter().copied())? {
+        return Ok(load);
+    }
     match options.store {
         Some(at) => store(ctx, at, &elements, &order, &options),
         None => answer(ctx, &elements, &order, &options),
     }
     Ok(Outcome::Done)
+}
+
+/// How to end if memory does not know keys that the patterns lead to.
+fn lacking(
+    db: &Db<'_>,
+    patterns: &[Pattern<'_>],
+    elements: &Elements,
+    numbers: impl Iterator<Item = usize>,
+) -> Result<Option<Outcome>, Error> {
+    let mut lacking = Lacking::default();
+    if !db.keyspace().has_cold() || !patterns.iter().any(Pattern::varies) {
+        return Ok(None);
+    }
+    let mut name = Vec::new();
+    for element in numbers.map(|i| elements.get(i)) {
+        for pattern in patterns {
+            if pattern.name(element, &mut name) && !lacking.note(db, &name)? {
+                return Ok(lacking.outcome());
+            }
+        }
+    }
+    Ok(lacking.outcome())
 }
 
 fn answer(ctx: &mut Ctx<'_>, elements: &Elements, order: &[usize], options: &Options<'_>) {

@@ -52,6 +52,16 @@ impl<'a> Pattern<'a> {
         matches!(self, Pattern::Key { .. })
     }
 
+    /// Makes `name` the name of the key for `element`. False: there is none.
+    pub(super) fn name(&self, element: &[u8], name: &mut Vec<u8>) -> bool {
+        let Pattern::Key { before, after, .. } = self else { return false };
+        name.clear();
+        for part in [before, element, after] {
+            name.extend_from_slice(part);
+        }
+        true
+    }
+
     /// The value for `element`, if there is one at time `now`. `name` is scratch for the key's name.
     pub(super) fn find<'d>(
         &self,
@@ -60,15 +70,12 @@ impl<'a> Pattern<'a> {
         element: &'d [u8],
         name: &mut Vec<u8>,
     ) -> Option<Found<'d>> {
-        let (before, after, field) = match self {
+        let field = match self {
             Pattern::Itself => return Some(Found::Element(element)),
             Pattern::Nothing => return None,
-            Pattern::Key { before, after, field } => (before, after, field),
+            Pattern::Key { field, .. } => field,
         };
-        name.clear();
-        for part in [before, element, after] {
-            name.extend_from_slice(part);
-        }
+        self.name(element, name);
         let entry = db.peek(&db.key(name)).filter(|entry| !entry.expired(now))?;
         match field {
             None => entry.string().ok().map(Found::String),
