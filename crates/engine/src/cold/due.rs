@@ -81,11 +81,8 @@ impl Loader {
             return due;
         }
         let mut db = Db::new(&shared.keyspace, held, &mut self.local, &self.clock, logical, 0);
-        let fields_expire =
-            shared.keyspace.cold(held, search.slot, search.physical).is_some_and(|f| f.field_expiring > 0);
         for (hash, listed) in listing.names() {
-            let fields = listed.fields.filter(|_| fields_expire);
-            let Some(expires) = listed.expiry.into_iter().chain(fields).min() else { continue };
+            let Some(expires) = listed.expiry.into_iter().chain(listed.fields).min() else { continue };
             if *hash < search.from {
                 continue;
             }

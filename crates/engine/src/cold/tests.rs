@@ -49,7 +49,7 @@ impl Source for Shelf {
         for ((_, key), (value, expiry, ..)) in kept.iter().filter(|((there, _), _)| *there == space) {
             let place = Position { slot: slot_of(key), hash: hasher.hash(key) >> 32 << 32 };
             if place >= span.from && place.slot < span.end {
-                let fields = (value.kind() == Kind::Hash).then_some(0);
+                let fields = value.field_expiry();
                 let listed = Listed { slot: place.slot, key: key.clone(), kind: value.kind(), expiry: *expiry, fields };
                 all.push((place, listed));
             }
