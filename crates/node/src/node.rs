@@ -176,9 +176,9 @@ impl Node {
     }
 
     /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them: at
-    /// least three quarters of that, as what allocators keep goes with what they are asked for.
+    /// least half of that, as what allocators keep goes with what they are asked for.
     pub(crate) fn resident_limit(&self, limit: u64) -> u64 {
-        limit - self.unaccounted.load(Relaxed).min(limit / 4)
+        limit - self.unaccounted.load(Relaxed).min(limit / 2)
     }
 
     /// Highest `used_memory` seen.

@@ -161,7 +161,7 @@ fn limits(maxmemory: u64) -> store::Limits {
     if maxmemory == 0 {
         return most;
     }
-    let part = maxmemory / 16;
+    let part = maxmemory / 32;
     store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), ..most }
 }
 
