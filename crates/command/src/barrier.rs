@@ -70,7 +70,7 @@ impl Effect<'_> {
 
     /// Whether it concerns no single entry.
     pub fn is_barrier(&self) -> bool {
-        matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES)
+        matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES | op::GENERATION)
     }
 
     /// The barrier it stands for, if it is none of a single entry.

@@ -29,6 +29,9 @@ pub mod op {
     pub const SWAP: u8 = 5;
     /// All libraries of functions, as they are now (payload: what FUNCTION DUMP gives); database and key are empty.
     pub const LIBRARIES: u8 = 6;
+    /// A generation of the log begins (payload: 1) or ends (0), and when (varint, unix milliseconds); database and key are empty. See
+    /// [`crate::Generation`].
+    pub const GENERATION: u8 = 7;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
     pub const LISTS: u8 = 32;

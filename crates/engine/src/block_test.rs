@@ -53,7 +53,8 @@ fn a_block_widens_over_most_slots_in_short_steps() {
 fn a_block_waits_for_what_a_log_will_have() {
     let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 7)));
     let (_intakes, gates): (Vec<_>, Vec<_>) = (0..4).map(|_| Intake::new(2, 0)).unzip();
-    let mut links = [0, 1].map(|_| Link { gates: Vec::new(), marks: Arc::new(Watermarks::new(&[0; 4])) });
+    let mut links =
+        [0, 1].map(|_| Link { gates: Vec::new(), marks: Arc::new(Watermarks::new(&[0; 4])), promises: true });
     for of_stream in gates {
         links.iter_mut().zip(of_stream).for_each(|(link, gate)| link.gates.push(gate));
     }

@@ -311,7 +311,8 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         let marks = Arc::new(Watermarks::new(&vec![0; streams]));
         let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, 0)).unzip();
         let mut logs: Vec<Taken> = intakes.iter().map(|_| Taken::default()).collect();
-        let mut links: Vec<Link> = (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone() }).collect();
+        let mut links: Vec<Link> =
+            (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone(), promises: true }).collect();
         for gates in gates {
             links.iter_mut().zip(gates).for_each(|(link, gate)| link.gates.push(gate));
         }

@@ -1,7 +1,7 @@
 //! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
@@ -10,7 +10,7 @@ use resp::{Parts, Reply};
 
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
-use crate::cold::{Requests, Source};
+use crate::cold::{Requests, Shelf};
 use crate::record::Recorder;
 use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
 use crate::walker::{Walker, Walking};
@@ -37,7 +37,7 @@ pub struct Shared {
     /// What loaders are to do.
     pub requests: Requests,
     /// Where cold keys are, if there is anything.
-    pub source: OnceLock<Arc<dyn Source>>,
+    pub source: Shelf,
 }
 
 impl Shared {
@@ -50,7 +50,7 @@ impl Shared {
             waited_keys_minding_absence: AtomicU64::new(0),
             tracking: Tracking::default(),
             requests: Requests::default(),
-            source: OnceLock::new(),
+            source: Shelf::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl Engine {
     /// [`Self::end_turn`].
     pub fn begin_turn(&mut self, now: u64) {
         self.now = now;
-        if self.is_logged() {
+        if self.waits_for_log() {
             self.look_at_marks();
         }
         self.local.begin_turn();

@@ -27,11 +27,14 @@ pub struct Link {
     pub gates: Vec<Gate>,
     /// What is committed of them.
     pub marks: Arc<Watermarks>,
+    /// Whether what is not committed holds back what is said about it. Not while a log is being begun that may yet be given up.
+    pub promises: bool,
 }
 
 /// The engine's side of the log.
 #[derive(Default)]
 pub(crate) struct Recorder {
+    /// Without gates while what was left before they were given back is being committed.
     link: Option<Link>,
     /// The LSN of the record that is being made.
     open: Option<Lsn>,
@@ -49,8 +52,10 @@ impl Recorder {
     /// The stream for what changes in the held slots: that of the first. Of a record that touches slots of several streams the
     /// others learn by what depends on it (rules L4, L5).
     fn stream(&self, held: &Held) -> usize {
-        let streams = self.link.as_ref().map_or(1, |link| link.gates.len());
-        held.slots().first().map_or(0, |slot| usize::from(*slot) % streams)
+        let streams = self.link.as_ref().map_or(0, |link| link.gates.len());
+        // What is in no log belongs to no stream.
+        let Some(last) = streams.checked_sub(1) else { return STREAMS };
+        if last == 0 { 0 } else { held.slots().first().map_or(0, |slot| usize::from(*slot) % streams) }
     }
 }
 
@@ -58,26 +63,55 @@ impl Engine {
     /// From now on what this engine changes goes to this log; `None`: nowhere.
     pub fn log_to(&mut self, link: Option<Link>) {
         assert!(link.as_ref().is_none_or(|link| link.gates.len() <= STREAMS), "at most {STREAMS} streams");
+        debug_assert!(self.recorder.open.is_none(), "a record is open");
         self.fx.recording = link.is_some();
         self.recorder.link = link;
+        self.look_at_marks();
+    }
+
+    /// From now on nothing is logged. What was is still waited for.
+    pub fn log_no_more(&mut self) {
+        debug_assert!(self.recorder.open.is_none(), "a record is open");
+        self.fx.recording = false;
+        if let Some(link) = &mut self.recorder.link {
+            link.gates.clear();
+        }
+    }
+
+    /// From now on what is not committed holds back what is said about it.
+    pub fn promise(&mut self) {
+        if let Some(link) = &mut self.recorder.link {
+            link.promises = true;
+        }
         self.look_at_marks();
     }
 
     /// Whether changes are logged.
     #[inline]
     pub fn is_logged(&self) -> bool {
+        self.recorder.link.as_ref().is_some_and(|link| !link.gates.is_empty())
+    }
+
+    /// Whether something may wait for the log.
+    #[inline]
+    pub(crate) fn waits_for_log(&self) -> bool {
         self.recorder.link.is_some()
+    }
+
+    /// The log, where something waits for it.
+    fn promised(&self) -> Option<&Link> {
+        self.recorder.link.as_ref().filter(|link| link.promises)
     }
 
     /// Looks at what is committed by now.
     pub fn look_at_marks(&mut self) {
-        let marks = self.recorder.link.as_ref().map(|link| link.marks.all());
+        let marks = self.promised().map(|link| link.marks.all());
         self.local.set_committed(marks.into_iter().flatten().collect::<SmallVec<[u64; 2]>>().into_iter());
     }
 
     /// Whether what is seen up to here is committed.
     pub fn is_committed(&self, version: u64) -> bool {
-        self.recorder.link.as_ref().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))
+        self.promised().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))
     }
 
     /// Whether something was seen since [`Self::take_seen`] that may not be committed.
@@ -126,7 +160,7 @@ impl Engine {
         let mut floor = self.last_version.max(self.shared.keyspace.last_version(held));
         let stream = self.recorder.stream(held);
         let deferred = self.recorder.deferred;
-        let gate = self.recorder.link.as_mut().filter(|_| !deferred).map(|link| &mut link.gates[stream]);
+        let gate = self.recorder.link.as_mut().filter(|_| !deferred).and_then(|link| link.gates.get_mut(stream));
         let opens = gate.is_some();
         if let Some(gate) = gate {
             floor = floor.max(gate.enter());
@@ -181,8 +215,9 @@ impl Engine {
             1 => Dependencies::new(),
             _ => dependencies(&self.shared.keyspace, held, lsn, &link.marks),
         };
-        if effects.is_empty() && dependencies.is_empty() {
-            // Something has its version, though nothing is different: others must be above it, and a cut must pass it.
+        if effects.is_empty() && link.marks.count() == 1 {
+            // Something has its version, though nothing is different: others must be above it, and a cut must pass it. Records of other
+            // streams may come to depend on it: then it must be found after a crash.
             gate.pass(lsn);
         } else {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));

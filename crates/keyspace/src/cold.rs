@@ -235,6 +235,17 @@ impl Keyspace {
         self.cold.any.load(Relaxed)
     }
 
+    /// Whether some key may be cold now, of any slot. Looks at all of them.
+    pub fn may_have_cold(&self) -> bool {
+        (0..SLOTS as u16).any(|slot| self.cold.of(slot).as_ref().is_some_and(|there| !there.databases.is_empty()))
+    }
+
+    /// Ends all loads of a held slot, in which nothing is cold: nobody waits for one.
+    pub fn forget_loads(&self, held: &Held, slot: u16) {
+        debug_assert!(held.covers(slot));
+        self.cold.with(slot, |there| there.loads.clear());
+    }
+
     /// The LSN up to which the store has what was done in a slot, by the last checkpoint that has ended.
     #[inline]
     pub fn covered(&self, slot: u16) -> u64 {

@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 /// Low bits of a version that name the stream of its record (rule L1).
 pub const STREAM_BITS: u32 = 4;
-/// Streams there can be. What would be the last one's is for versions that belong to no record: a block's, before it has one.
+/// Streams there can be. What would be the last one's is for versions that belong to no record: a block's, before it has one, and all
+/// while there is no log.
 pub const STREAMS: usize = (1 << STREAM_BITS) - 1;
 
 /// The stream that a version names; [`STREAMS`] for a version without a record.
@@ -100,6 +101,9 @@ impl Seen {
 
     /// `marks`: what is committed of each stream; none: there is no log.
     pub(crate) fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = u64>) {
+        if marks.len() == 0 {
+            self.committed.iter().for_each(|committed| committed.set(u64::MAX));
+        }
         let mut least = u64::MAX;
         for (stream, mark) in marks.enumerate() {
             self.committed[stream].set(mark);

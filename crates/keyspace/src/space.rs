@@ -116,8 +116,9 @@ impl Keyspace {
         self.spaces.abandoned().retain(|space| !gone.contains(space));
     }
 
-    /// Gives every database up its space: the store begins anew, and knows of no flush. `held`: any latch.
-    pub fn abandon_spaces(&self, held: &Held) {
+    /// The store begins anew: it has nothing of what is here, and knows of no flush. What it does have, as it says in `stored`, is given
+    /// up. `held`: any latch.
+    pub fn begin_anew(&self, held: &Held, stored: Option<&Databases>) {
         debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
         for (physical, row) in self.spaces.rows.iter().enumerate() {
             self.spaces.flushed(physical as u16);
@@ -125,6 +126,13 @@ impl Keyspace {
             row.floor.store(0, Relaxed);
         }
         self.spaces.any_unsettled.store(false, Relaxed);
+        let Some(stored) = stored else { return };
+        let mut abandoned = self.spaces.abandoned();
+        let theirs = stored.spaces.iter().chain(&stored.abandoned).filter(|space| **space != 0);
+        abandoned.extend(theirs);
+        abandoned.sort_unstable();
+        abandoned.dedup();
+        self.spaces.next.fetch_max(stored.next_space, Relaxed);
     }
 
     /// Makes the databases what a checkpoint says, before anything is loaded. Databases that it does not know are new. False: it

@@ -201,6 +201,13 @@ impl<D: Disk> Recovery<D> {
         Ok(())
     }
 
+    /// Whatever is at or above `lsn`, in any stream, is void, as its reader says: [`Self::open`] cuts it. After [`Self::replay`].
+    pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
+        let ends = self.ends()?;
+        self.ends = Some(ends.into_iter().map(|end| end.min(lsn.saturating_sub(1))).collect());
+        Ok(())
+    }
+
     /// Goes on with the streams: what was cut is cut for good before the first append (rule L5), and what is not known to be
     /// durable is written again (rule L9). `incarnation` is above [`Self::incarnation`].
     ///

@@ -72,6 +72,16 @@ impl Worker {
         if self.backlog.is_over || !(moved || was_over) {
             return;
         }
+        self.let_writers_go_on();
+    }
+
+    /// There is no log to wait for any more.
+    pub(crate) fn forget_backlog(&mut self) {
+        self.backlog.is_over = false;
+        self.let_writers_go_on();
+    }
+
+    fn let_writers_go_on(&mut self) {
         for token in std::mem::take(&mut self.backlog.waiting) {
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Log = conn.wait {

@@ -18,7 +18,7 @@ pub type Ticket = u64;
 
 /// See the module's text.
 pub struct Checkpoints {
-    store: Arc<dyn Store>,
+    store: Mutex<Option<Arc<dyn Store>>>,
     state: Mutex<State>,
     thread: OnceLock<Thread>,
 }
@@ -50,18 +50,21 @@ pub struct State {
     urgent: bool,
     /// The server is stopping: no more of them, but for this ticket.
     stopping: bool,
+    /// Not even for that.
+    cancelled: bool,
 }
 
 impl Checkpoints {
     /// Of a server that started at this time, having loaded that many keys from a checkpoint made then, if there was one.
     pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
         let (saved_at, loaded) = loaded.unwrap_or((started, 0));
-        Self { store, state: Mutex::new(State { saved_at, loaded, ..State::default() }), thread: OnceLock::new() }
+        let state = Mutex::new(State { saved_at, loaded, ..State::default() });
+        Self { store: Mutex::new(Some(store)), state, thread: OnceLock::new() }
     }
 
-    /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    /// The store; `None` once there are no more checkpoints.
+    pub fn store(&self) -> Option<Arc<dyn Store>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,6 +99,25 @@ impl Checkpoints {
         self.wake();
     }
 
+    /// No more checkpoints, whoever waits for one.
+    pub fn cancel(&self) {
+        let mut state = self.lock();
+        (state.stopping, state.cancelled, state.urgent) = (true, true, false);
+        drop(state);
+        self.wake();
+    }
+
+    /// There are no more checkpoints: who still waits for one is told so.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        if state.ended < state.asked {
+            state.ended = state.asked;
+            state.failed = Some("there are no more checkpoints".into());
+        }
+        drop(state);
+        drop(self.store.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
     fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -110,7 +132,7 @@ impl Checkpoints {
     /// Whether a checkpoint is asked for, whether that is urgent, and whether the server stops.
     pub fn orders(&self) -> (bool, bool, bool) {
         let state = self.lock();
-        (state.asked > state.taken, state.urgent, state.stopping)
+        (state.asked > state.taken && !state.cancelled, state.urgent, state.stopping)
     }
 
     /// A checkpoint has begun.

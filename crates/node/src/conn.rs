@@ -7,7 +7,8 @@ use engine::{Blocked, Walking};
 use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
-use crate::checkpoints::Ticket;
+use crate::checkpoints::{Checkpoints, Ticket};
+use crate::jobs::Job;
 use crate::outgoing::Outgoing;
 use crate::session::{Session, Suspended};
 use crate::stats::add;
@@ -31,7 +32,9 @@ pub(crate) enum Wait {
     /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).
     Sync(Horizon, Option<u64>),
     /// The end of a checkpoint, with its arguments (SAVE); then it is answered.
-    Save(OwnedArgs, Ticket),
+    Save(OwnedArgs, Arc<Checkpoints>, Ticket),
+    /// The end of a job, with its arguments (CONFIG SET appendonly); then it is answered.
+    Job(OwnedArgs, Arc<Job>),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
     /// A script that goes on in slices. Its command is still in the query buffer.

@@ -34,11 +34,11 @@ impl Durable {
         &self.log
     }
 
-    /// A worker's access to it; `None` for the second who asks.
-    pub(crate) fn link(&self, worker: usize) -> Option<Link> {
+    /// A worker's access to it; `None` for the second who asks. `promises`: see [`Link`].
+    pub(crate) fn link(&self, worker: usize, promises: bool) -> Option<Link> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
-        Some(Link { gates, marks: self.log.marks().clone() })
+        Some(Link { gates, marks: self.log.marks().clone(), promises })
     }
 
     /// Whether everything up to here is on the disk, whatever the setting promises.
@@ -64,9 +64,15 @@ impl Durable {
 }
 
 impl Worker {
+    /// The log, if anybody waits for it.
+    #[inline]
+    pub(crate) fn promise(&self) -> Option<&Durable> {
+        self.durable.as_deref().filter(|_| self.promised)
+    }
+
     /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
     pub(crate) fn may_log(&self) -> bool {
-        self.node.durable().is_none_or(|durable| durable.log.takes_writes()) && !self.backlog.is_over()
+        self.promise().is_none_or(|durable| durable.log.takes_writes()) && !self.backlog.is_over()
     }
 
     /// What is written to the connection from `at` on waits for `seen`.
@@ -102,7 +108,7 @@ impl Worker {
 
     /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.
     pub(crate) fn may_answer(&self) -> bool {
-        self.awaits() && self.node.durable().is_some_and(|durable| self.has_moved(durable))
+        self.awaits() && self.durable.as_ref().is_some_and(|durable| self.has_moved(durable))
     }
 
     fn has_moved(&self, durable: &Durable) -> bool {
@@ -116,17 +122,19 @@ impl Worker {
         if !self.awaits() {
             return;
         }
-        let node = self.node.clone();
-        let Some(durable) = node.durable() else { return };
-        if let Some(mailbox) = node.mailbox(self.index) {
+        let Some(durable) = self.durable.clone() else { return };
+        if let Some(mailbox) = self.node.mailbox(self.index) {
             mailbox.await_log(false);
         }
-        let moved = self.has_moved(durable);
+        let moved = self.has_moved(&durable);
         let limit = self.follower.settings().log_backlog;
-        self.look_at_backlog(durable, limit, moved);
-        if !moved {
-            return;
+        self.look_at_backlog(&durable, limit, moved);
+        if moved {
+            self.let_out(&durable);
         }
+    }
+
+    fn let_out(&mut self, durable: &Durable) {
         let failed = matches!(durable.log.state(), State::Failed(_));
         self.marks = durable.log.marks().all().collect();
         let marks = self.marks.clone();
@@ -147,6 +155,22 @@ impl Worker {
         self.gated.append(&mut gated);
     }
 
+    /// There is no log any more. What it has committed goes out; who waits for what it has not is not answered (rule L9).
+    pub(crate) fn forget_log(&mut self) {
+        self.promised = false;
+        let Some(durable) = self.durable.take() else { return };
+        self.let_out(&durable);
+        for token in std::mem::take(&mut self.gated) {
+            self.cut_off(token);
+        }
+        self.end_syncs(&durable);
+        self.engine.log_to(None);
+        self.unrung = 0;
+        self.marks.clear();
+        self.forget_shortage();
+        self.forget_backlog();
+    }
+
     /// WAITAOF waits.
     pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<u64>) {
         add(&self.stats.blocked, 1);
@@ -160,13 +184,21 @@ impl Worker {
         if self.syncing.is_empty() {
             return;
         }
-        let node = self.node.clone();
-        let Some(durable) = node.durable() else { return };
+        let Some(durable) = self.durable.clone() else { return };
+        self.answer_syncs(&durable, now);
+    }
+
+    /// Answers WAITAOF, whatever there is to say: there is no log to wait for any more.
+    fn end_syncs(&mut self, durable: &Durable) {
+        self.answer_syncs(durable, u64::MAX);
+    }
+
+    fn answer_syncs(&mut self, durable: &Durable, now: u64) {
         for token in std::mem::take(&mut self.syncing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             if let Wait::Sync(ends, until) = &conn.wait {
                 let synced = durable.is_synced(ends);
-                if synced || until.is_some_and(|until| until <= now) {
+                if synced || until.is_some_and(|until| until <= now) || now == u64::MAX {
                     self.end_wait(&mut conn);
                     self.ensure_out(&mut conn);
                     let before = conn.out.bytes.len();
@@ -195,10 +227,9 @@ impl Worker {
         if left | self.unrung == 0 && !self.awaits() {
             return;
         }
-        let node = self.node.clone();
-        let Some(durable) = node.durable() else { return };
+        let Some(durable) = self.durable.clone() else { return };
         if left != 0 {
-            let now = node.clock.monotonic_ns();
+            let now = self.node.clock.monotonic_ns();
             if self.unrung == 0 {
                 self.unrung_since = now;
             }
@@ -212,7 +243,7 @@ impl Worker {
             durable.log.ring(unrung.trailing_zeros() as u16);
             unrung &= unrung - 1;
         }
-        if let Some(mailbox) = node.mailbox(self.index).filter(|_| self.awaits()) {
+        if let Some(mailbox) = self.node.mailbox(self.index).filter(|_| self.awaits()) {
             mailbox.await_log(true);
         }
     }

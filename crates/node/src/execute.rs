@@ -263,6 +263,7 @@ impl Worker {
             stats: &self.stats,
             meter: &mut self.meter,
             machines: &mut self.machines,
+            log: self.durable.as_deref().filter(|_| self.promised),
             monitored: self.monitored,
             command,
             args,
@@ -322,8 +323,12 @@ impl Worker {
                         self.wait_for_sync(conn, ends, until);
                         Next::Stop
                     }
-                    Flow::Save(ticket) => {
-                        self.await_save(conn, args, ticket);
+                    Flow::Save(checkpoints, ticket) => {
+                        self.await_save(conn, args, checkpoints, ticket);
+                        Next::Stop
+                    }
+                    Flow::Job(job) => {
+                        self.await_job(conn, args, job);
                         Next::Stop
                     }
                     Flow::Close => {
@@ -354,7 +359,7 @@ impl Worker {
     /// (rule L8), or the log has failed (rule L9).
     #[inline]
     fn refusal_of_log(&self, conn: &Conn, command: &Command) -> Option<String> {
-        let error = self.node.durable()?.refusal()?;
+        let error = self.promise()?.refusal()?;
         (conn.session.queues(command) && command.spec.has(flags::WRITE) || self.does(conn, command, flags::WRITE))
             .then_some(error)
     }

@@ -1,12 +1,14 @@
 //! What workers tell each other, and the mailbox it goes through.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Blocked;
 use keyspace::Horizon;
 
 use crate::pubsub::Delivery;
+use crate::switching::Logging;
 use crate::tracking::Notice;
 
 /// A message to a worker.
@@ -54,6 +56,12 @@ pub enum Message {
     Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,
+    /// Stand still, and say whether you do: see `switching`.
+    Halt(Sender<bool>),
+    /// Go on.
+    Resume,
+    /// The log is switched on or off.
+    Logging(Logging, Sender<()>),
     /// Look at the node's flags: something (shutdown, CLIENT PAUSE) has changed.
     Look,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use keyspace::{Keyspace, Waiter};
 
@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::Live;
 use crate::durable::Durable;
+use crate::jobs::Jobs;
 use crate::latency::Latencies;
 use crate::message::{Mailbox, Message};
 use crate::monitor::Monitors;
@@ -80,10 +81,10 @@ pub struct Node {
     pub trackers: Trackers,
     /// Scripts and libraries of functions.
     pub scripts: Scripts,
-    /// The log, if there is one.
-    durable: OnceLock<Durable>,
-    /// Its checkpoints, if there is one.
-    checkpoints: OnceLock<Arc<Checkpoints>>,
+    /// What takes long.
+    pub jobs: Jobs,
+    /// The log and its checkpoints, if there is one.
+    durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
     /// Called when it stops, before anybody is told.
@@ -149,8 +150,8 @@ impl Node {
             pubsub: PubSub::default(),
             trackers: Trackers::default(),
             scripts: Scripts::default(),
-            durable: OnceLock::new(),
-            checkpoints: OnceLock::new(),
+            jobs: Jobs::default(),
+            durable: RwLock::default(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
         })
@@ -270,30 +271,33 @@ impl Node {
         }
     }
 
-    /// Gives the node the state of its checkpoints. Once.
-    pub fn open_checkpoints(&self, checkpoints: Arc<Checkpoints>) {
-        assert!(self.checkpoints.set(checkpoints).is_ok(), "a node has one store");
+    /// Says that the node has a log and makes checkpoints, or does so no more. Workers that have begun are told by messages: see `switching`.
+    pub fn set_log(&self, log: Option<(Arc<Durable>, Arc<Checkpoints>)>) {
+        *self.durable.write().unwrap_or_else(PoisonError::into_inner) = log;
+    }
+
+    fn kept(&self) -> Option<(Arc<Durable>, Arc<Checkpoints>)> {
+        self.durable.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The state of its checkpoints, if it makes any.
-    pub fn checkpoints(&self) -> Option<&Arc<Checkpoints>> {
-        self.checkpoints.get()
+    pub fn checkpoints(&self) -> Option<Arc<Checkpoints>> {
+        Some(self.kept()?.1)
+    }
+
+    /// The log, if there is one. Workers have it at hand.
+    pub fn durable(&self) -> Option<Arc<Durable>> {
+        Some(self.kept()?.0)
+    }
+
+    /// Whether it shuts down.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
     }
 
     /// Sends a connection on whose latch is free now.
     pub fn wake(&self, waiter: Waiter) {
         self.send(usize::from(waiter.worker), Message::Unpark(waiter.token));
-    }
-
-    /// Gives the node its log. Once, before its workers begin.
-    pub fn open_log(&self, durable: Durable) {
-        assert!(self.durable.set(durable).is_ok(), "a node has one log");
-    }
-
-    /// The log, if there is one.
-    #[inline]
-    pub fn durable(&self) -> Option<&Durable> {
-        self.durable.get()
     }
 
     /// Makes those workers look that wait for the log: a watermark has moved, or the log has failed.

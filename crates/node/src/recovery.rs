@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use engine::checkpoint::{Header, Loaded, Replay, load};
+use engine::checkpoint::{Header, Loaded, Replay, Replayed, load};
 use log::{Damage, Disk, Lsn, Opened};
 use store::Store;
 
@@ -17,6 +17,10 @@ pub struct Recovered {
     pub records: u64,
     /// Bytes of their effects.
     pub bytes: u64,
+    /// From this record on the log is void ([`Opened::void_from`]): a generation begins there without the checkpoint that it goes on from.
+    pub void_from: Option<Lsn>,
+    /// The log was ended on purpose at this time, unix milliseconds: what was changed later was not logged.
+    pub ended: Option<u64>,
 }
 
 impl Recovered {
@@ -57,7 +61,8 @@ pub fn recover(
         let loaded = node.scripts.load_libraries(libraries);
         loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
     }
-    Ok(Recovered { loaded, records: replayed.records, bytes })
+    let Replayed { records, void_from, ended, .. } = replayed;
+    Ok(Recovered { loaded, records, bytes, void_from, ended })
 }
 
 /// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3). `store`: what people call

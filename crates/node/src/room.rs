@@ -99,6 +99,11 @@ impl Worker {
         }
     }
 
+    /// There are no checkpoints to wait for any more.
+    pub(crate) fn forget_shortage(&mut self) {
+        (self.shortage.ticket, self.shortage.barren_until) = (None, 0);
+    }
+
     /// Keys of this worker's that have left memory for the store.
     fn moved_out(&mut self) -> u64 {
         self.engine.local().counters().cooled.load(Relaxed)
@@ -140,7 +145,7 @@ impl Worker {
     }
 
     fn moves_to_store(&self, settings: &Settings) -> bool {
-        settings.maxmemory_policy == EvictionPolicy::NoEviction && self.node.engine.source.get().is_some()
+        settings.maxmemory_policy == EvictionPolicy::NoEviction && self.node.engine.source.is_there()
     }
 
     /// The connection waits for a checkpoint, with its command unread.

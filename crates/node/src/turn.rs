@@ -76,6 +76,9 @@ impl Worker {
     }
 
     fn take_turn(&mut self, now: u64) {
+        if self.halted {
+            return;
+        }
         self.engine.begin_turn(now);
         self.meter.begin_turn(now);
         let changed = self.follower.refresh();
@@ -324,6 +327,7 @@ impl Worker {
                 | Wait::Sleep(_)
                 | Wait::Sync(..)
                 | Wait::Save(..)
+                | Wait::Job(..)
                 | Wait::Walk(_)
                 | Wait::Script(_) => {}
             }

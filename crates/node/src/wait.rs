@@ -8,9 +8,10 @@ use engine::{Blocked, Ending, Step};
 use keyspace::Horizon;
 use resp::{Args, OwnedArgs, Reply};
 
-use crate::checkpoints::Ticket;
+use crate::checkpoints::{Checkpoints, Ticket};
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
+use crate::jobs::{Job, Outcome};
 use crate::message::Message;
 use crate::pause::Pause;
 use crate::pubsub::Kind;
@@ -18,7 +19,7 @@ use crate::session::Replies;
 use crate::stats::{add, sub};
 use crate::worker::{Token, Worker, write_error};
 
-/// Between two looks at whether a checkpoint has ended that somebody waits for, in milliseconds.
+/// Between two looks at whether a checkpoint or a job has ended that somebody waits for, in milliseconds.
 const SAVE_LOOK_MS: u64 = 2;
 /// Time for walks in a turn, in nanoseconds.
 const WALKS_NS: u64 = 1_000_000;
@@ -240,34 +241,54 @@ impl Worker {
     }
 
     /// SAVE: the connection waits, and nobody else.
-    pub(crate) fn await_save(&mut self, conn: &mut Conn, args: Args<'_>, ticket: Ticket) {
-        conn.wait = Wait::Save(OwnedArgs::new(args), ticket);
+    pub(crate) fn await_save(
+        &mut self,
+        conn: &mut Conn,
+        args: Args<'_>,
+        checkpoints: Arc<Checkpoints>,
+        ticket: Ticket,
+    ) {
+        conn.wait = Wait::Save(OwnedArgs::new(args), checkpoints, ticket);
         self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
     }
 
-    fn wake_up(&mut self, token: Token, saved: Option<bool>) {
+    /// What takes long: the connection waits, and nobody else.
+    pub(crate) fn await_job(&mut self, conn: &mut Conn, args: Args<'_>, job: Arc<Job>) {
+        conn.wait = Wait::Job(OwnedArgs::new(args), job);
+        self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
+    }
+
+    fn wake_up(&mut self, token: Token, outcome: &Outcome) {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.ensure_out(&mut conn);
         let before = conn.out.bytes.len();
         let mut reply = Reply::new(&mut conn.out.bytes, conn.session.protocol);
-        if saved == Some(false) {
-            // As Redis answers, which says why in its log.
-            reply.error("ERR");
-        } else {
-            reply.ok();
+        match outcome {
+            Ok(()) => reply.ok(),
+            Err(text) => reply.error(text),
         }
         match std::mem::replace(&mut conn.wait, Wait::No) {
             Wait::Sleep(args) => {
                 conn.spent += self.node.clock.monotonic_ns().saturating_sub(self.slept_from);
                 self.count_ended(&conn, args.args(), b"");
             }
-            Wait::Save(args, _) => self.count_ended(&conn, args.args(), &conn.out.bytes[before..]),
+            Wait::Save(args, ..) | Wait::Job(args, _) => {
+                self.count_ended(&conn, args.args(), &conn.out.bytes[before..])
+            }
             _ => {}
         }
         self.apply_reply_mode(&mut conn, before);
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);
+    }
+
+    /// Answers if there is something to say, or looks again soon.
+    fn wake_up_if(&mut self, token: Token, outcome: Option<&Outcome>, now: u64) {
+        match outcome {
+            Some(outcome) => self.wake_up(token, outcome),
+            None => drop(self.deadlines.insert((now + SAVE_LOOK_MS, token))),
+        }
     }
 
     /// Ends the waits whose time is over.
@@ -281,17 +302,19 @@ impl Worker {
             let blocked = match &conn.wait {
                 Wait::Keys(blocked) => blocked.clone(),
                 Wait::Sleep(_) => {
-                    self.wake_up(token, None);
+                    self.wake_up(token, &Ok(()));
                     continue;
                 }
-                Wait::Save(_, ticket) => {
-                    let ticket = *ticket;
-                    match self.node.checkpoints().and_then(|checkpoints| checkpoints.outcome(ticket)) {
-                        Some(saved) => self.wake_up(token, Some(saved)),
-                        None => {
-                            self.deadlines.insert((now + SAVE_LOOK_MS, token));
-                        }
-                    }
+                Wait::Save(_, checkpoints, ticket) => {
+                    // As Redis answers, which says why in its log.
+                    let outcome =
+                        checkpoints.outcome(*ticket).map(|good| if good { Ok(()) } else { Err(b"ERR".into()) });
+                    self.wake_up_if(token, outcome.as_ref(), now);
+                    continue;
+                }
+                Wait::Job(_, job) => {
+                    let job = job.clone();
+                    self.wake_up_if(token, job.outcome(), now);
                     continue;
                 }
                 _ => continue,

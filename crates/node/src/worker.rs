@@ -16,6 +16,7 @@ use crate::client::{Client, Peer};
 use crate::config::{EvictionPolicy, Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
 use crate::crowd;
+use crate::durable::Durable;
 use crate::message::Message;
 use crate::meter::Meter;
 use crate::node::Node;
@@ -95,6 +96,11 @@ pub struct Worker {
     pub(crate) pushing: Vec<Token>,
     /// There are more keys than `tracking-table-max-keys`.
     pub(crate) above_tracked: bool,
+    /// The log, if there is one, and whether anybody waits for it.
+    pub(crate) durable: Option<Arc<Durable>>,
+    pub(crate) promised: bool,
+    /// Nothing is executed: see `switching`.
+    pub(crate) halted: bool,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
     /// Those that wait until less is left for it.
@@ -155,6 +161,9 @@ impl Worker {
             changed_keys: BTreeMap::new(),
             pushing: Vec::new(),
             above_tracked: false,
+            durable: None,
+            promised: false,
+            halted: false,
             gated: Vec::new(),
             syncing: Vec::new(),
             unrung: 0,
@@ -164,8 +173,8 @@ impl Worker {
             spares: Vec::new(),
         };
         if let Some(durable) = worker.node.durable() {
-            let link = durable.link(index);
-            worker.engine.log_to(link);
+            worker.engine.log_to(durable.link(index, true));
+            (worker.durable, worker.promised) = (Some(durable), true);
         }
         worker.reconfigure();
         worker
@@ -364,6 +373,9 @@ impl Worker {
                 self.stats.reset();
                 self.engine.local().counters().reset();
             }
+            Message::Halt(heard) => self.stand_still(&heard),
+            Message::Resume => self.stand_still_no_more(),
+            Message::Logging(logging, heard) => self.change_logging(logging, &heard),
             Message::Look => {}
         }
     }
@@ -424,6 +436,9 @@ impl Worker {
 
     /// Unix time in milliseconds at which the worker wants a turn even if nothing happens.
     pub fn next_deadline(&self) -> Option<u64> {
+        if self.halted {
+            return None;
+        }
         if !self.leftovers.is_empty() || self.engine.has_leftovers() || !self.pushing.is_empty() || self.above_tracked {
             return Some(self.engine.now() + 1);
         }
@@ -450,7 +465,7 @@ impl Worker {
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
         let work = !self.ready.is_empty() || under_way || self.reclaiming || self.unrung != 0 || self.may_answer();
-        work && self.node.pauses.frozen_until() <= self.engine.now()
+        work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
     }
 
     /// Whether the policy needs the LFU clock.

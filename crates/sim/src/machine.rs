@@ -212,14 +212,14 @@ impl Machine {
         };
         let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 1, settings)?;
         let gate = gates.pop().unwrap_or_default();
-        node.open_log(Durable::new(log.clone(), gates));
+        let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
+        node.set_log(Some((Arc::new(Durable::new(log.clone(), gates)), checkpoints)));
         let watcher = Arc::downgrade(&node);
         log.on_moved(Box::new(move || {
             if let Some(node) = watcher.upgrade() {
                 node.log_moved();
             }
         }));
-        node.open_checkpoints(Arc::new(Checkpoints::new(store.clone(), started_ms, None)));
         let checkpointer = Checkpointer::new(node.engine.clone(), store, HASH_SEED, recovered.loaded);
         let inner = Outside { node: node.clone(), log: log.clone(), gates: gate };
         let outside = Watched {

@@ -98,12 +98,21 @@ pub fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result
     outcome.map(|()| Some(loaded))
 }
 
-fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &Held) -> Result<Loaded, Unloadable> {
+/// The highest LSN that a store names which is to begin anew: what is logged from then on must be above it, so that none of it seems to be
+/// in the store.
+pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
+    let (covered, _) = slots(store)?;
+    Ok(highest_of(header, &covered))
+}
+
+fn highest_of(header: &Header, covered: &[Lsn]) -> Lsn {
     let databases = &header.databases;
-    if !keyspace.restore_databases(held, databases) {
-        let (stored, configured) = (databases.map.len(), keyspace.databases());
-        return Err(Unloadable::Databases { stored, configured });
-    }
+    let known = covered.iter().chain(&databases.floors).chain(&header.covered);
+    known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max)
+}
+
+/// C(s) of every slot, and what the store has of it.
+fn slots(store: &dyn Store) -> Result<(Box<[Lsn]>, Counts), Unloadable> {
     let mut covered: Box<[Lsn]> = vec![0; SLOTS].into();
     let mut counts = Counts::default();
     for chunk in 0..CHUNKS {
@@ -114,14 +123,23 @@ fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &H
                 .map_err(|corrupt| nonsense(&key, corrupt))?;
         }
     }
+    Ok((covered, counts))
+}
+
+fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &Held) -> Result<Loaded, Unloadable> {
+    let databases = &header.databases;
+    if !keyspace.restore_databases(held, databases) {
+        let (stored, configured) = (databases.map.len(), keyspace.databases());
+        return Err(Unloadable::Databases { stored, configured });
+    }
+    let (covered, mut counts) = slots(store)?;
     counts.keep_only(&databases.spaces);
     // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
     keyspace.raise(held, databases.map_lsn);
     for (slot, lsn) in covered.iter().enumerate() {
         keyspace.raise_slot(held, slot as u16, *lsn);
     }
-    let known = covered.iter().chain(&databases.floors).chain(&header.covered);
-    let highest = known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max);
+    let highest = highest_of(&header, &covered);
     Ok(Loaded { header, covered, counts, keys: 0, highest })
 }
 

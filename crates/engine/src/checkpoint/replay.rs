@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use command::{Barrier, effects};
+use command::{Barrier, Generation, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need};
 use log::Lsn;
@@ -66,6 +66,10 @@ pub struct Replayed {
     pub skipped: u64,
     /// The last record's LSN.
     pub last: Lsn,
+    /// From this record on nothing was applied: a generation of the log begins here without the checkpoint that it goes on from, and is void.
+    pub void_from: Option<Lsn>,
+    /// The log was ended on purpose at this time, unix milliseconds, and nothing follows: what was changed later was not logged.
+    pub ended: Option<u64>,
 }
 
 impl<'a> Replay<'a> {
@@ -110,7 +114,11 @@ impl<'a> Replay<'a> {
             return Err(Corrupt("its LSN is below the last one"));
         }
         self.last = lsn;
+        if self.figures.void_from.is_some() {
+            return Ok(());
+        }
         self.figures.records += 1;
+        self.figures.ended = None;
         if lsn <= self.map_lsn {
             // Every slot's C(s) is above.
             return Ok(());
@@ -120,6 +128,9 @@ impl<'a> Replay<'a> {
         let mut rest = effects::decode(encoded).enumerate().peekable();
         while let Some((index, effect)) = rest.next() {
             let mut effect = effect?;
+            if let Some(mark) = effect.generation()? {
+                return self.mark(lsn, mark);
+            }
             if usize::from(effect.db) >= self.keyspace.databases() {
                 return Err(Corrupt("there is no such database"));
             }
@@ -149,6 +160,15 @@ impl<'a> Replay<'a> {
             db.stamp(&key);
             self.keyspace.raise_slot(&self.held, key.slot, lsn);
             self.figures.applied += 1;
+        }
+        Ok(())
+    }
+
+    /// A generation begins or ends. If the store had the checkpoint that a new one begins with, its map were of no earlier record.
+    fn mark(&mut self, lsn: Lsn, mark: Generation) -> Result<(), Corrupt> {
+        match mark {
+            Generation::Begins(_) => self.figures.void_from = Some(lsn),
+            Generation::Ends(time) => self.figures.ended = Some(time),
         }
         Ok(())
     }

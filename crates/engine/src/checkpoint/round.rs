@@ -175,6 +175,18 @@ impl Checkpointer {
         }
     }
 
+    /// As [`Self::new`], for a store that begins anew with everything that memory holds (rule L13). `header`: what it says of itself now;
+    /// `epoch`: that of no freeze of what is in memory.
+    pub fn anew(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, header: Option<&Header>, epoch: u64) -> Self {
+        let (before, highest) = header.map_or((1, 0), |header| (header.epoch, header.highest));
+        Self { copied: Copied::new(epoch.max(before)), highest, ..Self::new(shared, store, seed, None) }
+    }
+
+    /// The number of the next freeze: see [`Self::anew`].
+    pub fn epoch(&self) -> u64 {
+        self.copied.epoch()
+    }
+
     /// What it has done.
     pub fn figures(&self) -> Figures {
         let walked = |round: &Round| if let Stage::Walking { next, .. } = round.stage { next } else { SLOTS };
@@ -389,19 +401,6 @@ impl Checkpointer {
             *at += 1;
         }
         Step::More
-    }
-
-    /// The store is to begin anew with everything that memory holds (rule L13): the next round writes it all, and leaves nothing of what
-    /// the store has now. No round is under way. False: a latch is busy, try again.
-    pub fn start_over(&mut self, world: &mut impl World) -> bool {
-        assert!(self.round.is_none(), "a round is under way");
-        let Some(held) = self.acquire(0) else { return false };
-        self.shared.keyspace.abandon_spaces(&held);
-        self.shared.keyspace.void_marks();
-        self.release(held, world);
-        self.covered.fill(0);
-        self.counts = Counts::default();
-        true
     }
 
     #[cfg(test)]

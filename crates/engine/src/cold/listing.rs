@@ -75,7 +75,7 @@ impl Listing {
     pub(crate) fn make(shared: &Shared, physical: u16, span: Span) -> Result<Listing, Unreadable> {
         let keyspace = &shared.keyspace;
         let (space, coverings) = (keyspace.present_space(physical), keyspace.coverings());
-        let source: &dyn Source = &**shared.source.get().ok_or(Unreadable)?;
+        let source: &dyn Source = &*shared.source.get().ok_or(Unreadable)?;
         let Names { names, until } = source.list(space, span)?;
         let names = names.into_iter().map(|listed| (keyspace.hasher().key(&listed.key).hash, listed)).collect();
         let from = Position { hash: half_of(span.from.hash), ..span.from };

@@ -8,6 +8,7 @@ mod due;
 mod listing;
 mod loader;
 mod requests;
+mod shelf;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub(crate) use listing::{Asked, Listing};
 pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
 pub use requests::{Request, Requests};
+pub use shelf::Shelf;
 
 use command::{Error, Outcome, Position, flags};
 use keyspace::{ColdFigures, Db, Fetched, Held, Key, Need, SLOTS, Space, Unreadable, Waiter, Whereabouts};

@@ -99,9 +99,16 @@ impl Requests {
         self.len() == 0
     }
 
+    /// Loaders begin their work.
+    pub fn open(&self) {
+        self.queue().closed = false;
+    }
+
     /// Sends the loaders home.
     pub fn close(&self) {
-        self.queue().closed = true;
+        let mut queue = self.queue();
+        (queue.closed, queue.waiting) = (true, VecDeque::new());
+        drop(queue);
         self.bell.notify_all();
     }
 }

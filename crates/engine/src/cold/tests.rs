@@ -76,7 +76,7 @@ impl Cold {
     fn new() -> Self {
         let shared = Arc::new(Shared::new(Keyspace::new(2, 3, SEED)));
         let shelf = Arc::new(Shelf::default());
-        assert!(shared.source.set(shelf.clone()).is_ok());
+        shared.source.set(Some(shelf.clone()));
         let mut engine = Engine::new(shared.clone(), 0, 1);
         engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 3, ..Tunables::default() }), 0);
         engine.begin_turn(1000);

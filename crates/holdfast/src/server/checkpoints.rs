@@ -23,7 +23,8 @@ const RETRY_MS: u64 = 5_000;
 /// Tombstones that make a checkpoint due: some hundred bytes each.
 const TOMBSTONES_MAX: u64 = 1 << 20;
 
-/// Starts the thread. `gates`: to each stream of the log. `tail`: bytes of the log that were replayed at the start.
+/// Starts the thread, which ends with what the next freeze would have been. `gates`: to each stream of the log. `tail`: bytes of the log that
+/// were replayed at the start.
 pub fn start(
     node: Arc<Node>,
     log: Log,
@@ -31,9 +32,17 @@ pub fn start(
     checkpointer: Checkpointer,
     checkpoints: Arc<Checkpoints>,
     tail: u64,
-) -> std::io::Result<JoinHandle<()>> {
+) -> std::io::Result<JoinHandle<u64>> {
     let outside = Outside { node, log, gates };
-    let run = move || Runner { outside, checkpointer, checkpoints, owed: 0, pressing: false }.run(tail);
+    let run = move || {
+        let mut runner = Runner { outside, checkpointer, checkpoints, owed: 0, pressing: false };
+        runner.run(tail);
+        let (epoch, checkpoints) = (runner.checkpointer.epoch(), runner.checkpoints.clone());
+        // The store is closed when nobody else has it.
+        drop(runner);
+        checkpoints.close();
+        epoch
+    };
     thread::Builder::new().name("checkpoint".into()).spawn(run)
 }
 
@@ -48,7 +57,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn run(mut self, tail: u64) {
+    fn run(&mut self, tail: u64) {
         self.checkpoints.serve();
         // What was replayed counts as if it had been written now: it takes as long the next time.
         let mut last_written = 0u64.wrapping_sub(tail);

@@ -5,15 +5,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, header};
-use log::{Fsync, Limits, Log, Opened};
+use log::{Fsync, Gate, Limits, Log, Lsn, Opened};
 use node::config::{AppendFsync, Settings};
-use node::{Checkpoints, Clock, Durable, Node};
+use node::{Checkpoints, Clock, Durable, Node, Recovered};
 use store::{Embedded, Store};
 
 use super::{checkpoints, loaders};
@@ -29,26 +29,37 @@ pub fn fsync(setting: AppendFsync) -> Fsync {
 
 /// Log and store, opened, and nothing of them read into memory.
 pub struct Disks {
-    log: Opened,
-    node: [u8; 16],
-    store: Arc<dyn Store>,
-    header: Option<Header>,
+    pub(super) log: Opened,
+    pub(super) node: [u8; 16],
+    pub(super) store: Arc<dyn Store>,
+    pub(super) header: Option<Header>,
 }
 
 /// What keeps the data on the disks while the server runs.
 pub struct Kept {
     /// The log.
     pub log: Log,
-    checkpoints: Arc<Checkpoints>,
-    thread: JoinHandle<()>,
-    loaders: Vec<JoinHandle<()>>,
-    node: Arc<Node>,
+    /// Gates to it that nobody else uses, one for each stream.
+    pub gates: Vec<Gate>,
+    /// The checkpoints, and their thread, which says what the next freeze would have been.
+    pub checkpoints: Arc<Checkpoints>,
+    pub thread: JoinHandle<u64>,
+    pub loaders: Vec<JoinHandle<()>>,
+    pub node: Arc<Node>,
+}
+
+/// A log that runs.
+pub struct Running {
+    pub log: Log,
+    pub durable: Arc<Durable>,
+    /// For the checkpointer, and for whoever switches the log on and off.
+    pub gates: [Vec<Gate>; 2],
 }
 
 impl Disks {
-    /// Opens the directories that the settings name.
-    pub fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Disks, Box<dyn Error>> {
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    /// Opens the directories that the settings name, as seen from `dir`: the working directory may change.
+    pub fn open(settings: &Settings, dir: &Path, clock: Arc<dyn Clock>) -> Result<Disks, Box<dyn Error>> {
+        let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
         let folders: Vec<PathBuf> = settings.log_dirs.iter().map(|bytes| path(bytes)).collect();
         for folder in &folders {
             fs::create_dir_all(folder)
@@ -106,51 +117,95 @@ impl Disks {
             recovered.records
         );
 
-        let clock = Arc::clone(node);
-        let log_settings = log::Settings {
-            limits: Limits::of(settings.log_segment_size),
-            fsync: fsync(settings.appendfsync),
-            clock: Arc::new(move || clock.clock.monotonic_ns()),
-            seed: u64::from_ne_bytes(*random()?.first_chunk().unwrap_or(&[0; 8])),
-        };
-        // The last gate is the checkpointer's.
-        let (log, mut gates) = self.log.start(self.node, highest, node.workers() + 1, log_settings)?;
-        let gate = gates.pop().unwrap_or_default();
-        node.open_log(Durable::new(log.clone(), gates));
-        let watcher: Weak<Node> = Arc::downgrade(node);
-        log.on_moved(Box::new(move || {
-            if let Some(node) = watcher.upgrade() {
-                node.log_moved();
-            }
-        }));
+        self.heed(&recovered)?;
+        let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
+        let [for_checkpoints, gates] = running.gates;
         let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
-        node.open_checkpoints(state.clone());
-        let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
-        let _ = node.engine.source.set(Arc::new(StoreSource { store: self.store.clone(), report }));
+        node.set_log(Some((running.durable, state.clone())));
+        let loaders = fetch_from(node, &self.store)?;
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
-        let thread = checkpoints::start(Arc::clone(node), log.clone(), gate, checkpointer, state.clone(), bytes)?;
-        let loaders = loaders::start(node)?;
-        Ok(Kept { log, checkpoints: state, thread, loaders, node: Arc::clone(node) })
+        let log = running.log;
+        let thread =
+            checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), bytes)?;
+        Ok(Kept { log, gates, checkpoints: state, thread, loaders, node: Arc::clone(node) })
+    }
+
+    /// What the log says of itself.
+    fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
+        if let Some(lsn) = recovered.void_from {
+            tracing::warn!(
+                "The last run ended while it switched appendonly on: what was changed then was not confirmed to be durable, and is not here"
+            );
+            self.log.void_from(lsn)?;
+        }
+        if let Some(ms) = recovered.ended {
+            tracing::warn!(
+                "The data is as it was when appendonly was switched off, at unix time {}.{:03}: what was changed later was not logged",
+                ms / 1000,
+                ms % 1000
+            );
+        }
+        Ok(())
     }
 }
 
+/// Has keys that are not in memory fetched from this store, by threads that are started.
+pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
+    let source = Arc::new(StoreSource { store: Arc::clone(store), report });
+    let loaders = loaders::start(node)?;
+    node.engine.source.set(Some(source));
+    Ok(loaders)
+}
+
+/// Starts the threads of a log. `id`: whose it is, if it is empty; `above`: what is logged is above this.
+pub fn run(
+    opened: Opened,
+    id: [u8; 16],
+    above: Lsn,
+    node: &Arc<Node>,
+    settings: &Settings,
+    fsync: Fsync,
+) -> Result<Running, Box<dyn Error>> {
+    let clock = Arc::clone(&node.clock);
+    let log_settings = log::Settings {
+        limits: Limits::of(settings.log_segment_size),
+        fsync,
+        clock: Arc::new(move || clock.monotonic_ns()),
+        seed: u64::from_ne_bytes(*random()?.first_chunk().unwrap_or(&[0; 8])),
+    };
+    let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;
+    let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
+    let watcher: Weak<Node> = Arc::downgrade(node);
+    log.on_moved(Box::new(move || {
+        if let Some(node) = watcher.upgrade() {
+            node.log_moved();
+        }
+    }));
+    let durable = Arc::new(Durable::new(log.clone(), gates));
+    Ok(Running { log, durable, gates: own })
+}
+
 impl Kept {
-    /// Ends it all, when the workers have ended.
-    pub fn stop(self) {
+    /// Ends it all, when the workers have ended, or log nothing any more. What the next freeze would have been.
+    pub fn stop(self) -> u64 {
+        self.node.engine.source.set(None);
         self.node.engine.requests.close();
         let loaded = self.loaders.into_iter().map(JoinHandle::join).all(|joined| joined.is_ok());
         if !loaded {
             tracing::warn!("A thread that reads the store has panicked");
         }
         self.checkpoints.stop();
-        if self.thread.join().is_err() {
+        let epoch = self.thread.join().unwrap_or_else(|_| {
             tracing::warn!("The thread of the checkpoints has panicked");
-        }
+            0
+        });
         if let log::State::Failed(reason) = self.log.stop() {
             tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
         }
+        epoch
     }
 }
 

@@ -1,10 +1,13 @@
 //! What `CONFIG SET` changes outside the node: the log, the working directory, listeners, limits of the process.
 
+use std::sync::Arc;
+
 use node::config::{Host, Row, Settings};
 
 use super::durable::fsync;
 use super::log::Log;
 use super::process;
+use super::switch::Switch;
 use super::title::Title;
 
 /// This process.
@@ -12,8 +15,8 @@ use super::title::Title;
 pub struct Process {
     /// Its log.
     pub log: Log,
-    /// The log of its data, if there is one.
-    pub durable: Option<log::Log>,
+    /// The log of its data.
+    pub switch: Arc<Switch>,
     /// Its listeners.
     pub listening: net::Listening,
     /// Its title.
@@ -48,12 +51,9 @@ impl Host for Process {
                 self.title.show(settings);
             }
             "appendfsync" => {
-                if let Some(log) = &self.durable {
+                if let Some(log) = self.switch.log() {
                     log.set_fsync(fsync(settings.appendfsync));
                 }
-            }
-            "appendonly" if settings.appendonly != self.durable.is_some() => {
-                return Err("switching the log on or off while the server runs is not built yet".to_owned());
             }
             "proc-title-template" => self.title.show(settings),
             _ => {}

@@ -16,6 +16,7 @@ const BUSY: Duration = Duration::from_micros(50);
 
 /// Starts them.
 pub fn start(node: &Arc<Node>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    node.engine.requests.open();
     (0..LOADERS)
         .map(|number| {
             let node = Arc::clone(node);

@@ -1,6 +1,7 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
 mod checkpoints;
+mod chores;
 mod clock;
 mod durable;
 mod host;
@@ -8,10 +9,13 @@ mod loaders;
 mod log;
 mod process;
 mod supervisor;
+mod switch;
 mod title;
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +30,7 @@ use self::host::Process;
 use self::log::Log;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
+use self::switch::Switch;
 use self::title::Title;
 
 /// Runs a server with what follows `holdfast server` on the command line.
@@ -80,13 +85,15 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let settings = live.settings();
     let driver = Driver::choose(settings.io_driver)?;
     let clock = Arc::new(SystemClock::new());
-    let disks = if settings.appendonly { Some(Disks::open(&settings, clock.clone())?) } else { None };
+    let dir = Path::new(OsStr::from_bytes(&settings.dir));
+    let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let seed = match disks.as_ref().and_then(Disks::seed) {
         Some(seed) => seed,
         None => random_seed()?,
     };
     let node = start_node(Arc::clone(&live), driver, clock, seed)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
+    let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.
         tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
@@ -95,18 +102,21 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node, &listeners);
     title.show(&settings);
-    let durable = kept.as_ref().map(|kept| kept.log.clone());
-    let open = |listening| live.set_host(Box::new(Process { log, durable, listening, title }));
+    let host_switch = Arc::clone(&switch);
+    let open = |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, title }));
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
+    let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;
     let ended = server.join();
-    if let Some(kept) = kept {
-        kept.stop();
+    node.jobs.wake();
+    if chores.join().is_err() {
+        tracing::warn!("The thread of what takes long has panicked");
     }
+    switch.stop();
     ended?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");
     Ok(())

@@ -110,6 +110,11 @@ impl<D: Disk> Opened<D> {
         self.recovery.replay(f)
     }
 
+    /// What is at or above `lsn` is void: see [`Recovery::void_from`].
+    pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
+        self.recovery.void_from(lsn)
+    }
+
     /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
     /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
     pub fn start(self, node: [u8; 16], above: Lsn, workers: usize, settings: Settings) -> Result<(Log, Gates), Damage> {
@@ -161,7 +166,8 @@ impl<D: Disk> Opened<D> {
         let node = recovery.node().unwrap_or(node);
         let writers = recovery.open(node, incarnation, settings.limits)?;
         let shared = Arc::new(Shared {
-            marks: Arc::new(Watermarks::new(&ends)),
+            // No record will be at or below the floor.
+            marks: Arc::new(Watermarks::new(&ends.iter().map(|end| floor.max(*end)).collect::<Vec<_>>())),
             streams: writers.iter().map(|_| Stream::default()).collect(),
             moved: OnceLock::new(),
             state: RUNNING.into(),

@@ -67,6 +67,7 @@ const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Clu
 const REMARKS: &[(&str, &str)] = &[
     ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
+    ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("replicaof", "NO ONE only; there are no replicas yet"),

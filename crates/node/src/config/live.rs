@@ -122,6 +122,15 @@ impl Live {
         Ok(())
     }
 
+    /// What [`Live::set`] would change, and the settings there would be then.
+    ///
+    /// # Errors
+    /// As of [`Live::set`].
+    pub fn would_set(&self, args: &[&[u8]], rights: Rights) -> Result<(Vec<&'static str>, Settings), SetError> {
+        let plan = change::plan(&self.state().values, args, rights)?;
+        Ok((plan.changed.iter().map(|(_, row)| row.name).collect(), Settings::of(&plan.values)))
+    }
+
     /// `CONFIG REWRITE`: brings the configuration file up to date. Reads and writes files: not for the data path.
     ///
     /// `users` as for the file's `user` lines, `all` to write defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`).

@@ -8,6 +8,7 @@ use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun};
 use crate::config::Rights;
+use crate::jobs::Task;
 
 /// Flags of every subcommand that does something.
 const ADMINISTRATION: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -120,6 +121,16 @@ fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let settings = ctx.node.config.settings();
     let protected = settings.enable_protected_configs.admits(peer.unix || peer.loopback);
     let rights = Rights { protected, loading: false };
+    let (changed, _) = ctx.node.config.would_set(&pairs, rights).map_err(|error| Error::text(error.text()))?;
+    if changed.contains(&"appendonly") {
+        if ctx.block.is_some() {
+            return Err(Error::new("ERR CONFIG SET appendonly is not allowed in a transaction or script"));
+        }
+        let task = Task::Configure { pairs: pairs.iter().map(|word| word.to_vec()).collect(), rights };
+        if let Some(job) = ctx.node.jobs.ask(task) {
+            return Ok(Flow::Job(job));
+        }
+    }
     ctx.node.config.set(&pairs, rights).map_err(|error| Error::text(error.text()))?;
     // Other workers see it in their next turn; commands behind this one see it now.
     let settings = ctx.node.config.settings();

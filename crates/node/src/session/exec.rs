@@ -155,7 +155,7 @@ impl Exec {
                 Flow::Busy(busy) => return self.run_again(ctx, busy),
                 Flow::Suspend(suspended) => return self.suspend(ctx, *suspended),
                 Flow::Close => self.flow = Flow::Close,
-                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync { .. } | Flow::Save(_) => {}
+                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync { .. } | Flow::Save(..) | Flow::Job(_) => {}
             }
             self.at += 1;
         }

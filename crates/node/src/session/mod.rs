@@ -33,10 +33,12 @@ use resp::{Args, Batch, Protocol, Reply};
 pub use block::{Block, Retry};
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
-use crate::checkpoints::Ticket;
+use crate::checkpoints::{Checkpoints, Ticket};
 use crate::client::Client;
 use crate::compatibility;
 use crate::config::Settings;
+use crate::durable::Durable;
+use crate::jobs::Job;
 use crate::meter::Meter;
 use crate::node::Node;
 use crate::stats::WorkerStats;
@@ -196,7 +198,9 @@ pub enum Flow {
         until: Option<u64>,
     },
     /// The reply comes when this checkpoint has ended.
-    Save(Ticket),
+    Save(Arc<Checkpoints>, Ticket),
+    /// The reply comes when this is done.
+    Job(Arc<Job>),
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
     /// It goes on later.
@@ -219,6 +223,8 @@ pub struct SessionCtx<'a> {
     pub meter: &'a mut Meter,
     /// The worker's machines for scripts.
     pub machines: &'a mut Machines,
+    /// The log, if replies wait for one.
+    pub log: Option<&'a Durable>,
     /// Whether commands are shown to somebody (MONITOR).
     pub monitored: bool,
     /// The command that runs.
@@ -249,6 +255,7 @@ impl<'a> SessionCtx<'a> {
             stats: self.stats,
             meter: self.meter,
             machines: self.machines,
+            log: self.log,
             monitored: self.monitored,
             command,
             args,

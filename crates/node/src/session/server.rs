@@ -187,7 +187,7 @@ fn bgsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         2 if ctx.is(1, "SCHEDULE") => true,
         _ => return Err(Error::SYNTAX),
     };
-    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?.clone();
+    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
     let running = checkpoints.state().began.is_some();
     if running && !schedule {
         return Err(Error::new(RUNNING));
@@ -202,7 +202,8 @@ fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if checkpoints.state().began.is_some() {
         return Err(Error::new(RUNNING));
     }
-    Ok(Flow::Save(checkpoints.ask(true)))
+    let ticket = checkpoints.ask(true);
+    Ok(Flow::Save(checkpoints, ticket))
 }
 
 /// The log becomes shorter by a checkpoint, too.

@@ -44,8 +44,7 @@ fn waitaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let timeout = u64::try_from(timeout).map_err(|_| Error::new("ERR timeout is negative"))?;
     let until = ctx.engine.now().checked_add(timeout).filter(|until| i64::try_from(*until).is_ok());
     let until = until.ok_or(Error::new("ERR timeout is out of range"))?;
-    let node = ctx.node.clone();
-    let Some(durable) = node.durable() else {
+    let Some(durable) = ctx.log else {
         if local > 0 {
             return Err(Error::new("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."));
         }

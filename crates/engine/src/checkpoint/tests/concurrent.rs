@@ -35,7 +35,11 @@ fn live(seed: u64) -> usize {
                 scope.spawn(move || {
                     let mut engine = Engine::new(shared, index, seed * 10 + u64::from(index));
                     engine.configure(tunables(), 0);
-                    engine.log_to(Some(Link { gates: vec![gate], marks: Arc::new(Watermarks::new(&[0])) }));
+                    engine.log_to(Some(Link {
+                        gates: vec![gate],
+                        marks: Arc::new(Watermarks::new(&[0])),
+                        promises: true,
+                    }));
                     let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(index)) };
                     for turn in 0..100 {
                         hand.engine.begin_turn(NOW + turn);

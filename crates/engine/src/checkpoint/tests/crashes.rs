@@ -106,29 +106,3 @@ fn planted_mistakes_are_noticed() {
         assert!(noticed, "{planted:?}");
     }
 }
-
-/// Rule L13: a store that begins anew has everything that memory holds, and nothing else.
-#[test]
-fn a_store_begins_anew() {
-    for seed in 0..3 {
-        let mut machine = Machine::new(seed, Planted::None);
-        for round in 0..3 {
-            (0..200).for_each(|_| machine.hand.act());
-            if round > 0 {
-                assert!(machine.checkpointer.start_over(&mut machine.log), "nobody else is there");
-            }
-            machine.checkpoint();
-        }
-        let here = machine.digest();
-        machine.take();
-        // Of the log nothing is needed.
-        let store = machine.store.crashed();
-        let log = super::model::Log { cut: machine.log.left, ..Default::default() };
-        let mut recovered = Machine::recovered(store, log, seed, Planted::None).expect("a store that is whole");
-        assert_eq!(recovered.digest(), here, "seed {seed}");
-        assert_eq!(recovered.store.leaves().1, 0);
-        let keyspace = &recovered.hand.engine.shared.keyspace;
-        let keys: u64 = (0..DATABASES as u16).map(|db| keyspace.len(db)).sum();
-        assert_eq!(recovered.store.len() as u64, keys);
-    }
-}

@@ -3,5 +3,6 @@
 mod concurrent;
 mod crashes;
 mod fetched;
+mod generations;
 mod hand;
 mod model;

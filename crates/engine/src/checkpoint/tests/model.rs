@@ -5,18 +5,18 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use command::{Digest, Rng, Tunables};
+use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Waiter};
 use log::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use object::saved::object_of;
-use store::{Batch, Entries, Error, Figures, Generation, Op, Range, Snapshot, Store};
+use store::{Batch, Entries, Error, Figures, Op, Range, Snapshot, Store};
 
 use super::hand::Hand;
 use crate::checkpoint::counts::Counts;
 use crate::checkpoint::format;
 use crate::checkpoint::round::Planted;
-use crate::checkpoint::{Checkpointer, Replay, World, header, load, restore};
+use crate::checkpoint::{Checkpointer, Clearing, Replay, World, begin_generation, header, leave_mark, load, restore};
 use crate::{Engine, Link, Shared};
 
 pub(super) const DATABASES: usize = 3;
@@ -123,13 +123,13 @@ impl Store for Model {
         Ok(())
     }
 
-    fn flush(&self) -> Result<Generation, Error> {
+    fn flush(&self) -> Result<store::Generation, Error> {
         let mut maps = self.maps();
         maps.durable = maps.now.clone();
         Ok(1)
     }
 
-    fn generation(&self) -> Generation {
+    fn generation(&self) -> store::Generation {
         1
     }
 
@@ -141,7 +141,7 @@ impl Store for Model {
         Box::new(Frozen(self.maps().now.clone()))
     }
 
-    fn backup(&self, _: &Path) -> Result<Generation, Error> {
+    fn backup(&self, _: &Path) -> Result<store::Generation, Error> {
         self.flush()
     }
 
@@ -220,6 +220,8 @@ pub(super) struct Machine {
     pub(super) store: Model,
     pub(super) log: Log,
     intake: Intake,
+    /// A gate that no worker uses.
+    own: Gate,
     planted: Planted,
     tunables: Arc<Tunables>,
 }
@@ -263,18 +265,58 @@ impl Machine {
         }
         let replayed = replay.finish();
         drop(local);
+        log.records.retain(|(lsn, _)| replayed.void_from.is_none_or(|void| *lsn < void));
         let highest = replayed.last.max(loaded.as_ref().map_or(0, |loaded| loaded.highest));
         let shared = Arc::new(Shared::new(keyspace));
         let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), hashes, loaded);
         checkpointer.planted = planted;
         let mut engine = Engine::new(shared, 0, seed);
         engine.configure(tunables.clone(), 0);
-        let (intake, gates) = Intake::new(1, highest);
-        engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])) }));
+        let (intake, mut gates) = Intake::new(2, highest);
+        let own = gates.pop().expect("two of them");
+        engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])), promises: true }));
         engine.begin_turn(NOW);
         (log.committed, log.left) = (highest, highest);
         let hand = Hand { engine, rng: Rng::new(seed) };
-        Ok(Machine { hand, checkpointer, store, log, intake, planted, tunables })
+        Ok(Machine { hand, checkpointer, store, log, intake, own, planted, tunables })
+    }
+
+    /// From now on nothing is logged, and nothing kept for a store.
+    pub(super) fn switch_off(&mut self) {
+        self.hand.engine.log_to(None);
+        let shared = self.hand.engine.shared.clone();
+        let mut clearing = Clearing::begin(&shared);
+        while let Some(done) = clearing.step(&shared, |_| {}) {
+            assert!(done, "nobody else is there");
+        }
+        assert_eq!(shared.keyspace.tombstones(), 0);
+    }
+
+    /// A new generation begins, whose checkpoint is to be made.
+    pub(super) fn switch_on(&mut self) {
+        let shared = self.hand.engine.shared.clone();
+        let highest = self.log.left;
+        let (intake, mut gates) = Intake::new(2, highest);
+        let mut own = gates.split_off(1);
+        self.intake = intake;
+        let begun = leave_mark(&mut own, Generation::Begins(NOW));
+        self.take();
+        self.log.committed = self.log.left;
+        let stored = header(&self.store).expect("a store that can be read");
+        let databases = stored.as_ref().map(|header| &header.databases);
+        let passed = begin_generation(&shared, &mut own, begun, databases, |_| {});
+        assert!(passed.is_some_and(|passed| passed[0] > begun), "nobody else is there");
+        self.hand.engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])), promises: false }));
+        self.own = own.remove(0);
+        let (epoch, store) = (self.checkpointer.epoch(), Arc::new(self.store.clone()));
+        self.checkpointer = Checkpointer::anew(shared, store, 7, stored.as_ref(), epoch);
+    }
+
+    /// The machine stops when all that it has left is committed, and starts again.
+    pub(super) fn restart(mut self, seed: u64) -> Result<Machine, String> {
+        self.take();
+        let log = Log { records: self.log.records, cut: self.log.cut, ..Log::default() };
+        Self::recovered(self.store.crashed(), log, seed, self.planted)
     }
 
     /// The log hears of what was left.

@@ -10,7 +10,12 @@ const ON_SIGNAL: Kind = Kind::Set(&["default", "save", "nosave", "now", "force"]
 pub(super) static LOG: Section = Section {
     title: "Durability",
     rows: &[
-        row("appendonly", Kind::Bool, "yes", "Whether writes go to a log, so that they survive a crash."),
+        row(
+            "appendonly",
+            Kind::Bool,
+            "yes",
+            "Whether writes go to a log, so that they survive a crash. Switched off, log and store stay as they are then, and a later start finds that; switched on, they begin anew with what memory holds.",
+        ),
         row(
             "appendfsync",
             Kind::Enum(&["everysec", "always", "no"]),

@@ -150,7 +150,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
     // A checkpoint is here what a snapshot is to Redis.
     let checkpoints = r.node.checkpoints();
-    let state = checkpoints.map(|checkpoints| checkpoints.state()).unwrap_or_default();
+    let state = checkpoints.as_ref().map(|checkpoints| checkpoints.state()).unwrap_or_default();
     let saved_at = if checkpoints.is_some() { state.saved_at } else { r.node.facts.started_ms };
     let seconds = |ms: Option<u64>| ms.map_or(-1, |ms| (ms / 1000) as i64);
     t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty).saturating_sub(state.saved_changes));
@@ -163,22 +163,25 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.line("rdb_saves", state.figures.rounds);
     t.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
     t.line("rdb_last_load_keys_loaded", state.loaded);
-    t.line("aof_enabled", u8::from(r.node.durable().is_some()));
+    let durable = r.node.durable();
+    t.line("aof_enabled", u8::from(durable.is_some()));
     t.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     t.line("aof_last_rewrite_time_sec", -1);
     t.line("aof_current_rewrite_time_sec", -1);
     t.line("aof_last_bgrewrite_status", "ok");
     t.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    let writes = r.node.durable().is_none_or(|durable| durable.log().takes_writes());
+    let writes = durable.as_ref().is_none_or(|durable| durable.log().takes_writes());
     t.line("aof_last_write_status", if writes { "ok" } else { "err" });
     t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
-    if let Some(durable) = r.node.durable() {
+    if let Some(durable) = &durable {
         log(durable.log(), t);
         t.line("log_backlog_limit", r.settings.log_backlog);
         t.line("log_waiting_clients", r.node.stats.iter().map(|s| s.awaits_log.load(Relaxed)).sum::<u64>());
     }
     if let Some(checkpoints) = checkpoints {
-        store(&checkpoints.store().figures(), &state.figures, t);
+        if let Some(there) = checkpoints.store() {
+            store(&there.figures(), &state.figures, t);
+        }
         t.line("tombstones", r.node.engine.keyspace.tombstones());
     }
 }

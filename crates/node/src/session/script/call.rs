@@ -79,7 +79,12 @@ impl ScriptRun {
                         block.sleep(ctx, ms);
                         Reply::new(reply, protocol).ok();
                     }
-                    Flow::Close | Flow::Busy(_) | Flow::Suspend(_) | Flow::AwaitSync { .. } | Flow::Save(_) => {
+                    Flow::Close
+                    | Flow::Busy(_)
+                    | Flow::Suspend(_)
+                    | Flow::AwaitSync { .. }
+                    | Flow::Save(..)
+                    | Flow::Job(_) => {
                         reply.clear();
                         Reply::new(reply, protocol).error(NOT_FROM_SCRIPT);
                     }
@@ -107,7 +112,7 @@ impl ScriptRun {
             return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
         }
         if spec.has(flags::WRITE)
-            && let Some(error) = ctx.node.durable().and_then(Durable::refusal)
+            && let Some(error) = ctx.log.and_then(Durable::refusal)
         {
             return Err(error.into());
         }

@@ -1,0 +1,87 @@
+//! The log is switched on or off while the server runs (rule L13).
+//!
+//! A *generation* of the log goes on from a checkpoint of everything that memory held when it began. Its first record says that it
+//! begins: a start that finds this record and not the checkpoint leaves out all that follows. At one moment, when nobody executes anything,
+//! everything in memory comes to be below every record that follows; from then on it is logged.
+
+use command::Generation;
+use keyspace::{Databases, Need, PhysicalKey, SLOTS, Waiter, version_above};
+use log::{Gate, Lsn, Record};
+
+use crate::engine::{Shared, VERSION_SHIFT};
+
+/// Tombstones looked at in one hold.
+const TOMBSTONES_PER_HOLD: usize = 256;
+
+/// Leaves the record of a beginning or an end in the first stream, above everything that has been left in any; it has the returned LSN.
+///
+/// # Panics
+/// If there is no stream.
+pub fn leave_mark(gates: &mut [Gate], mark: Generation) -> Lsn {
+    let (Generation::Begins(now) | Generation::Ends(now)) = mark;
+    let last = gates.iter().map(Gate::end).fold((now << VERSION_SHIFT).saturating_sub(1), Lsn::max);
+    let lsn = version_above(gates[0].enter().max(last), 0);
+    gates[0].leave(lsn, |out| Record::encode(lsn, &[], &mark.encode(), out));
+    gates[0].exit();
+    lsn
+}
+
+/// A generation begins now, with what is in memory: nobody executes anything, or holds a latch. What is logged from now on is above
+/// everything there is, and above `begun`, the LSN of the generation's first record. `stored`: what the store says of its databases;
+/// it is given up. Of each stream, the LSN up to which there is nothing of it. `None`: a latch is busy, try again.
+pub fn begin(
+    shared: &Shared,
+    gates: &mut [Gate],
+    begun: Lsn,
+    stored: Option<&Databases>,
+    mut wake: impl FnMut(Waiter),
+) -> Option<Vec<Lsn>> {
+    let keyspace = &shared.keyspace;
+    let held = keyspace.try_acquire(&Need::All, &mut wake).ok()?;
+    let mut last = keyspace.last_version(&held).max(begun);
+    let passed = gates.iter_mut().enumerate().map(|(stream, gate)| {
+        last = version_above(last.max(gate.enter()), stream);
+        // Records of other streams may come to depend on it: it must be found after a crash.
+        gate.leave(last, |out| Record::encode(last, &[], &[], out));
+        gate.exit();
+        last
+    });
+    let passed: Vec<Lsn> = passed.collect();
+    // As of this moment the databases are what they are.
+    keyspace.raise(&held, last);
+    keyspace.begin_anew(&held, stored);
+    keyspace.release(held, wake);
+    Some(passed)
+}
+
+/// What is left to do when there is no store any more: what was kept for it is dropped, slot by slot.
+#[derive(Default)]
+pub struct Clearing {
+    slot: usize,
+    after: Option<PhysicalKey>,
+}
+
+impl Clearing {
+    /// From now on nothing is kept.
+    pub fn begin(shared: &Shared) -> Self {
+        shared.keyspace.void_marks();
+        shared.keyspace.begin_round();
+        Self::default()
+    }
+
+    /// One hold of a latch. `None`: that was all; false: it is busy.
+    pub fn step(&mut self, shared: &Shared, wake: impl FnMut(Waiter)) -> Option<bool> {
+        let keyspace = &shared.keyspace;
+        if self.slot == SLOTS {
+            return None;
+        }
+        let slot = self.slot as u16;
+        let Some(held) = keyspace.try_one(slot) else { return Some(false) };
+        keyspace.set_walked(&held, slot, false);
+        keyspace.forget_loads(&held, slot);
+        self.after = keyspace.drop_tombstones(&held, slot, self.after.take(), TOMBSTONES_PER_HOLD);
+        keyspace.release(held, wake);
+        self.slot += usize::from(self.after.is_none());
+        Some(true)
+    }
+}

@@ -1,0 +1,32 @@
+//! Where cold keys are at present: the log, and with it the store, may be switched on and off.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Source;
+
+/// The source that there is now, if any.
+#[derive(Default)]
+pub struct Shelf {
+    is_there: AtomicBool,
+    source: RwLock<Option<Arc<dyn Source>>>,
+}
+
+impl Shelf {
+    /// From now on cold keys are there; `None`: nowhere, and there must be none.
+    pub fn set(&self, source: Option<Arc<dyn Source>>) {
+        self.is_there.store(source.is_some(), Relaxed);
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = source;
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn is_there(&self) -> bool {
+        self.is_there.load(Relaxed)
+    }
+
+    /// It.
+    pub fn get(&self) -> Option<Arc<dyn Source>> {
+        self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,57 @@
+//! The thread that does what commands ask for and wait for: see `node::Jobs`.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use node::config::{Rights, SetError, Settings};
+use node::{Node, Outcome, Task};
+
+use super::switch::Switch;
+
+/// Between two looks at whether the server stops.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Starts the thread, which ends when the server stops.
+pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>> {
+    let run = move || {
+        node.jobs.serve();
+        while !node.is_stopping() {
+            match node.jobs.take() {
+                Some(job) => job.end(match &job.task {
+                    Task::Configure { pairs, rights } => configure(&node, &switch, pairs, *rights),
+                }),
+                None => thread::park_timeout(LOOK),
+            }
+        }
+    };
+    thread::Builder::new().name("chores".into()).spawn(run)
+}
+
+/// `CONFIG SET`, which may switch the log on or off: all of it, or nothing.
+fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) -> Outcome {
+    let args: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
+    let text = |error: SetError| error.text();
+    // Another client's may have come before.
+    let (changed, wanted) = node.config.would_set(&args, rights).map_err(text)?;
+    let before = node.config.settings();
+    let switch_to = |settings: &Settings| if settings.appendonly { switch.on(settings) } else { switch.off() };
+    let switches = changed.contains(&"appendonly");
+    if switches {
+        switch_to(&wanted).map_err(|why| {
+            let what = if wanted.appendonly { "on" } else { "off" };
+            tracing::warn!("appendonly is not switched {what}: {why}");
+            let why = format!("Unable to turn {what} AOF: {}", why.replace(['\r', '\n'], " "));
+            SetError::Failed { name: b"appendonly".to_vec(), why }.text()
+        })?;
+    }
+    let set = node.config.set(&args, rights).map_err(text);
+    if switches
+        && set.is_err()
+        && let Err(why) = switch_to(&before)
+    {
+        tracing::warn!("appendonly is not as it is set, after a failed CONFIG SET: {why}");
+    }
+    set
+}

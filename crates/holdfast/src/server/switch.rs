@@ -1,0 +1,249 @@
+//! `CONFIG SET appendonly`: the log is switched on and off while clients are served (rule L13).
+//!
+//! On: a new generation of the log begins (`engine::checkpoint::begin_generation`), a checkpoint of everything is made, and when that is
+//! durable, replies wait for the log. What was answered meanwhile is in the log, and committed before the switch is answered. If it
+//! fails, or the process ends before that, the disks hold what they held before.
+//!
+//! Off: at one moment nothing more is logged. What was is committed, and answered, before the log is closed. It stays as it is: a later start
+//! finds what was there at that moment, and says so.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use command::Generation;
+use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark};
+use log::{Fsync, Gate, Log, State};
+use node::config::Settings;
+use node::{Checkpoints, Halted, Logging, Node};
+
+use super::checkpoints;
+use super::durable::{Disks, Kept, Running, fetch_from, fsync, run};
+
+/// Between two looks at whether something has happened.
+const LOOK: Duration = Duration::from_micros(500);
+/// Between two attempts at a moment without scripts: twice as long every time.
+const RETRY_MIN: Duration = Duration::from_millis(1);
+const RETRY_MAX: Duration = Duration::from_millis(100);
+
+/// The log and its checkpoints, if they are on.
+pub struct Switch {
+    node: Arc<Node>,
+    seed: u64,
+    kept: Mutex<Option<Kept>>,
+    /// Above the number of every freeze of what is in memory.
+    epoch: AtomicU64,
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("log", &self.log()).finish_non_exhaustive()
+    }
+}
+
+impl Switch {
+    /// Of a node that hashes with `seed`, with what was started with it.
+    pub fn new(node: Arc<Node>, seed: u64, kept: Option<Kept>) -> Self {
+        Self { node, seed, kept: Mutex::new(kept), epoch: AtomicU64::new(0) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log, if it is on.
+    pub fn log(&self) -> Option<Log> {
+        self.kept().as_ref().map(|kept| kept.log.clone())
+    }
+
+    /// Ends everything, when the workers have ended.
+    pub fn stop(&self) {
+        let kept = self.kept().take();
+        if let Some(kept) = kept {
+            kept.stop();
+        }
+    }
+
+    /// Switches the log on, and returns when everything there is, and whatever is answered from now on, is durable as the settings promise.
+    pub fn on(&self, settings: &Settings) -> Result<(), String> {
+        let before = self.node.clock.monotonic_ns();
+        let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
+        let disks = Disks::open(settings, &dir, self.node.clock.clone()).map_err(|error| error.to_string())?;
+        let Disks { log, node: id, store, header } = disks;
+        let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
+        let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
+        if header.is_some() {
+            tracing::info!("What log and store hold from before appendonly was switched on is replaced");
+        }
+        let Running { log, durable, gates: [for_checkpoints, mut gates] } =
+            run(log, id, above, &self.node, settings, Fsync::Always).map_err(|error| error.to_string())?;
+        let databases = header.as_ref().map(|header| &header.databases);
+        let begun = self.begin(&log, &mut gates, databases, &durable);
+        if let Err(why) = begun {
+            self.give_up(&log);
+            return Err(why);
+        }
+        let state = Arc::new(Checkpoints::new(store.clone(), self.node.facts.started_ms, None));
+        let epoch = self.epoch.load(Relaxed);
+        let checkpointer = Checkpointer::anew(self.node.engine.clone(), store, self.seed, header.as_ref(), epoch);
+        let node = Arc::clone(&self.node);
+        let thread = checkpoints::start(node, log.clone(), for_checkpoints, checkpointer, state.clone(), 0);
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(error) => {
+                self.give_up(&log);
+                return Err(error.to_string());
+            }
+        };
+        let (loaders, node) = (Vec::new(), Arc::clone(&self.node));
+        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, loaders, node };
+        if let Err(why) = self.complete(&kept) {
+            self.give_up(&log);
+            state.cancel();
+            self.epoch.fetch_max(kept.stop(), Relaxed);
+            self.clear();
+            return Err(why);
+        }
+        log.set_fsync(fsync(settings.appendfsync));
+        match kept.checkpoints.store().map(|store| fetch_from(&self.node, &store)) {
+            Some(Ok(loaders)) => kept.loaders = loaders,
+            Some(Err(error)) => tracing::warn!("No key leaves memory for the store: {error}"),
+            None => {}
+        }
+        self.node.set_log(Some((durable, state)));
+        *self.kept() = Some(kept);
+        let ms = (self.node.clock.monotonic_ns() - before) / 1_000_000;
+        tracing::info!("appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
+        Ok(())
+    }
+
+    /// Begins a generation: from one moment on everything is logged.
+    fn begin(
+        &self,
+        log: &Log,
+        gates: &mut [Gate],
+        stored: Option<&keyspace::Databases>,
+        durable: &Arc<node::Durable>,
+    ) -> Result<(), String> {
+        let begun = leave_mark(gates, Generation::Begins(self.node.clock.unix_ms()));
+        log.ring(0);
+        // Without it what follows would seem to go on from what was there before.
+        self.wait_for(log, || log.synced(0) >= begun)?;
+        loop {
+            let halted = self.halt()?;
+            let wake = |waiter| self.node.wake(waiter);
+            if begin_generation(&self.node.engine, gates, begun, stored, wake).is_some() {
+                self.tell(&Logging::Begins(durable.clone()))?;
+                break;
+            }
+            drop(halted);
+            thread::park_timeout(LOOK);
+        }
+        (0..log.streams()).for_each(|stream| log.ring(stream));
+        Ok(())
+    }
+
+    /// Makes everything durable, and has everybody wait for the log.
+    fn complete(&self, kept: &Kept) -> Result<(), String> {
+        let Kept { log, gates, checkpoints, .. } = kept;
+        let ticket = checkpoints.ask(true);
+        self.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
+        if checkpoints.outcome(ticket) == Some(false) {
+            return Err(checkpoints.state().failed.unwrap_or_default());
+        }
+        self.tell(&Logging::Promises)?;
+        // What was answered before without waiting.
+        let ends: Vec<_> = gates.iter().map(Gate::end).collect();
+        (0..log.streams()).for_each(|stream| log.ring(stream));
+        self.wait_for(log, || log.marks().all().zip(&ends).all(|(mark, end)| mark >= *end))
+    }
+
+    /// Waits until something has happened, which it does not if the log has no room, or has failed, or the server stops.
+    fn wait_for(&self, log: &Log, happened: impl Fn() -> bool) -> Result<(), String> {
+        while !happened() {
+            match log.state() {
+                State::Running => {}
+                State::Full => return Err("No space left on device".into()),
+                State::Failed(why) => return Err(why),
+            }
+            if self.node.is_stopping() {
+                return Err(STOPPING.into());
+            }
+            thread::park_timeout(LOOK);
+        }
+        Ok(())
+    }
+
+    /// All workers stand still, and no script is under way.
+    fn halt(&self) -> Result<Halted<'_>, String> {
+        let mut retry = RETRY_MIN;
+        loop {
+            if let Some(halted) = self.node.halt().map_err(|_| STOPPING)? {
+                return Ok(halted);
+            }
+            thread::park_timeout(retry);
+            retry = (2 * retry).min(RETRY_MAX);
+        }
+    }
+
+    fn tell(&self, logging: &Logging) -> Result<(), String> {
+        self.node.tell_logging(logging).map_err(|_| STOPPING.to_owned())
+    }
+
+    /// The log that was being switched on is off again, before anybody waits for it.
+    fn give_up(&self, log: &Log) {
+        // A server that stops has no workers who would care.
+        if let Ok(halted) = self.halt() {
+            let _ = self.tell(&Logging::Ends).and_then(|()| self.tell(&Logging::Forgotten));
+            drop(halted);
+        }
+        log.stop();
+    }
+
+    /// Switches the log off, and returns when what was logged is committed and answered, and the disks are not used any more.
+    ///
+    /// # Errors
+    /// Some keys are in the store only: it stays on.
+    pub fn off(&self) -> Result<(), String> {
+        let Some(mut kept) = self.kept().take() else { return Ok(()) };
+        if let Ok(halted) = self.halt() {
+            if self.node.engine.keyspace.may_have_cold() {
+                *self.kept() = Some(kept);
+                return Err("some keys are not in memory, but only in the store".into());
+            }
+            self.node.engine.source.set(None);
+            if kept.log.takes_writes() {
+                leave_mark(&mut kept.gates, Generation::Ends(self.node.clock.unix_ms()));
+            }
+            let _ = self.tell(&Logging::Ends);
+            drop(halted);
+        }
+        kept.checkpoints.cancel();
+        self.node.set_log(None);
+        let epoch = kept.stop();
+        self.epoch.fetch_max(epoch, Relaxed);
+        let _ = self.tell(&Logging::Forgotten);
+        self.clear();
+        tracing::info!("appendonly is off: log and store stay as they are now");
+        Ok(())
+    }
+
+    /// Nothing is kept for a store any more.
+    fn clear(&self) {
+        let mut clearing = Clearing::begin(&self.node.engine);
+        while let Some(done) = clearing.step(&self.node.engine, |waiter| self.node.wake(waiter)) {
+            if self.node.is_stopping() {
+                return;
+            }
+            if !done {
+                thread::park_timeout(LOOK);
+            }
+        }
+    }
+}
+
+const STOPPING: &str = "the server stops";
