@@ -36,6 +36,8 @@ pub(crate) struct Graves(Cell<u32>);
 const WALKED: u32 = 1 << 31;
 /// Of absent keys memory does not know (see `cold`).
 const COLD: u32 = 1 << 30;
+/// While it was walked, keys have become cold.
+const LEFT: u32 = 1 << 29;
 
 impl Graves {
     /// Whether a new key must look for a tombstone.
@@ -50,7 +52,8 @@ impl Graves {
     }
 
     fn set_walked(&self, walked: bool) {
-        self.0.set(if walked { self.0.get() | WALKED } else { self.0.get() & !WALKED });
+        let flags = if walked { WALKED } else { 0 };
+        self.0.set(self.0.get() & !(WALKED | LEFT) | flags);
     }
 
     #[inline]
@@ -59,7 +62,8 @@ impl Graves {
     }
 
     pub(crate) fn set_cold(&self, cold: bool) {
-        self.0.set(if cold { self.0.get() | COLD } else { self.0.get() & !COLD });
+        let left = if self.are_walked() { LEFT } else { 0 };
+        self.0.set(if cold { self.0.get() | COLD | left } else { self.0.get() & !COLD });
     }
 
     fn change(&self, by: i32) {
@@ -223,6 +227,11 @@ impl Keyspace {
                 }
             }
         }
+    }
+
+    /// Whether keys of a physical database in a held slot that is walked have left memory since the walk began.
+    pub fn has_lost_keys(&self, held: &Held, slot: u16, physical: u16) -> bool {
+        self.body(held, slot).table(physical).is_some_and(|table| table.graves.0.get() & LEFT != 0)
     }
 
     /// Takes some of the keys that were deleted since the walk over a held slot began, at most `most`. They may be there again.

@@ -1,12 +1,20 @@
 //! How many keys the store has, of each space in each slot: what a start tells of them before it has read any.
 
+use std::fmt;
+
 use keyspace::{ColdFigures, Mark, SLOTS, Space};
 use smallvec::SmallVec;
 
 /// Of every slot and space, what the store has when everything that was copied is written: keys with values exactly, and a time before
 /// which nothing of it expires. Of spaces that were given up it may say anything.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Counts(Box<[OfSlot]>);
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter().enumerate().filter(|(_, of_slot)| !of_slot.is_empty())).finish()
+    }
+}
 
 /// Spaces of a slot that have something, in no order.
 pub(super) type OfSlot = SmallVec<[(Space, Count); 1]>;

@@ -50,6 +50,8 @@ struct Table {
     physical: u16,
     /// Nothing that was looked at expires before this time.
     earliest: u64,
+    /// Something expires that could not be looked at.
+    unseen: bool,
 }
 
 enum At {
@@ -91,18 +93,18 @@ impl SlotWalk {
                 return Hold::Clean;
             }
             self.start = version;
-            let table = |physical| Table { physical, earliest: u64::MAX };
+            let table = |physical| Table { physical, earliest: u64::MAX, unseen: false };
             self.tables = ks.tables_of(held, slot).into_iter().map(table).collect();
             self.look_at_cold(ks, held);
         }
         let mut copying = Copying { ks, held, version, copied, counts };
         let gone = self.copy_gone(&mut copying);
         if self.step(&mut copying) && gone {
+            self.look_at_cold(ks, held);
             if !first {
                 ks.set_walked(held, slot, false);
             }
-            self.look_at_cold(ks, held);
-            for table in &self.tables {
+            for table in self.tables.iter().filter(|table| !table.unseen) {
                 counts.set_earliest(slot, ks.present_space(table.physical), table.earliest);
             }
             return Hold::Done(self.start);
@@ -134,12 +136,13 @@ impl SlotWalk {
         false
     }
 
-    /// What was cold at the beginning, or at the end, was so all the time or has been looked at.
+    /// What is not cold at the beginning, and does not leave memory later, is looked at. When the rest expires may be being looked for: the time that is
+    /// known goes on holding.
     fn look_at_cold(&mut self, ks: &Keyspace, held: &Held) {
         for table in &mut self.tables {
-            if let Some(cold) = ks.cold(held, self.slot, table.physical) {
-                table.earliest = table.earliest.min(cold.earliest);
-            }
+            let cold = ks.cold(held, self.slot, table.physical);
+            table.unseen |= cold.is_some_and(|cold| cold.is_volatile());
+            table.unseen |= ks.has_lost_keys(held, self.slot, table.physical);
         }
     }
 

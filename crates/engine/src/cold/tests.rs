@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use command::{Position, Tunables};
-use keyspace::{Fetched, Key, KeyHasher, Keyspace, Kind, Mark, Need, Record, Space, Unreadable, Value, slot_of};
+use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 

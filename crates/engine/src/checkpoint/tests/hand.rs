@@ -83,6 +83,16 @@ const LINES: &[&str] = &[
     "swapdb D D",
 ];
 
+/// Every key there may be.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    let large = ["l", "s", "z", "h", "x"].iter().map(|kind| format!("{{t}}{kind}"));
+    (0..KEYS).map(name).chain(large)
+}
+
+fn name(n: u64) -> String {
+    if n.is_multiple_of(8) { format!("k{n}") } else { format!("{{t}}{n}") }
+}
+
 /// See the module's text.
 pub(super) struct Hand {
     pub(super) engine: Engine,
@@ -96,10 +106,7 @@ impl Hand {
         let line = LINES[self.rng.below(most) as usize];
         line.split(' ')
             .map(|word| match word {
-                "K" => match self.rng.below(KEYS) {
-                    n if n % 8 == 0 => format!("k{n}"),
-                    n => format!("{{t}}{n}"),
-                },
+                "K" => name(self.rng.below(KEYS)),
                 // Large values of every kind, of few elements each.
                 "B" => {
                     let kind = match line.split(' ').next() {

@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod crashes;
+mod evicted;
 mod fetched;
 mod generations;
 mod hand;

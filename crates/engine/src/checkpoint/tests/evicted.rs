@@ -1,0 +1,70 @@
+//! Keys leave memory while checkpoints are made, and come back before somebody works with them: of every absent key that memory does not know, the
+//! store has what was evicted, and nothing that was deleted.
+
+use std::collections::BTreeSet;
+
+use keyspace::access::AccessClock;
+use keyspace::{Db, Fetched, Need, Space, Whereabouts, slot_of};
+
+use super::hand::names;
+use super::model::{DATABASES, Machine};
+use crate::checkpoint::fetch;
+
+/// Keys that are not in memory.
+#[derive(Default)]
+pub(super) struct Evicted(Vec<(Space, String)>);
+
+impl Evicted {
+    fn each(machine: &mut Machine, mut f: impl FnMut(&mut Machine, &mut Db<'_>, Space, String)) {
+        let shared = machine.hand.engine.shared.clone();
+        let slots: BTreeSet<u16> = names().map(|name| slot_of(name.as_bytes())).collect();
+        let need = Need::Slots(slots.into_iter().collect());
+        let Ok(held) = shared.keyspace.try_acquire(&need, |_| {}) else { panic!("nobody else is there") };
+        let (mut local, clock) = (shared.keyspace.local(1), AccessClock::new(7));
+        for logical in 0..DATABASES as u16 {
+            let mut db = Db::new(&shared.keyspace, &held, &mut local, &clock, logical, 0);
+            let space = shared.keyspace.present_space(db.physical());
+            names().for_each(|name| f(machine, &mut db, space, name));
+        }
+        drop(local);
+        shared.keyspace.release(held, |_| {});
+    }
+
+    /// Some of those that the store has as they are go.
+    pub(super) fn evict_some(&mut self, machine: &mut Machine) {
+        Self::each(machine, |machine, db, space, name| {
+            if machine.hand.rng.below(3) == 0 && db.evict(&db.key(name.as_bytes())) {
+                self.0.push((space, name));
+            }
+        });
+    }
+
+    /// All of them come back. How many they were; an error: the store has something else.
+    pub(super) fn fetch_all(&mut self, machine: &mut Machine) -> Result<usize, String> {
+        let mut outcome = Ok(self.0.len());
+        let mut evicted = std::mem::take(&mut self.0);
+        Self::each(machine, |machine, db, space, name| {
+            let key = db.key(name.as_bytes());
+            if db.whereabouts(&key) == Whereabouts::Known {
+                return;
+            }
+            let found = fetch(&machine.store, space, &key);
+            let known = evicted.iter().position(|(known, other)| (*known, other) == (space, &name));
+            match (found, known) {
+                (Ok(Some(found @ Fetched::There(_))), Some(known)) => {
+                    evicted.swap_remove(known);
+                    db.warm(&key, Some(found));
+                }
+                (Ok(None), None) => {}
+                (found, known) => {
+                    let found = found.map(|found| found.map(|found| found.version()));
+                    outcome = Err(format!("{name} of space {space}: {found:?}, evicted: {}", known.is_some()));
+                }
+            }
+        });
+        if !evicted.is_empty() && outcome.is_ok() {
+            outcome = Err(format!("{evicted:?} are not to be found"));
+        }
+        outcome
+    }
+}
