@@ -13,7 +13,7 @@ use keyspace::{Db, Key};
 use object::{Corrupt, Limits};
 
 use crate::barrier::Barrier;
-use crate::families;
+use crate::{families, string};
 
 /// Numbers of effects, by family. They are part of the log's format: never reuse one.
 #[expect(missing_docs, reason = "each is documented at its family's `replay`")]
@@ -73,6 +73,17 @@ pub struct Effects {
     pub touched: Vec<Touched>,
     /// What is to be done to whole databases when the handler has returned: see [`crate::Barrier`].
     pub barrier: Option<Barrier>,
+}
+
+/// What an effect says of what its key was before, if it takes the place of whatever was there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Before {
+    /// Nothing is said.
+    Unknown,
+    /// There was no such key.
+    Nothing,
+    /// A string without an expiry.
+    Plain,
 }
 
 impl Effects {
@@ -223,6 +234,14 @@ pub struct Effect<'a> {
     pub key: &'a [u8],
     /// The rest, the family's.
     pub payload: Reader<'a>,
+}
+
+impl Effect<'_> {
+    /// What it says of what its key was before.
+    #[inline]
+    pub fn before(&self) -> Before {
+        if self.op == op::STRINGS { string::before(self.payload.0) } else { Before::Unknown }
+    }
 }
 
 /// Splits encoded effects. Ends after the first error.

@@ -41,7 +41,7 @@ pub use arguments::check_i32;
 pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use digest::Digest;
-pub use effects::{Effects, Touched};
+pub use effects::{Before, Effect, Effects, Touched};
 pub use error::Error;
 pub use families::{FAMILIES, Run};
 pub use generation::Generation;

@@ -199,6 +199,11 @@ impl Keyspace {
         self.graveyard.round.fetch_add(1, Relaxed);
     }
 
+    /// The round of the checkpointer under way, or the last: tombstones made in it are there.
+    pub fn round(&self) -> u32 {
+        self.graveyard.round.load(Relaxed)
+    }
+
     /// Whether a held slot has tombstones.
     pub fn has_tombstones(&self, held: &Held, slot: u16) -> bool {
         debug_assert!(held.covers(slot));
@@ -413,7 +418,7 @@ impl Keyspace {
     }
 
     /// Whether there is an entry or a tombstone of a key.
-    pub(crate) fn is_in_memory(&self, held: &Held, key: &Key<'_>, physical: u16) -> bool {
+    pub fn is_in_memory(&self, held: &Held, key: &Key<'_>, physical: u16) -> bool {
         let Some(table) = self.body(held, key.slot).table(physical) else { return false };
         if table.find(key).is_some() {
             return true;

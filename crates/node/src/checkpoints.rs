@@ -40,6 +40,10 @@ pub struct State {
     pub failed: Option<String>,
     /// Keys that were loaded at the start.
     pub loaded: u64,
+    /// How much of the store has been read into memory since the start, from 0 to 1.
+    pub warmth: f64,
+    /// Keys that were read into memory for that.
+    pub warmed: u64,
     /// Tickets given.
     asked: Ticket,
     /// Tickets that the one under way, or the last, is for.
@@ -69,6 +73,12 @@ impl Checkpoints {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So much of the store has been read into memory, from 0 to 1, and so many keys.
+    pub fn warming_up(&self, warmth: f64, keys: u64) {
+        let mut state = self.lock();
+        (state.warmth, state.warmed) = (warmth, keys);
     }
 
     /// How things stand.

@@ -52,7 +52,7 @@ pub use message::{Mailbox, Message};
 pub use node::{Facts, LOADERS, Node, REDIS_VERSION};
 pub use outgoing::{Outgoing, SLICES};
 pub use pause::{Pause, Pauses};
-pub use recovery::{Recovered, check_disks, recover};
+pub use recovery::{Recovered, check_disks, recover, recover_by};
 pub use session::Detached;
 pub use stats::WorkerStats;
 pub use switching::{Halted, Logging, Stopping};

@@ -125,7 +125,7 @@ impl Node {
         let table = Table::new().renamed(config.renames().clone());
         let commands = table.all().len();
         Arc::new(Node {
-            engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS, databases, seed))),
+            engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
             config,
             table,
             clock,
@@ -210,6 +210,11 @@ impl Node {
         let resident = self.facts.resident.map_or(0, |resident| resident());
         self.unaccounted.store(resident.saturating_sub(used), Relaxed);
         let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
+    }
+
+    /// Index of the part of the keyspace that is neither a worker's nor a loader's ([`Keyspace::local`]).
+    pub fn spare_local(&self) -> usize {
+        self.workers() + LOADERS
     }
 
     /// Number of workers.

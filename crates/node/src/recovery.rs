@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use engine::checkpoint::{Header, Loaded, Replay, Replayed, load};
+use engine::checkpoint::{Dealer, Hand, Header, Loaded, Replayed, restore};
+use keyspace::Local;
 use log::{Damage, Disk, Lsn, Opened};
 use store::Store;
 
@@ -13,18 +14,12 @@ use crate::node::Node;
 pub struct Recovered {
     /// What the store said; `None`: it is empty.
     pub loaded: Option<Loaded>,
-    /// Records of the log that were looked at.
-    pub records: u64,
-    /// Bytes of their effects.
-    pub bytes: u64,
-    /// From this record on the log is void ([`Opened::void_from`]): a generation begins there without the checkpoint that it goes on from.
-    pub void_from: Option<Lsn>,
-    /// The log was ended on purpose at this time, unix milliseconds: what was changed later was not logged.
-    pub ended: Option<u64>,
+    /// What was done of the log.
+    pub replayed: Replayed,
 }
 
 impl Recovered {
-    /// Keys that came from the store.
+    /// Keys that the store has.
     pub fn keys(&self) -> u64 {
         self.loaded.as_ref().map_or(0, |loaded| loaded.keys)
     }
@@ -35,34 +30,50 @@ impl Recovered {
     }
 }
 
-/// Loads what the store has, and does again what the log says since (rules C1, L2). Nobody else uses the node's data meanwhile. `records`
-/// calls what it is given with every record of the log, in the order of LSNs ([`Opened::replay`]).
+/// Learns what the store has, which stays there until it is needed, and does again what the log says since (rules C1, L2). Nobody else uses
+/// the node's data meanwhile. `records` calls what it is given with every record of the log, in the order of LSNs ([`Opened::replay`]).
 pub fn recover(
     node: &Node,
     store: &dyn Store,
     records: impl FnOnce(&mut dyn FnMut(log::Recovered<'_>)) -> Result<(), Damage>,
 ) -> Result<Recovered, Box<dyn Error>> {
+    recover_by(node, store, 1, |mut dealer, mut hands| {
+        let Some((mut hand, mut local)) = hands.pop() else { return Err("nobody replays the log".into()) };
+        let mut outcome = Ok(());
+        records(&mut |record| {
+            if outcome.is_ok() {
+                outcome = dealer.deal(record.lsn, record.effects, |_, batches| hand.apply(&mut local, &mut batches[0]));
+            }
+            if outcome.is_ok() && dealer.batches()[0].is_full() {
+                outcome = hand.apply(&mut local, &mut dealer.batches()[0]);
+            }
+        })?;
+        outcome?;
+        hand.apply(&mut local, &mut dealer.batches()[0])?;
+        Ok(dealer.finish([&hand]))
+    })
+}
+
+/// As [`recover`]: `replay` deals the records of the log out to so many hands, each with its part of the keyspace.
+pub fn recover_by(
+    node: &Node,
+    store: &dyn Store,
+    hands: usize,
+    replay: impl FnOnce(Dealer<'_>, Vec<(Hand<'_>, Local)>) -> Result<Replayed, Box<dyn Error>>,
+) -> Result<Recovered, Box<dyn Error>> {
     let keyspace = &node.engine.keyspace;
-    let mut local = keyspace.local(0);
-    let loaded = load(store, keyspace, &mut local)?;
+    let local = keyspace.local(0);
+    let loaded = restore(store, keyspace, &local)?;
     let limits = node.config.settings().tunables.limits.clone();
-    let mut replay = Replay::new(keyspace, &mut local, limits, loaded.as_ref(), node.clock.unix_ms());
-    let (mut outcome, mut bytes) = (Ok(()), 0);
-    records(&mut |record| {
-        if outcome.is_ok() {
-            bytes += record.effects.len() as u64;
-            outcome = replay.record(record.lsn, record.effects);
-        }
-    })?;
-    outcome?;
-    let replayed = replay.finish();
-    drop(local);
+    let from = loaded.as_ref().map(|loaded| (loaded, store));
+    let (dealer, hands) = Dealer::new(keyspace, local, limits, from, node.clock.unix_ms(), hands);
+    let hands = hands.into_iter().enumerate().map(|(index, hand)| (hand, keyspace.local(index + 1))).collect();
+    let replayed = replay(dealer, hands)?;
     if let Some(libraries) = &replayed.libraries {
         let loaded = node.scripts.load_libraries(libraries);
         loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
     }
-    let Replayed { records, void_from, ended, .. } = replayed;
-    Ok(Recovered { loaded, records, bytes, void_from, ended })
+    Ok(Recovered { loaded, replayed })
 }
 
 /// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3). `store`: what people call

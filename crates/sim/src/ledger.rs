@@ -59,9 +59,8 @@ impl Ledger {
 
     /// The machine has stopped, and each stream ends here now: the rest is lost for good. What is left makes this.
     pub fn settle(&mut self, ends: &[Lsn]) -> Result<Digests, String> {
-        let mut local = self.model.local(0);
         let tunables = Tunables::default();
-        let mut replay = Replay::new(&self.model, &mut local, tunables.limits, None, self.now);
+        let mut replay = Replay::new(&self.model, self.model.local(0), tunables.limits, None, self.now);
         for ((lsn, stream), records) in std::mem::take(&mut self.fresh) {
             if lsn <= ends[usize::from(stream)] {
                 for effects in records {
@@ -69,8 +68,7 @@ impl Ledger {
                 }
             }
         }
-        replay.finish();
-        drop(local);
+        let _ = replay.finish().map_err(|error| error.to_string())?;
         self.settled = ends.into();
         Ok(digests(&self.model))
     }

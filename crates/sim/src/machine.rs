@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::{Digest, effects};
-use engine::checkpoint::{Checkpointer, Step, World, header};
+use engine::checkpoint::{Checkpointer, Step, WarmUp, Warmth, World, header};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, SLOTS, Waiter};
 use log::simulated::{Chance, Simulated};
@@ -197,6 +197,10 @@ impl Machine {
                 }
             })
         })?;
+        // What the invariants compare is in memory.
+        let mut warm = WarmUp::new(node.engine.clone(), store.clone(), node.spare_local());
+        while warm.step(|_| {})? != Warmth::Done {}
+        drop(warm);
         start.digests = digests(&node.engine.keyspace);
         start.ends = log.ends()?;
         start.highest = recovered.highest();

@@ -13,12 +13,12 @@ mod read;
 mod tests;
 mod write;
 
-use keyspace::{Db, Expiry, Key, Str};
+use keyspace::{Db, Expiry, Key, Over, Str};
 use object::{Corrupt, Limits};
 use resp::Reply;
 
 use crate::ctx::{Ctx, Outcome};
-use crate::effects::{Reader, op};
+use crate::effects::{Before, Reader, op};
 use crate::error::Error;
 use crate::families::Run;
 use crate::spec::{Row, Spec};
@@ -59,6 +59,19 @@ mod flag {
     pub(super) const RAW: u8 = 1;
     pub(super) const AT: u8 = 2;
     pub(super) const KEEP: u8 = 4;
+    /// There was no such key.
+    pub(super) const OVER_NOTHING: u8 = 8;
+    /// The key was a string without an expiry.
+    pub(super) const OVER_PLAIN: u8 = 16;
+}
+
+/// What the payload of [`SET`] says of what was there before: replay need not look.
+pub(crate) fn before(payload: &[u8]) -> Before {
+    match payload.first() {
+        Some(flags) if flags & flag::OVER_NOTHING != 0 => Before::Nothing,
+        Some(flags) if flags & flag::OVER_PLAIN != 0 => Before::Plain,
+        _ => Before::Unknown,
+    }
 }
 
 /// Applies an effect of this family.
@@ -101,14 +114,19 @@ pub(crate) fn write_str(out: &mut Reply<'_>, value: Str<'_>) {
 /// Sets a string and notes it; the caller notifies.
 #[inline]
 fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry) {
-    ctx.db.set_string(key, text, raw, expiry);
+    let over = ctx.db.set_string(key, text, raw, expiry);
     ctx.effect(SET, key, |w| {
         let raw = if raw { flag::RAW } else { 0 };
+        let over = match over {
+            Over::Nothing => flag::OVER_NOTHING,
+            Over::Plain => flag::OVER_PLAIN,
+            Over::Other => 0,
+        };
         match expiry {
-            Expiry::Clear => w.u8(raw),
-            Expiry::Keep => w.u8(raw | flag::KEEP),
+            Expiry::Clear => w.u8(raw | over),
+            Expiry::Keep => w.u8(raw | over | flag::KEEP),
             Expiry::At(ms) => {
-                w.u8(raw | flag::AT);
+                w.u8(raw | over | flag::AT);
                 w.varint(ms);
             }
         }

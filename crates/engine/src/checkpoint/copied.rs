@@ -61,6 +61,11 @@ impl Copied {
         self.epoch = epoch.get();
     }
 
+    /// Whether nothing was copied.
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Bytes copied, and a share for each item that is shared.
     pub(super) fn weight(&self) -> usize {
         self.bytes.len() + 512 * self.large

@@ -10,7 +10,7 @@ use object::Corrupt;
 use super::counts::{Count, OfSlot};
 
 /// Of this format.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// First bytes of keys.
 const META: u8 = 0;
@@ -86,6 +86,14 @@ pub(super) fn place_of(stored_key: &[u8]) -> Option<Position> {
     let (slot, rest) = rest.split_first_chunk()?;
     let (hash, _) = rest.split_first_chunk()?;
     Some(Position { slot: u16::from_be_bytes(*slot), hash: u64::from(u32::from_be_bytes(*hash)) << 32 })
+}
+
+/// What every entry of a slot of a space begins with, or comes before if it is the slot after that.
+pub(super) fn slot_prefix(space: Space, slot: u16) -> [u8; 7] {
+    let mut prefix = [ENTRY; 7];
+    prefix[1..5].copy_from_slice(&space.to_be_bytes());
+    prefix[5..].copy_from_slice(&slot.to_be_bytes());
+    prefix
 }
 
 /// What the key of every leaf of a space begins with.
@@ -305,11 +313,13 @@ fn probe(seed: u64) -> u64 {
     KeyHasher::new(seed).hash(b"the order of the keys")
 }
 
-/// The bytes of a group of slots' checkpoints: of each, C(s) and what the store has.
-pub(super) fn encode_chunk(covered: &[u64], counts: &[OfSlot]) -> Vec<u8> {
+/// The bytes of a group of slots' checkpoints: of each, C(s), the highest version of a key that was written (0: there has never been one), and what the
+/// store has.
+pub(super) fn encode_chunk(covered: &[u64], reach: &[u64], counts: &[OfSlot]) -> Vec<u8> {
     let mut out = Vec::new();
-    for (lsn, counts) in covered.iter().zip(counts) {
+    for ((lsn, reach), counts) in covered.iter().zip(reach).zip(counts) {
         out.extend_from_slice(&lsn.to_le_bytes());
+        out.extend_from_slice(&reach.to_le_bytes());
         out.extend_from_slice(&(counts.len() as u32).to_le_bytes());
         for (space, count) in counts {
             for number in [*space, count.keys, count.expiring, count.fields] {
@@ -322,10 +332,15 @@ pub(super) fn encode_chunk(covered: &[u64], counts: &[OfSlot]) -> Vec<u8> {
 }
 
 /// Fills a group of slots' checkpoints.
-pub(super) fn decode_chunk(bytes: &[u8], covered: &mut [u64], counts: &mut [OfSlot]) -> Result<(), Corrupt> {
+pub(super) fn decode_chunk(
+    bytes: &[u8],
+    covered: &mut [u64],
+    reach: &mut [u64],
+    counts: &mut [OfSlot],
+) -> Result<(), Corrupt> {
     let mut input = Input(bytes);
-    for (lsn, counts) in covered.iter_mut().zip(counts) {
-        *lsn = input.number(8)?;
+    for ((lsn, reach), counts) in covered.iter_mut().zip(reach).zip(counts) {
+        (*lsn, *reach) = (input.number(8)?, input.number(8)?);
         for _ in 0..input.number(4)? {
             let mut number = || Ok(input.number(4)? as u32);
             let space = number()?;
@@ -405,17 +420,18 @@ mod tests {
     fn golden_bytes_of_slots() {
         let count = Count { keys: 0x0102, expiring: 3, fields: 4, earliest: 0x0506 };
         let counts: [OfSlot; 2] = [OfSlot::new(), [(7, count)].into_iter().collect()];
-        let bytes = encode_chunk(&[1, 0x0203], &counts);
+        let bytes = encode_chunk(&[1, 0x0203], &[0, 0x0809], &counts);
         assert_eq!(
             hex(&bytes),
-            "0100000000000000000000000302000000000000010000000700000002010000030000000400000006050000\
-             00000000"
+            "01000000000000000000000000000000000000000302000000000000090800000000000001000000070000000201000003000000\
+             040000000605000000000000"
         );
-        let (mut covered, mut read) = ([0; 2], [OfSlot::new(), OfSlot::new()]);
-        decode_chunk(&bytes, &mut covered, &mut read).unwrap();
-        assert_eq!((covered, read), ([1, 0x0203], counts));
+        let (mut covered, mut reach, mut read) = ([0; 2], [0; 2], [OfSlot::new(), OfSlot::new()]);
+        decode_chunk(&bytes, &mut covered, &mut reach, &mut read).unwrap();
+        assert_eq!((covered, reach, read), ([1, 0x0203], [0, 0x0809], counts));
         for cut in 0..bytes.len() {
-            assert!(decode_chunk(&bytes[..cut], &mut covered, &mut [OfSlot::new(), OfSlot::new()]).is_err());
+            let mut read = [OfSlot::new(), OfSlot::new()];
+            assert!(decode_chunk(&bytes[..cut], &mut covered, &mut reach, &mut read).is_err());
         }
     }
 
@@ -432,7 +448,7 @@ mod tests {
         let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
         let header = Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries };
         let bytes = header.encode();
-        assert_eq!(hex(&bytes[..9]), "020700000000000000");
+        assert_eq!(hex(&bytes[..9]), "030700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
             "060000000000000008000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\

@@ -1,14 +1,16 @@
-//! From the store into memory, at the start.
+//! What the store says of itself, at the start: of keys it says only how many there are (rule C5).
 
 use std::fmt;
 
-use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Held, KeyHasher, Keyspace, Local, Mark, Need, SLOTS, Space};
+use keyspace::{ColdFigures, Held, KeyHasher, Keyspace, Local, Need, SLOTS, Space};
+#[cfg(test)]
+use keyspace::{Db, Fetched, Mark, access::AccessClock};
 use log::Lsn;
 use object::Corrupt;
 use store::{Error, Store};
 
 use super::counts::Counts;
+#[cfg(test)]
 use super::fetch;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
 
@@ -65,9 +67,11 @@ pub struct Loaded {
     pub header: Header,
     /// C(s) of every slot: what was done there up to this LSN is in the store.
     pub covered: Box<[Lsn]>,
+    /// Of every slot, the highest version that a key there may have; 0: there are none.
+    pub reach: Box<[Lsn]>,
     /// The keys that it has.
     pub counts: Counts,
-    /// Keys that were loaded.
+    /// Their number.
     pub keys: u64,
     /// The highest LSN that anything in the store names: what is done from now on must be above it (rule L1).
     pub highest: Lsn,
@@ -79,51 +83,80 @@ pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
 }
 
-/// Reads what a store says of databases and slots, and makes the databases of `keyspace` what they are there; no entry is read. Nobody else
-/// uses the keyspace, which is empty. `None`: no checkpoint has been written to the store.
-pub fn restore(store: &dyn Store, keyspace: &Keyspace) -> Result<Option<Loaded>, Unloadable> {
-    let Some(header) = header(store)? else { return Ok(None) };
-    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
-    let restored = restore_held(store, header, keyspace, &held);
-    keyspace.release(held, |_| {});
-    restored.map(Some)
+/// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5). `None`: no
+/// checkpoint has been written to it.
+pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &Local) -> Result<Option<Loaded>, Unloadable> {
+    with_header(store, keyspace, |header, held| {
+        let loaded = restore_held(store, header, keyspace, held)?;
+        let spaces = &loaded.header.databases.spaces;
+        let used: Vec<(u16, Space)> = (0..).zip(spaces.iter().copied()).filter(|(_, space)| *space != 0).collect();
+        for slot in (0..SLOTS as u16).filter(|slot| loaded.reach[usize::from(*slot)] > 0) {
+            for (physical, space) in &used {
+                let figures = loaded.counts.of(slot).find(|(known, _)| known == space);
+                let figures = figures.map_or_else(ColdFigures::default, |(_, figures)| figures);
+                keyspace.restore_cold(held, slot, *physical, figures, local);
+            }
+        }
+        Ok(loaded)
+    })
 }
 
-/// As [`restore`], and loads everything that the store has.
-pub fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
-    let Some(mut loaded) = restore(store, keyspace)? else { return Ok(None) };
+/// As [`restore`], but loads everything that the store has.
+#[cfg(test)]
+pub(super) fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
+    with_header(store, keyspace, |header, held| {
+        let mut loaded = restore_held(store, header, keyspace, held)?;
+        load_held(store, &mut loaded, keyspace, held, local)?;
+        Ok(loaded)
+    })
+}
+
+fn with_header(
+    store: &dyn Store,
+    keyspace: &Keyspace,
+    f: impl FnOnce(Header, &Held) -> Result<Loaded, Unloadable>,
+) -> Result<Option<Loaded>, Unloadable> {
+    let Some(header) = header(store)? else { return Ok(None) };
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
-    let outcome = load_held(store, &mut loaded, keyspace, &held, local);
+    let loaded = f(header, &held);
     keyspace.release(held, |_| {});
-    outcome.map(|()| Some(loaded))
+    loaded.map(Some)
 }
 
 /// The highest LSN that a store names which is to begin anew: what is logged from then on must be above it, so that none of it seems to be
 /// in the store.
 pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
-    let (covered, _) = slots(store)?;
-    Ok(highest_of(header, &covered))
+    Ok(highest_of(header, &Slots::of(store)?))
 }
 
-fn highest_of(header: &Header, covered: &[Lsn]) -> Lsn {
+fn highest_of(header: &Header, slots: &Slots) -> Lsn {
     let databases = &header.databases;
-    let known = covered.iter().chain(&databases.floors).chain(&header.covered);
+    let known = slots.covered.iter().chain(&slots.reach).chain(&databases.floors).chain(&header.covered);
     known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max)
 }
 
-/// C(s) of every slot, and what the store has of it.
-fn slots(store: &dyn Store) -> Result<(Box<[Lsn]>, Counts), Unloadable> {
-    let mut covered: Box<[Lsn]> = vec![0; SLOTS].into();
-    let mut counts = Counts::default();
-    for chunk in 0..CHUNKS {
-        let (key, first) = (format::chunk_key(chunk), chunk * SLOTS_PER_CHUNK);
-        if let Some(bytes) = store.get(&key)? {
-            let covered = &mut covered[first..][..SLOTS_PER_CHUNK];
-            format::decode_chunk(&bytes, covered, counts.slots(first, SLOTS_PER_CHUNK))
-                .map_err(|corrupt| nonsense(&key, corrupt))?;
+/// What a store says of the slots: see [`Loaded`].
+struct Slots {
+    covered: Box<[Lsn]>,
+    reach: Box<[Lsn]>,
+    counts: Counts,
+}
+
+impl Slots {
+    fn of(store: &dyn Store) -> Result<Self, Unloadable> {
+        let none = || vec![0; SLOTS].into();
+        let mut slots = Slots { covered: none(), reach: none(), counts: Counts::default() };
+        for chunk in 0..CHUNKS {
+            let (key, first) = (format::chunk_key(chunk), chunk * SLOTS_PER_CHUNK);
+            if let Some(bytes) = store.get(&key)? {
+                let [covered, reach] =
+                    [&mut slots.covered, &mut slots.reach].map(|all| &mut all[first..][..SLOTS_PER_CHUNK]);
+                format::decode_chunk(&bytes, covered, reach, slots.counts.slots(first, SLOTS_PER_CHUNK))
+                    .map_err(|corrupt| nonsense(&key, corrupt))?;
+            }
         }
+        Ok(slots)
     }
-    Ok((covered, counts))
 }
 
 fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &Held) -> Result<Loaded, Unloadable> {
@@ -132,17 +165,20 @@ fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &H
         let (stored, configured) = (databases.map.len(), keyspace.databases());
         return Err(Unloadable::Databases { stored, configured });
     }
-    let (covered, mut counts) = slots(store)?;
-    counts.keep_only(&databases.spaces);
+    let mut slots = Slots::of(store)?;
+    slots.counts.keep_only(&databases.spaces);
     // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
     keyspace.raise(held, databases.map_lsn);
-    for (slot, lsn) in covered.iter().enumerate() {
-        keyspace.raise_slot(held, slot as u16, *lsn);
+    for (slot, (covered, reach)) in (0..).zip(slots.covered.iter().zip(&slots.reach)) {
+        keyspace.raise_slot(held, slot, *covered.max(reach));
     }
-    let highest = highest_of(&header, &covered);
-    Ok(Loaded { header, covered, counts, keys: 0, highest })
+    let highest = highest_of(&header, &slots);
+    let Slots { covered, reach, counts } = slots;
+    let keys = (0..SLOTS as u16).flat_map(|slot| counts.of(slot)).map(|(_, figures)| figures.keys).sum();
+    Ok(Loaded { header, covered, reach, counts, keys, highest })
 }
 
+#[cfg(test)]
 fn load_held(
     store: &dyn Store,
     loaded: &mut Loaded,
@@ -166,7 +202,6 @@ fn load_held(
             let key = db.key(&bytes);
             let found = fetch::decode(&stored_key, &stored, &*snapshot)?;
             loaded.highest = loaded.highest.max(found.version());
-            loaded.keys += 1;
             keyspace.raise_slot(held, key.slot, found.version());
             match found {
                 Fetched::There(record) => {

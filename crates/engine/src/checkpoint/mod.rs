@@ -22,12 +22,14 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod warm;
 
 pub use counts::Counts;
 pub use fetch::{fetch, fetch_from};
 pub use format::Header;
 pub use generation::{Clearing, begin as begin_generation, leave_mark};
-pub use load::{Loaded, Unloadable, header, highest, load, restore};
-pub use replay::{Replay, Replayed, Unreplayable};
+pub use load::{Loaded, Unloadable, header, highest, restore};
+pub use replay::{Batch, Dealer, Hand, Replay, Replayed, Unreplayable, Why};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};
 pub use source::StoreSource;
+pub use warm::{WarmUp, Warmth};

@@ -2,55 +2,58 @@
 //!
 //! Of what was done to a key, the store has what its value says, and what its slot's C(s) says: that is skipped, decided once for all that a
 //! record does to the key. What was done to a database before its last flush that the store knows of is void.
+//!
+//! A [`Dealer`] deals the effects of records out to [`Hand`]s by slot: what was done to a slot is done again by one hand, in the order of LSNs. Hands may
+//! be on threads of their own; only what is done to whole databases has to wait for all of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
-use command::{Barrier, Generation, effects};
+use command::{Barrier, Before, Effect, Generation, effects};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need};
+use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Need, Record, Value};
 use log::Lsn;
 use object::{Corrupt, Limits};
+use store::{Snapshot, Store};
 
-use super::load::Loaded;
+use super::fetch::fetch_from;
+use super::load::{Loaded, Unloadable};
 
-/// A record that says what cannot be.
+/// A record that cannot be applied.
 #[derive(Debug)]
 pub struct Unreplayable {
     /// Which.
     pub lsn: Lsn,
-    /// What is wrong with it.
-    pub what: &'static str,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a record cannot be applied.
+#[derive(Debug)]
+pub enum Why {
+    /// It says what cannot be.
+    Nonsense(&'static str),
+    /// The store cannot say what it has of its keys.
+    Store(Unloadable),
 }
 
 impl fmt::Display for Unreplayable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the log's record {} cannot be applied: {}", self.lsn, self.what)
+        write!(f, "the log's record {} cannot be applied: ", self.lsn)?;
+        match &self.why {
+            Why::Nonsense(what) => f.write_str(what),
+            Why::Store(why) => why.fmt(f),
+        }
     }
 }
 
 impl std::error::Error for Unreplayable {}
 
-/// Applies records, all of them that the log has, in the order of their LSNs. Holds the whole keyspace meanwhile: to be given back by [`Replay::finish`].
-#[must_use]
-pub struct Replay<'a> {
-    keyspace: &'a Keyspace,
-    local: &'a mut Local,
-    clock: AccessClock,
-    limits: Limits,
-    held: Held,
-    /// C(s).
-    covered: Box<[Lsn]>,
-    /// Up to here the map of databases is that of the store.
-    map_lsn: Lsn,
-    /// Of each physical database: its last flush that the store knows of.
-    floors: Vec<Lsn>,
-    /// The last record.
-    last: Lsn,
-    /// The keys that the record under way is applied to.
-    applied: BTreeSet<(u16, Box<[u8]>)>,
-    libraries: Option<Vec<u8>>,
-    figures: Replayed,
+impl From<Corrupt> for Why {
+    fn from(Corrupt(what): Corrupt) -> Self {
+        Why::Nonsense(what)
+    }
 }
 
 /// What replay has done.
@@ -60,10 +63,14 @@ pub struct Replayed {
     pub libraries: Option<Vec<u8>>,
     /// Records looked at.
     pub records: u64,
+    /// Bytes of their effects.
+    pub bytes: u64,
     /// Effects that were applied.
     pub applied: u64,
     /// Effects that the store had.
     pub skipped: u64,
+    /// Keys that were read from the store for that.
+    pub fetched: u64,
     /// The last record's LSN.
     pub last: Lsn,
     /// From this record on nothing was applied: a generation of the log begins here without the checkpoint that it goes on from, and is void.
@@ -72,117 +79,190 @@ pub struct Replayed {
     pub ended: Option<u64>,
 }
 
-impl<'a> Replay<'a> {
-    /// Over what was loaded; `None`: the store was empty. `limits`: when collections change their encoding. `now`: unix milliseconds, for
-    /// the access times of what is made.
+/// What all hands stand on.
+struct Ground<'a> {
+    keyspace: &'a Keyspace,
+    limits: Limits,
+    /// What the store has.
+    snapshot: Option<Box<dyn Snapshot>>,
+    /// Of every slot, the highest version that a key there may have in the store.
+    reach: Box<[Lsn]>,
+    /// Unix milliseconds, for the access times of what is made.
+    now: u64,
+}
+
+/// Effects to be applied by one hand, in the order of LSNs.
+#[derive(Default)]
+pub struct Batch {
+    /// Keys and payloads.
+    bytes: Vec<u8>,
+    effects: Vec<Dealt>,
+}
+
+/// An effect.
+struct Dealt {
+    lsn: Lsn,
+    /// The number of its record.
+    record: u64,
+    /// The record does nothing else.
+    alone: bool,
+    op: u8,
+    db: u16,
+    slot: u16,
+    hash: u64,
+    /// Where its key begins, its payload, and where that ends.
+    at: [u32; 3],
+}
+
+/// Effects in a batch that is full.
+const FULL: usize = if cfg!(test) { 5 } else { 1024 };
+/// Bytes in one.
+const FULL_BYTES: usize = 1 << 20;
+/// So many effects before its turn comes, an entry is brought here; its bucket, and the slot, that much earlier again.
+const AHEAD: usize = 12;
+
+impl Batch {
+    /// Whether it is time to apply it.
+    pub fn is_full(&self) -> bool {
+        self.effects.len() >= FULL || self.bytes.len() >= FULL_BYTES
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+
+    fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key.bytes);
+        let payload = self.bytes.len();
+        self.bytes.extend_from_slice(effect.payload.0);
+        let at = [start as u32, payload as u32, self.bytes.len() as u32];
+        let Effect { op, db, .. } = *effect;
+        self.effects.push(Dealt { lsn, record, alone, op, db, slot: key.slot, hash: key.hash, at });
+    }
+}
+
+/// See the module's text. Nobody else uses the keyspace.
+#[must_use]
+pub struct Dealer<'a> {
+    ground: Arc<Ground<'a>>,
+    local: Local,
+    /// For each hand.
+    batches: Vec<Batch>,
+    /// C(s).
+    covered: Box<[Lsn]>,
+    /// Up to here the map of databases is that of the store.
+    map_lsn: Lsn,
+    /// Of each physical database: its last flush that the store knows of.
+    floors: Vec<Lsn>,
+    figures: Replayed,
+}
+
+impl<'a> Dealer<'a> {
+    /// Over what a store said that it has; `None`: it is empty. `limits`: when collections change their encoding. `now`: unix milliseconds, for
+    /// the access times of what is made. `local` is the dealer's own; `hands`: how many hands it deals to.
     pub fn new(
         keyspace: &'a Keyspace,
-        local: &'a mut Local,
+        local: Local,
         limits: Limits,
-        loaded: Option<&Loaded>,
+        from: Option<(&Loaded, &dyn Store)>,
         now: u64,
-    ) -> Self {
-        let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
-        let mut clock = AccessClock::new(now);
-        clock.set(now, false, 0, 0);
+        hands: usize,
+    ) -> (Self, Vec<Hand<'a>>) {
+        let loaded = from.map(|(loaded, _)| loaded);
+        let none = || vec![0; keyspace::SLOTS].into();
         let mut floors = loaded.map_or_else(Vec::new, |loaded| loaded.header.databases.floors.clone());
         floors.resize(keyspace.databases(), 0);
-        Self {
-            keyspace,
+        let snapshot = from.map(|(_, store)| store.snapshot());
+        let reach = loaded.map_or_else(none, |loaded| loaded.reach.clone());
+        let ground = Arc::new(Ground { keyspace, limits, snapshot, reach, now });
+        let libraries = loaded.map(|loaded| loaded.header.libraries.clone());
+        let dealer = Self {
+            ground: ground.clone(),
             local,
-            clock,
-            limits,
-            held,
-            covered: loaded.map_or_else(|| vec![0; keyspace::SLOTS].into(), |loaded| loaded.covered.clone()),
+            batches: (0..hands).map(|_| Batch::default()).collect(),
+            covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
             map_lsn: loaded.map_or(0, |loaded| loaded.header.databases.map_lsn),
             floors,
-            last: 0,
-            applied: BTreeSet::new(),
-            libraries: loaded.map(|loaded| loaded.header.libraries.clone()),
-            figures: Replayed::default(),
-        }
+            figures: Replayed { libraries, ..Replayed::default() },
+        };
+        let hands = (0..hands).map(|_| Hand::new(ground.clone())).collect();
+        (dealer, hands)
     }
 
-    /// Applies the next record.
-    pub fn record(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Unreplayable> {
-        self.apply(lsn, encoded).map_err(|Corrupt(what)| Unreplayable { lsn, what })
+    /// What is dealt and not yet applied, for each hand. Who applies it leaves empty batches behind.
+    pub fn batches(&mut self) -> &mut [Batch] {
+        &mut self.batches
     }
 
-    fn apply(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Corrupt> {
+    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt, and returns when
+    /// that is done; it may use the dealer's part of the keyspace for that.
+    pub fn deal(
+        &mut self,
+        lsn: Lsn,
+        encoded: &[u8],
+        mut settle: impl FnMut(&mut Local, &mut [Batch]) -> Result<(), Unreplayable>,
+    ) -> Result<(), Unreplayable> {
+        let nonsense = |Corrupt(what)| Unreplayable { lsn, why: Why::Nonsense(what) };
         // Records of different slots may have the same.
-        if lsn < self.last || lsn >> keyspace::VERSION_BITS != 0 {
-            return Err(Corrupt("its LSN is below the last one"));
+        if lsn < self.figures.last || lsn >> keyspace::VERSION_BITS != 0 {
+            return Err(nonsense(Corrupt("its LSN is below the last one")));
         }
-        self.last = lsn;
+        self.figures.last = lsn;
         if self.figures.void_from.is_some() {
             return Ok(());
         }
         self.figures.records += 1;
+        self.figures.bytes += encoded.len() as u64;
         self.figures.ended = None;
         if lsn <= self.map_lsn {
             // Every slot's C(s) is above.
             return Ok(());
         }
-        self.applied.clear();
-        let voids = self.voids(lsn, encoded)?;
+        let keyspace = self.ground.keyspace;
+        let voids = self.voids(lsn, encoded).map_err(nonsense)?;
         let mut rest = effects::decode(encoded).enumerate().peekable();
         while let Some((index, effect)) = rest.next() {
-            let mut effect = effect?;
-            if let Some(mark) = effect.generation()? {
-                return self.mark(lsn, mark);
+            let mut effect = effect.map_err(nonsense)?;
+            match effect.generation().map_err(nonsense)? {
+                // If the store had the checkpoint that it begins with, its map were of no earlier record.
+                Some(Generation::Begins(_)) => {
+                    self.figures.void_from = Some(lsn);
+                    return Ok(());
+                }
+                Some(Generation::Ends(time)) => {
+                    self.figures.ended = Some(time);
+                    return Ok(());
+                }
+                None => {}
             }
-            if usize::from(effect.db) >= self.keyspace.databases() {
-                return Err(Corrupt("there is no such database"));
+            if usize::from(effect.db) >= keyspace.databases() {
+                return Err(nonsense(NO_DATABASE));
             }
             // What the log has last holds, whatever the store has.
             if let Some(libraries) = effect.libraries() {
-                self.libraries = Some(libraries.to_vec());
+                self.figures.libraries = Some(libraries.to_vec());
                 continue;
             }
-            if let Some(barrier) = effect.barrier()? {
-                self.barrier(lsn, barrier)?;
+            if let Some(barrier) = effect.barrier().map_err(nonsense)? {
+                settle(&mut self.local, &mut self.batches)?;
+                self.barrier(lsn, barrier).map_err(nonsense)?;
                 continue;
             }
-            let physical = self.keyspace.physical(effect.db);
-            let key = self.keyspace.hasher().key(effect.key);
+            let physical = keyspace.physical(effect.db);
+            let key = keyspace.hasher().key(effect.key);
             let void = self.floors[usize::from(physical)] > lsn
                 || voids.iter().any(|(flushed, at)| *flushed == physical && index < *at);
-            if void
-                || lsn <= self.covered[usize::from(key.slot)]
-                || !self.decide(lsn, (effect.db, physical), &key, rest.peek().is_none())
-            {
+            if void || lsn <= self.covered[usize::from(key.slot)] {
                 self.figures.skipped += 1;
                 continue;
             }
-            let mut db = Db::new(self.keyspace, &self.held, self.local, &self.clock, effect.db, lsn);
-            effects::replay(&mut effect, &mut db, &self.limits)?;
-            // Some effects are applied to readers' entries.
-            db.stamp(&key);
-            self.keyspace.raise_slot(&self.held, key.slot, lsn);
-            self.figures.applied += 1;
+            let alone = index == 0 && rest.peek().is_none();
+            let hand = usize::from(key.slot) % self.batches.len();
+            self.batches[hand].push((lsn, self.figures.records, alone), &key, &effect);
         }
         Ok(())
-    }
-
-    /// A generation begins or ends. If the store had the checkpoint that a new one begins with, its map were of no earlier record.
-    fn mark(&mut self, lsn: Lsn, mark: Generation) -> Result<(), Corrupt> {
-        match mark {
-            Generation::Begins(_) => self.figures.void_from = Some(lsn),
-            Generation::Ends(time) => self.figures.ended = Some(time),
-        }
-        Ok(())
-    }
-
-    /// Whether the record is applied to the key: unless the store has it. `last`: it does nothing more to any.
-    fn decide(&mut self, lsn: Lsn, (logical, physical): (u16, u16), key: &Key<'_>, last: bool) -> bool {
-        if self.keyspace.version_of(&self.held, physical, key) >= lsn {
-            // Or the record itself has done that.
-            return !self.applied.is_empty() && self.applied.contains(&(logical, key.bytes.into()));
-        }
-        if !last {
-            self.applied.insert((logical, key.bytes.into()));
-        }
-        true
     }
 
     /// The physical databases that the record flushes, if the store knows of that, and which of its effects are before.
@@ -190,7 +270,8 @@ impl<'a> Replay<'a> {
         if !self.floors.contains(&lsn) {
             return Ok(Vec::new());
         }
-        let mut map: Vec<u16> = (0..self.floors.len() as u16).map(|db| self.keyspace.physical(db)).collect();
+        let keyspace = self.ground.keyspace;
+        let mut map: Vec<u16> = (0..self.floors.len() as u16).map(|db| keyspace.physical(db)).collect();
         let mut voids = Vec::new();
         for (index, effect) in effects::decode(encoded).enumerate() {
             match effect?.barrier()? {
@@ -206,33 +287,214 @@ impl<'a> Replay<'a> {
     }
 
     fn barrier(&mut self, lsn: Lsn, barrier: Barrier) -> Result<(), Corrupt> {
-        let databases = self.keyspace.databases();
+        let keyspace = self.ground.keyspace;
+        let databases = keyspace.databases();
         match barrier {
             Barrier::Swap(a, b) if usize::from(a.max(b)) >= databases => return Err(NO_DATABASE),
             Barrier::Flush(Some(db)) if usize::from(db) >= databases => return Err(NO_DATABASE),
-            Barrier::Swap(a, b) => self.keyspace.swap_databases(&self.held, a, b),
+            _ => {}
+        }
+        let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
+        match barrier {
+            Barrier::Swap(a, b) => keyspace.swap_databases(&held, a, b),
             Barrier::Flush(only) => {
                 let all = 0..databases as u16;
                 for db in all.filter(|db| only.is_none_or(|only| only == *db)) {
                     // The store has what was left after the flush, and nothing from before.
-                    if self.floors[usize::from(self.keyspace.physical(db))] < lsn {
-                        let mut reclaim = self.keyspace.flush(&self.held, self.local, Some(db));
-                        while !reclaim.step_at_once(self.local, 1000) {}
+                    if self.floors[usize::from(keyspace.physical(db))] < lsn {
+                        let mut reclaim = keyspace.flush(&held, &mut self.local, Some(db));
+                        while !reclaim.step_at_once(&mut self.local, 1000) {}
                     }
                 }
             }
         }
-        self.keyspace.raise(&self.held, lsn);
+        keyspace.raise(&held, lsn);
+        keyspace.release(held, |_| {});
         Ok(())
     }
 
-    /// Gives the keyspace back.
-    pub fn finish(self) -> Replayed {
-        self.keyspace.release(self.held, |_| {});
+    /// What was done. Everything that was dealt has been applied, by these hands.
+    pub fn finish<'h>(mut self, hands: impl IntoIterator<Item = &'h Hand<'a>>) -> Replayed
+    where
+        'a: 'h,
+    {
+        debug_assert!(self.batches.iter().all(Batch::is_empty), "everything has been applied");
         while !self.local.step_dying(1000) {}
         self.local.end_turn();
-        Replayed { last: self.last, libraries: self.libraries, ..self.figures }
+        for hand in hands {
+            self.figures.applied += hand.applied;
+            self.figures.skipped += hand.skipped;
+            self.figures.fetched += hand.fetched;
+        }
+        self.figures
+    }
+}
+
+/// Applies what was dealt to it. Each has slots of its own.
+pub struct Hand<'a> {
+    ground: Arc<Ground<'a>>,
+    clock: AccessClock,
+    /// The record under way, and the keys that it is applied to.
+    record: u64,
+    keys: BTreeSet<(u16, Box<[u8]>)>,
+    applied: u64,
+    skipped: u64,
+    fetched: u64,
+}
+
+impl<'a> Hand<'a> {
+    fn new(ground: Arc<Ground<'a>>) -> Self {
+        let mut clock = AccessClock::new(ground.now);
+        clock.set(ground.now, false, 0, 0);
+        Self { ground, clock, record: 0, keys: BTreeSet::new(), applied: 0, skipped: 0, fetched: 0 }
+    }
+
+    /// Applies a batch, which is empty afterwards.
+    pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
+        local.begin_turn();
+        let outcome = self.apply_all(local, batch);
+        while !local.step_dying(1000) {}
+        local.end_turn();
+        batch.bytes.clear();
+        batch.effects.clear();
+        outcome
+    }
+
+    fn apply_all(&mut self, local: &mut Local, batch: &Batch) -> Result<(), Unreplayable> {
+        let keyspace = self.ground.keyspace;
+        for (index, dealt) in batch.effects.iter().enumerate() {
+            if let Some(later) = batch.effects.get(index + 3 * AHEAD) {
+                keyspace.prefetch_slot(later.slot);
+            }
+            if let Some(later) = batch.effects.get(index + 2 * AHEAD) {
+                keyspace.prefetch_bucket(local, later.slot, later.hash);
+            }
+            if let Some(later) = batch.effects.get(index + AHEAD) {
+                keyspace.prefetch_entry(local, later.slot, later.hash);
+            }
+            let [start, payload, end] = dealt.at.map(|at| at as usize);
+            let key = Key { bytes: &batch.bytes[start..payload], hash: dealt.hash, slot: dealt.slot };
+            let payload = &batch.bytes[payload..end];
+            let held = loop {
+                match keyspace.try_one(dealt.slot) {
+                    Some(held) => break held,
+                    None => std::hint::spin_loop(),
+                }
+            };
+            let outcome = self.one(local, &held, dealt, &key, payload);
+            keyspace.release(held, |_| {});
+            outcome.map_err(|why| Unreplayable { lsn: dealt.lsn, why })?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, local: &mut Local, held: &Held, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) -> Result<(), Why> {
+        let keyspace = self.ground.keyspace;
+        if self.record != dealt.record {
+            self.record = dealt.record;
+            self.keys.clear();
+        }
+        let mut effect = Effect { op: dealt.op, db: dealt.db, key: key.bytes, payload: effects::Reader(payload) };
+        if !self.decide(local, held, dealt, key, effect.before())? {
+            self.skipped += 1;
+            return Ok(());
+        }
+        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn);
+        effects::replay(&mut effect, &mut db, &self.ground.limits)?;
+        // Some effects are applied to readers' entries.
+        db.stamp(key);
+        keyspace.raise_slot(held, dealt.slot, dealt.lsn);
+        self.applied += 1;
+        Ok(())
+    }
+
+    /// Whether the record is applied to the key: unless the store has it. `before`: what the effect says of what was there.
+    fn decide(
+        &mut self,
+        local: &mut Local,
+        held: &Held,
+        dealt: &Dealt,
+        key: &Key<'_>,
+        before: Before,
+    ) -> Result<bool, Why> {
+        let keyspace = self.ground.keyspace;
+        let physical = keyspace.physical(dealt.db);
+        let mut version = keyspace.version_of(held, physical, key);
+        if version == 0 && keyspace.cold(held, dealt.slot, physical).is_some() {
+            // Nothing in the store is as of later than that: what the effect found is what the store has.
+            let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)];
+            match before {
+                Before::Nothing if known => {}
+                Before::Plain if known => {
+                    // It is overwritten at once.
+                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, 0);
+                    let (value, access, mark) = (Value::Int(0), self.clock.fresh(), Mark::live(false, false, false));
+                    db.warm(key, Some(Fetched::There(Record { value, expiry: None, access, version: 1, mark })));
+                }
+                _ => {
+                    self.fetch(local, held, dealt.db, key)?;
+                    version = keyspace.version_of(held, physical, key);
+                }
+            }
+        }
+        if version >= dealt.lsn {
+            // Or the record itself has done that.
+            return Ok(!self.keys.is_empty() && self.keys.contains(&(dealt.db, key.bytes.into())));
+        }
+        if !dealt.alone {
+            self.keys.insert((dealt.db, key.bytes.into()));
+        }
+        Ok(true)
+    }
+
+    /// Puts what the store has of a key into memory, which does not know of it.
+    fn fetch(&mut self, local: &mut Local, held: &Held, logical: u16, key: &Key<'_>) -> Result<(), Why> {
+        let keyspace = self.ground.keyspace;
+        let space = keyspace.present_space(keyspace.physical(logical));
+        let Some(snapshot) = self.ground.snapshot.as_deref().filter(|_| space != 0) else { return Ok(()) };
+        self.fetched += 1;
+        let fetched = fetch_from(snapshot, space, key).map_err(Why::Store)?;
+        Db::new(keyspace, held, local, &self.clock, logical, 0).warm(key, fetched);
+        Ok(())
     }
 }
 
 const NO_DATABASE: Corrupt = Corrupt("there is no such database");
+
+/// A dealer with one hand, which does it all on one thread.
+#[must_use]
+pub struct Replay<'a> {
+    dealer: Dealer<'a>,
+    hand: Hand<'a>,
+}
+
+impl<'a> Replay<'a> {
+    /// See [`Dealer::new`].
+    pub fn new(
+        keyspace: &'a Keyspace,
+        local: Local,
+        limits: Limits,
+        from: Option<(&Loaded, &dyn Store)>,
+        now: u64,
+    ) -> Self {
+        let (dealer, mut hands) = Dealer::new(keyspace, local, limits, from, now, 1);
+        Self { dealer, hand: hands.remove(0) }
+    }
+
+    /// The next record, which is applied now or later.
+    pub fn record(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Unreplayable> {
+        let hand = &mut self.hand;
+        self.dealer.deal(lsn, encoded, |local, batches| hand.apply(local, &mut batches[0]))?;
+        if self.dealer.batches[0].is_full() { self.apply() } else { Ok(()) }
+    }
+
+    fn apply(&mut self) -> Result<(), Unreplayable> {
+        self.hand.apply(&mut self.dealer.local, &mut self.dealer.batches[0])
+    }
+
+    /// Applies the rest.
+    pub fn finish(mut self) -> Result<Replayed, Unreplayable> {
+        self.apply()?;
+        Ok(self.dealer.finish([&self.hand]))
+    }
+}

@@ -92,6 +92,8 @@ pub struct Checkpointer {
     seed: u64,
     /// C(s) of every slot, as it is durable.
     covered: Box<[Lsn]>,
+    /// Of every slot, the highest version of a key that was copied.
+    reach: Box<[Lsn]>,
     /// What the store has when everything that was copied is written.
     counts: Counts,
     /// No version in the store is above this one.
@@ -151,11 +153,11 @@ impl Checkpointer {
     /// The checkpointer of a keyspace that hashes with `seed`. `loaded`: what was loaded from this store; nothing if it is empty.
     pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, loaded: Option<Loaded>) -> Self {
         let epoch = loaded.as_ref().map_or(1, |loaded| loaded.header.epoch);
-        let (covered, counts, highest) = match loaded {
-            Some(loaded) => (loaded.covered, loaded.counts, loaded.highest),
+        let (covered, reach, counts, highest) = match loaded {
+            Some(loaded) => (loaded.covered, loaded.reach, loaded.counts, loaded.highest),
             None => {
                 shared.keyspace.void_marks();
-                (vec![0; SLOTS].into(), Counts::default(), 0)
+                (vec![0; SLOTS].into(), vec![0; SLOTS].into(), Counts::default(), 0)
             }
         };
         assert_eq!(covered.len(), SLOTS);
@@ -164,6 +166,7 @@ impl Checkpointer {
             shared,
             seed,
             covered,
+            reach,
             counts,
             highest,
             round: None,
@@ -299,6 +302,8 @@ impl Checkpointer {
                 self.shared.keyspace.take_gone(&held, slot, usize::MAX);
             }
             let hold = current.hold(&self.shared.keyspace, &held, (&mut self.copied, &mut self.counts));
+            let reach = &mut self.reach[usize::from(slot)];
+            *reach = current.reach().max(*reach);
             #[cfg(test)]
             let hold = self.spoil(hold, slot, &held);
             self.release(held, world);
@@ -360,8 +365,8 @@ impl Checkpointer {
         let saved_at = header.saved_at;
         for chunk in (0..CHUNKS).filter(|chunk| round.chunks[*chunk]) {
             let first = chunk * SLOTS_PER_CHUNK;
-            let covered = &round.covered[first..][..SLOTS_PER_CHUNK];
-            let bytes = format::encode_chunk(covered, self.counts.slots(first, SLOTS_PER_CHUNK));
+            let [covered, reach] = [&round.covered, &self.reach].map(|all| &all[first..][..SLOTS_PER_CHUNK]);
+            let bytes = format::encode_chunk(covered, reach, self.counts.slots(first, SLOTS_PER_CHUNK));
             self.output.put_own(&format::chunk_key(chunk), &bytes);
         }
         self.output.write()?;

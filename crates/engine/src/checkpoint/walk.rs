@@ -42,6 +42,8 @@ pub(super) struct SlotWalk {
     at: At,
     /// C(s).
     start: u64,
+    /// As of this LSN something was copied last.
+    reach: u64,
     tables: SmallVec<[Table; 4]>,
 }
 
@@ -67,11 +69,16 @@ enum At {
 impl SlotWalk {
     /// A walk over what has changed in `slot` above LSN `above`.
     pub(super) fn new(slot: u16, above: u64) -> Self {
-        Self { slot, above, at: At::Beginning, start: 0, tables: SmallVec::new() }
+        Self { slot, above, at: At::Beginning, start: 0, reach: 0, tables: SmallVec::new() }
     }
 
     pub(super) fn slot(&self) -> u16 {
         self.slot
+    }
+
+    /// As of which LSN it has copied something last; 0: it has not.
+    pub(super) fn reach(&self) -> u64 {
+        self.reach
     }
 
     /// Whether it has had its first hold.
@@ -99,7 +106,11 @@ impl SlotWalk {
         }
         let mut copying = Copying { ks, held, version, copied, counts };
         let gone = self.copy_gone(&mut copying);
-        if self.step(&mut copying) && gone {
+        let ended = self.step(&mut copying);
+        if !copying.copied.is_empty() {
+            self.reach = version;
+        }
+        if ended && gone {
             self.look_at_cold(ks, held);
             if !first {
                 ks.set_walked(held, slot, false);

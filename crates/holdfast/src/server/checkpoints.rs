@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, Step, World};
 use log::{Gate, Log, State};
+use node::config::Settings;
 use node::{Checkpoints, Node, Outside};
 
 /// Between two looks at whether one is due.
@@ -16,6 +17,8 @@ const BUSY: Duration = Duration::from_micros(50);
 const WAITING: Duration = Duration::from_micros(500);
 /// Work is slept off in sleeps of at least this.
 const SLEEP_MIN_NS: u64 = 1_000_000;
+/// Percent of a core that a checkpoint takes at most: now and then it looks whether it is to stop.
+const SHARE_MAX: u64 = 95;
 /// No step is slept off for longer than this: a flush is mostly the disk's work.
 const SLEEP_MAX_NS: u64 = 20_000_000;
 /// After a failure, nothing is tried for so long, in milliseconds, unless it is asked for (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
@@ -35,7 +38,7 @@ pub fn start(
 ) -> std::io::Result<JoinHandle<u64>> {
     let outside = Outside { node, log, gates };
     let run = move || {
-        let mut runner = Runner { outside, checkpointer, checkpoints, owed: 0, pressing: false };
+        let mut runner = Runner { outside, checkpointer, checkpoints, owed: 0, kept: 0 };
         runner.run(tail);
         let (epoch, checkpoints) = (runner.checkpointer.epoch(), runner.checkpoints.clone());
         // The store is closed when nobody else has it.
@@ -46,33 +49,38 @@ pub fn start(
     thread::Builder::new().name("checkpoint".into()).spawn(run)
 }
 
+/// Bytes of the log that make a checkpoint due. Where data leaves memory for the store, it has to be there in time.
+fn most(settings: &Settings) -> u64 {
+    match settings.maxmemory {
+        0 => settings.checkpoint_log_size,
+        bytes => settings.checkpoint_log_size.min(bytes / 4),
+    }
+}
+
 struct Runner {
     outside: Outside,
     checkpointer: Checkpointer,
     checkpoints: Arc<Checkpoints>,
     /// Nanoseconds to be slept off.
     owed: u64,
-    /// Somebody waits for it, or the log grows beyond its bound: the share of a core does not count.
-    pressing: bool,
+    /// Bytes that had been written to the log when the last checkpoint began that is durable: a start replays what comes after.
+    kept: u64,
 }
 
 impl Runner {
     fn run(&mut self, tail: u64) {
         self.checkpoints.serve();
         // What was replayed counts as if it had been written now: it takes as long the next time.
-        let mut last_written = 0u64.wrapping_sub(tail);
+        self.kept = 0u64.wrapping_sub(tail);
+        let mut last_written = self.kept;
         let mut last = self.outside.now();
         let mut retry_at = 0;
         loop {
-            let (asked, urgent, stopping) = self.checkpoints.orders();
+            let (asked, _, stopping) = self.checkpoints.orders();
             let (now, written) = (self.outside.now(), self.outside.written());
             let settings = self.outside.node.config.settings();
             let grown = written.wrapping_sub(last_written);
-            // Where data leaves memory for the store, it has to be there in time.
-            let most = match settings.maxmemory {
-                0 => settings.checkpoint_log_size,
-                bytes => settings.checkpoint_log_size.min(bytes / 4),
-            };
+            let most = most(&settings);
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= most
                 // A shorter log may be what there is room for.
@@ -89,12 +97,21 @@ impl Runner {
             if self.failed_log().is_some() && stopping {
                 return;
             }
-            self.pressing = urgent || grown >= 2 * settings.checkpoint_log_size;
             (last, last_written) = (now, written);
-            if !self.round() {
+            if self.round() {
+                self.kept = written;
+            } else {
                 retry_at = self.outside.now() + RETRY_MS;
             }
         }
+    }
+
+    /// Percent of a core that the checkpoint under way may take: the more, the longer a start would take now.
+    fn share(&self) -> u64 {
+        let settings = self.outside.node.config.settings();
+        let (share, most) = (u64::from(settings.checkpoint_cpu).clamp(1, 100), most(&settings).max(1));
+        let above = self.outside.written().wrapping_sub(self.kept).saturating_sub(most);
+        share + SHARE_MAX.saturating_sub(share) * above.min(most) / most
     }
 
     fn failed_log(&self) -> Option<String> {
@@ -149,7 +166,7 @@ impl Runner {
                 Step::More => {}
             }
             let took = self.outside.node.clock.monotonic_ns().saturating_sub(before);
-            let share = u64::from(self.outside.node.config.settings().checkpoint_cpu).clamp(1, 100);
+            let share = self.share();
             self.owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);
             if self.owed >= SLEEP_MIN_NS {
                 let (asked, urgent, stopping) = self.checkpoints.orders();
@@ -157,7 +174,7 @@ impl Runner {
                 if stopping && !asked && !urgent {
                     return Err("the server stops".into());
                 }
-                if !(self.pressing || urgent) {
+                if !urgent {
                     thread::park_timeout(Duration::from_nanos(self.owed));
                 }
                 self.owed = 0;

@@ -7,16 +7,19 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, header};
+use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, WarmUp, header};
 use log::{Fsync, Gate, Limits, Log, Lsn, Opened};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered};
 use store::{Embedded, Store};
 
-use super::{checkpoints, loaders};
+use super::{checkpoints, loaders, replay, warm_up};
+
+/// Threads that replay the log, at most: one reads for them.
+const HANDS_MAX: usize = 8;
 
 /// What a setting means to the log.
 pub fn fsync(setting: AppendFsync) -> Fsync {
@@ -44,7 +47,8 @@ pub struct Kept {
     /// The checkpoints, and their thread, which says what the next freeze would have been.
     pub checkpoints: Arc<Checkpoints>,
     pub thread: JoinHandle<u64>,
-    pub loaders: Vec<JoinHandle<()>>,
+    /// Threads that read the store.
+    pub readers: Vec<JoinHandle<()>>,
     pub node: Arc<Node>,
 }
 
@@ -102,19 +106,23 @@ impl Disks {
         self.header.as_ref().map(|header| header.seed)
     }
 
-    /// Loads what the store has, does again what the log says since, and gives both to the node, which hashes with `seed` and whose
+    /// Learns what the store has, does again what the log says since, and gives both to the node, which hashes with `seed` and whose
     /// workers have not begun.
     pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
         let began = node.clock.monotonic_ns();
         let log = &mut self.log;
-        let recovered = node::recover(node, &*self.store, |apply| log.replay(apply))?;
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        // Each has a part of the keyspace that is a worker's or a loader's later.
+        let hands = cores.min(HANDS_MAX).min(node.workers() + node::LOADERS - 1);
+        let recovered = node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))?;
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
-        let (keys, highest, bytes) = (recovered.keys(), recovered.highest(), recovered.bytes);
+        let (keys, highest, bytes) = (recovered.keys(), recovered.highest(), recovered.replayed.bytes);
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(
-            "DB loaded from disk: {there} keys in {ms} ms, {keys} of a checkpoint and then {} records of the log",
-            recovered.records
+            "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint and are read when they are needed; {} records of the log, for which {} were read",
+            recovered.replayed.records,
+            recovered.replayed.fetched
         );
 
         self.heed(&recovered)?;
@@ -124,23 +132,25 @@ impl Disks {
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
         node.set_log(Some((running.durable, state.clone())));
-        let loaders = fetch_from(node, &self.store)?;
+        let mut readers = fetch_from(node, &self.store)?;
+        let warm = WarmUp::new(node.engine.clone(), self.store.clone(), node.spare_local());
+        readers.push(warm_up::start(node, &state, warm)?);
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let log = running.log;
         let thread =
             checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), bytes)?;
-        Ok(Kept { log, gates, checkpoints: state, thread, loaders, node: Arc::clone(node) })
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, node: Arc::clone(node) })
     }
 
     /// What the log says of itself.
     fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
-        if let Some(lsn) = recovered.void_from {
+        if let Some(lsn) = recovered.replayed.void_from {
             tracing::warn!(
                 "The last run ended while it switched appendonly on: what was changed then was not confirmed to be durable, and is not here"
             );
             self.log.void_from(lsn)?;
         }
-        if let Some(ms) = recovered.ended {
+        if let Some(ms) = recovered.replayed.ended {
             tracing::warn!(
                 "The data is as it was when appendonly was switched off, at unix time {}.{:03}: what was changed later was not logged",
                 ms / 1000,
@@ -193,8 +203,7 @@ impl Kept {
     pub fn stop(self) -> u64 {
         self.node.engine.source.set(None);
         self.node.engine.requests.close();
-        let loaded = self.loaders.into_iter().map(JoinHandle::join).all(|joined| joined.is_ok());
-        if !loaded {
+        if !self.readers.into_iter().map(JoinHandle::join).fold(true, |well, joined| well & joined.is_ok()) {
             tracing::warn!("A thread that reads the store has panicked");
         }
         self.checkpoints.stop();

@@ -8,9 +8,11 @@ mod host;
 mod loaders;
 mod log;
 mod process;
+mod replay;
 mod supervisor;
 mod switch;
 mod title;
+mod warm_up;
 
 use std::error::Error;
 use std::ffi::OsStr;

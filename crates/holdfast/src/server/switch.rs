@@ -99,8 +99,8 @@ impl Switch {
                 return Err(error.to_string());
             }
         };
-        let (loaders, node) = (Vec::new(), Arc::clone(&self.node));
-        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, loaders, node };
+        let (readers, node) = (Vec::new(), Arc::clone(&self.node));
+        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, node };
         if let Err(why) = self.complete(&kept) {
             self.give_up(&log);
             state.cancel();
@@ -110,7 +110,7 @@ impl Switch {
         }
         log.set_fsync(fsync(settings.appendfsync));
         match kept.checkpoints.store().map(|store| fetch_from(&self.node, &store)) {
-            Some(Ok(loaders)) => kept.loaders = loaders,
+            Some(Ok(readers)) => kept.readers = readers,
             Some(Err(error)) => tracing::warn!("No key leaves memory for the store: {error}"),
             None => {}
         }

@@ -16,7 +16,7 @@ use crate::value::Collection;
 
 pub use undo::Saved;
 pub use view::{EntryRef, Str, WrongType};
-pub use write::Expiry;
+pub use write::{Expiry, Over};
 
 /// One logical database under latches.
 pub struct Db<'a> {

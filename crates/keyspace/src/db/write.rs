@@ -23,6 +23,24 @@ pub enum Expiry {
     At(u64),
 }
 
+/// What a value has taken the place of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// There was no such key.
+    Nothing,
+    /// A string without an expiry.
+    Plain,
+    /// Something else.
+    Other,
+}
+
+impl Over {
+    #[inline]
+    fn of(old: Entry) -> Self {
+        if old.kind().is_string() && old.expiry().is_none() { Over::Plain } else { Over::Other }
+    }
+}
+
 impl Db<'_> {
     /// The collection for a writer. Its version becomes this command's.
     #[inline]
@@ -146,14 +164,14 @@ impl Db<'_> {
 
     /// Sets a string, in place where it fits. `raw`: it is the result of a change in place (APPEND, SETRANGE).
     #[inline]
-    pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) {
+    pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) -> Over {
         let part = match canonical_int(bytes) {
             Some(n) if !raw => Part::Int(n),
             _ if bytes.len() > INLINE_MAX => return self.set_value(key, Value::Blob(Arc::new(bytes.to_vec())), expiry),
             _ if raw => Part::Raw(bytes),
             _ => Part::Short(bytes),
         };
-        self.set_part(key, &part, expiry);
+        self.set_part(key, &part, expiry)
     }
 
     /// Sets a string that is an integer.
@@ -162,7 +180,7 @@ impl Db<'_> {
     }
 
     #[inline]
-    fn set_part(&mut self, key: &Key<'_>, part: &Part<'_>, expiry: Expiry) {
+    fn set_part(&mut self, key: &Key<'_>, part: &Part<'_>, expiry: Expiry) -> Over {
         let body = self.ks.body(self.held, key.slot);
         let found = body.table(self.physical).and_then(|t| t.find(key));
         let Some((place, old)) = found else {
@@ -170,8 +188,10 @@ impl Db<'_> {
             let access = self.clock.fresh();
             let entry = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, access);
             self.local.sightings.born(self.logical, key.bytes);
-            return self.link(key, entry);
+            self.link(key, entry);
+            return Over::Nothing;
         };
+        let over = Over::of(old);
         let had = old.expiry();
         let expiry = match expiry {
             Expiry::Clear => None,
@@ -197,6 +217,7 @@ impl Db<'_> {
         if had.is_some() || expiry.is_some() || had_fields {
             self.account_expiry(key.slot, had, entry.expiry(), had_fields, false);
         }
+        over
     }
 
     /// Keeps the table's and the worker's expiry counters after an entry's expiry has changed.
@@ -217,7 +238,8 @@ impl Db<'_> {
     }
 
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
-    pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
+    pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) -> Over {
+        let over = self.peek_entry(key).map_or(Over::Nothing, Over::of);
         let had = self.unlink(key, false).map(|old| {
             let had = (old.expiry(), old.mark());
             old.free(self.local);
@@ -235,6 +257,7 @@ impl Db<'_> {
         if let Some((_, mark)) = had {
             entry.set_mark(mark);
         }
+        over
     }
 
     /// Puts what the store has of a key that memory does not know into the table: nothing has changed by that.
@@ -259,6 +282,13 @@ impl Db<'_> {
     /// Notes that the store says of a key that memory does not know that it was gone at `version`.
     pub fn install_gone(&mut self, key: &Key<'_>, version: u64) {
         self.ks.bury_key(self.held, key, self.physical, (version, Mark::DEAD), self.local);
+    }
+
+    /// Notes that the store has a note of a key that it was gone, which the store is to lose, even if the key is there again.
+    pub fn note_gone(&mut self, key: &Key<'_>) {
+        if let Some(entry) = self.peek_entry(key).filter(|entry| entry.mark().is_none()) {
+            entry.set_mark(Mark::DEAD);
+        }
     }
 
     /// Deletes the key. False: it was absent.

@@ -229,6 +229,8 @@ pub struct Settings {
     pub checkpoint_interval: u32,
     /// Percent.
     pub checkpoint_cpu: u8,
+    /// Percent of a core.
+    pub warm_up_cpu: u8,
     /// Pairs of seconds and changes.
     pub save: Vec<(u64, u64)>,
 
@@ -343,6 +345,7 @@ impl Settings {
             checkpoint_log_size: read.number("checkpoint-log-size"),
             checkpoint_interval: read.number("checkpoint-interval"),
             checkpoint_cpu: read.number("checkpoint-cpu"),
+            warm_up_cpu: read.number("warm-up-cpu"),
             save: read.save(),
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),

@@ -11,13 +11,14 @@ use super::hand::Hand;
 use super::model::{DATABASES, Log, Machine, Model, NOW, digest_of, tunables};
 use crate::checkpoint::round::Planted;
 use crate::checkpoint::{Checkpointer, Step};
+use crate::cold::Loader;
 use crate::{Engine, Link, Shared};
 
 const WORKERS: u16 = 3;
 
 /// The machine stops at some moments; what its disks have then is looked at afterwards.
 fn live(seed: u64) -> usize {
-    let shared = Arc::new(Shared::new(Keyspace::new(usize::from(WORKERS) + 1, DATABASES, 7)));
+    let shared = Arc::new(Shared::new(Keyspace::new(2 * usize::from(WORKERS), DATABASES, 7)));
     shared.disturbed.store(true, Relaxed);
     let (mut intake, mut gates) = Intake::new(usize::from(WORKERS) + 1, 0);
     let store = Model::default();
@@ -33,6 +34,7 @@ fn live(seed: u64) -> usize {
             .map(|(gate, index)| {
                 let shared = shared.clone();
                 scope.spawn(move || {
+                    let loader = Loader::new(shared.clone(), usize::from(WORKERS + index));
                     let mut engine = Engine::new(shared, index, seed * 10 + u64::from(index));
                     engine.configure(tunables(), 0);
                     engine.log_to(Some(Link {
@@ -40,7 +42,8 @@ fn live(seed: u64) -> usize {
                         marks: Arc::new(Watermarks::new(&[0])),
                         promises: true,
                     }));
-                    let mut hand = Hand { engine, rng: Rng::new(seed * 100 + u64::from(index)) };
+                    let rng = Rng::new(seed * 100 + u64::from(index));
+                    let mut hand = Hand { engine, rng, loader, now: 0 };
                     for turn in 0..100 {
                         hand.engine.begin_turn(NOW + turn);
                         (0..hand.rng.below(8)).for_each(|_| hand.act());

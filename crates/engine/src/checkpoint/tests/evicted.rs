@@ -45,17 +45,21 @@ impl Evicted {
         let mut evicted = std::mem::take(&mut self.0);
         Self::each(machine, |machine, db, space, name| {
             let key = db.key(name.as_bytes());
+            let known = evicted.iter().position(|(known, other)| (*known, other) == (space, &name));
             if db.whereabouts(&key) == Whereabouts::Known {
+                // The warm-up may have been there.
+                known.map(|known| evicted.swap_remove(known));
                 return;
             }
             let found = fetch(&machine.store, space, &key);
-            let known = evicted.iter().position(|(known, other)| (*known, other) == (space, &name));
             match (found, known) {
                 (Ok(Some(found @ Fetched::There(_))), Some(known)) => {
                     evicted.swap_remove(known);
                     db.warm(&key, Some(found));
                 }
                 (Ok(None), None) => {}
+                // It was not read since the start.
+                (Ok(_), None) if machine.has_restarted => {}
                 (found, known) => {
                     let found = found.map(|found| found.map(|found| found.version()));
                     outcome = Err(format!("{name} of space {space}: {found:?}, evicted: {}", known.is_some()));

@@ -1,10 +1,13 @@
 //! One worker, without a loop, that runs random commands of all families.
 
+use std::time::Duration;
+
 use command::Rng;
 use keyspace::Need;
 
 use super::model::DATABASES;
-use crate::testing::{row, run};
+use crate::cold::Loader;
+use crate::testing::{row, try_run};
 use crate::{Again, Begin, Call, Caller, Engine};
 
 /// Most keys share a slot by their tag, so that a walk takes many holds.
@@ -97,9 +100,29 @@ fn name(n: u64) -> String {
 pub(super) struct Hand {
     pub(super) engine: Engine,
     pub(super) rng: Rng,
+    /// Fetches what the engine waits for.
+    pub(super) loader: Loader,
+    pub(super) now: u64,
 }
 
 impl Hand {
+    /// What is asked for is fetched.
+    pub(super) fn serve(&mut self) {
+        self.now += 1;
+        let requests = self.engine.shared.requests.take(100, Duration::ZERO).expect("nobody closes it");
+        self.loader.serve(requests, self.now, |_| {});
+    }
+
+    /// Runs a command in database `db`.
+    pub(super) fn run(&mut self, db: u16, words: &[&str]) -> String {
+        loop {
+            match try_run(&mut self.engine, db, words) {
+                Some(reply) => return reply,
+                None => self.serve(),
+            }
+        }
+    }
+
     fn words(&mut self) -> Vec<String> {
         let n = LINES.len() as u64;
         let most = if self.rng.below(20) == 0 { n } else { n - 3 };
@@ -132,7 +155,7 @@ impl Hand {
         } else {
             let words = self.words();
             let db = if self.rng.below(4) == 0 { self.rng.below(3) as u16 } else { 0 };
-            run(&mut self.engine, db, &words.iter().map(String::as_str).collect::<Vec<_>>());
+            self.run(db, &words.iter().map(String::as_str).collect::<Vec<_>>());
         }
         self.engine.published.clear();
         self.engine.served.clear();
@@ -166,7 +189,7 @@ impl Hand {
             let mut block = match self.engine.begin_block(&begin, 0) {
                 Ok(block) => block.expect("nothing is watched"),
                 Err(_) => {
-                    std::thread::yield_now();
+                    self.serve();
                     continue;
                 }
             };
@@ -185,6 +208,7 @@ impl Hand {
             }
             let Some(need) = need else { return self.engine.end_block(block, 0) };
             again = Some(self.engine.undo_block(block, need));
+            self.serve();
             if self.rng.below(4) == 0 {
                 return;
             }

@@ -60,6 +60,13 @@ pub(super) static LOG: Section = Section {
             .own(),
         row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint nobody waits for may take.")
             .own(),
+        row(
+            "warm-up-cpu",
+            super::between(0, 100),
+            "50",
+            "Percent of a core that reading keys into memory may take after a start; 0: they are read only when they are needed.",
+        )
+        .own(),
         row("appendfilename", Kind::Text, "appendonly.aof", "Name of the append-only file.")
             .check(check::append_file)
             .immutable()

@@ -182,6 +182,8 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
         if let Some(there) = checkpoints.store() {
             store(&there.figures(), &state.figures, t);
         }
+        t.line("warm_up_perc", format_args!("{:.2}", state.warmth * 100.0));
+        t.line("warm_up_keys", state.warmed);
         t.line("tombstones", r.node.engine.keyspace.tombstones());
     }
 }

@@ -1,0 +1,109 @@
+//! The log's tail is replayed on several threads: one reads and deals, the others apply (`engine::checkpoint::Dealer`).
+
+use std::error::Error;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use engine::checkpoint::{Batch, Dealer, Hand, Replayed, Unreplayable};
+use keyspace::Local;
+use log::Opened;
+
+/// Batches that wait for a hand: who reads goes on meanwhile.
+const WAITING: usize = 4;
+
+/// What a hand is told.
+enum Order {
+    Apply(Batch),
+    /// To say that everything before this has been applied.
+    Say(SyncSender<()>),
+}
+
+/// A thread, as the dealer sees it.
+struct Helper {
+    orders: SyncSender<Order>,
+    /// Batches that have been applied: their memory is used again.
+    empty: Receiver<Batch>,
+}
+
+impl Helper {
+    /// False: the thread has given up.
+    fn hand_over(&self, batch: &mut Batch) -> bool {
+        let next = self.empty.try_recv().unwrap_or_default();
+        batch.is_empty() || self.orders.send(Order::Apply(std::mem::replace(batch, next))).is_ok()
+    }
+}
+
+fn work<'a>(
+    mut hand: Hand<'a>,
+    mut local: Local,
+    orders: &Receiver<Order>,
+    empty: &Sender<Batch>,
+) -> Result<Hand<'a>, Unreplayable> {
+    for order in orders {
+        match order {
+            Order::Apply(mut batch) => {
+                hand.apply(&mut local, &mut batch)?;
+                let _ = empty.send(batch);
+            }
+            Order::Say(done) => drop(done.send(())),
+        }
+    }
+    Ok(hand)
+}
+
+/// Replays the log. `hands` with their parts of the keyspace.
+pub fn run(
+    log: &mut Opened,
+    mut dealer: Dealer<'_>,
+    hands: Vec<(Hand<'_>, Local)>,
+) -> Result<Replayed, Box<dyn Error>> {
+    thread::scope(|scope| {
+        let (helpers, threads): (Vec<_>, Vec<_>) = hands
+            .into_iter()
+            .map(|(hand, local)| {
+                let (orders, taken) = sync_channel(WAITING);
+                let (given, empty) = channel();
+                let thread = scope.spawn(move || work(hand, local, &taken, &given));
+                (Helper { orders, empty }, thread)
+            })
+            .unzip();
+        let mut outcome = Ok(());
+        // A thread that has given up says why in the end.
+        let mut going = true;
+        let read = log.replay(|record| {
+            if !going || outcome.is_err() {
+                return;
+            }
+            outcome = dealer.deal(record.lsn, record.effects, |_, batches| {
+                going = settle(&helpers, batches);
+                Ok(())
+            });
+            for (helper, batch) in helpers.iter().zip(dealer.batches()).filter(|(_, batch)| batch.is_full()) {
+                going &= helper.hand_over(batch);
+            }
+        });
+        for (helper, batch) in helpers.iter().zip(dealer.batches()) {
+            helper.hand_over(batch);
+        }
+        drop(helpers);
+        let mut done = Vec::new();
+        for thread in threads {
+            done.push(thread.join().map_err(|_| "a thread that replays the log has panicked")??);
+        }
+        read?;
+        outcome?;
+        Ok(dealer.finish(&done))
+    })
+}
+
+/// Everything that was dealt is applied. False: a thread has given up.
+fn settle(helpers: &[Helper], batches: &mut [Batch]) -> bool {
+    let (done, all) = sync_channel(helpers.len());
+    for (helper, batch) in helpers.iter().zip(batches) {
+        if !helper.hand_over(batch) || helper.orders.send(Order::Say(done.clone())).is_err() {
+            return false;
+        }
+    }
+    drop(done);
+    all.iter().count() == helpers.len()
+}
