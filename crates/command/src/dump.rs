@@ -161,14 +161,14 @@ fn read<'a>(payload: &'a [u8], limits: &Limits) -> Result<rdb::Value<'a>, Error>
 }
 
 fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: rdb::Value<'_>, expiry: Expiry) {
-    let _ = match value {
+    match value {
         rdb::Value::String(text) => ctx.db.set_string(key, &text, false, expiry),
         rdb::Value::List(list) => ctx.db.set_value(key, Value::from(list), expiry),
         rdb::Value::Set(set) => ctx.db.set_value(key, Value::from(set), expiry),
         rdb::Value::ZSet(zset) => ctx.db.set_value(key, Value::from(zset), expiry),
         rdb::Value::Hash(hash) => ctx.db.set_value(key, Value::from(hash), expiry),
         rdb::Value::Stream(stream) => ctx.db.set_value(key, Value::from(stream), expiry),
-    };
+    }
 }
 
 /// Sets the value in a payload, whatever was there.

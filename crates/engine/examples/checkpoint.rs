@@ -126,7 +126,7 @@ fn main() {
     };
     for n in 0..keys {
         let key = name(n);
-        change(keyspace, &mut local, &key, next(), |db| _ = db.set_string(&db.key(&key), &value, false, Expiry::Clear));
+        change(keyspace, &mut local, &key, next(), |db| db.set_string(&db.key(&key), &value, false, Expiry::Clear));
     }
     let limits = Limits::default();
     for n in 0..members {
@@ -144,7 +144,7 @@ fn main() {
     round(&mut checkpointer, &*store, "nothing");
     for n in 0..keys / 100 {
         let key = name(n * 97 % keys);
-        change(keyspace, &mut local, &key, next(), |db| _ = db.set_string(&db.key(&key), b"new", false, Expiry::Clear));
+        change(keyspace, &mut local, &key, next(), |db| db.set_string(&db.key(&key), b"new", false, Expiry::Clear));
     }
     round(&mut checkpointer, &*store, "one key in a hundred");
     for n in [members / 3, members / 2] {

@@ -114,7 +114,7 @@ pub(crate) fn write_str(out: &mut Reply<'_>, value: Str<'_>) {
 /// Sets a string and notes it; the caller notifies.
 #[inline]
 fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry) {
-    let over = ctx.db.set_string(key, text, raw, expiry);
+    let over = ctx.db.replace_string(key, text, raw, expiry);
     ctx.effect(SET, key, |w| {
         let raw = if raw { flag::RAW } else { 0 };
         let over = match over {

@@ -164,10 +164,16 @@ impl Db<'_> {
 
     /// Sets a string, in place where it fits. `raw`: it is the result of a change in place (APPEND, SETRANGE).
     #[inline]
-    pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) -> Over {
+    pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) {
+        self.replace_string(key, bytes, raw, expiry);
+    }
+
+    /// As [`Self::set_string`], and says what was there.
+    #[inline]
+    pub fn replace_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) -> Over {
         let part = match canonical_int(bytes) {
             Some(n) if !raw => Part::Int(n),
-            _ if bytes.len() > INLINE_MAX => return self.set_value(key, Value::Blob(Arc::new(bytes.to_vec())), expiry),
+            _ if bytes.len() > INLINE_MAX => return self.replace(key, Value::Blob(Arc::new(bytes.to_vec())), expiry),
             _ if raw => Part::Raw(bytes),
             _ => Part::Short(bytes),
         };
@@ -238,7 +244,11 @@ impl Db<'_> {
     }
 
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
-    pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) -> Over {
+    pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
+        self.replace(key, value, expiry);
+    }
+
+    fn replace(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) -> Over {
         let over = self.peek_entry(key).map_or(Over::Nothing, Over::of);
         let had = self.unlink(key, false).map(|old| {
             let had = (old.expiry(), old.mark());
