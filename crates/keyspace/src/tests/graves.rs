@@ -125,11 +125,15 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64
 fn apply(db: &mut Db<'_>, act: &Act) {
     let key = |n: &u16| [&b"{tag}"[..], &name(*n * 4)].concat();
     match act {
-        Act::Set(n) => db.set_string(&db.key(&key(n)), b"value", false, Expiry::Keep),
+        Act::Set(n) => {
+            db.set_string(&db.key(&key(n)), b"value", false, Expiry::Keep);
+        }
         Act::Expire(n) => {
             db.set_expiry(&db.key(&key(n)), Some(1_000));
         }
-        Act::Large(n) => db.set_string(&db.key(&key(n)), &[7; 20_000], false, Expiry::Clear),
+        Act::Large(n) => {
+            db.set_string(&db.key(&key(n)), &[7; 20_000], false, Expiry::Clear);
+        }
         Act::Remove(n) => {
             db.remove(&db.key(&key(n)));
         }
