@@ -152,6 +152,51 @@ impl SegmentHeader {
     }
 }
 
+/// Bytes of a [`CleanEnd`].
+pub(crate) const END_SIZE: usize = 64;
+const END_MAGIC: &[u8; 8] = b"HOLDEND1";
+
+/// Says where a stream ended when its log was last stopped in order: so much of it must be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CleanEnd {
+    /// Whose stream.
+    pub(crate) node: [u8; 16],
+    /// Which.
+    pub(crate) stream: u16,
+    /// Number of the last segment.
+    pub(crate) number: u64,
+    /// Number of the last block.
+    pub(crate) sequence: u64,
+}
+
+impl CleanEnd {
+    pub(crate) fn encode(&self) -> [u8; END_SIZE] {
+        let mut whole = [0; END_SIZE];
+        whole[..8].copy_from_slice(END_MAGIC);
+        whole[12..16].copy_from_slice(&1u32.to_le_bytes());
+        whole[16..32].copy_from_slice(&self.node);
+        whole[32..34].copy_from_slice(&self.stream.to_le_bytes());
+        whole[40..48].copy_from_slice(&self.number.to_le_bytes());
+        whole[48..56].copy_from_slice(&self.sequence.to_le_bytes());
+        let sum = crc(&[&whole[12..]]);
+        whole[8..12].copy_from_slice(&sum.to_le_bytes());
+        whole
+    }
+
+    pub(crate) fn decode(bytes: &[u8; END_SIZE]) -> Result<Self, Broken> {
+        let mut numbers = Numbers(bytes);
+        if numbers.bytes::<8>()? != *END_MAGIC || numbers.u32()? != crc(&[&bytes[12..]]) {
+            return Err(Broken("checksum of what says where the log ended"));
+        }
+        if numbers.u32()? != 1 {
+            return Err(Broken("a format this version does not know"));
+        }
+        let (node, stream) = (numbers.bytes()?, numbers.u16()?);
+        numbers.take(6)?;
+        Ok(Self { node, stream, number: numbers.u64()?, sequence: numbers.u64()? })
+    }
+}
+
 /// What was written and synced at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block<'a> {
@@ -394,6 +439,31 @@ mod tests {
             let sum = crc(&[&other[12..]]);
             other[8..12].copy_from_slice(&sum.to_le_bytes());
             assert_eq!(SegmentHeader::decode(&other).is_ok(), is_read, "version {version}");
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_clean_end() {
+        let end = CleanEnd { node: [7; 16], stream: 1, number: 5, sequence: 0x0102 };
+        let bytes = end.encode();
+        assert_eq!(&bytes[..8], b"HOLDEND1");
+        assert_eq!(
+            hex(&bytes[12..]),
+            concat!(
+                "01000000",
+                "07070707070707070707070707070707",
+                "0100",
+                "000000000000",
+                "0500000000000000",
+                "0201000000000000",
+                "0000000000000000"
+            )
+        );
+        assert_eq!(CleanEnd::decode(&bytes), Ok(end));
+        for at in 0..END_SIZE {
+            let mut other = bytes;
+            other[at] ^= 1;
+            assert!(CleanEnd::decode(&other).is_err(), "byte {at}");
         }
     }
 

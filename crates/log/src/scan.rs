@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::Lsn;
 use crate::disk::{Disk, File, PAGE};
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::stream_of;
-use crate::writer::{Full, is_made, is_spare};
+use crate::writer::{Full, is_end, is_made, is_spare};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -124,11 +124,14 @@ impl<D: Disk> Scan<D> {
     pub(crate) fn new(disk: D) -> Result<Self, Damage> {
         let disk = Arc::new(disk);
         let (mut segments, mut spares, mut litter) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ends = Vec::new();
         for name in disk.list()? {
             if is_spare(&name) {
                 spares.push(name);
             } else if is_made(&name) {
                 litter.push(name);
+            } else if is_end(&name) {
+                ends.push((clean_end(&*disk, &name)?, name));
             } else if name.ends_with(".log") {
                 segments.push(open(&*disk, name)?);
             }
@@ -155,7 +158,22 @@ impl<D: Disk> Scan<D> {
             torn: None,
         };
         scan.follow()?;
+        for (end, name) in ends {
+            scan.must_reach(&end, &name)?;
+        }
         Ok(scan)
+    }
+
+    /// When the log was stopped in order, this was its end.
+    fn must_reach(&self, end: &CleanEnd, name: &str) -> Result<(), Damage> {
+        let damage = |what| Damage::at(&self.disk.describe(name), 0, what);
+        if self.segments.iter().any(|segment| (segment.header.node, segment.header.stream) != (end.node, end.stream)) {
+            return Err(damage("says where another stream ended"));
+        }
+        if self.number() < end.number || self.sequence < end.sequence {
+            return Err(damage("the log was stopped further on than it goes: its newest segment is missing"));
+        }
+        Ok(())
     }
 
     /// Its segments, in their order.
@@ -420,6 +438,17 @@ impl<D: Disk> Cursor<'_, D> {
             }
         }
     }
+}
+
+fn clean_end<D: Disk>(disk: &D, name: &str) -> Result<CleanEnd, Damage> {
+    let mut bytes = [0; END_SIZE];
+    let damage = |what| Damage::at(&disk.describe(name), 0, what);
+    let file = disk.open(name)?;
+    if file.size()? != END_SIZE as u64 {
+        return Err(damage("not as long as what says where the log ended"));
+    }
+    file.read(0, &mut bytes)?;
+    CleanEnd::decode(&bytes).map_err(|broken| damage(broken.0))
 }
 
 fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {

@@ -12,7 +12,7 @@ use crate::aligned::Aligned;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
 use crate::{Lsn, Taken};
 
 /// Most bytes of a block that could be split: larger ones hold a single record.
@@ -186,6 +186,15 @@ fn making(incarnation: u64, number: u64) -> String {
     format!("making-{incarnation:x}-{number:x}")
 }
 
+fn end_name(incarnation: u64) -> String {
+    format!("end-{incarnation:x}")
+}
+
+/// Whether it is a file that says where the log ended.
+pub(crate) fn is_end(name: &str) -> bool {
+    name.starts_with("end-")
+}
+
 pub(crate) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }
@@ -305,12 +314,31 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again.
+    /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again. And says
+    /// beside the segments where they end, so that it is noticed if one of them is missing; if there is no room for that, it is not.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.sync()?;
         if self.at + Block::size(0) as u64 <= self.present.size {
             self.block(&[], self.cut, false)?;
             self.sync()?;
+        }
+        match self.say_end() {
+            Err(error) if is_full(&error) => Ok(()),
+            said => said,
+        }
+    }
+
+    fn say_end(&self) -> io::Result<()> {
+        let Identity { node, stream, incarnation, .. } = self.identity;
+        let (making, name) = (making(incarnation, u64::MAX), end_name(incarnation));
+        let end = CleanEnd { node, stream, number: self.present.number, sequence: self.sequence };
+        let file = self.disk.create(&making, END_SIZE as u64)?;
+        file.write(0, &end.encode())?;
+        file.sync()?;
+        self.disk.rename(&making, &name)?;
+        self.disk.sync()?;
+        for old in self.disk.list()?.iter().filter(|old| is_end(old) && **old != name) {
+            self.disk.remove(old)?;
         }
         Ok(())
     }

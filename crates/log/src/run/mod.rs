@@ -80,6 +80,8 @@ pub(crate) struct Stream {
     taken: AtomicU64,
     /// Bytes that must have been left for a block to depart now.
     worth: AtomicU64,
+    /// Somebody waits for what has been left.
+    wanted: AtomicBool,
 }
 
 impl Stream {
@@ -107,9 +109,21 @@ impl Stream {
         fence(SeqCst);
     }
 
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Relaxed)
+    }
+
+    /// What has been left is taken now: who wants what is left after this says so again.
+    fn hear_wanted(&self) {
+        self.wanted.swap(false, SeqCst);
+        fence(SeqCst);
+    }
+
     /// Somebody waits for what he has left.
     #[inline]
     fn ring(&self) {
+        self.wanted.swap(true, SeqCst);
+        // Who looks next sees what was left and that it is wanted, or we see what it is worth by now (rule K2).
         fence(SeqCst);
         if self.pays() {
             self.bell.ring();

@@ -22,8 +22,13 @@ use crate::writer::{Unsynced, is_full};
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// Between two syncs of `everysec`, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// Most blocks in flight.
-pub(crate) const FLIGHTS: usize = 4;
+/// Most blocks in flight. With two a connection that writes and waits meets a departure after half of a sync on average instead of a whole
+/// one; more make groups smaller, and each costs as much as thirty writes.
+pub(crate) const FLIGHTS: usize = 2;
+/// A block departs beside others if it is as large as this part of what blocks have been of late, in percent.
+const WORTH: u64 = 80;
+/// How many blocks that is, about.
+const OF_LATE: u64 = 8;
 /// How often a worker inside its gate is looked at before the processor is given up.
 const SPINS: u32 = 50;
 /// How often before the thread sleeps.
@@ -100,6 +105,8 @@ pub(crate) struct Runner<D: Disk> {
     /// A block has landed since the last step.
     landed: bool,
     ended: bool,
+    /// Bytes of blocks of late, on average.
+    usual: u64,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
     syncer: Helper,
@@ -130,6 +137,7 @@ impl<D: Disk> Runner<D> {
             unwritten: None,
             landed: false,
             ended: false,
+            usual: 0,
             done: channel(),
             keeper,
             syncer,
@@ -166,6 +174,7 @@ impl<D: Disk> Runner<D> {
         self.stream().meter.landed(self.now().saturating_sub(flight.since));
         let (bytes, records) = (flight.body as u64, flight.records as u64);
         self.committer.land(flight);
+        self.usual = (self.usual * (OF_LATE - 1) + bytes) / OF_LATE;
         self.count(bytes, records);
         self.landed = true;
         self.show_flights();
@@ -191,10 +200,11 @@ impl<D: Disk> Runner<D> {
     fn try_step(&mut self, late: bool) -> io::Result<Step<D::File>> {
         let stopping = self.shared.stopping.load(SeqCst);
         let landed = std::mem::take(&mut self.landed);
-        if self.stream().bell.heard() || late || landed || stopping {
+        let asked = self.stream().bell.heard() || late || stopping;
+        if asked || landed {
             self.hear_helpers()?;
             self.truncate();
-            let round = self.round()?;
+            let round = self.round(asked)?;
             let in_flight = self.committer.writer().in_flight() > 0;
             let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
             match round {
@@ -232,20 +242,21 @@ impl<D: Disk> Runner<D> {
     }
 
     /// Commits what has been left, or begins to.
-    fn round(&mut self) -> io::Result<Round<D::File>> {
+    fn round(&mut self, asked: bool) -> io::Result<Round<D::File>> {
         let round = match self.unwritten.take() {
             Some(unwritten) => self.write(unwritten)?,
-            None if self.may_take() => self.take()?,
+            None if self.may_take(asked) => self.take()?,
             None => Round::Busy,
         };
         self.advance();
         Ok(round)
     }
 
-    /// Whether what has been left is to be taken now, or when a block has landed.
-    fn may_take(&mut self) -> bool {
+    /// Whether what has been left is to be taken now. Not when only a block has landed and nobody waits for more: who has left something
+    /// will ring when it is all.
+    fn may_take(&mut self, asked: bool) -> bool {
         match self.committer.writer().in_flight() {
-            0 => true,
+            0 => asked || self.stream().is_wanted() || !self.is_settled(),
             _ => self.is_settled() && self.stream().pays(),
         }
     }
@@ -260,6 +271,7 @@ impl<D: Disk> Runner<D> {
 
     fn take(&mut self) -> io::Result<Round<D::File>> {
         let mut spins = 0;
+        self.stream().hear_wanted();
         loop {
             match self.committer.take() {
                 Take::Nothing => {
@@ -355,10 +367,11 @@ impl<D: Disk> Runner<D> {
         let (count, bytes, since) = (writer.in_flight(), writer.bytes_in_flight(), writer.in_flight_since());
         let stream = self.stream();
         stream.meter.in_flight(since);
+        let usual = self.usual * WORTH / 100;
         stream.set_worth(match count {
             0 => 0,
             FLIGHTS.. => u64::MAX,
-            _ => (bytes / count as u64).max(1),
+            _ => usual.max(bytes / count as u64).max(1),
         });
     }
 
