@@ -15,6 +15,9 @@ use crate::worker::{Token, Worker};
 /// Bytes of replies that wait for the log after which nothing more of their connection is executed.
 const REPLIES_MAX: usize = 1 << 20;
 
+/// Bytes of commands that are executed before the worker looks again.
+const WATCH_BYTES: usize = 128 * 1024;
+
 /// What a worker knows of it.
 #[derive(Default)]
 pub(crate) struct Backlog {
@@ -22,6 +25,8 @@ pub(crate) struct Backlog {
     is_over: bool,
     /// Connections that wait for it to be less.
     waiting: Vec<Token>,
+    /// Bytes of commands that were executed since it has looked.
+    executed: usize,
 }
 
 impl Backlog {
@@ -30,7 +35,7 @@ impl Backlog {
         self.waiting.is_empty() && !self.is_over
     }
 
-    /// Whether more waits for the log than may, as the turn began.
+    /// Whether more waits for the log than may.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -59,6 +64,19 @@ impl Worker {
 
     fn show_waiting(&self) {
         self.stats.awaits_log.store(self.backlog.waiting.len() as u64, Relaxed);
+    }
+
+    /// A command of so many bytes was executed: looks now and then whether more waits for the log by now than may.
+    #[inline]
+    pub(crate) fn watch_backlog(&mut self, executed: usize, limit: u64) {
+        self.backlog.executed += executed;
+        if self.backlog.executed >= WATCH_BYTES {
+            self.backlog.executed = 0;
+            self.backlog.is_over |= self.promise().is_some_and(|durable| {
+                let log = durable.log();
+                log.backlog() > limit && log.takes_writes()
+            });
+        }
     }
 
     /// Looks how much waits for the log, and lets connections go on if it is little. `moved`: some of it has been committed.

@@ -258,6 +258,7 @@ impl Worker {
                 conn.suspended = batch.end(i) - consumed;
             }
             if !matches!(next, Next::Retry) {
+                self.watch_backlog(batch.end(i) - consumed, settings.log_backlog);
                 consumed = batch.end(i);
                 i += 1;
             }
