@@ -77,3 +77,30 @@ fn what_waits_for_a_slow_disk_is_bounded() {
         assert_eq!(again.client().call("dbsize"), format!(":{}", writers * values));
     }
 }
+
+/// Who asks on while his first answer waits for the disk is not answered into memory without end.
+#[test]
+fn replies_that_wait_for_a_slow_disk_are_bounded() {
+    let dir = Scratch::new();
+    let path = dir.path().display().to_string();
+    let settings = ["--dir", &path, "--appendonly", "yes", "--workers", "1", "--log-pace", "3000000us 100mb"];
+    let server = Server::start(&settings);
+    let (mut client, mut other) = (server.client(), server.client());
+    let value = "v".repeat(8 << 10);
+    client.send(&format!("set key {value}"));
+    // Their answers are sixteen times what may wait.
+    let reads = 2000;
+    client.send(&vec!["get key"; reads].join(";"));
+    let mut most = 0;
+    while !other.call("info persistence").contains("records=1,") {
+        let list = other.call("client list");
+        let sizes = list.split_whitespace().filter_map(|word| word.strip_prefix("omem=")?.parse::<u64>().ok());
+        most = most.max(sizes.max().unwrap_or(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(most < 4 << 20, "{most} bytes of replies waited");
+    assert_eq!(client.reply(), "+OK");
+    for _ in 0..reads {
+        assert_eq!(client.reply().len(), value.len() + 6);
+    }
+}
