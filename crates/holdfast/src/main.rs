@@ -1,5 +1,6 @@
 //! The `holdfast` binary.
 
+mod backup;
 mod bench;
 mod check;
 mod memory;
@@ -22,8 +23,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Backup(backup::Options),
     Bench(Box<bench::Options>),
     Check(check::Options),
+    Restore(backup::RestoreOptions),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
     Server {
@@ -35,6 +38,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Backup(options) => backup::run(&options).map_err(|error| error.to_string()),
+        Command::Restore(options) => backup::restore(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => bench::run(&options),
         Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {

@@ -10,6 +10,7 @@
 mod aligned;
 mod check;
 mod commit;
+mod copy;
 mod device;
 mod disk;
 mod fail;
@@ -27,6 +28,7 @@ mod writer;
 
 pub use check::{Report, StreamReport, check};
 pub use commit::{Committer, Promise, Round, Watermarks};
+pub use copy::copy;
 pub use device::Pace;
 pub use disk::{Disk, File, Folder, PAGE, PlainFile};
 pub use fail::point as fail_point;

@@ -56,6 +56,8 @@ pub struct State {
     stopping: bool,
     /// Not even for that.
     cancelled: bool,
+    /// No more of them after this ticket's, for now.
+    held: Option<Ticket>,
 }
 
 impl Checkpoints {
@@ -109,6 +111,25 @@ impl Checkpoints {
         self.wake();
     }
 
+    /// Asks for a checkpoint, after which there is none until [`Self::release`]: the store stays as it is then.
+    pub fn hold(&self) -> Ticket {
+        let ticket = self.ask(true);
+        self.lock().held = Some(ticket);
+        ticket
+    }
+
+    /// Checkpoints go on.
+    pub fn release(&self) {
+        self.lock().held = None;
+        self.wake();
+    }
+
+    /// Whether one may begin now.
+    pub fn may_begin(&self) -> bool {
+        let state = self.lock();
+        state.held.is_none_or(|held| state.taken < held)
+    }
+
     /// No more checkpoints, whoever waits for one.
     pub fn cancel(&self) {
         let mut state = self.lock();
@@ -142,7 +163,8 @@ impl Checkpoints {
     /// Whether a checkpoint is asked for, whether that is urgent, and whether the server stops.
     pub fn orders(&self) -> (bool, bool, bool) {
         let state = self.lock();
-        (state.asked > state.taken && !state.cancelled, state.urgent, state.stopping)
+        let held = state.held.is_some_and(|held| state.taken >= held);
+        (state.asked > state.taken && !state.cancelled && !held, state.urgent, state.stopping)
     }
 
     /// A checkpoint has begun.

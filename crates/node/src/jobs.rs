@@ -2,7 +2,9 @@
 //! after the other.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
 use crate::config::Rights;
@@ -17,6 +19,8 @@ pub enum Task {
         /// What the client may change.
         rights: Rights,
     },
+    /// `HOLDFAST BACKUP` into this directory, relative to the working one.
+    Backup(PathBuf),
 }
 
 /// How a job has ended: the error is the reply, code word included.
@@ -45,28 +49,56 @@ impl Job {
 /// The jobs of a node.
 #[derive(Debug, Default)]
 pub struct Jobs {
-    waiting: Mutex<VecDeque<Arc<Job>>>,
+    is_open: AtomicBool,
+    queue: Mutex<Queue>,
     thread: OnceLock<Thread>,
 }
 
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Job>>,
+    /// The one that is being done, or was last.
+    present: Option<Arc<Job>>,
+}
+
 impl Jobs {
+    /// There will be a thread that does them ([`Self::serve`]).
+    pub fn open(&self) {
+        self.is_open.store(true, Relaxed);
+    }
+
     /// The calling thread does them: it is unparked when there is one.
     pub fn serve(&self) {
         let _ = self.thread.set(thread::current());
     }
 
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Asks for something. `None`: there is nobody to do it.
     pub(crate) fn ask(&self, task: Task) -> Option<Arc<Job>> {
-        let thread = self.thread.get()?;
+        if !self.is_open.load(Relaxed) {
+            return None;
+        }
         let job = Arc::new(Job { task, outcome: OnceLock::new() });
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(job.clone());
-        thread.unpark();
+        self.queue().waiting.push_back(job.clone());
+        self.wake();
         Some(job)
+    }
+
+    /// Whether a backup is being made, or waits to be.
+    pub(crate) fn has_backup(&self) -> bool {
+        let queue = self.queue();
+        let mut jobs = queue.waiting.iter().chain(&queue.present);
+        jobs.any(|job| matches!(job.task, Task::Backup(_)) && job.outcome().is_none())
     }
 
     /// The next one.
     pub fn take(&self) -> Option<Arc<Job>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        let mut queue = self.queue();
+        queue.present = queue.waiting.pop_front();
+        queue.present.clone()
     }
 
     /// Makes its thread look.

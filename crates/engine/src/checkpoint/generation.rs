@@ -5,7 +5,7 @@
 //! everything in memory comes to be below every record that follows; from then on it is logged.
 
 use command::Generation;
-use keyspace::{Databases, Need, PhysicalKey, SLOTS, Waiter, version_above};
+use keyspace::{Databases, Held, Need, PhysicalKey, SLOTS, Waiter, version_above};
 use log::{Gate, Lsn, Record};
 
 use crate::engine::{Shared, VERSION_SHIFT};
@@ -36,9 +36,26 @@ pub fn begin(
     stored: Option<&Databases>,
     mut wake: impl FnMut(Waiter),
 ) -> Option<Vec<Lsn>> {
+    let held = shared.keyspace.try_acquire(&Need::All, &mut wake).ok()?;
+    let passed = pass(shared, gates, &held, begun);
+    shared.keyspace.begin_anew(&held, stored);
+    shared.keyspace.release(held, wake);
+    Some(passed)
+}
+
+/// A moment between all that was done and all that will be: what was done before is at or below the returned LSN of its stream, of which
+/// there is a record, and what is done later is above all of them. Holds everything for a moment. `None`: a latch is busy, try again.
+pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter)) -> Option<Vec<Lsn>> {
+    let held = shared.keyspace.try_acquire(&Need::All, &mut wake).ok()?;
+    let passed = pass(shared, gates, &held, 0);
+    shared.keyspace.release(held, wake);
+    Some(passed)
+}
+
+/// Leaves a record in each stream, above everything there is; everybody's next is above them all.
+fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
-    let held = keyspace.try_acquire(&Need::All, &mut wake).ok()?;
-    let mut last = keyspace.last_version(&held).max(begun);
+    let mut last = keyspace.last_version(held).max(above);
     let passed = gates.iter_mut().enumerate().map(|(stream, gate)| {
         last = version_above(last.max(gate.enter()), stream);
         // Records of other streams may come to depend on it: it must be found after a crash.
@@ -46,12 +63,10 @@ pub fn begin(
         gate.exit();
         last
     });
-    let passed: Vec<Lsn> = passed.collect();
+    let passed = passed.collect();
     // As of this moment the databases are what they are.
-    keyspace.raise(&held, last);
-    keyspace.begin_anew(&held, stored);
-    keyspace.release(held, wake);
-    Some(passed)
+    keyspace.raise(held, last);
+    passed
 }
 
 /// What is left to do when there is no store any more: what was kept for it is dropped, slot by slot.

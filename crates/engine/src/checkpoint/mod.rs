@@ -27,7 +27,7 @@ mod warm;
 pub use counts::Counts;
 pub use fetch::{fetch, fetch_from};
 pub use format::Header;
-pub use generation::{Clearing, begin as begin_generation, leave_mark};
+pub use generation::{Clearing, begin as begin_generation, leave_mark, moment};
 pub use load::{Loaded, Unloadable, header, highest, restore};
 pub use replay::{Batch, Dealer, Hand, Replay, Replayed, Unreplayable, Why};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};

@@ -87,7 +87,7 @@ impl Runner {
                 || (self.outside.log.state() == State::Full && now.saturating_sub(last) >= RETRY_MS)
                 || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
                 || self.outside.node.engine.keyspace.tombstones() > TOMBSTONES_MAX;
-            if !asked && (stopping || !due || now < retry_at) {
+            if !asked && (stopping || !due || now < retry_at || !self.checkpoints.may_begin()) {
                 if stopping {
                     return;
                 }

@@ -1,6 +1,7 @@
 //! The thread that does what commands ask for and wait for: see `node::Jobs`.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,18 +16,30 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Starts the thread, which ends when the server stops.
 pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>> {
+    node.jobs.open();
     let run = move || {
         node.jobs.serve();
         while !node.is_stopping() {
             match node.jobs.take() {
                 Some(job) => job.end(match &job.task {
                     Task::Configure { pairs, rights } => configure(&node, &switch, pairs, *rights),
+                    Task::Backup(folder) => back_up(&switch, folder),
                 }),
                 None => thread::park_timeout(LOOK),
             }
         }
     };
     thread::Builder::new().name("chores".into()).spawn(run)
+}
+
+/// `HOLDFAST BACKUP`.
+fn back_up(switch: &Switch, folder: &Path) -> Outcome {
+    // Whatever becomes of the working directory meanwhile.
+    let folder = std::path::absolute(folder).map_err(|error| error.to_string());
+    folder.and_then(|folder| switch.back_up(&folder)).map_err(|why| {
+        tracing::warn!("A backup has failed: {why}");
+        format!("ERR the backup has failed: {}", why.replace(['\r', '\n'], " ")).into_bytes()
+    })
 }
 
 /// `CONFIG SET`, which may switch the log on or off: all of it, or nothing.

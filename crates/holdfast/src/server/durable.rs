@@ -36,6 +36,8 @@ pub struct Disks {
     pub(super) node: [u8; 16],
     pub(super) store: Arc<dyn Store>,
     pub(super) header: Option<Header>,
+    /// Those of the log's streams.
+    pub(super) folders: Vec<PathBuf>,
 }
 
 /// What keeps the data on the disks while the server runs.
@@ -49,6 +51,8 @@ pub struct Kept {
     pub thread: JoinHandle<u64>,
     /// Threads that read the store.
     pub readers: Vec<JoinHandle<()>>,
+    /// Those of the log's streams.
+    pub folders: Vec<PathBuf>,
     pub node: Arc<Node>,
 }
 
@@ -98,7 +102,7 @@ impl Disks {
         let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
         let header = header(&*store)?;
         node::check_disks(&log, header.as_ref(), &folder.display().to_string())?;
-        Ok(Disks { log, node, store, header })
+        Ok(Disks { log, node, store, header, folders })
     }
 
     /// The seed that the keys lie in the order of; `None` if there are none.
@@ -139,7 +143,8 @@ impl Disks {
         let log = running.log;
         let thread =
             checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), bytes)?;
-        Ok(Kept { log, gates, checkpoints: state, thread, readers, node: Arc::clone(node) })
+        let folders = self.folders;
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, folders, node: Arc::clone(node) })
     }
 
     /// What the log says of itself.

@@ -1,5 +1,6 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
+mod backup;
 mod checkpoints;
 mod chores;
 mod clock;
@@ -106,8 +107,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     title.show(&settings);
     let host_switch = Arc::clone(&switch);
     let open = |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, title }));
-    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
+    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);

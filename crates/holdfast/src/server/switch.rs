@@ -21,6 +21,7 @@ use log::{Fsync, Gate, Log, State};
 use node::config::Settings;
 use node::{Checkpoints, Halted, Logging, Node};
 
+use super::backup::{self, Sources};
 use super::checkpoints;
 use super::durable::{Disks, Kept, Running, fetch_from, fsync, run};
 
@@ -32,7 +33,7 @@ const RETRY_MAX: Duration = Duration::from_millis(100);
 
 /// The log and its checkpoints, if they are on.
 pub struct Switch {
-    node: Arc<Node>,
+    pub(super) node: Arc<Node>,
     seed: u64,
     kept: Mutex<Option<Kept>>,
     /// Above the number of every freeze of what is in memory.
@@ -73,7 +74,7 @@ impl Switch {
         let before = self.node.clock.monotonic_ns();
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
         let disks = Disks::open(settings, &dir, self.node.clock.clone()).map_err(|error| error.to_string())?;
-        let Disks { log, node: id, store, header } = disks;
+        let Disks { log, node: id, store, header, folders } = disks;
         let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
         let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
         if header.is_some() {
@@ -100,7 +101,7 @@ impl Switch {
             }
         };
         let (readers, node) = (Vec::new(), Arc::clone(&self.node));
-        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, node };
+        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, folders, node };
         if let Err(why) = self.complete(&kept) {
             self.give_up(&log);
             state.cancel();
@@ -119,6 +120,21 @@ impl Switch {
         let ms = (self.node.clock.monotonic_ns() - before) / 1_000_000;
         tracing::info!("appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
         Ok(())
+    }
+
+    /// Writes a backup of one moment to this directory, which is new or empty.
+    pub fn back_up(&self, folder: &Path) -> Result<(), String> {
+        // Nobody switches meanwhile: it is the same thread that does. Others need to know the log.
+        let taken = self.kept().as_mut().map(|kept| {
+            (kept.log.clone(), kept.checkpoints.clone(), kept.folders.clone(), std::mem::take(&mut kept.gates))
+        });
+        let (log, checkpoints, folders, mut gates) = taken.ok_or("appendonly is off")?;
+        let sources = Sources { log: &log, gates: &mut gates, checkpoints: &checkpoints, folders: &folders };
+        let written = backup::write(self, sources, folder);
+        if let Some(kept) = self.kept().as_mut() {
+            kept.gates = gates;
+        }
+        written
     }
 
     /// Begins a generation: from one moment on everything is logged.
@@ -163,7 +179,7 @@ impl Switch {
     }
 
     /// Waits until something has happened, which it does not if the log has no room, or has failed, or the server stops.
-    fn wait_for(&self, log: &Log, happened: impl Fn() -> bool) -> Result<(), String> {
+    pub(super) fn wait_for(&self, log: &Log, happened: impl Fn() -> bool) -> Result<(), String> {
         while !happened() {
             match log.state() {
                 State::Running => {}
@@ -179,7 +195,7 @@ impl Switch {
     }
 
     /// All workers stand still, and no script is under way.
-    fn halt(&self) -> Result<Halted<'_>, String> {
+    pub(super) fn halt(&self) -> Result<Halted<'_>, String> {
         let mut retry = RETRY_MIN;
         loop {
             if let Some(halted) = self.node.halt().map_err(|_| STOPPING)? {

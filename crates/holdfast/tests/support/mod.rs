@@ -60,6 +60,12 @@ impl Server {
         self.0.process.wait().unwrap().success()
     }
 
+    /// Its port.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn port(&self) -> u16 {
+        self.0.port
+    }
+
     /// A new connection.
     pub fn client(&self) -> Client {
         let stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();

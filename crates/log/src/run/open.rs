@@ -115,6 +115,12 @@ impl<D: Disk> Opened<D> {
         self.recovery.void_from(lsn)
     }
 
+    /// Makes what there is, but for what is void, all that a later start finds. For a log that nobody goes on with now.
+    pub fn settle(self, limits: Limits) -> Result<(), Damage> {
+        let (node, incarnation) = (self.recovery.node().unwrap_or_default(), self.recovery.incarnation() + 1);
+        self.recovery.open(node, incarnation, limits).map(drop)
+    }
+
     /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
     /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
     pub fn start(self, node: [u8; 16], above: Lsn, workers: usize, settings: Settings) -> Result<(Log, Gates), Damage> {

@@ -69,6 +69,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
+    ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
     ("save", "the connection waits, others do not; needs `appendonly yes`"),

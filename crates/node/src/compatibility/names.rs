@@ -63,7 +63,7 @@ pub const AREAS: &[Area] = &[
         commands: "acl acl|cat acl|deluser acl|dryrun acl|genpass acl|getuser acl|help acl|list acl|load acl|log acl|save \
                    acl|setuser acl|users acl|whoami bgrewriteaof bgsave command command|count command|docs command|getkeys \
                    command|getkeysandflags command|help command|info command|list config config|get config|help \
-                   config|resetstat config|rewrite config|set dbsize debug failover flushall flushdb info lastsave latency \
+                   config|resetstat config|rewrite config|set dbsize debug failover flushall flushdb holdfast holdfast|backup holdfast|help info lastsave latency \
                    latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset \
                    lolwut memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage \
                    module module|help module|list module|load module|loadex module|unload monitor psync replconf replicaof \

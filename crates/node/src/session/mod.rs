@@ -1,6 +1,7 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
 mod auth;
+mod backup;
 mod block;
 mod client;
 mod commands;
@@ -55,6 +56,7 @@ pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
 /// The rows of every family of session commands.
 pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     auth::ROWS,
+    backup::ROWS,
     client::ROWS,
     commands::ROWS,
     config_command::ROWS,

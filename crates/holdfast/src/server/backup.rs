@@ -1,0 +1,126 @@
+//! A backup of a running server, of one moment.
+//!
+//! A checkpoint is made, and no other follows for now. Then everything is held for a moment, and a record left in each stream: what was done
+//! before the moment is up to there. The store is copied as the checkpoint left it (tables are linked where that is possible), and of the
+//! log what it lacks, cut at the moment. So a start with the backup finds everything that had been done at the moment, and nothing else.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use engine::checkpoint::{header, moment};
+use log::{Gate, Log};
+use node::Checkpoints;
+
+use super::switch::Switch;
+use crate::backup::manifest::{Entry, Manifest, read_all, sync};
+
+/// Attempts at a moment in which no latch is held, before everybody is made to stand still for it.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_micros(300);
+
+/// Checkpoints go on when it ends.
+struct Hold<'a>(&'a Checkpoints);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// What a backup copies.
+pub struct Sources<'a> {
+    pub log: &'a Log,
+    pub gates: &'a mut [Gate],
+    pub checkpoints: &'a Checkpoints,
+    /// The folders of the log's streams.
+    pub folders: &'a [PathBuf],
+}
+
+/// Writes a backup to `folder`, which is new or empty. After an error nothing is left there.
+pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), String> {
+    let told = |error: io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(told)?;
+    if let Some(entry) = fs::read_dir(folder).map_err(told)?.next() {
+        let name = entry.map_err(told)?.file_name();
+        return Err(format!("{} is not empty: it holds {}", folder.display(), name.display()));
+    }
+    let written = write_to(switch, sources, folder);
+    if written.is_err() {
+        // What is left of it is no backup.
+        let _ = fs::remove_dir_all(folder);
+    }
+    written
+}
+
+fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), String> {
+    let Sources { log, gates, checkpoints, folders } = sources;
+    let _hold = Hold(checkpoints);
+    let ticket = checkpoints.hold();
+    switch.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
+    if checkpoints.outcome(ticket) == Some(false) {
+        return Err(checkpoints.state().failed.unwrap_or_default());
+    }
+    let store = checkpoints.store().ok_or("there is no store any more")?;
+    let header = header(&*store).map_err(|error| error.to_string())?.ok_or("the store has no checkpoint")?;
+    let made = switch.node.clock.unix_ms();
+    let ends = find_moment(switch, gates)?;
+    (0..log.streams()).for_each(|stream| log.ring(stream));
+    switch.wait_for(log, || log.marks().all().zip(&ends).all(|(mark, end)| mark >= *end))?;
+
+    store.backup(&folder.join("store")).map_err(|error| error.to_string())?;
+    let copies: Vec<PathBuf> = (0..folders.len()).map(|stream| folder.join(format!("log-{stream}"))).collect();
+    log::copy(folders, &copies, &header.covered, &ends).map_err(|error| error.to_string())?;
+    let manifest = describe(folder, made, folders.len()).map_err(|error| format!("{}: {error}", folder.display()))?;
+    manifest.write(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    if let Some(parent) = folder.parent() {
+        // Its name is durable, too.
+        sync(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+    }
+    let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
+    tracing::info!("Backup: {} files, {bytes} bytes in {}", manifest.files.len(), folder.display());
+    Ok(())
+}
+
+/// Of each stream, the LSN of the record that stands for the moment.
+fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<Vec<log::Lsn>, String> {
+    let attempt = |gates: &mut [Gate]| moment(&switch.node.engine, gates, |waiter| switch.node.wake(waiter));
+    for _ in 0..ATTEMPTS {
+        if let Some(ends) = attempt(gates) {
+            return Ok(ends);
+        }
+        thread::park_timeout(PAUSE);
+    }
+    loop {
+        let halted = switch.halt()?;
+        if let Some(ends) = attempt(gates) {
+            return Ok(ends);
+        }
+        drop(halted);
+        thread::park_timeout(PAUSE);
+    }
+}
+
+/// Everything that is in the folder.
+fn describe(folder: &Path, made: u64, streams: usize) -> io::Result<Manifest> {
+    let mut manifest = Manifest { made, streams, files: Vec::new() };
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(folder.join(&below))? {
+            let entry = entry?;
+            let path = below.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if entry.file_name() == "lock" {
+                fs::remove_file(entry.path())?;
+            } else {
+                let (crc, size) = read_all(&entry.path(), |_| Ok(()))?;
+                manifest.files.push(Entry { crc, size, path });
+            }
+        }
+    }
+    manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(manifest)
+}

@@ -1,0 +1,126 @@
+//! A copy of what a running log holds up to a moment, for a backup.
+//!
+//! What is committed does not change any more; but segments whose records are not needed are used again at any time, and behind what is
+//! committed blocks are being written. So segments are copied that are needed, up to the block that has the moment in it; then the copy
+//! is cut at the moment exactly, as a start cuts (rule L5).
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::recover::Damage;
+use crate::run::Opened;
+use crate::writer::{Limits, name};
+use crate::{Lsn, stream_of};
+
+/// Bytes copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// Copies the streams in the folders `from` to the folders `to`, which are made. `covered`: of each stream, the LSN up to which no record is
+/// needed; nobody gives up segments behind that meanwhile. `ends`: the LSN of a committed record in each stream, behind which the
+/// stream is cut; no record below it follows any more. Bytes that were copied.
+pub fn copy(from: &[PathBuf], to: &[PathBuf], covered: &[Lsn], ends: &[Lsn]) -> Result<u64, Damage> {
+    let mut bytes = 0;
+    for ((from, to), (covered, end)) in from.iter().zip(to).zip(covered.iter().zip(ends)) {
+        fs::create_dir_all(to)?;
+        bytes += copy_stream(from, to, *covered, *end)?;
+        fs::File::open(to)?.sync_all()?;
+    }
+    let mut opened = Opened::new(to, &[])?;
+    opened.replay(|_| {})?;
+    let last = ends.iter().copied().max().unwrap_or(0);
+    for (end, there) in ends.iter().zip(opened.ends()?) {
+        if there < *end {
+            return Err(Damage::Streams(format!("stream {} was copied up to {there}, not {end}", stream_of(*end))));
+        }
+    }
+    opened.void_from(last + 1)?;
+    opened.settle(Limits::of(1 << 16))?;
+    Ok(bytes)
+}
+
+/// A segment that is there.
+struct Source {
+    file: fs::File,
+    header: SegmentHeader,
+}
+
+fn copy_stream(from: &Path, to: &Path, covered: Lsn, end: Lsn) -> Result<u64, Damage> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(from)? {
+        let Ok(file_name) = entry?.file_name().into_string() else { continue };
+        if file_name.ends_with(".log") {
+            segments.extend(open(&from.join(&file_name), &file_name)?);
+        }
+    }
+    segments.sort_by_key(|segment| segment.header.number);
+    // The last of those that begin at or below what is not needed is the first that is.
+    let first = segments.iter().rposition(|segment| segment.header.base <= covered).unwrap_or(0);
+    let mut bytes = 0;
+    for segment in segments.drain(..).skip(first) {
+        if segment.header.base >= end {
+            break;
+        }
+        let path = to.join(name(segment.header.number));
+        let copied = copy_segment(&segment, &path, end);
+        bytes += copied.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    }
+    Ok(bytes)
+}
+
+/// `None`: it is gone, or is being used again.
+fn open(path: &Path, file_name: &str) -> io::Result<Option<Source>> {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = [0; SEGMENT_HEADER];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = SegmentHeader::decode(&bytes).ok().filter(|header| name(header.number) == file_name);
+    Ok(header.map(|header| Source { file, header }))
+}
+
+/// Copies a segment up to the block that has `end`, if it is in there; what follows are zeros. The bytes copied.
+fn copy_segment(segment: &Source, path: &Path, end: Lsn) -> io::Result<u64> {
+    let mut to = fs::File::options().write(true).create_new(true).open(path)?;
+    let size = u64::from(segment.header.size);
+    let upto = until(segment, end)?.unwrap_or(size);
+    let mut buffer = vec![0; CHUNK];
+    let mut at = 0;
+    while at < upto {
+        let len = usize::try_from(upto - at).unwrap_or(CHUNK).min(CHUNK);
+        segment.file.read_exact_at(&mut buffer[..len], at)?;
+        to.write_all(&buffer[..len])?;
+        at += len as u64;
+    }
+    to.set_len(size)?;
+    to.sync_all()?;
+    Ok(upto)
+}
+
+/// Where the block ends that has `end`, if the segment's own incarnation has written it here.
+fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
+    let size = u64::from(segment.header.size);
+    let mut at = SEGMENT_HEADER as u64;
+    let mut bytes = vec![0; BLOCK_HEADER];
+    while at + BLOCK_HEADER as u64 <= size {
+        bytes.resize(BLOCK_HEADER, 0);
+        segment.file.read_exact_at(&mut bytes, at)?;
+        let Some(head) = Head::decode(&bytes).filter(|head| head.length <= BODY_MAX) else { return Ok(None) };
+        let whole = BLOCK_HEADER + head.length;
+        if head.incarnation != segment.header.incarnation || at + whole as u64 > size {
+            return Ok(None);
+        }
+        bytes.resize(whole, 0);
+        segment.file.read_exact_at(&mut bytes, at)?;
+        let Ok(block) = Block::decode(&bytes) else { return Ok(None) };
+        at += Block::size(head.length) as u64;
+        if block.cut >= end {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}

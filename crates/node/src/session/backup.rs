@@ -1,0 +1,77 @@
+//! HOLDFAST: what only this server can do.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use command::{Error, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun, container, help};
+use crate::jobs::Task;
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[Row {
+    spec: Spec {
+        name: "holdfast",
+        arity: -2,
+        group: "server",
+        since: "8.0.0",
+        complexity: "Depends on subcommand.",
+        summary: "A container for commands that Redis does not have.",
+        ..Spec::NEW
+    },
+    run: container,
+    subcommands: &[
+        Row {
+            spec: Spec {
+                name: "backup",
+                arity: 3,
+                flags: ADMIN | NOSCRIPT | NO_MULTI,
+                group: "server",
+                since: "8.0.0",
+                complexity: "O(N) where N is the size of the data",
+                summary: "Writes a backup of one moment to a new directory, and answers when it is complete.",
+                syntax: "directory",
+                ..Spec::NEW
+            },
+            run: backup,
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "help",
+                arity: 2,
+                flags: LOADING | STALE,
+                group: "server",
+                since: "8.0.0",
+                summary: "Returns helpful text about the different subcommands.",
+                ..Spec::NEW
+            },
+            run: help,
+            subcommands: &[],
+        },
+    ],
+}];
+
+/// Below the working directory anybody may write who may make backups; elsewhere, who may change `dir`.
+fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let path = Path::new(OsStr::from_bytes(ctx.arg(2)));
+    let peer = &ctx.session.client.peer;
+    let below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if path.as_os_str().is_empty() {
+        return Err(Error::new("ERR the directory of a backup needs a name"));
+    }
+    if !below && !ctx.settings.enable_protected_configs.admits(peer.unix || peer.loopback) {
+        return Err(Error::new(
+            "ERR a directory outside of 'dir' needs enable-protected-configs, as 'dir' itself does",
+        ));
+    }
+    if ctx.node.durable().is_none() {
+        return Err(Error::new("ERR a backup needs 'appendonly yes'"));
+    }
+    if ctx.node.jobs.has_backup() {
+        return Err(Error::new("ERR a backup is being made already"));
+    }
+    let job = ctx.node.jobs.ask(Task::Backup(path.to_owned()));
+    job.map(Flow::Job).ok_or(Error::new("ERR nobody is there to make a backup"))
+}
