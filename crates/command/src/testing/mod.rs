@@ -4,6 +4,7 @@
 //! replay all of them into an empty database to compare.
 
 mod history;
+mod logged;
 mod replay;
 
 use keyspace::access::AccessClock;

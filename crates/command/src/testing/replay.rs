@@ -21,7 +21,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Thresholds so low that short histories cross them.
-fn narrow(bench: &mut Bench) {
+pub(super) fn narrow(bench: &mut Bench) {
     let limits = &mut bench.tunables.limits;
     limits.list_max_listpack_size = 4;
     limits.hash_max_listpack_entries = 4;
@@ -35,7 +35,7 @@ fn narrow(bench: &mut Bench) {
 }
 
 /// What DUMP answers for a value of each kind.
-fn payloads() -> Vec<Vec<u8>> {
+pub(super) fn payloads() -> Vec<Vec<u8>> {
     let mut bench = Bench::new();
     ["set k0 text", "rpush k0 a 1 b", "hset k0 f1 v f2 2", "zadd k0 1 f1 2 f2", "sadd k0 f1 f2 9", "xadd k0 1-1 f1 v"]
         .iter()
@@ -50,7 +50,7 @@ fn payloads() -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn known(line: &str) -> bool {
+pub(super) fn known(line: &str) -> bool {
     let name = line.split(' ').next().unwrap_or_default();
     FAMILIES.iter().any(|rows| rows.iter().any(|row| row.spec.name == name))
 }

@@ -161,6 +161,8 @@ pub fn markdown(table: &Table) -> String {
 
 #[cfg(test)]
 mod tests {
+    use command::flags;
+
     use super::*;
 
     /// The committed page is the generated one. `HOLDFAST_BLESS=1` writes it instead.
@@ -173,6 +175,21 @@ mod tests {
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
         assert!(committed == text, "run HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current");
+    }
+
+    /// The table of what commands log in `docs/formats.md` has them all.
+    #[test]
+    fn every_command_that_writes_says_what_it_logs() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let table = Table::new();
+        let writing = table.all().iter().filter(|command| command.spec.has(flags::WRITE) && !command.is_container());
+        for command in writing {
+            let name = command.name.replace('|', " ").to_uppercase();
+            // Of a container its subcommands are listed.
+            let listed = [format!("| `{name}` | "), format!("| `{name} ")].iter().any(|row| text.contains(row));
+            assert!(listed, "docs/formats.md does not say what {} logs", command.name);
+        }
     }
 
     #[test]
