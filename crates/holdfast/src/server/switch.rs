@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use command::Generation;
@@ -24,9 +24,12 @@ use node::{Checkpoints, Halted, Logging, Node};
 use super::backup::{self, Sources};
 use super::checkpoints;
 use super::durable::{Disks, Kept, Running, fetch_from, fsync, run};
+use super::warm_up::WARM_UP;
 
 /// Between two looks at whether something has happened.
 const LOOK: Duration = Duration::from_micros(500);
+/// Between two looks at whether everything is in memory.
+const WARM_LOOK: Duration = Duration::from_millis(5);
 /// Between two attempts at a moment without scripts: twice as long every time.
 const RETRY_MIN: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(100);
@@ -220,11 +223,23 @@ impl Switch {
         log.stop();
     }
 
+    /// Whether what the store has is being read into memory.
+    fn is_warming_up(&self) -> bool {
+        let is_it = |reader: &JoinHandle<()>| reader.thread().name() == Some(WARM_UP) && !reader.is_finished();
+        self.kept().as_ref().is_some_and(|kept| kept.readers.iter().any(is_it))
+    }
+
     /// Switches the log off, and returns when what was logged is committed and answered, and the disks are not used any more.
     ///
     /// # Errors
-    /// Some keys are in the store only: it stays on.
+    /// Some keys are in the store only, and stay there: it stays on.
     pub fn off(&self) -> Result<(), String> {
+        while self.node.engine.keyspace.may_have_cold() && self.is_warming_up() {
+            if self.node.is_stopping() {
+                return Err(STOPPING.into());
+            }
+            thread::park_timeout(WARM_LOOK);
+        }
         let Some(mut kept) = self.kept().take() else { return Ok(()) };
         if let Ok(halted) = self.halt() {
             if self.node.engine.keyspace.may_have_cold() {

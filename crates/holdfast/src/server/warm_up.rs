@@ -8,6 +8,8 @@ use std::time::Duration;
 use engine::checkpoint::{Unloadable, WarmUp, Warmth};
 use node::{Checkpoints, Node};
 
+/// The thread's name.
+pub const WARM_UP: &str = "warm-up";
 /// A busy latch is free in so long, unless a script holds it.
 const BUSY: Duration = Duration::from_micros(50);
 /// Work is slept off in sleeps of at least this.
@@ -20,7 +22,7 @@ const FILL: u64 = 90;
 /// Starts it.
 pub fn start(node: &Arc<Node>, checkpoints: &Arc<Checkpoints>, mut warm: WarmUp) -> std::io::Result<JoinHandle<()>> {
     let (node, checkpoints) = (Arc::clone(node), Arc::clone(checkpoints));
-    thread::Builder::new().name("warm-up".into()).spawn(move || {
+    thread::Builder::new().name(WARM_UP.into()).spawn(move || {
         let began = node.clock.monotonic_ns();
         let outcome = run(&node, &checkpoints, &mut warm);
         checkpoints.warming_up(warm.progress(), warm.keys());
