@@ -177,9 +177,11 @@ impl Node {
     }
 
     /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them: at
-    /// least half of that, as what allocators keep goes with what they are asked for.
+    /// least half of that, as what allocators keep goes with what they are asked for, and not less than a server needs to work at all.
     pub(crate) fn resident_limit(&self, limit: u64) -> u64 {
-        limit - self.unaccounted.load(Relaxed).min(limit / 2)
+        const NEEDED: u64 = 36 << 20;
+        let most = (limit / 2).min(limit.saturating_sub(NEEDED));
+        limit - self.unaccounted.load(Relaxed).min(most)
     }
 
     /// Highest `used_memory` seen.
