@@ -12,8 +12,8 @@ use super::format::{self, Stored};
 use super::load::{Unloadable, nonsense};
 use crate::cold::{Listed, Names, Span};
 
-/// Bytes of names that are listed at once, about: names may be long.
-const BYTES: usize = 1 << 20;
+/// Bytes that are read at once, about: names may be long, and values come with them.
+const BYTES: usize = 2 << 20;
 /// Records of keys that were gone when a checkpoint came to them are passed by; no more of them than this, for each that is listed.
 const GONE: usize = 8;
 
@@ -37,6 +37,7 @@ pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names,
         }
         last = Some(place);
         seen += 1;
+        bytes += stored_key.len() + value.len();
         let (key, stored) = format::read_entry(&stored_key, &value).map_err(wrong)?;
         let Stored::Entry(head, record) = stored else { continue };
         let kind = match saved::type_of(record).map_err(wrong)? {
@@ -47,7 +48,6 @@ pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names,
             Type::Hash => Kind::Hash,
             Type::Stream => Kind::Stream,
         };
-        bytes += key.len();
         names.names.push(Listed { slot: place.slot, key, kind, expiry: head.expiry, fields: head.field_expiry });
     }
     Ok(names)

@@ -12,6 +12,8 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use launch::Launched;
+#[allow(unused_imports, reason = "not every test needs it")]
+pub use launch::Scratch;
 use resp::{ReplyDecoder, Value};
 
 /// Longest wait for anything that must happen.

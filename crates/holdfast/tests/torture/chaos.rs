@@ -59,6 +59,20 @@ pub fn storm(world: &World<'_>, mut chance: Chance) {
     }
 }
 
+/// Takes out of memory whatever the store has.
+pub fn cooler(world: &World<'_>, mut chance: Chance) {
+    let mut client = world.client();
+    while !world.is_over() {
+        if chance.one_in(3) {
+            assert_eq!(client.call(&["save"]), simple("OK"));
+        }
+        if client.call(&["debug", "evict"]) != Value::Integer(0) {
+            world.step("cooler");
+        }
+        std::thread::sleep(Duration::from_millis(chance.below(100)));
+    }
+}
+
 /// Looks at everything, and takes every latch now and then.
 pub fn walker(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();

@@ -18,7 +18,7 @@ mod sessions;
 mod tokens;
 mod world;
 
-use attack::{How, Server, simple, text};
+use attack::{How, Scratch, Server, simple, text};
 use resp::Value;
 use world::{Actor, World, array};
 
@@ -53,7 +53,11 @@ const CAST: &[(&str, usize, Actor)] = &[
 ];
 
 fn torture(how: How) {
-    let Some(server) = Server::start(how, &["--hz", "100"]) else { return };
+    torture_with(how, &["--hz", "100"], CAST);
+}
+
+fn torture_with(how: How, settings: &[&str], cast: &[(&'static str, usize, Actor)]) {
+    let Some(server) = Server::start(how, settings) else { return };
     let before = server.info("used_memory");
     let world = World::new(&server);
     let torment = |on: &str| {
@@ -64,7 +68,7 @@ fn torture(how: How) {
     tokens::put_down(&world);
     scans::put_down(&world);
     torment("1");
-    world.play(CAST);
+    world.play(cast);
     torment("0");
     server.wait_alone();
     for field in ["blocked_clients", "watching_clients", "total_blocking_keys", "total_watched_keys"] {
@@ -140,6 +144,18 @@ fn two_workers_with_epoll() {
 #[test]
 fn two_workers_with_io_uring() {
     torture(How { driver: "io_uring", workers: "2" });
+}
+
+/// Nothing stays in memory for long.
+#[test]
+fn everything_leaves_memory_meanwhile() {
+    let dir = Scratch::new();
+    let dir = dir.path().display().to_string();
+    let settings = ["--hz", "100", "--dir", &dir, "--appendonly", "yes", "--appendfsync", "everysec"];
+    // With a log, who is killed takes along what the reply was waiting to be committed for.
+    let unhurt = CAST.iter().filter(|(name, ..)| *name != "killer").copied();
+    let cast: Vec<_> = unhurt.chain([("cooler", 1, chaos::cooler as Actor)]).collect();
+    torture_with(How { driver: "io_uring", workers: "2" }, &settings, &cast);
 }
 
 #[test]
