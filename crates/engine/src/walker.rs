@@ -13,7 +13,7 @@ use crate::engine::Engine;
 /// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
 const BUCKETS_PER_STEP: u64 = 400;
 /// Names that are asked of the store for a walk: first, and each time twice as many, up to the second.
-const LISTED: (usize, usize) = (64, 1024);
+const LISTED: (usize, usize) = (16, 1024);
 
 /// A command that goes on for several turns.
 pub struct Walking(Way);
