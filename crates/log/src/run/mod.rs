@@ -2,6 +2,7 @@
 
 mod bell;
 mod crew;
+mod demand;
 mod helper;
 mod meter;
 pub(crate) mod open;
@@ -17,6 +18,7 @@ use std::thread::JoinHandle;
 use crate::intake::Waiting;
 use crate::{Lsn, Watermarks};
 use bell::Bell;
+use demand::Demand;
 use meter::{BUCKETS, Meter};
 
 /// A time in nanoseconds that never goes back.
@@ -78,10 +80,7 @@ pub(crate) struct Stream {
     /// What has been left, and bytes of it that were taken and are being written.
     left: OnceLock<Waiting>,
     taken: AtomicU64,
-    /// Bytes that must have been left for a block to depart now.
-    worth: AtomicU64,
-    /// Somebody waits for what has been left.
-    wanted: AtomicBool,
+    demand: Demand,
 }
 
 impl Stream {
@@ -94,38 +93,15 @@ impl Stream {
         self.taken.load(Relaxed) + self.left()
     }
 
-    /// Whether it pays to look at what has been left: otherwise somebody does who lands.
+    /// Whether as much has been left as a block is worth.
     fn pays(&self) -> bool {
-        match self.worth.load(Relaxed) {
-            0 => true,
-            u64::MAX => false,
-            worth => self.left() >= worth,
-        }
-    }
-
-    fn set_worth(&self, worth: u64) {
-        self.worth.store(worth, Relaxed);
-        // Who has left something sees this, or we see what was left when we look after this (rule K2).
-        fence(SeqCst);
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Relaxed)
-    }
-
-    /// What has been left is taken now: who wants what is left after this says so again.
-    fn hear_wanted(&self) {
-        self.wanted.swap(false, SeqCst);
-        fence(SeqCst);
+        self.demand.pays(|| self.left())
     }
 
     /// Somebody waits for what he has left.
     #[inline]
     fn ring(&self) {
-        self.wanted.swap(true, SeqCst);
-        // Who looks next sees what was left and that it is wanted, or we see what it is worth by now (rule K2).
-        fence(SeqCst);
-        if self.pays() {
+        if self.demand.want(|| self.left()) {
             self.bell.ring();
         }
     }

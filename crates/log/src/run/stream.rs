@@ -256,7 +256,7 @@ impl<D: Disk> Runner<D> {
     /// will ring when it is all.
     fn may_take(&mut self, asked: bool) -> bool {
         match self.committer.writer().in_flight() {
-            0 => asked || self.stream().is_wanted() || !self.is_settled(),
+            0 => asked || self.stream().demand.is_wanted() || !self.is_settled(),
             _ => self.is_settled() && self.stream().pays(),
         }
     }
@@ -271,7 +271,7 @@ impl<D: Disk> Runner<D> {
 
     fn take(&mut self) -> io::Result<Round<D::File>> {
         let mut spins = 0;
-        self.stream().hear_wanted();
+        self.stream().demand.hear();
         loop {
             match self.committer.take() {
                 Take::Nothing => {
@@ -368,7 +368,7 @@ impl<D: Disk> Runner<D> {
         let stream = self.stream();
         stream.meter.in_flight(since);
         let usual = self.usual * WORTH / 100;
-        stream.set_worth(match count {
+        stream.demand.set_worth(match count {
             0 => 0,
             FLIGHTS.. => u64::MAX,
             _ => usual.max(bytes / count as u64).max(1),
