@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::Tunables;
 use keyspace::{Keyspace, stream_of};
-use log::{Intake, Watermarks};
+use log::{Intake, Take, Watermarks};
 use resp::{Batch, Protocol};
 
 use crate::testing::{row, run};
@@ -101,4 +101,27 @@ fn a_block_waits_for_what_a_log_will_have() {
             assert!(end.is_some_and(|end| version <= end), "{version} will never be in the log: {ends:?}");
         }
     }
+}
+
+/// Rule L5: with several streams, whatever a record may stand on is a record, though it says nothing: else nobody knows after a crash that it
+/// was committed.
+#[test]
+fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
+    let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
+    engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
+    let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, 0)).unzip();
+    let gates = gates.into_iter().flatten().collect();
+    engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true }));
+    engine.begin_turn(1_000_000_000_000);
+    let mut records = |engine: &mut Engine, line: &str| {
+        run(engine, 0, &line.split(' ').collect::<Vec<_>>());
+        let stream = usize::from(keyspace::slot_of(b"z")) % 2;
+        match intakes[stream].take(&mut Vec::new()) {
+            Take::Taken(taken) => Some(taken.ends.len()),
+            _ => None,
+        }
+    };
+    assert_eq!(records(&mut engine, "zadd z 1 a"), Some(1));
+    assert_eq!(records(&mut engine, "zadd z 1 a"), Some(1));
+    assert_eq!(records(&mut engine, "zrem z b"), Some(1));
 }

@@ -285,7 +285,7 @@ impl Engine {
 type Dependencies = SmallVec<[Lsn; 2]>;
 
 /// What a record depends on (rule L4): the last record of each slot it read or wrote, if that is in another stream and not
-/// committed. One of each stream is enough: a watermark that has passed a record has passed all before it.
+/// on the disk, whatever replies promise: the power may fail. One of each stream is enough: a watermark that has passed a record has passed all before it.
 fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) -> Dependencies {
     let mut last = [0; STREAMS];
     keyspace.last_versions(held, |version| {
@@ -294,5 +294,5 @@ fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) 
         }
     });
     let others = last.into_iter().enumerate().filter(|(stream, last)| *stream != stream_of(lsn) && *last > 0);
-    others.filter(|(stream, last)| *last > marks.of(*stream as u16)).map(|(_, last)| last).collect()
+    others.filter(|(stream, last)| *last > marks.synced(*stream as u16)).map(|(_, last)| last).collect()
 }

@@ -13,12 +13,16 @@ use crate::writer::{BLOCK, Writer};
 use crate::{Lsn, Taken, stream_of};
 
 /// Up to where each stream is committed as the configuration promises (rules L5, L6).
-pub struct Watermarks(Box<[AtomicU64]>);
+pub struct Watermarks {
+    promised: Box<[AtomicU64]>,
+    synced: Box<[AtomicU64]>,
+}
 
 impl Watermarks {
-    /// Of streams that end here.
+    /// Of streams that end here, on the disk.
     pub fn new(ends: &[Lsn]) -> Self {
-        Self(ends.iter().map(|end| AtomicU64::new(*end)).collect())
+        let marks = || ends.iter().map(|end| AtomicU64::new(*end)).collect();
+        Self { promised: marks(), synced: marks() }
     }
 
     /// The watermark of a stream.
@@ -27,22 +31,31 @@ impl Watermarks {
     /// If there is no such stream.
     #[inline]
     pub fn of(&self, stream: u16) -> Lsn {
-        self.0[usize::from(stream)].load(Acquire)
+        self.promised[usize::from(stream)].load(Acquire)
+    }
+
+    /// Up to where a stream is on the disk, whatever its watermark promises (rule L6).
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    #[inline]
+    pub fn synced(&self, stream: u16) -> Lsn {
+        self.synced[usize::from(stream)].load(Acquire)
     }
 
     /// How many streams there are.
     #[inline]
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.promised.len()
     }
 
     /// The watermarks, in the order of the streams.
     pub fn all(&self) -> impl ExactSizeIterator<Item = Lsn> {
-        self.0.iter().map(|mark| mark.load(Acquire))
+        self.promised.iter().map(|mark| mark.load(Acquire))
     }
 
     fn is_committed(&self, dependency: Lsn) -> bool {
-        self.0.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
+        self.promised.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
     }
 }
 
@@ -191,7 +204,7 @@ impl<D: Disk> Committer<D> {
 
     fn note_dependencies(&mut self, taken: &Taken) {
         // With one stream there is nothing to depend on.
-        if self.marks.0.len() < 2 {
+        if self.marks.count() < 2 {
             return;
         }
         let block = Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, body: &self.buffer };
@@ -220,11 +233,21 @@ impl<D: Disk> Committer<D> {
             }
             first.remove();
         }
-        let mark = &self.marks.0[usize::from(self.stream)];
+        let mark = &self.marks.promised[usize::from(self.stream)];
         let moved = mark.load(Relaxed) < end;
         if moved {
             mark.store(end, Release);
         }
+        self.show_synced();
         moved
+    }
+
+    /// Says up to where everything is on the disk. If all of it is, LSNs without records are passed as well.
+    pub(crate) fn show_synced(&mut self) {
+        let mut end = self.writer.synced();
+        if !self.is_unsynced() {
+            end = end.max(self.marks.of(self.stream));
+        }
+        self.marks.synced[usize::from(self.stream)].fetch_max(end, Release);
     }
 }

@@ -275,5 +275,9 @@ fn keep_spares<D: Disk>(scan: &Scan<D>, limits: &Limits) -> io::Result<Vec<Strin
             scan.disk.remove(name)?;
         }
     }
+    if !kept.is_empty() {
+        // The process before may have ended before it could say so: a crash must not find a new header under an old name.
+        scan.disk.sync()?;
+    }
     Ok(kept)
 }

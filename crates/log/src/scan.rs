@@ -200,15 +200,17 @@ impl<D: Disk> Scan<D> {
             let newest = self.segments[index].header.incarnation;
             let mut at = SEGMENT_HEADER as u64;
             loop {
-                // Only the first block there ever was, or is left, follows nothing.
+                // Only the first block there ever was, or is left, follows nothing. One from before the segment was used again is below
+                // its base.
                 let begins = self.blocks == 0 && index == 0;
+                let base = self.segments[index].header.base;
                 let (sequence, incarnation) = (self.sequence, self.incarnation);
                 let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
                 let follows = |head: &Head| {
-                    let next = head.sequence == sequence + 1 && head.incarnation >= incarnation;
+                    let next = !begins && head.sequence == sequence + 1 && head.incarnation >= incarnation;
                     // The first block of an incarnation knows what before it is durable; the rest may be gone by now.
                     let starts = starts && head.incarnation == newest && head.length == 0 && head.sequence > sequence;
-                    (begins || next || starts) && head.incarnation <= newest
+                    (next || (begins || starts) && head.cut >= base) && head.incarnation <= newest
                 };
                 let Some(place) = window.find(at, follows)? else { break };
                 let Some(block) = window.found(place)? else { break };

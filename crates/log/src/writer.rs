@@ -102,6 +102,8 @@ impl Spares {
         if self.count() < self.limits.spares && full.size == self.limits.size() {
             let spare = format!("spare-{}", full.name);
             disk.rename(&full.name, &spare)?;
+            // Before it gets a new header: a crash must not find that under the old name.
+            disk.sync()?;
             self.lock().push_back(spare);
         } else {
             disk.remove(&full.name)?;

@@ -216,7 +216,11 @@ impl World for Outside {
     }
 
     fn committed(&self) -> Vec<Lsn> {
-        self.log.marks().all().collect()
+        (0..self.log.streams()).map(|stream| self.log.synced(stream)).collect()
+    }
+
+    fn want(&mut self, ends: &[Lsn]) {
+        self.log.want_synced(ends);
     }
 
     fn cut(&mut self, covered: &[Lsn]) {

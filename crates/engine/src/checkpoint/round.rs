@@ -29,8 +29,14 @@ pub trait World {
     /// Of each stream of the log, the LSN of the last record that has been left for it, committed or not.
     fn left(&self) -> Vec<Lsn>;
 
-    /// Of each stream, the LSN up to which it is committed.
+    /// Of each stream, the LSN up to which it is on the disk, whatever replies promise: a store that is ahead of it after a power failure
+    /// would have halves of what is lost.
     fn committed(&self) -> Vec<Lsn>;
+
+    /// Of each stream, the LSN up to which it is wanted on the disk soon.
+    fn want(&mut self, ends: &[Lsn]) {
+        let _ = ends;
+    }
 
     /// Of each stream, the LSN up to which no record is needed any more: the store has it (rule C3).
     fn cut(&mut self, covered: &[Lsn]);
@@ -354,6 +360,7 @@ impl Checkpointer {
         #[cfg(test)]
         let reached = reached || self.planted == Planted::NoWait;
         if !reached {
+            world.want(left);
             return Ok(Step::Waiting);
         }
         #[cfg(test)]

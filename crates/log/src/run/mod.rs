@@ -67,8 +67,8 @@ const FAILED: u8 = 2;
 #[repr(align(128))]
 pub(crate) struct Stream {
     bell: Bell,
-    /// Up to here everything is on the disk, whatever the watermark promises.
-    synced: AtomicU64,
+    /// Up to here somebody wants it on the disk, whatever the watermark promises.
+    sync_wanted: AtomicU64,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
     is_full: AtomicBool,
@@ -274,7 +274,17 @@ impl Log {
     /// # Panics
     /// If there is no such stream.
     pub fn synced(&self, stream: u16) -> Lsn {
-        self.shared.streams[usize::from(stream)].synced.load(Acquire)
+        self.shared.marks.synced(stream)
+    }
+
+    /// Has each stream synced up to here, soon, whatever the setting promises.
+    pub fn want_synced(&self, ends: &[Lsn]) {
+        for ((stream, end), index) in self.shared.streams.iter().zip(ends).zip(0..) {
+            if *end > self.synced(index) {
+                stream.sync_wanted.fetch_max(*end, SeqCst);
+                stream.bell.ring();
+            }
+        }
     }
 
     /// Changes when what is written is synced (`CONFIG SET appendfsync`). Whatever is left after this has the new promise,

@@ -165,15 +165,15 @@ impl<D: Disk> Opened<D> {
         settings: Settings,
         helpers: impl Fn(u16) -> io::Result<[Helper; 2]>,
     ) -> Result<Begun<D>, Damage> {
-        let Self { mut recovery, locks } = self;
+        let Self { recovery, locks } = self;
         let floor = recovery.highest().max(above);
-        let ends = recovery.ends()?;
         let incarnation = recovery.incarnation() + 1 + (settings.seed & ((1 << 40) - 1));
         let node = recovery.node().unwrap_or(node);
         let writers = recovery.open(node, incarnation, settings.limits)?;
+        // What is there is durable, in the log or where `above` is from; some of that has LSNs which belong to no record.
+        let promised = vec![floor; writers.len()];
         let shared = Arc::new(Shared {
-            // No record will be at or below the floor.
-            marks: Arc::new(Watermarks::new(&ends.iter().map(|end| floor.max(*end)).collect::<Vec<_>>())),
+            marks: Arc::new(Watermarks::new(&promised)),
             streams: writers.iter().map(|_| Stream::default()).collect(),
             moved: OnceLock::new(),
             state: RUNNING.into(),

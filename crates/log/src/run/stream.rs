@@ -378,7 +378,6 @@ impl<D: Disk> Runner<D> {
     /// Moves the watermark as far as it may go.
     fn advance(&mut self) {
         let mut moved = self.committer.advance();
-        self.show_synced();
         let waits = self.committer.is_waiting();
         self.stream().waits.store(waits, Relaxed);
         if waits {
@@ -424,24 +423,19 @@ impl<D: Disk> Runner<D> {
             self.stream().meter.begin_sync(self.now());
             self.committer.sync()?;
             self.stream().meter.end_sync(self.now());
-            self.show_synced();
+            self.committer.show_synced();
         }
         Ok(())
     }
 
-    /// Says up to where everything is on the disk. If all of it is, LSNs without records are passed as well.
-    fn show_synced(&mut self) {
-        let mut end = self.committer.writer().synced();
-        if !self.committer.is_unsynced() {
-            end = end.max(self.shared.marks.of(self.index as u16));
-        }
-        self.stream().synced.store(end, Release);
-    }
-
     /// Has what is written synced by the helper, if it is time to: writes go on meanwhile.
     fn sync_behind(&mut self) {
+        let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16);
         let due = match self.fsync {
+            // What is on its way is not written.
+            _ if self.committer.writer().in_flight() > 0 => false,
             Fsync::Always => false,
+            _ if is_asked => self.committer.is_unsynced(),
             Fsync::Everysec => self.committer.is_unsynced() && self.now() >= self.synced_at + SECOND,
             Fsync::No => self.committer.writer().unsynced_segments() > 0,
         };
@@ -484,7 +478,7 @@ impl<D: Disk> Runner<D> {
                     self.syncing = false;
                     result?;
                     self.committer.writer().note_synced(&unsynced);
-                    self.show_synced();
+                    self.committer.show_synced();
                 }
             }
         }

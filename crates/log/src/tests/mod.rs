@@ -2,4 +2,5 @@
 
 mod alike;
 mod crashes;
+mod reuse;
 mod running;

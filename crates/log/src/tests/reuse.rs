@@ -1,0 +1,82 @@
+//! Segments that are used again, and what is known of a stream when it begins.
+
+use std::sync::Arc;
+
+use crate::simulated::{Chance, Simulated};
+use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
+
+const LIMITS: Limits = Limits { segment: 16384, spares: 2, reserve: 0 };
+
+type Started = (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>);
+
+fn start(disk: &Simulated, above: Lsn) -> Started {
+    let settings = Settings { limits: LIMITS, fsync: Fsync::Always, clock: Arc::new(|| 1), seed: 1 };
+    let opened = Opened::of(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
+    opened.start_by_hand([1; 16], above, 1, settings).unwrap_or_else(|damage| panic!("{damage}"))
+}
+
+/// Writes until some segments are full, and gives up all but the last.
+fn fill((log, gates, streams): &mut Started, chance: &mut Chance) {
+    for _ in 0..40 {
+        let gate = &mut gates[0][0];
+        let lsn = ((gate.enter() >> 4) + 1) << 4;
+        gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 4000], out));
+        gate.exit();
+        if streams[0].step(true) == After::End {
+            return;
+        }
+        log.truncate(&[lsn - 16]);
+        while chance.below(4) > 0 && streams[0].help(0) {}
+    }
+}
+
+/// A segment is not written to before the disk knows that it is a spare: or it would be found under its old name with a new header.
+#[test]
+fn a_segment_gets_a_new_header_after_a_new_name() {
+    for seed in 0..200 {
+        let (disk, mut chance) = (Simulated::default(), Chance(seed));
+        for _ in 0..6 {
+            let mut started = start(&disk, 0);
+            disk.fail_power_after(chance.below(60));
+            fill(&mut started, &mut chance);
+            // Of changes of names that were not synced a new process knows as well.
+            if chance.below(2) == 0 && !disk.is_dead() { disk.kill() } else { disk.crash(&mut chance) }
+        }
+    }
+}
+
+/// Rule L7: what a store knows of is promised from the beginning, whatever the log ends with: nobody waits for it.
+#[test]
+fn a_stream_begins_above_what_the_store_knows() {
+    let disk = Simulated::default();
+    let (log, mut gates, _) = start(&disk, 0x1234);
+    assert!(log.marks().of(0) >= 0x1234);
+    assert!(gates[0][0].enter() >= log.marks().of(0));
+}
+
+/// Who wants it on the disk has it there, whatever the setting promises (rules C2, L6).
+#[test]
+fn what_is_wanted_on_the_disk_is_synced() {
+    for fsync in [Fsync::Everysec, Fsync::No] {
+        let disks = [Simulated::default()];
+        let settings = Settings { limits: LIMITS, fsync, clock: Arc::new(|| 1), seed: 1 };
+        let opened = Opened::of(disks.to_vec(), &[]).expect("an empty log");
+        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], 0, 1, settings).expect("a start");
+        let gate = &mut gates[0][0];
+        gate.enter();
+        gate.leave(0x100, |out| Record::encode(0x100, &[], b"effects", out));
+        gate.exit();
+        streams[0].step(true);
+        assert_eq!((log.marks().of(0), log.synced(0)), (0x100, 0), "written, and promised as that");
+        log.want_synced(&[0x100]);
+        streams[0].step(false);
+        assert!(streams[0].help(1));
+        streams[0].step(false);
+        assert_eq!(log.synced(0), 0x100);
+        disks[0].crash(&mut Chance(1));
+        let mut found = Vec::new();
+        let mut opened = Opened::of(disks.to_vec(), &[]).expect("a log");
+        opened.replay(|record| found.push(record.lsn)).expect("its records");
+        assert_eq!(found, [0x100]);
+    }
+}
