@@ -9,8 +9,8 @@ use command::{Digest, effects};
 use engine::checkpoint::{Checkpointer, Step, WarmUp, Warmth, World, header};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, SLOTS, Waiter};
-use log::simulated::{Chance, Simulated};
-use log::{After, Fsync, Limits, Log, Lsn, Opened, Stepped};
+use log::simulated::{Chance, Open, Simulated};
+use log::{After, Flight, Fsync, Limits, Log, Lsn, Opened, Stepped};
 use node::config::{Live, Renames, Values};
 use node::{Checkpoints, Durable, Facts, Mailbox, Node, Outgoing, Output, Outside, Peer, SLICES, Token, Worker};
 use store::{Platter, Store};
@@ -94,6 +94,10 @@ impl World for Watched {
         if self.planted == Planted::EarlyStore { self.inner.left() } else { self.inner.committed() }
     }
 
+    fn want(&mut self, ends: &[Lsn]) {
+        self.inner.want(ends);
+    }
+
     fn cut(&mut self, covered: &[Lsn]) {
         self.has_cut = true;
         let early = self.inner.left();
@@ -126,6 +130,8 @@ impl World for Watched {
 /// A stream of the log.
 pub struct Stream {
     stepped: Stepped<Simulated>,
+    /// Blocks on their way to the disk.
+    flights: Vec<Flight<Open>>,
     /// It was stopped, or has failed.
     pub has_ended: bool,
 }
@@ -241,7 +247,8 @@ impl Machine {
             woken.push(flag.clone());
             node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
         }
-        let streams = streams.into_iter().map(|stepped| Stream { stepped, has_ended: false }).collect();
+        let streams =
+            streams.into_iter().map(|stepped| Stream { stepped, flights: Vec::new(), has_ended: false }).collect();
         Ok((Machine { node, workers, woken, log, streams, checkpointer, outside }, start))
     }
 
@@ -288,15 +295,58 @@ impl Machine {
         self.woken[worker].load(Relaxed) || self.workers[worker].has_work()
     }
 
-    /// A step of a stream's thread.
-    pub fn step_stream(&mut self, stream: usize, late: bool) -> Option<After> {
+    /// A step of one of a stream's threads. `apart`: a block that it hands out is written later, by [`Self::land`]; what comes of the step,
+    /// nothing if it is that.
+    pub fn step_stream(&mut self, stream: usize, late: bool, apart: bool) -> Option<After> {
         let stream = &mut self.streams[stream];
         if stream.has_ended {
             return None;
         }
-        let after = stream.stepped.step(late);
-        stream.has_ended = after == After::End;
-        Some(after)
+        let step = if apart || !stream.flights.is_empty() {
+            stream.stepped.step_apart(late)
+        } else {
+            log::Step::Then(stream.stepped.step(late))
+        };
+        match step {
+            log::Step::Write(flight) => {
+                stream.flights.push(flight);
+                None
+            }
+            log::Step::Then(after) => {
+                stream.has_ended = after == After::End;
+                Some(after)
+            }
+        }
+    }
+
+    /// How many blocks of a stream are on their way to the disk.
+    pub fn in_flight(&self, stream: usize) -> usize {
+        self.streams[stream].flights.len()
+    }
+
+    /// One of a stream's blocks is written. A step of the stream follows.
+    pub fn land(&mut self, stream: usize, which: usize) {
+        let stream = &mut self.streams[stream];
+        let flight = stream.flights.remove(which);
+        let written = flight.write();
+        stream.stepped.land(flight, written);
+    }
+
+    /// The machine stops: of blocks on their way some are written, as a whole or in part, though nobody heard of that.
+    pub fn interrupt_flights(&mut self, disks: &[Simulated], chance: &mut Chance) {
+        for (stream, disk) in self.streams.iter_mut().zip(disks).filter(|(_, disk)| !disk.is_dead()) {
+            for flight in stream.flights.drain(..) {
+                match chance.below(3) {
+                    0 => {}
+                    1 => drop(flight.write()),
+                    _ => {
+                        disk.fail_power_after(0);
+                        let _ = flight.write();
+                        disk.kill();
+                    }
+                }
+            }
+        }
     }
 
     /// A job of a stream's helper. False: it has none.

@@ -56,10 +56,15 @@ impl Plan {
     /// What this seed makes of it.
     pub fn of(seed: u64, planted: Planted) -> Plan {
         let mut chance = Chance(seed ^ 0x706c_616e);
+        let fsync = match chance.below(6) {
+            0 => Fsync::Everysec,
+            1 => Fsync::No,
+            _ => Fsync::Always,
+        };
         Plan {
             streams: [1, 1, 2, 2, 3, 4][chance.below(6) as usize],
             workers: 1 + chance.below(3) as usize,
-            fsync: Fsync::Always,
+            fsync,
             lives: 3 + chance.below(4),
             events: 100 + chance.below(600),
             planted,

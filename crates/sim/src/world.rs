@@ -270,8 +270,15 @@ impl World {
 
     fn step_stream(&mut self) {
         let (stream, late) = (self.chance.below(self.plan.streams as u64) as usize, self.chance.below(4) == 0);
-        let after = self.machine.step_stream(stream, late);
-        note!(self.trace, "stream {stream} (late: {late}) {after:?} {:?}", self.machine.marks());
+        let flights = self.machine.in_flight(stream);
+        if flights > 0 && self.chance.below(2) == 0 {
+            let which = self.chance.below(flights as u64) as usize;
+            self.machine.land(stream, which);
+            note!(self.trace, "block {which} of {flights} of stream {stream} is written");
+        }
+        let apart = self.chance.below(2) == 0;
+        let after = self.machine.step_stream(stream, late, apart);
+        note!(self.trace, "stream {stream} (late: {late}, apart: {apart}) {after:?} {:?}", self.machine.marks());
     }
 
     fn help(&mut self) {
@@ -336,6 +343,7 @@ impl World {
             0 if !self.hardware.is_dead() => Stop::Kill,
             _ => Stop::Power,
         };
+        self.machine.interrupt_flights(&self.hardware.disks, &mut self.chance);
         self.read_ledger()?;
         let marks = self.machine.marks();
         note!(self.trace, "{stop:?}, quiet: {is_quiet}, {marks:?}");
@@ -424,7 +432,10 @@ impl World {
             self.turn(worker)?;
         }
         for stream in 0..self.plan.streams {
-            self.machine.step_stream(stream, true);
+            while self.machine.in_flight(stream) > 0 {
+                self.machine.land(stream, 0);
+            }
+            self.machine.step_stream(stream, true, false);
             for helper in 0..2 {
                 while self.machine.help_stream(stream, helper) {}
             }

@@ -91,6 +91,8 @@ pub enum Act {
     Rank(Name, String, i64),
     /// ZINCRBY
     Rise(Name, String, i64),
+    /// ZREM
+    Sink(Name, String),
     /// RENAME
     Rename(Name, Name),
     /// COPY REPLACE
@@ -126,6 +128,7 @@ impl Act {
             | Leave(key, _)
             | Rank(key, ..)
             | Rise(key, ..)
+            | Sink(key, _)
             | Rename(key, _)
             | Copy(key, _)
             | Expire(key, _)
@@ -153,6 +156,7 @@ impl Act {
             | Leave(key, _)
             | Rank(key, ..)
             | Rise(key, ..)
+            | Sink(key, _)
             | Expire(key, _)
             | Persist(key) => Some(vec![key]),
         }
@@ -176,6 +180,7 @@ impl Act {
             Leave(key, member) => vec![&"srem", &key.1, member],
             Rank(key, member, score) => vec![&"zadd", &key.1, score, member],
             Rise(key, member, by) => vec![&"zincrby", &key.1, by, member],
+            Sink(key, member) => vec![&"zrem", &key.1, member],
             Rename(from, to) => vec![&"rename", &from.1, &to.1],
             Copy(from, to) => vec![&"copy", &from.1, &to.1, &"replace"],
             Expire(key, until) => vec![&"pexpireat", &key.1, until],
@@ -282,7 +287,8 @@ impl Act {
             | Join(key, _)
             | Leave(key, _)
             | Rank(key, ..)
-            | Rise(key, ..) => within(contents, key, |content| self.edit(content)),
+            | Rise(key, ..)
+            | Sink(key, _) => within(contents, key, |content| self.edit(content)),
         }
     }
 
@@ -317,6 +323,7 @@ impl Act {
                 *score += by;
                 Value::Bulk(score.to_string().into_bytes())
             }
+            (Sink(_, member), Content::Sorted(sorted)) => count(usize::from(sorted.remove(member).is_some())),
             _ => Value::Null,
         }
     }

@@ -105,7 +105,7 @@ impl Owner {
         self.count += 1;
         let text = format!("{}", self.count);
         let few = format!("m{}", chance.below(6));
-        match chance.below(24) {
+        match chance.below(27) {
             0 | 1 => Act::Set((self.dbs[0], self.register.clone()), text),
             2 | 3 => Act::Set(self.key("t", chance), text),
             4 => Act::Get(self.key(["t", "e"][chance.below(2) as usize], chance)),
@@ -139,6 +139,8 @@ impl Owner {
                 if from == to { Act::Get(self.key("t", chance)) } else { Act::Copy(from, to) }
             }
             // Far from now, or soon; of what lies between nobody could say what it finds.
+            24 | 25 => Act::Sink(self.key("z", chance), few),
+            26 => Act::Rise(self.key("z", chance), few, 0),
             21 | 22 => Act::SetUntil(self.key("e", chance), text, now + [30, 100_000_000][chance.below(2) as usize]),
             _ if self.dbs.len() > 1 => match chance.below(3) {
                 0 => Act::Swap(self.dbs[0], self.dbs[1]),
