@@ -161,6 +161,13 @@ fn what_has_left_memory_is_seen() {
     assert_eq!(client.call("mget {t}:1 {t}:2 nothing"), format!("*3 $4 {} $4 {} $-1", EACH - 1, EACH - 2));
 }
 
+/// Waits until no hash has its first field any more.
+fn fields_go(client: &mut Client) {
+    while (0..300).any(|n| client.call(&format!("hlen hash:{n}")) != ":1") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn what_expires_in_the_store_is_deleted() {
     let dir = Scratch::new();
@@ -187,7 +194,39 @@ fn what_expires_in_the_store_is_deleted() {
         assert!(event.starts_with("*3 $7 message "), "event {n} is {event}");
     }
     assert_eq!(client.call("dbsize"), ":600");
-    let with_field = |client: &mut Client| (0..300).filter(|n| client.call(&format!("hlen hash:{n}")) == ":2").count();
-    assert_eq!(with_field(&mut client), 0);
+    fields_go(&mut client);
     assert!(info(&mut client, "keys_in_store_only") >= 300, "what does not expire stays where it is");
+}
+
+#[test]
+fn after_a_start_what_is_in_the_store_only_is_seen_and_expires() {
+    let dir = Scratch::new();
+    {
+        let server = server(&dir, &["--workers", "1"]);
+        let mut client = server.client();
+        let lines: Vec<String> = (0..300)
+            .flat_map(|n| {
+                [
+                    format!("set {{t}}:{n} x px {}", 1000 + n),
+                    format!("rpush stays:{n} x"),
+                    format!("hset hash:{n} a 1 b 2"),
+                    format!("hpexpire hash:{n} {} fields 1 a", 1000 + n),
+                ]
+            })
+            .collect();
+        all(&mut client, &lines);
+        assert_eq!(client.call("save"), "+OK");
+        client.call("rpush later x");
+    }
+    let server = server(&dir, &["--workers", "2", "--warm-up-cpu", "0"]);
+    let mut client = server.client();
+    assert!(client.call("randomkey").starts_with('$'));
+    assert_eq!(scan(&mut client, "type list", |_| {}).len(), 301);
+    assert!(client.call("keys {t}:*").starts_with('*'));
+    assert!(info(&mut client, "keys_in_store_only") >= 300, "who only asks for names leaves them there");
+    while client.call("dbsize") != ":601" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(scan(&mut client, "", |_| {}).len(), 601);
+    fields_go(&mut client);
 }
