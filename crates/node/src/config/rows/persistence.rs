@@ -52,13 +52,13 @@ pub(super) static LOG: Section = Section {
         row(
             "checkpoint-log-size",
             Kind::Memory { min: 1 << 20, max: 1 << 50 },
-            "1gb",
-            "A checkpoint is made when so much has been written to the log since the last one began: a start replays about as much.",
+            "256mb",
+            "A checkpoint is made when so much has been written to the log since the last one began: a start replays up to twice as much, or what is written while a checkpoint is made.",
         )
         .own(),
         row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
             .own(),
-        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint nobody waits for may take.")
+        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint may take; more, the further the log has grown beyond `checkpoint-log-size`.")
             .own(),
         row(
             "warm-up-cpu",
