@@ -371,7 +371,9 @@ impl Engine {
                 return Outcome::Done;
             }
         };
-        let writes = call.row.spec.flags & flags::READONLY == 0 || self.may_drop_fields(call, held);
+        // PFCOUNT is called a reader, and writes down what it has counted.
+        let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
+        let writes = !reads || self.may_drop_fields(call, held);
         let version = if writes { self.next_version(held) } else { 0 };
         self.fx.interest = self.has_interest(held);
         self.run_prepared(call, handler, held, version, out)

@@ -256,6 +256,8 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         3 => with("set", "text"),
         2 => one("get"),
         2 => one("incr"),
+        2 => (key(), 0..1000u32).prop_map(|(key, n)| vec!["pfadd".to_string(), key.into(), n.to_string()]),
+        2 => one("pfcount"),
         2 => with("append", "more"),
         2 => with("rpush", "one two"),
         1 => one("lpop"),
@@ -440,5 +442,21 @@ fn what_the_store_has_makes_room_and_nothing_else() {
     for n in 0..100 {
         let text = if n < 20 { "$8\r\ntextmore\r\n" } else { "$4\r\ntext\r\n" };
         assert_eq!(cold.run(false, &one(&format!("0 get {{a}}{n}"))), [text]);
+    }
+}
+
+/// PFCOUNT writes down what it has counted: the key is changed by that as it is by a write.
+#[test]
+fn what_a_reader_writes_down_is_a_change() {
+    let mut cold = Cold::new();
+    for n in 1..=3 {
+        cold.run(false, &one(&format!("0 pfadd a {n}")));
+        assert_eq!(cold.run(false, &one("0 pfcount a")), [format!(":{n}\r\n")]);
+        assert_eq!(cold.evict(), 0, "the store does not have it");
+        cold.checkpoint();
+        cold.now += 1000;
+        cold.serve();
+        assert_eq!(cold.evict(), 1);
+        assert_eq!(cold.run(false, &one("0 pfcount a")), [format!(":{n}\r\n")]);
     }
 }
