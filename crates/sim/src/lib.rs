@@ -35,8 +35,13 @@ pub struct Outcome {
 
 /// Lives through what a seed says. `keep`: the whole trace.
 pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
+    run_plan(seed, Plan::of(seed, planted), keep)
+}
+
+/// As [`run`], with a plan that the seed did not make.
+pub fn run_plan(seed: u64, plan: Plan, keep: bool) -> Outcome {
     let none = Outcome { counts: Counts::default(), hash: 0, events: 0, trace: String::new(), violation: None };
-    let mut world = match World::new(seed, Plan::of(seed, planted), keep) {
+    let mut world = match World::new(seed, plan, keep) {
         Ok(world) => world,
         Err(violation) => return Outcome { violation: Some(violation), ..none },
     };

@@ -4,25 +4,34 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use sim::plan::Planted;
+use sim::plan::{Plan, Planted};
 
 const USAGE: &str = "\
-usage: sim [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--keep-going]
+usage: sim [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
 
 Runs the simulation of every seed from A up to B, B excluded (0..1000 by default). --seed N --trace prints everything that happens.
---planted makes a mistake on purpose: skipped-sync, wrong-cut, early-truncate, early-store, lost-expiry, gates-off.";
+--planted makes a mistake on purpose: skipped-sync, wrong-cut, early-truncate, early-store, lost-expiry, gates-off.
+--clients-only looks at nothing but what clients are told.";
 
 struct Options {
     seeds: std::ops::Range<u64>,
     jobs: u64,
     trace: bool,
     planted: Planted,
+    clients_only: bool,
     keep_going: bool,
 }
 
 fn options() -> Option<Options> {
     let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let mut options = Options { seeds: 0..1000, jobs, trace: false, planted: Planted::Nothing, keep_going: false };
+    let mut options = Options {
+        seeds: 0..1000,
+        jobs,
+        trace: false,
+        planted: Planted::Nothing,
+        clients_only: false,
+        keep_going: false,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -37,6 +46,7 @@ fn options() -> Option<Options> {
             }
             "--jobs" => options.jobs = args.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
             "--trace" => options.trace = true,
+            "--clients-only" => options.clients_only = true,
             "--keep-going" => options.keep_going = true,
             "--planted" => {
                 let name = args.next()?;
@@ -64,7 +74,8 @@ fn main() -> ExitCode {
                     if seed >= options.seeds.end {
                         break;
                     }
-                    let outcome = sim::run(seed, options.planted, options.trace);
+                    let plan = Plan { clients_only: options.clients_only, ..Plan::of(seed, options.planted) };
+                    let outcome = sim::run_plan(seed, plan, options.trace);
                     print!("{}", outcome.trace);
                     let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
                     sums.0 += 1;

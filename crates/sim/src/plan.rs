@@ -50,6 +50,8 @@ pub struct Plan {
     pub events: u64,
     /// What is wrong.
     pub planted: Planted,
+    /// Only what clients are told is looked at, and whether the server starts, not what the log held.
+    pub clients_only: bool,
 }
 
 impl Plan {
@@ -68,6 +70,7 @@ impl Plan {
             lives: 3 + chance.below(4),
             events: 100 + chance.below(600),
             planted,
+            clients_only: false,
         }
     }
 }

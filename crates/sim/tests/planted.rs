@@ -1,14 +1,25 @@
-//! Mistakes that are made on purpose are noticed, each within a few seeds.
+//! Mistakes that are made on purpose are noticed, each within a few seeds: by what the log held, and by clients alone.
 
-use sim::plan::Planted;
+use sim::plan::{Plan, Planted};
 
-/// Seeds that a mistake may need.
-const SEEDS: u64 = 12;
+/// Whether one of so many seeds shows it.
+fn is_noticed(planted: Planted, clients_only: bool, seeds: u64) -> bool {
+    (0..seeds).any(|seed| {
+        let plan = Plan { clients_only, ..Plan::of(seed, planted) };
+        sim::run_plan(seed, plan, false).violation.is_some()
+    })
+}
 
 #[test]
 fn mistakes_are_noticed() {
     for (name, planted) in Planted::ALL {
-        let caught = (0..SEEDS).find(|&seed| sim::run(seed, planted, false).violation.is_some());
-        assert!(caught.is_some(), "{name}: not in {SEEDS} seeds");
+        assert!(is_noticed(planted, false, 12), "{name}");
+    }
+}
+
+#[test]
+fn mistakes_are_noticed_by_clients_alone() {
+    for (name, planted) in Planted::ALL {
+        assert!(is_noticed(planted, true, 60), "{name}");
     }
 }
