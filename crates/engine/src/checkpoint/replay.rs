@@ -439,10 +439,10 @@ impl<'a> Hand<'a> {
         }
         if version >= dealt.lsn {
             // Or the record itself has done that.
-            return Ok(!self.keys.is_empty() && self.keys.contains(&(dealt.db, key.bytes.into())));
+            return Ok(!self.keys.is_empty() && self.keys.contains(&(physical, key.bytes.into())));
         }
         if !dealt.alone {
-            self.keys.insert((dealt.db, key.bytes.into()));
+            self.keys.insert((physical, key.bytes.into()));
         }
         Ok(true)
     }

@@ -1,9 +1,11 @@
 //! One worker, one checkpointer, and crashes between any two steps of either.
 
 use super::evicted::Evicted;
-use super::model::{DATABASES, Machine, NOW};
+use super::model::{DATABASES, Machine, NOW, digest_of, tunables};
 use crate::checkpoint::Step;
 use crate::checkpoint::round::Planted;
+use crate::testing::row;
+use crate::{Begin, Call, Caller};
 
 /// A history with crashes: how many rounds came to their ends, how many leaves the store had then, and how many keys came back from it. What is
 /// wrong, if anything is.
@@ -100,6 +102,34 @@ fn a_swap_is_not_done_twice() {
         machine.log.cut = 0;
         machine = machine.crash(&mut history, life).unwrap_or_else(|wrong| panic!("life {life}: {wrong}"));
     }
+}
+
+/// Rule L3: a record that swaps databases changes one key under two numbers, and two keys under one.
+#[test]
+fn a_block_around_a_swap_is_done_again() {
+    let mut machine = Machine::new(1, Planted::None);
+    let lines = [(0, "zadd z 1 a"), (0, "swapdb 0 1"), (0, "zadd z 2 b"), (1, "zadd z 3 c"), (1, "zrem z a")];
+    let mut batch = resp::Batch::new();
+    lines.iter().for_each(|(_, line)| assert!(batch.push_copy(line.split(' ').map(str::as_bytes))));
+    let call = |(i, (db, line)): (usize, &(u16, &str))| Call {
+        row: row(line.split(' ').next().expect("a name")),
+        args: batch.args(i, &[]),
+        first: None,
+        db: *db,
+        protocol: resp::Protocol::Resp2,
+        token: 0,
+        seat: None,
+        caller: Caller::default(),
+    };
+    let calls: Vec<Call<'_>> = lines.iter().enumerate().map(call).collect();
+    let engine = &mut machine.hand.engine;
+    let begin = Begin { calls: &calls, ..Begin::default() };
+    let mut block = engine.begin_block(&begin, 0).ok().flatten().expect("nobody else is there");
+    calls.iter().for_each(|call| engine.run_in_block(&mut block, call, &mut Vec::new()));
+    engine.end_block(block, 0);
+    machine.take();
+    assert_eq!(machine.log.records.len(), 1);
+    assert_eq!(machine.digest(), digest_of(&machine.log.records, &tunables()));
 }
 
 #[test]
