@@ -66,7 +66,7 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     let store = checkpoints.store().ok_or("there is no store any more")?;
     let header = header(&*store).map_err(|error| error.to_string())?.ok_or("the store has no checkpoint")?;
     let made = switch.node.clock.unix_ms();
-    let ends = find_moment(switch, gates)?;
+    let (ends, held) = find_moment(switch, gates)?;
     (0..log.streams()).for_each(|stream| log.ring(stream));
     switch.wait_for(log, || log.marks().all().zip(&ends).all(|(mark, end)| mark >= *end))?;
 
@@ -80,25 +80,27 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
         sync(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
     }
     let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
-    tracing::info!("Backup: {} files, {bytes} bytes in {}", manifest.files.len(), folder.display());
+    let (files, held) = (manifest.files.len(), held / 1000);
+    tracing::info!(
+        "Backup: {files} files, {bytes} bytes in {}; for its moment others waited {held} us",
+        folder.display()
+    );
     Ok(())
 }
 
-/// Of each stream, the LSN of the record that stands for the moment.
-fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<Vec<log::Lsn>, String> {
-    let attempt = |gates: &mut [Gate]| moment(&switch.node.engine, gates, |waiter| switch.node.wake(waiter));
-    for _ in 0..ATTEMPTS {
-        if let Some(ends) = attempt(gates) {
-            return Ok(ends);
-        }
-        thread::park_timeout(PAUSE);
-    }
+/// Of each stream, the LSN of the record that stands for the moment; and how long others may have waited for it, in nanoseconds.
+fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<log::Lsn>, u64), String> {
+    let nanos = || switch.node.clock.monotonic_ns();
+    let mut attempts = 0;
     loop {
-        let halted = switch.halt()?;
-        if let Some(ends) = attempt(gates) {
-            return Ok(ends);
-        }
+        let before = nanos();
+        let halted = if attempts < ATTEMPTS { None } else { Some(switch.halt()?) };
+        let ends = moment(&switch.node.engine, gates, |waiter| switch.node.wake(waiter));
         drop(halted);
+        if let Some(ends) = ends {
+            return Ok((ends, nanos() - before));
+        }
+        attempts += 1;
         thread::park_timeout(PAUSE);
     }
 }
