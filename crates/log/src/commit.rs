@@ -34,7 +34,7 @@ impl Watermarks {
         self.promised[usize::from(stream)].load(Acquire)
     }
 
-    /// Up to where a stream is on the disk, whatever its watermark promises (rule L6).
+    /// Up to where a stream is on the disk and survives, whatever its watermark promises (rule L6): at or below the watermark.
     ///
     /// # Panics
     /// If there is no such stream.
@@ -242,12 +242,11 @@ impl<D: Disk> Committer<D> {
         moved
     }
 
-    /// Says up to where everything is on the disk. If all of it is, LSNs without records are passed as well.
+    /// Says up to where everything is on the disk and survives: what stands on something uncommitted does not, though it is there. If
+    /// nothing is unsynced, LSNs without records are passed as well.
     pub(crate) fn show_synced(&mut self) {
-        let mut end = self.writer.synced();
-        if !self.is_unsynced() {
-            end = end.max(self.marks.of(self.stream));
-        }
+        let mark = self.marks.of(self.stream);
+        let end = if self.is_unsynced() { self.writer.synced().min(mark) } else { mark };
         self.marks.synced[usize::from(self.stream)].fetch_max(end, Release);
     }
 }

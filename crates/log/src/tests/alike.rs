@@ -69,3 +69,17 @@ fn both_are_cut_if_either_has_lost_what_it_stands_on() {
         assert_eq!(first, []);
     }
 }
+
+/// Rules C2, L4: what is on the disk and stands on something uncommitted may be cut: nobody may count on it.
+#[test]
+fn what_waits_for_another_stream_does_not_count_as_synced() {
+    let disks = [Simulated::default(), Simulated::default()];
+    let (log, mut gates, mut streams) = start(&disks);
+    leave(&mut gates[0][0], 0x100, &[]);
+    leave(&mut gates[0][1], 0x201, &[0x100]);
+    streams[1].step(true);
+    assert!(log.synced(1) < 0x201 && log.marks().of(1) < 0x201);
+    streams[0].step(true);
+    streams[1].step(true);
+    assert_eq!((log.synced(0), log.synced(1)), (0x100, 0x201));
+}
