@@ -74,6 +74,8 @@ pub struct Engine {
     tunables: Arc<Tunables>,
     /// What runs now has been called by a script.
     pub in_script: bool,
+    /// What runs now has waited for its keys often enough: it asks the store itself, under its latches.
+    pub insists: bool,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
     pub(crate) last_version: u64,
@@ -129,6 +131,7 @@ impl Engine {
             events: Events::default(),
             tunables: Arc::default(),
             in_script: false,
+            insists: false,
             now: 0,
             last_version: 0,
             recorder: Recorder::default(),

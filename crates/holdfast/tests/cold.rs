@@ -70,6 +70,9 @@ fn more_data_than_memory() {
     let used = info(&mut client, "used_memory");
     assert!(used < LIMIT + LIMIT / 8, "{used} bytes in use");
     assert_eq!(client.call("dbsize"), format!(":{KEYS}"));
+    // More at once than memory has room for.
+    let keys: Vec<String> = (0..KEYS).map(|n| format!("key:{n}")).collect();
+    assert_eq!(client.call(&format!("exists {}", keys.join(" "))), format!(":{KEYS}"));
     assert_eq!(client.call("flushall"), "+OK");
     assert_eq!(client.call("dbsize"), ":0");
     assert_eq!(client.call("get key:1"), "$-1");

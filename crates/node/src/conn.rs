@@ -86,6 +86,8 @@ pub(crate) struct Conn {
     pub(crate) suspended: usize,
     /// Failures in a row to get a latch.
     pub(crate) busy: u32,
+    /// How often its present command has waited for keys that the store has.
+    pub(crate) fetches: u32,
     /// Since when the output is above the soft limit, unix milliseconds.
     pub(crate) over_soft_since: Option<u64>,
     /// What it is told beside its replies, and has to wait for the end of one.
@@ -121,6 +123,7 @@ impl Conn {
             stalled: false,
             suspended: 0,
             busy: 0,
+            fetches: 0,
             over_soft_since: None,
             pushes: Vec::new(),
             weight: 0,

@@ -21,6 +21,8 @@ use crate::worker::{Worker, write_error};
 
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
+/// A command waits so often for keys that the store has: then it asks the store itself.
+const INSISTS: u32 = 4;
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a client with subscriptions may call in RESP2, where replies and messages look alike.
@@ -59,7 +61,7 @@ impl Worker {
         let next = self.try_execute(conn, node, settings, args, item);
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.
-            conn.busy = 0;
+            (conn.busy, conn.fetches) = (0, 0);
             conn.session.again = None;
             self.engine.cancel_reservation(conn.token);
         }
@@ -159,6 +161,7 @@ impl Worker {
             // What was looked at before, or for others, is not what this command sees.
             self.engine.take_seen();
         }
+        self.engine.insists = conn.fetches >= INSISTS;
         let next = if conn.session.no_touch && command.name != "touch" {
             self.engine.clock().set_touching(false);
             let next = self.dispatch(conn, node, settings, command, args, item);
@@ -167,6 +170,7 @@ impl Worker {
         } else {
             self.dispatch(conn, node, settings, command, args, item)
         };
+        self.engine.insists = false;
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
         }
@@ -390,6 +394,7 @@ impl Worker {
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
         if busy.awaited {
             add(&self.stats.parked, 1);
+            conn.fetches += 1;
             conn.wait = Wait::Latch;
             return Next::Retry;
         }

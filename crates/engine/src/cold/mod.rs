@@ -53,7 +53,8 @@ impl Engine {
         held: &Held,
         token: u64,
     ) -> Option<Busy> {
-        if !self.shared.keyspace.has_cold() {
+        // What takes longer than keys stay, or more than memory has room for, would be waited for in vain again and again.
+        if !self.shared.keyspace.has_cold() || self.insists {
             return None;
         }
         let mut lacking = Lacking::new();
