@@ -70,6 +70,11 @@ fn more_data_than_memory() {
     let used = info(&mut client, "used_memory");
     assert!(used < LIMIT + LIMIT / 8, "{used} bytes in use");
     assert_eq!(client.call("dbsize"), format!(":{KEYS}"));
+    // Keys that a script does not declare, one after the other; nobody has asked for them lately.
+    let script = "local n=0 for i=0,ARGV[1]-1 do n=n+redis.call('strlen','key:'..i) end return n";
+    let lengths: usize = (0..4000).map(|n| value(n, versions[n as usize]).len()).sum();
+    assert!(client.call("debug evict").starts_with(":"));
+    assert_eq!(client.call(&format!("eval \"{script}\" 0 4000")), format!(":{lengths}"));
     // More at once than memory has room for.
     let keys: Vec<String> = (0..KEYS).map(|n| format!("key:{n}")).collect();
     assert_eq!(client.call(&format!("exists {}", keys.join(" "))), format!(":{KEYS}"));

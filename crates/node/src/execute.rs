@@ -22,7 +22,7 @@ use crate::worker::{Worker, write_error};
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
 /// A command waits so often for keys that the store has: then it asks the store itself.
-const INSISTS: u32 = 4;
+pub(crate) const INSISTS: u32 = 4;
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a client with subscriptions may call in RESP2, where replies and messages look alike.

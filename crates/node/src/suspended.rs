@@ -6,7 +6,7 @@ use resp::{Batch, Decoder, Limits};
 
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
-use crate::execute::Next;
+use crate::execute::{INSISTS, Next};
 use crate::node::Node;
 use crate::session::Flow;
 use crate::worker::Worker;
@@ -65,9 +65,12 @@ impl Worker {
             let args = batch.args(0, unread);
             let (db, from) = (conn.session.db, self.meter.settle());
             let mut out = std::mem::take(&mut suspended.out);
+            let insists = conn.fetches >= INSISTS;
             let mut ctx = self.session_ctx(conn, node, settings, command, args);
             ctx.out = &mut out;
+            ctx.engine.insists = insists;
             let flow = suspended.go_on(&mut ctx);
+            self.engine.insists = false;
             self.engine.clock().set_touching(true);
             conn.spent += self.meter.settle().saturating_sub(from);
             conn.seen.merge(&self.engine.take_seen());
@@ -80,6 +83,7 @@ impl Worker {
                     }
                 }
                 flow => {
+                    conn.fetches = 0;
                     self.ensure_out(conn);
                     self.engine.parts.copy_into(&mut out);
                     let before = conn.out.bytes.len();

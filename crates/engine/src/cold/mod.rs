@@ -185,7 +185,7 @@ impl Engine {
 
     /// Whether a command has waited for keys that it has found out so often that it would never run otherwise.
     pub(crate) fn is_patient(&self, call: &Call<'_>) -> bool {
-        self.found.is_none_or(|(token, again)| token != call.token || again < ATTEMPTS)
+        !self.insists && self.found.is_none_or(|(token, again)| token != call.token || again < ATTEMPTS)
     }
 
     /// Puts everything into memory that is cold. Everything is held: nobody needs to be told.

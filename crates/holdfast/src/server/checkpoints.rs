@@ -188,7 +188,8 @@ impl Runner {
             return Err(format!("the log has failed: {why}"));
         }
         let (_, urgent, stopping) = self.checkpoints.orders();
-        if stopping && !urgent {
+        // Workers have ended when it stops: a latch that is busy then, as a script had it, is never given back.
+        if stopping && (!urgent || time == BUSY) {
             return Err("the server stops".into());
         }
         thread::park_timeout(time);
