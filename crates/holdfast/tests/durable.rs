@@ -269,3 +269,36 @@ fn damage_is_found_by_check_and_stops_the_start() {
     assert!(error.contains(".log") && error.contains("at byte"), "{error}");
     assert_eq!(std::fs::read(&segment).unwrap(), bytes, "nothing is changed");
 }
+
+/// Several threads apply the log; that one of them cannot read what it needs is said, whatever the others and the log's barriers do.
+#[test]
+fn a_start_that_cannot_read_the_store_says_so() {
+    let dir = Scratch::new();
+    {
+        let server = server(&dir, &["--warm-up-cpu", "1"]);
+        let mut client = server.client();
+        let mut rng = random(3);
+        for n in 0..200 {
+            let value: String = (0..80).map(|_| format!("{:04x}", rng(1 << 16))).collect();
+            assert_eq!(client.call(&format!("rpush k{n} {value}")), ":1");
+        }
+        assert_eq!(client.call("save"), "+OK");
+        for n in 0..200 {
+            assert_eq!(client.call(&format!("rpush k{n} y")), ":2");
+        }
+        assert_eq!(client.call("flushall"), "+OK");
+        assert_eq!(client.call("set k 1"), "+OK");
+    }
+    let tables = dir.path().join("holdfast/store/tree/tables");
+    for table in std::fs::read_dir(&tables).unwrap() {
+        let path = table.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // Entries in the middle, not what is read when the store is opened.
+        let (from, end) = (bytes.len() / 3, bytes.len() / 3 * 2);
+        bytes[from..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let path = dir.path().display().to_string();
+    let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
+    assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
+}

@@ -209,8 +209,11 @@ impl Node {
             turn_nanos: sum(|s| &s.turn_nanos),
         });
         let used = self.peak_memory();
-        let resident = self.facts.resident.map_or(0, |resident| resident());
-        self.unaccounted.store(resident.saturating_sub(used), Relaxed);
+        if self.config.settings().maxmemory > 0 {
+            // Asks the system: for who needs it.
+            let resident = self.facts.resident.map_or(0, |resident| resident());
+            self.unaccounted.store(resident.saturating_sub(used), Relaxed);
+        }
         let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
     }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use engine::checkpoint::{Batch, Dealer, Hand, Replayed, Unreplayable};
+use engine::checkpoint::{Batch, Dealer, Hand, Replayed, Unreplayable, Why};
 use keyspace::Local;
 use log::Opened;
 
@@ -74,9 +74,11 @@ pub fn run(
             if !going || outcome.is_err() {
                 return;
             }
+            let given_up = || Unreplayable { lsn: record.lsn, why: Why::Nonsense("a thread has given up") };
+            // A barrier takes every latch: without everybody's word nobody says that they are free.
             outcome = dealer.deal(record.lsn, record.effects, |_, batches| {
                 going = settle(&helpers, batches);
-                Ok(())
+                if going { Ok(()) } else { Err(given_up()) }
             });
             for (helper, batch) in helpers.iter().zip(dealer.batches()).filter(|(_, batch)| batch.is_full()) {
                 going &= helper.hand_over(batch);
