@@ -1,0 +1,398 @@
+//! Items: what the frames of a data link carry, many per frame.
+//!
+//! A link has an *origin*, the node whose clients' commands it carries, and an *owner*, which executes them. A client of the origin
+//! is a *virtual connection* there (`vc`, a number that the origin chooses, free again when the owner has said [`Item::Closed`]).
+//! Bytes of one command, and of one reply, may be spread over several items, and over several frames: nothing is too long.
+//!
+//! Layout: `docs/formats.md`, "Between nodes".
+
+use crate::codec::{Malformed, Reader, put_bytes, put_count};
+use crate::frame::BODY_MAX;
+
+/// One item, borrowed from the frame it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    /// Origin: a client has come.
+    Open {
+        /// Its number on this link.
+        vc: u32,
+        /// What the origin calls it (CLIENT ID).
+        client: u64,
+        /// The database it has selected.
+        db: u16,
+        /// 2 or 3: the version of RESP it speaks.
+        protocol: u8,
+    },
+    /// Origin: what the client's next commands are to find.
+    Set {
+        /// Which client.
+        vc: u32,
+        /// The database it has selected.
+        db: u16,
+        /// 2 or 3.
+        protocol: u8,
+    },
+    /// Origin: commands of the client, as RESP.
+    Commands {
+        /// Which client.
+        vc: u32,
+        /// The epoch of the owner in the map by which the origin has routed them.
+        epoch: u64,
+        /// How many commands *end* in these bytes.
+        count: u32,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Origin: so many more bytes of replies and pushes may be sent. Owner: so many of commands.
+    Credit {
+        /// Which client.
+        vc: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Origin: the client is to wait no longer (CLIENT UNBLOCK).
+    Unblock {
+        /// Which client.
+        vc: u32,
+        /// With an error, or as if its time were over.
+        with_error: bool,
+    },
+    /// Origin: the client has gone.
+    Close {
+        /// Which client.
+        vc: u32,
+    },
+    /// Owner: replies, in the order of the commands.
+    Replies {
+        /// To which client.
+        vc: u32,
+        /// How many bytes each reply has that *ends* in these bytes. Of the first one it is what was lacking; what is behind
+        /// their sum is the beginning of one that goes on.
+        lengths: Lengths<'a>,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Owner: something that answers no command.
+    Push {
+        /// To which client.
+        vc: u32,
+        /// Whole messages.
+        bytes: &'a [u8],
+    },
+    /// Owner: whether there was somebody to unblock.
+    Unblocked {
+        /// Which client.
+        vc: u32,
+        /// Whether it was waiting.
+        yes: bool,
+    },
+    /// Owner: it knows nothing of the client any more.
+    Closed {
+        /// Which client.
+        vc: u32,
+    },
+    /// Owner: in place of that many replies: nothing was executed, as it does not own the slots by its map.
+    TryAgain {
+        /// To which client.
+        vc: u32,
+        /// How many commands.
+        count: u32,
+        /// The version of the owner's map.
+        version: u64,
+    },
+    /// Both: every LSN here is at or below this one (rules L1, T7).
+    Clock {
+        /// The LSN.
+        lsn: u64,
+    },
+}
+
+/// The lengths of replies, read where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lengths<'a>(&'a [[u8; 4]]);
+
+impl<'a> Lengths<'a> {
+    /// How many replies end.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + use<'a> {
+        self.0.iter().map(|length| u32::from_le_bytes(*length) as usize)
+    }
+}
+
+mod tag {
+    pub const OPEN: u8 = 1;
+    pub const SET: u8 = 2;
+    pub const COMMANDS: u8 = 3;
+    pub const CREDIT: u8 = 4;
+    pub const UNBLOCK: u8 = 5;
+    pub const CLOSE: u8 = 6;
+    pub const REPLIES: u8 = 7;
+    pub const PUSH: u8 = 8;
+    pub const UNBLOCKED: u8 = 9;
+    pub const CLOSED: u8 = 10;
+    pub const TRY_AGAIN: u8 = 11;
+    pub const CLOCK: u8 = 12;
+}
+
+/// The items of a body, in their order. Behind the first error there is nothing.
+pub fn items(body: &[u8]) -> Items<'_> {
+    Items(Reader::new(body))
+}
+
+/// See [`items`].
+pub struct Items<'a>(Reader<'a>);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let item = read(&mut self.0);
+        if item.is_err() {
+            self.0 = Reader::new(&[]);
+        }
+        Some(item)
+    }
+}
+
+fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
+    let (tag, vc) = (from.u8()?, from.u32()?);
+    Ok(match tag {
+        tag::OPEN => Item::Open { vc, client: from.u64()?, db: from.u16()?, protocol: protocol(from)? },
+        tag::SET => Item::Set { vc, db: from.u16()?, protocol: protocol(from)? },
+        tag::COMMANDS => {
+            let (epoch, count) = (from.u64()?, from.u32()?);
+            let bytes = from.bytes(BODY_MAX)?;
+            if count as usize > bytes.len() {
+                return Err(Malformed("no more commands than bytes"));
+            }
+            Item::Commands { vc, epoch, count, bytes }
+        }
+        tag::CREDIT => Item::Credit { vc, bytes: from.u32()? },
+        tag::UNBLOCK => Item::Unblock { vc, with_error: from.flag()? },
+        tag::CLOSE => Item::Close { vc },
+        tag::REPLIES => {
+            let count = from.count(BODY_MAX)?;
+            let lengths = Lengths(from.take(count * 4)?.as_chunks().0);
+            let bytes = from.bytes(BODY_MAX)?;
+            let ended = lengths.0.iter().map(|length| u64::from(u32::from_le_bytes(*length))).sum::<u64>();
+            if ended > bytes.len() as u64 {
+                return Err(Malformed("replies that end in their bytes"));
+            }
+            Item::Replies { vc, lengths, bytes }
+        }
+        tag::PUSH => Item::Push { vc, bytes: from.bytes(BODY_MAX)? },
+        tag::UNBLOCKED => Item::Unblocked { vc, yes: from.flag()? },
+        tag::CLOSED => Item::Closed { vc },
+        tag::TRY_AGAIN => Item::TryAgain { vc, count: from.u32()?, version: from.u64()? },
+        tag::CLOCK if vc == 0 => Item::Clock { lsn: from.u64()? },
+        _ => return Err(Malformed("an item")),
+    })
+}
+
+fn protocol(from: &mut Reader<'_>) -> Result<u8, Malformed> {
+    match from.u8()? {
+        protocol @ 2..=3 => Ok(protocol),
+        _ => Err(Malformed("a version of RESP")),
+    }
+}
+
+fn head(out: &mut Vec<u8>, tag: u8, vc: u32) {
+    out.push(tag);
+    out.extend_from_slice(&vc.to_le_bytes());
+}
+
+impl Item<'_> {
+    /// Appends the item to a body.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Open { vc, client, db, protocol } => {
+                head(out, tag::OPEN, vc);
+                out.extend_from_slice(&client.to_le_bytes());
+                out.extend_from_slice(&db.to_le_bytes());
+                out.push(protocol);
+            }
+            Self::Set { vc, db, protocol } => {
+                head(out, tag::SET, vc);
+                out.extend_from_slice(&db.to_le_bytes());
+                out.push(protocol);
+            }
+            Self::Commands { vc, epoch, count, bytes } => {
+                let at = put_commands(out, vc, epoch);
+                extend_commands(out, at, count, bytes);
+            }
+            Self::Credit { vc, bytes } => {
+                head(out, tag::CREDIT, vc);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
+            Self::Unblock { vc, with_error } => {
+                head(out, tag::UNBLOCK, vc);
+                out.push(u8::from(with_error));
+            }
+            Self::Close { vc } => head(out, tag::CLOSE, vc),
+            Self::Replies { vc, lengths, bytes } => {
+                head(out, tag::REPLIES, vc);
+                put_count(out, lengths.len());
+                out.extend_from_slice(lengths.0.as_flattened());
+                put_bytes(out, bytes);
+            }
+            Self::Push { vc, bytes } => {
+                head(out, tag::PUSH, vc);
+                put_bytes(out, bytes);
+            }
+            Self::Unblocked { vc, yes } => {
+                head(out, tag::UNBLOCKED, vc);
+                out.push(u8::from(yes));
+            }
+            Self::Closed { vc } => head(out, tag::CLOSED, vc),
+            Self::TryAgain { vc, count, version } => {
+                head(out, tag::TRY_AGAIN, vc);
+                out.extend_from_slice(&count.to_le_bytes());
+                out.extend_from_slice(&version.to_le_bytes());
+            }
+            Self::Clock { lsn } => {
+                head(out, tag::CLOCK, 0);
+                out.extend_from_slice(&lsn.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Where `count` of an item of commands stands behind the item's place.
+const COUNT: usize = 1 + 4 + 8;
+
+/// Appends an item of no commands yet; gives the place that [`extend_commands`] wants to know.
+pub fn put_commands(out: &mut Vec<u8>, vc: u32, epoch: u64) -> usize {
+    let at = out.len();
+    head(out, tag::COMMANDS, vc);
+    out.extend_from_slice(&epoch.to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    at
+}
+
+/// Appends `bytes`, in which `count` more commands end, to the item at `at`, which is the last one.
+pub fn extend_commands(out: &mut Vec<u8>, at: usize, count: u32, bytes: &[u8]) {
+    out.extend_from_slice(bytes);
+    add(out, at + COUNT, count);
+    add(out, at + COUNT + 4, bytes.len() as u32);
+}
+
+fn add(out: &mut [u8], at: usize, more: u32) {
+    let number = &mut out[at..at + 4];
+    let sum = u32::from_le_bytes([number[0], number[1], number[2], number[3]]) + more;
+    number.copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Appends an item of replies of which each of `lengths` ends in it. What `bytes` writes are their bytes, at least as many as the sum of
+/// the lengths.
+pub fn put_replies(out: &mut Vec<u8>, vc: u32, lengths: &[u32], bytes: impl FnOnce(&mut Vec<u8>)) {
+    head(out, tag::REPLIES, vc);
+    put_count(out, lengths.len());
+    lengths.iter().for_each(|length| out.extend_from_slice(&length.to_le_bytes()));
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    bytes(out);
+    let written = (out.len() - at - 4) as u32;
+    add(out, at, written);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let lengths = [[5, 0, 0, 0], [1, 0, 0, 0]];
+        let all: &[(Item<'_>, &[u8])] = &[
+            (Item::Open { vc: 7, client: 258, db: 3, protocol: 2 }, b"\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x03\0\x02"),
+            (Item::Set { vc: 7, db: 3, protocol: 3 }, b"\x02\x07\0\0\0\x03\0\x03"),
+            (
+                Item::Commands { vc: 7, epoch: 9, count: 1, bytes: b"PING\r\n" },
+                b"\x03\x07\0\0\0\x09\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0PING\r\n",
+            ),
+            (Item::Credit { vc: 7, bytes: 4096 }, b"\x04\x07\0\0\0\0\x10\0\0"),
+            (Item::Unblock { vc: 7, with_error: true }, b"\x05\x07\0\0\0\x01"),
+            (Item::Close { vc: 7 }, b"\x06\x07\0\0\0"),
+            (
+                Item::Replies { vc: 7, lengths: Lengths(&lengths), bytes: b"+OK\r\n\n+" },
+                b"\x07\x07\0\0\0\x02\0\0\0\x05\0\0\0\x01\0\0\0\x07\0\0\0+OK\r\n\n+",
+            ),
+            (Item::Push { vc: 7, bytes: b">0\r\n" }, b"\x08\x07\0\0\0\x04\0\0\0>0\r\n"),
+            (Item::Unblocked { vc: 7, yes: false }, b"\x09\x07\0\0\0\0"),
+            (Item::Closed { vc: 7 }, b"\x0a\x07\0\0\0"),
+            (Item::TryAgain { vc: 7, count: 2, version: 5 }, b"\x0b\x07\0\0\0\x02\0\0\0\x05\0\0\0\0\0\0\0"),
+            (Item::Clock { lsn: 1 }, b"\x0c\0\0\0\0\x01\0\0\0\0\0\0\0"),
+        ];
+        let mut body = Vec::new();
+        for (item, bytes) in all {
+            let at = body.len();
+            item.put(&mut body);
+            assert_eq!(&body[at..], *bytes, "{item:?}");
+        }
+        let read: Vec<_> = items(&body).map(Result::unwrap).collect();
+        assert_eq!(read, all.iter().map(|(item, _)| *item).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_lies_about_itself_is_malformed() {
+        let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
+        assert!(malformed(b"\x0d\0\0\0\0"), "an unknown item");
+        assert!(malformed(b"\x02\x07\0\0\0\x03\0\x04"), "RESP4");
+        assert!(malformed(b"\x07\x07\0\0\0\x01\0\0\0\x05\0\0\0\x01\0\0\0+"), "a reply longer than its bytes");
+        assert!(malformed(b"\x07\x07\0\0\0\xff\xff\xff\xff"), "as many replies as there are numbers");
+        assert!(malformed(b"\x03\x07\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0+"), "more commands than bytes");
+        assert!(malformed(b"\x0c\x01\0\0\0\x01\0\0\0\0\0\0\0"), "a clock of a client");
+    }
+
+    #[test]
+    fn commands_are_appended_in_place() {
+        let mut body = Vec::new();
+        Item::Open { vc: 1, client: 1, db: 0, protocol: 3 }.put(&mut body);
+        let at = put_commands(&mut body, 1, 4);
+        extend_commands(&mut body, at, 1, b"GET x\r\n");
+        extend_commands(&mut body, at, 2, b"PING\r\nPING\r\nPI");
+        let last = items(&body).last().unwrap().unwrap();
+        assert_eq!(last, Item::Commands { vc: 1, epoch: 4, count: 3, bytes: b"GET x\r\nPING\r\nPING\r\nPI" });
+    }
+
+    proptest! {
+        #[test]
+        fn replies_are_what_was_put(vc in any::<u32>(), replies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..10), begun in 0usize..9) {
+            let lengths: Vec<u32> = replies.iter().map(|r| r.len() as u32).collect();
+            let bytes = [replies.concat(), vec![1; begun]].concat();
+            let mut body = Vec::new();
+            put_replies(&mut body, vc, &lengths, |out| out.extend_from_slice(&bytes));
+            Item::Close { vc }.put(&mut body);
+            let mut read = items(&body);
+            let Some(Ok(Item::Replies { vc: to, lengths, bytes: read_bytes })) = read.next() else { panic!("no replies") };
+            prop_assert_eq!(to, vc);
+            prop_assert_eq!(lengths.iter().collect::<Vec<_>>(), replies.iter().map(Vec::len).collect::<Vec<_>>());
+            prop_assert_eq!(read_bytes, &bytes[..]);
+            prop_assert_eq!(read.next(), Some(Ok(Item::Close { vc })));
+            prop_assert_eq!(read.next(), None);
+        }
+
+        #[test]
+        fn no_bytes_panic(tag in 0u8..14, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
+            let body = [vec![tag], rest].concat();
+            let mut again = Vec::new();
+            for item in items(&body).map_while(Result::ok) {
+                item.put(&mut again);
+            }
+            prop_assert!(body.starts_with(&again), "what is read is written the same way");
+        }
+    }
+}

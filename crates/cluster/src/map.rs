@@ -1,0 +1,192 @@
+//! The slot map: who owns which slot, and where nodes are. Immutable; a new one replaces the old one as a whole.
+
+use crate::{ClusterId, NodeId};
+
+/// Slots of a cluster (Redis Cluster specification).
+pub const SLOTS: usize = 16384;
+
+/// In the table of owners: nobody, as the cluster has not been formed.
+const NOBODY: u16 = u16::MAX;
+
+/// A node of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its name.
+    pub id: NodeId,
+    /// Its number, by which it is known as long as it belongs to the cluster. Numbers are not used again.
+    pub number: u32,
+    /// Where clients and nodes find it: a name or an address.
+    pub host: String,
+    /// The port for clients.
+    pub port: u16,
+    /// The port for nodes.
+    pub bus_port: u16,
+    /// How often it has started.
+    pub incarnation: u64,
+    /// When it was last given slots: rises with every change of what it owns. 0: it never owned any.
+    pub epoch: u64,
+    /// Whether its folder is gone: another node has come in its place, and nobody will answer by this name.
+    pub lost: bool,
+    /// Whether it votes on the metadata.
+    pub voter: bool,
+}
+
+/// Slots that follow each other and have one owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The first slot.
+    pub start: u16,
+    /// The last slot.
+    pub end: u16,
+    /// The owner's index in [`Map::nodes`].
+    pub node: u16,
+}
+
+impl Range {
+    /// How many slots there are, at least one.
+    pub fn slots(&self) -> usize {
+        usize::from(self.end - self.start) + 1
+    }
+}
+
+/// Who owns which slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map {
+    cluster: Option<ClusterId>,
+    version: u64,
+    epoch: u64,
+    nodes: Vec<Node>,
+    ranges: Vec<Range>,
+    owners: Box<[u16]>,
+}
+
+impl Map {
+    /// The map before there is a cluster.
+    pub fn empty() -> Self {
+        Self::new(None, 0, 0, Vec::new(), Vec::new())
+    }
+
+    /// A map of the given nodes and ranges.
+    ///
+    /// # Panics
+    /// If there are 65535 nodes or more, or if a range names a node that there is not.
+    pub fn new(cluster: Option<ClusterId>, version: u64, epoch: u64, nodes: Vec<Node>, ranges: Vec<Range>) -> Self {
+        assert!(nodes.len() < usize::from(NOBODY), "too many nodes");
+        let mut owners = vec![NOBODY; SLOTS].into_boxed_slice();
+        for range in &ranges {
+            assert!(usize::from(range.node) < nodes.len(), "a range of no node");
+            owners[usize::from(range.start)..=usize::from(range.end)].fill(range.node);
+        }
+        Self { cluster, version, epoch, nodes, ranges, owners }
+    }
+
+    /// Which cluster it is; none before it has been formed.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+
+    /// Rises with every change; maps of one cluster with the same version are equal.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The highest epoch of a node (`cluster_current_epoch`).
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// All nodes, in the order of their numbers. An index holds for this map only.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All slots that have an owner, ascending, in as few ranges as there can be.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// The index of the owner of `slot`, which is below [`SLOTS`]; none if the cluster has not been formed.
+    #[inline]
+    pub fn owner_of(&self, slot: u16) -> Option<u16> {
+        let owner = self.owners[usize::from(slot)];
+        (owner != NOBODY).then_some(owner)
+    }
+
+    /// The node with this index.
+    #[inline]
+    pub fn node(&self, index: u16) -> &Node {
+        &self.nodes[usize::from(index)]
+    }
+
+    /// The index of the node of this name.
+    pub fn index_of(&self, id: NodeId) -> Option<u16> {
+        self.nodes.iter().position(|node| node.id == id).map(|index| index as u16)
+    }
+
+    /// The ranges of the node with this index, ascending.
+    pub fn ranges_of(&self, index: u16) -> impl Iterator<Item = Range> + '_ {
+        self.ranges.iter().copied().filter(move |range| range.node == index)
+    }
+
+    /// How many slots the node with this index owns.
+    pub fn slots_of(&self, index: u16) -> usize {
+        self.ranges_of(index).map(|range| range.slots()).sum()
+    }
+
+    /// How many slots have an owner (`cluster_slots_assigned`).
+    pub fn assigned(&self) -> usize {
+        self.ranges.iter().map(Range::slots).sum()
+    }
+
+    /// How many nodes own slots (`cluster_size`).
+    pub fn owners(&self) -> usize {
+        (0..self.nodes.len() as u16).filter(|&index| self.ranges_of(index).next().is_some()).count()
+    }
+
+    /// The first slot at or behind `slot` that the node with this index owns.
+    pub fn next_slot_of(&self, index: u16, slot: u16) -> Option<u16> {
+        self.ranges_of(index).find(|range| range.end >= slot).map(|range| range.start.max(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u32) -> Node {
+        Node {
+            id: NodeId([number as u8; 20]),
+            number,
+            host: "127.0.0.1".to_owned(),
+            port: 7000,
+            bus_port: 17000,
+            incarnation: 1,
+            epoch: 1,
+            lost: false,
+            voter: true,
+        }
+    }
+
+    #[test]
+    fn a_map_says_who_owns_what() {
+        let range = |start, end, node| Range { start, end, node };
+        let ranges = vec![range(0, 99, 0), range(100, 100, 1), range(101, 16383, 0)];
+        let map = Map::new(Some(ClusterId([9; 20])), 4, 2, vec![node(1), node(2), node(3)], ranges.clone());
+        assert_eq!([0, 99, 100, 101, 16383].map(|slot| map.owner_of(slot)), [0, 0, 1, 0, 0].map(Some));
+        assert_eq!(map.ranges_of(0).collect::<Vec<_>>(), [ranges[0], ranges[2]]);
+        assert_eq!((map.slots_of(0), map.slots_of(1), map.slots_of(2)), (SLOTS - 1, 1, 0));
+        assert_eq!((map.assigned(), map.owners()), (SLOTS, 2));
+        assert_eq!([0, 100, 16383].map(|slot| map.next_slot_of(0, slot)), [0, 101, 16383].map(Some));
+        assert_eq!([0, 100, 101].map(|slot| map.next_slot_of(1, slot)), [Some(100), Some(100), None]);
+        assert_eq!((map.index_of(NodeId([3; 20])), map.index_of(NodeId([4; 20]))), (Some(2), None));
+        assert_eq!(map.node(1).number, 2);
+        assert_eq!(map, map.clone());
+    }
+
+    #[test]
+    fn before_the_cluster_is_formed_nobody_owns_anything() {
+        let map = Map::empty();
+        assert_eq!((map.owner_of(0), map.owner_of(16383), map.assigned(), map.owners()), (None, None, 0, 0));
+        assert_eq!((map.cluster(), map.version()), (None, 0));
+    }
+}
