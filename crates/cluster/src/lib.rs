@@ -1,16 +1,18 @@
 //! What makes nodes a cluster.
 //!
 //! - Every node has an [identity](NodeId).
-//! - The [`Map`] says which node owns which slot, and where nodes are.
-//! - Nodes speak [frames](frame) with each other; on data links they carry [items].
+//! - The [`Map`] says which node owns which slot, and where nodes are. It is made by [`meta`], a pure state machine.
+//! - Nodes speak [frames](frame) with each other, after a [handshake]; on data links they carry [items].
 //!
 //! Commands, their replies and the keys they touch are unknown here: they are bytes.
 
 pub mod codec;
 pub mod frame;
+pub mod handshake;
 mod id;
 pub mod items;
 pub mod map;
+pub mod meta;
 
 pub use codec::Malformed;
 pub use id::{ClusterId, ID_BYTES, NodeId};

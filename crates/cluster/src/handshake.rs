@@ -1,0 +1,486 @@
+//! The handshake: how two nodes find out, before anything else is said, that they belong together.
+//!
+//! ```text
+//! initiator -> acceptor   hello      who I am, which versions I speak, what the connection is for, a nonce
+//! acceptor -> initiator   challenge  who I am, which versions I speak, a nonce
+//! initiator -> acceptor   proof      HMAC of both under the shared secret
+//! acceptor -> initiator   welcome    the version to speak, HMAC of both in the other direction; or refused: why
+//! ```
+//! Pure: bytes of [`Kind::Handshake`] frames go in and out. The initiator proves first, so that who only listens learns nothing to try
+//! secrets on. What follows is not encrypted and not authenticated.
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::codec::{Malformed, Reader, put_bytes};
+use crate::frame::{Kind, begin, finish};
+use crate::{ClusterId, NodeId};
+
+/// Versions of the protocol that this code speaks: the lowest and the highest.
+pub const VERSIONS: (u16, u16) = (1, 1);
+
+/// Bytes of the longest body of a handshake: who has not proved anything may not send more.
+pub const BODY_MAX: usize = 1024;
+
+/// Bytes of the longest reason in words.
+const REASON_MAX: usize = 512;
+
+const MAGIC: &[u8; 8] = b"HOLDBUS1";
+
+/// A number used once, from a good source of randomness.
+pub type Nonce = [u8; 32];
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Role {
+    /// Requests about the cluster: metadata, leases, joining.
+    Control = 1,
+    /// Commands of clients.
+    Data = 2,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Party {
+    /// Its cluster; none if it does not belong to one yet.
+    pub cluster: Option<ClusterId>,
+    /// Its name.
+    pub node: NodeId,
+    /// How often it has started.
+    pub incarnation: u64,
+}
+
+/// Whom a connection leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Who it is.
+    pub party: Party,
+    /// What the connection is for.
+    pub role: Role,
+    /// The version of the protocol that both speak.
+    pub version: u16,
+}
+
+/// Why a node does not speak with another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// They do not prove the same secret.
+    WrongSecret,
+    /// They belong to two clusters.
+    AnotherCluster {
+        /// Of who refuses.
+        ours: Option<ClusterId>,
+        /// Of the other.
+        theirs: Option<ClusterId>,
+    },
+    /// There is no version that both speak.
+    NoCommonVersion {
+        /// Of who refuses, lowest and highest.
+        ours: (u16, u16),
+        /// Of the other.
+        theirs: (u16, u16),
+    },
+    /// The cluster has no such node.
+    UnknownNode(NodeId),
+    /// The node has started again since: this is one of its earlier lives, or a copy of its folder.
+    EarlierLife {
+        /// Which node.
+        node: NodeId,
+        /// The incarnation known of it.
+        known: u64,
+    },
+    /// Another reason, in words.
+    Other(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |f: &mut fmt::Formatter<'_>, id: &Option<ClusterId>| match id {
+            Some(id) => write!(f, "{id}"),
+            None => write!(f, "none"),
+        };
+        match self {
+            Self::WrongSecret => write!(f, "wrong secret: both nodes need the same cluster-secret"),
+            Self::AnotherCluster { ours, theirs } => {
+                write!(f, "another cluster: this node belongs to ")?;
+                name(f, ours)?;
+                write!(f, ", the other to ")?;
+                name(f, theirs)
+            }
+            Self::NoCommonVersion { ours, theirs } => write!(
+                f,
+                "no common protocol version: this node speaks {} to {}, the other {} to {}",
+                ours.0, ours.1, theirs.0, theirs.1
+            ),
+            Self::UnknownNode(node) => write!(f, "unknown node: the cluster has no node {node}"),
+            Self::EarlierLife { node, known } => write!(
+                f,
+                "node {node} is known to have started {known} times: its folder is an old copy, or it runs twice"
+            ),
+            Self::Other(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+/// Why a handshake ended without a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failed {
+    /// This side refused. What was left to be sent tells the other.
+    Refused(Refusal),
+    /// The other side refused, in its words.
+    ByPeer(String),
+    /// The other side does not speak this protocol.
+    Malformed(Malformed),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => write!(f, "{why}"),
+            Self::ByPeer(why) => write!(f, "the other node says: {why}"),
+            Self::Malformed(what) => write!(f, "a handshake that is none: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl From<Malformed> for Failed {
+    fn from(what: Malformed) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+impl From<Refusal> for Failed {
+    fn from(why: Refusal) -> Self {
+        Self::Refused(why)
+    }
+}
+
+mod step {
+    pub const HELLO: u8 = 1;
+    pub const CHALLENGE: u8 = 2;
+    pub const PROOF: u8 = 3;
+    pub const WELCOME: u8 = 4;
+    pub const REFUSED: u8 = 5;
+}
+
+/// What hello and challenge say.
+struct Greeting {
+    versions: (u16, u16),
+    party: Party,
+}
+
+fn put_greeting(out: &mut Vec<u8>, me: &Party, nonce: &Nonce) {
+    out.extend_from_slice(&VERSIONS.0.to_le_bytes());
+    out.extend_from_slice(&VERSIONS.1.to_le_bytes());
+    out.push(u8::from(me.cluster.is_some()));
+    me.cluster.unwrap_or_default().put(out);
+    me.node.put(out);
+    out.extend_from_slice(&me.incarnation.to_le_bytes());
+    out.extend_from_slice(nonce);
+}
+
+fn greeting(from: &mut Reader<'_>) -> Result<Greeting, Malformed> {
+    let versions = (from.u16()?, from.u16()?);
+    let (belongs, cluster) = (from.flag()?, ClusterId::read(from)?);
+    let party = Party { cluster: belongs.then_some(cluster), node: NodeId::read(from)?, incarnation: from.u64()? };
+    from.array::<32>()?;
+    Ok(Greeting { versions, party })
+}
+
+fn common_version(theirs: (u16, u16)) -> Result<u16, Refusal> {
+    let version = VERSIONS.1.min(theirs.1);
+    let lowest = VERSIONS.0.max(theirs.0);
+    if version < lowest { Err(Refusal::NoCommonVersion { ours: VERSIONS, theirs }) } else { Ok(version) }
+}
+
+/// Whether the two may have a connection for `role`: commands are for members of one cluster, and no two clusters have anything to say to
+/// each other; who does not belong to any may ask to.
+fn same_cluster(me: &Party, peer: &Party, role: Role) -> Result<(), Refusal> {
+    let fits = match (me.cluster, peer.cluster) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        _ => role == Role::Control,
+    };
+    if fits { Ok(()) } else { Err(Refusal::AnotherCluster { ours: me.cluster, theirs: peer.cluster }) }
+}
+
+/// The proof of one side: that it knows the secret, in this very conversation.
+fn mac(secret: &[u8], side: &[u8], hello: &[u8], challenge: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(side);
+    mac.update(&(hello.len() as u64).to_le_bytes());
+    mac.update(hello);
+    mac.update(challenge);
+    mac
+}
+
+const INITIATOR: &[u8] = b"holdfast bus: initiator";
+const ACCEPTOR: &[u8] = b"holdfast bus: acceptor";
+
+fn send(out: &mut Vec<u8>, step: u8, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let at = begin(out);
+    let body = out.len();
+    out.push(step);
+    write(out);
+    finish(out, at, Kind::Handshake);
+    out[body..].to_vec()
+}
+
+fn refuse(out: &mut Vec<u8>, why: &Refusal) {
+    let text = why.to_string();
+    let end = text.floor_char_boundary(REASON_MAX);
+    send(out, step::REFUSED, |out| put_bytes(out, &text.as_bytes()[..end]));
+}
+
+fn refused(from: &mut Reader<'_>) -> Failed {
+    match from.text(REASON_MAX) {
+        Ok(why) => Failed::ByPeer(why.to_owned()),
+        Err(malformed) => Failed::Malformed(malformed),
+    }
+}
+
+/// The side that has opened the connection.
+pub struct Initiator<'a> {
+    me: Party,
+    secret: &'a [u8],
+    role: Role,
+    hello: Vec<u8>,
+    challenge: Option<(Vec<u8>, Greeting)>,
+}
+
+impl<'a> Initiator<'a> {
+    /// Begins: leaves the first frame in `out`.
+    pub fn new(me: Party, secret: &'a [u8], role: Role, nonce: &Nonce, out: &mut Vec<u8>) -> Self {
+        let hello = send(out, step::HELLO, |out| {
+            out.extend_from_slice(MAGIC);
+            out.push(role as u8);
+            put_greeting(out, &me, nonce);
+        });
+        Self { me, secret, role, hello, challenge: None }
+    }
+
+    /// Takes the body of the next frame; may leave one in `out`. Gives the peer when all is said.
+    pub fn step(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<Option<Peer>, Failed> {
+        let mut from = Reader::new(body);
+        match (from.u8()?, &self.challenge) {
+            (step::REFUSED, _) => Err(refused(&mut from)),
+            (step::CHALLENGE, None) => {
+                let greeting = greeting(&mut from)?;
+                from.end()?;
+                let proof = mac(self.secret, INITIATOR, &self.hello, body).finalize().into_bytes();
+                send(out, step::PROOF, |out| out.extend_from_slice(&proof));
+                self.challenge = Some((body.to_vec(), greeting));
+                Ok(None)
+            }
+            (step::WELCOME, Some((challenge, greeting))) => {
+                let version = from.u16()?;
+                let proof = from.array::<32>()?;
+                from.end()?;
+                let expected = mac(self.secret, ACCEPTOR, &self.hello, challenge);
+                expected.verify_slice(&proof).map_err(|_| Refusal::WrongSecret)?;
+                if version != common_version(greeting.versions)? {
+                    return Err(Malformed("the highest common version").into());
+                }
+                same_cluster(&self.me, &greeting.party, self.role)?;
+                Ok(Some(Peer { party: greeting.party, role: self.role, version }))
+            }
+            _ => Err(Malformed("the next step of a handshake").into()),
+        }
+    }
+}
+
+/// The side that has taken the connection.
+pub struct Acceptor<'a> {
+    me: Party,
+    secret: &'a [u8],
+    nonce: Nonce,
+    asked: Option<Asked>,
+}
+
+/// What the initiator has asked for.
+struct Asked {
+    hello: Vec<u8>,
+    challenge: Vec<u8>,
+    peer: Peer,
+}
+
+impl<'a> Acceptor<'a> {
+    /// Waits for the first frame.
+    pub fn new(me: Party, secret: &'a [u8], nonce: Nonce) -> Self {
+        Self { me, secret, nonce, asked: None }
+    }
+
+    /// Takes the body of the next frame; leaves what is to be sent in `out`, also if it fails. `judge` decides on whoever has proved the
+    /// secret. Gives the peer when all is said.
+    pub fn step(
+        &mut self,
+        body: &[u8],
+        judge: impl FnOnce(&Peer) -> Result<(), Refusal>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Peer>, Failed> {
+        let stepped = self.take(body, judge, out);
+        if let Err(Failed::Refused(why)) = &stepped {
+            refuse(out, why);
+        }
+        stepped
+    }
+
+    fn take(
+        &mut self,
+        body: &[u8],
+        judge: impl FnOnce(&Peer) -> Result<(), Refusal>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Peer>, Failed> {
+        let mut from = Reader::new(body);
+        match (from.u8()?, &self.asked) {
+            (step::HELLO, None) => {
+                if from.array()? != *MAGIC {
+                    return Err(Malformed("a node of holdfast").into());
+                }
+                let role = match from.u8()? {
+                    1 => Role::Control,
+                    2 => Role::Data,
+                    _ => return Err(Malformed("a role").into()),
+                };
+                let greeting = greeting(&mut from)?;
+                from.end()?;
+                let version = common_version(greeting.versions)?;
+                let challenge = send(out, step::CHALLENGE, |out| put_greeting(out, &self.me, &self.nonce));
+                let peer = Peer { party: greeting.party, role, version };
+                self.asked = Some(Asked { hello: body.to_vec(), challenge, peer });
+                Ok(None)
+            }
+            (step::PROOF, Some(asked)) => {
+                let proof = from.array::<32>()?;
+                from.end()?;
+                let expected = mac(self.secret, INITIATOR, &asked.hello, &asked.challenge);
+                expected.verify_slice(&proof).map_err(|_| Refusal::WrongSecret)?;
+                same_cluster(&self.me, &asked.peer.party, asked.peer.role)?;
+                judge(&asked.peer)?;
+                let proof = mac(self.secret, ACCEPTOR, &asked.hello, &asked.challenge).finalize().into_bytes();
+                send(out, step::WELCOME, |out| {
+                    out.extend_from_slice(&asked.peer.version.to_le_bytes());
+                    out.extend_from_slice(&proof);
+                });
+                Ok(Some(asked.peer))
+            }
+            _ => Err(Malformed("the next step of a handshake").into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::read;
+
+    fn party(cluster: Option<u8>, node: u8) -> Party {
+        Party { cluster: cluster.map(|c| ClusterId([c; 20])), node: NodeId([node; 20]), incarnation: 3 }
+    }
+
+    type Ended = Result<Peer, Failed>;
+
+    /// Lets two sides speak until both know.
+    fn converse(a: (Party, &[u8]), b: (Party, &[u8]), role: Role, judged: Result<(), Refusal>) -> (Ended, Ended) {
+        let (mut to_b, mut to_a) = (Vec::new(), Vec::new());
+        let mut initiator = Initiator::new(a.0, a.1, role, &[1; 32], &mut to_b);
+        let mut acceptor = Acceptor::new(b.0, b.1, [2; 32]);
+        let (mut at_a, mut at_b) = (None, None);
+        for _ in 0..4 {
+            for frame in [std::mem::take(&mut to_b)].iter().filter(|bytes| !bytes.is_empty()) {
+                let body = read(frame).unwrap().unwrap().body;
+                at_b = acceptor.step(body, |_| judged.clone(), &mut to_a).transpose().or(at_b);
+            }
+            for frame in [std::mem::take(&mut to_a)].iter().filter(|bytes| !bytes.is_empty()) {
+                let body = read(frame).unwrap().unwrap().body;
+                at_a = initiator.step(body, &mut to_b).transpose().or(at_a);
+            }
+        }
+        (at_a.unwrap(), at_b.unwrap())
+    }
+
+    #[test]
+    fn two_of_one_cluster_come_to_speak() {
+        for role in [Role::Control, Role::Data] {
+            let (a, b) = (party(Some(7), 1), party(Some(7), 2));
+            let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 1 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 1 }));
+        }
+    }
+
+    #[test]
+    fn who_belongs_to_no_cluster_may_ask_but_carries_no_commands() {
+        let (a, b) = (party(None, 1), party(Some(7), 2));
+        let (at_a, at_b) = converse((a, b""), (b, b""), Role::Control, Ok(()));
+        assert!(at_a.is_ok() && at_b.is_ok());
+        let (at_a, at_b) = converse((a, b""), (b, b""), Role::Data, Ok(()));
+        let why = Refusal::AnotherCluster { ours: b.cluster, theirs: None };
+        assert_eq!(at_b, Err(Failed::Refused(why.clone())));
+        assert_eq!(at_a, Err(Failed::ByPeer(why.to_string())));
+    }
+
+    #[test]
+    fn refusals_are_told_in_words() {
+        let (a, b) = (party(Some(7), 1), party(Some(8), 2));
+        let (at_a, at_b) = converse((a, b"secret"), (b, b"another"), Role::Control, Ok(()));
+        assert_eq!(at_b, Err(Failed::Refused(Refusal::WrongSecret)));
+        assert_eq!(at_a.unwrap_err().to_string(), format!("the other node says: {}", Refusal::WrongSecret));
+        let (at_a, _) = converse((a, b"secret"), (b, b"secret"), Role::Control, Ok(()));
+        assert!(at_a.unwrap_err().to_string().contains("another cluster: this node belongs to 0808"));
+        let unknown = Refusal::UnknownNode(a.node);
+        let (at_a, at_b) = converse((a, b""), (party(Some(7), 2), b""), Role::Data, Err(unknown.clone()));
+        assert_eq!(at_b, Err(Failed::Refused(unknown)));
+        assert!(at_a.unwrap_err().to_string().contains("unknown node"));
+        assert_eq!(
+            common_version((2, 9)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 1 to 1, the other 2 to 9"
+        );
+    }
+
+    #[test]
+    fn a_proof_is_of_one_conversation() {
+        let (a, b) = (party(Some(7), 1), party(Some(7), 2));
+        let (mut to_b, mut to_a) = (Vec::new(), Vec::new());
+        let mut initiator = Initiator::new(a, b"secret", Role::Data, &[1; 32], &mut to_b);
+        let hello = read(&to_b).unwrap().unwrap().body.to_vec();
+        let mut acceptor = Acceptor::new(b, b"secret", [2; 32]);
+        acceptor.step(&hello, |_| Ok(()), &mut to_a).unwrap();
+        let mut proof = Vec::new();
+        initiator.step(read(&to_a).unwrap().unwrap().body, &mut proof).unwrap();
+        let proof = read(&proof).unwrap().unwrap().body.to_vec();
+        let mut later = Acceptor::new(b, b"secret", [3; 32]);
+        let mut out = Vec::new();
+        later.step(&hello, |_| Ok(()), &mut out).unwrap();
+        assert_eq!(later.step(&proof, |_| Ok(()), &mut out), Err(Failed::Refused(Refusal::WrongSecret)));
+        assert!(acceptor.step(&proof, |_| Ok(()), &mut out).unwrap().is_some());
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut out = Vec::new();
+        Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
+        let body = read(&out).unwrap().unwrap().body;
+        let golden = [&b"\x01HOLDBUS1\x02\x01\0\x01\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        assert_eq!(body, golden.concat());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..3)) {
+            let mut out = Vec::new();
+            let mut acceptor = Acceptor::new(party(None, 1), b"", [0; 32]);
+            let mut initiator = Initiator::new(party(None, 1), b"", Role::Data, &[0; 32], &mut out);
+            for body in bodies {
+                prop_assert!(!matches!(acceptor.step(&body, |_| Ok(()), &mut out), Ok(Some(_))));
+                prop_assert!(!matches!(initiator.step(&body, &mut out), Ok(Some(_))));
+            }
+        }
+    }
+}

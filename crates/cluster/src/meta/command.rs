@@ -1,0 +1,365 @@
+//! Commands to the metadata, what they answer, and both as bytes.
+
+use std::fmt;
+
+use super::{NODES_MAX, SETTINGS_MAX, TEXT_MAX};
+use crate::codec::{Malformed, Reader, put_bytes, put_count};
+use crate::map::SLOTS;
+use crate::{ClusterId, NodeId};
+
+/// The format of commands and responses that this code writes.
+const VERSION: u8 = 1;
+
+/// What a node says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Describe {
+    /// Its name.
+    pub id: NodeId,
+    /// How often it has started.
+    pub incarnation: u64,
+    /// Where clients and nodes find it: a name or an address, at most [`TEXT_MAX`] bytes.
+    pub host: String,
+    /// The port for clients.
+    pub port: u16,
+    /// The port for nodes.
+    pub bus_port: u16,
+}
+
+impl Describe {
+    /// Where it is for clients: nodes are numbered in this order when a cluster is formed.
+    pub fn place(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        self.id.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        put_bytes(out, self.host.as_bytes());
+        out.extend_from_slice(&self.port.to_le_bytes());
+        out.extend_from_slice(&self.bus_port.to_le_bytes());
+    }
+
+    /// The next one in `from`.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: NodeId::read(from)?,
+            incarnation: from.u64()?,
+            host: from.text(TEXT_MAX)?.to_owned(),
+            port: from.u16()?,
+            bus_port: from.u16()?,
+        })
+    }
+}
+
+/// What can be done to the metadata.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// There is a cluster now: of these nodes, each of which gets one range of slots.
+    Form {
+        /// Its name.
+        cluster: ClusterId,
+        /// Its nodes.
+        nodes: Vec<Describe>,
+        /// What nodes must agree on.
+        settings: Vec<(String, String)>,
+    },
+    /// A node comes. It owns nothing.
+    Join {
+        /// The node.
+        node: Describe,
+        /// Its settings: none may contradict the cluster's.
+        settings: Vec<(String, String)>,
+    },
+    /// A node has started again, maybe elsewhere.
+    Alive {
+        /// The node.
+        node: Describe,
+        /// Its settings.
+        settings: Vec<(String, String)>,
+    },
+    /// A node that owns nothing goes.
+    Leave {
+        /// Which.
+        id: NodeId,
+    },
+    /// A node is lost for ever, with its data: the others get its slots.
+    Forget {
+        /// Which.
+        id: NodeId,
+    },
+    /// Slots get another owner.
+    Assign {
+        /// Who owns them all.
+        from: NodeId,
+        /// Who is to own them.
+        to: NodeId,
+        /// First and last slot of each range.
+        ranges: Vec<(u16, u16)>,
+    },
+    /// A setting that nodes must agree on.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// Why a command changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// There is a cluster.
+    AlreadyFormed,
+    /// There is no cluster.
+    NotFormed,
+    /// The cluster has no such node.
+    Unknown(NodeId),
+    /// A later life of the node is known.
+    EarlierLife {
+        /// The node.
+        id: NodeId,
+        /// Its incarnation, as it is known.
+        known: u64,
+    },
+    /// The node's slots must go first.
+    OwnsSlots {
+        /// The node.
+        id: NodeId,
+        /// How many.
+        slots: u32,
+    },
+    /// The node does not own the slot.
+    NotOwner {
+        /// The node.
+        id: NodeId,
+        /// The slot.
+        slot: u16,
+    },
+    /// Nobody would be left.
+    LastNode,
+    /// Two nodes say to be in one place, or have one name.
+    SameAddress,
+    /// Slots that there are not.
+    BadRange,
+    /// More than there may be: nodes, settings.
+    TooMany,
+    /// A setting of the node is not that of the cluster.
+    Disagrees {
+        /// Which.
+        name: String,
+        /// The cluster's.
+        ours: String,
+        /// The node's.
+        theirs: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyFormed => write!(f, "the cluster has been formed"),
+            Self::NotFormed => write!(f, "the cluster has not been formed"),
+            Self::Unknown(id) => write!(f, "the cluster has no node {id}"),
+            Self::EarlierLife { id, known } => {
+                write!(
+                    f,
+                    "node {id} is known to have started {known} times: its folder is an old copy, or it runs twice"
+                )
+            }
+            Self::OwnsSlots { id, slots } => write!(f, "node {id} owns {slots} slots"),
+            Self::NotOwner { id, slot } => write!(f, "node {id} does not own slot {slot}"),
+            Self::LastNode => write!(f, "no other node could own the slots"),
+            Self::SameAddress => write!(f, "two nodes have the same address or name"),
+            Self::BadRange => write!(f, "slots are 0 to 16383, and a range ends where it begins or later"),
+            Self::TooMany => write!(f, "more than a cluster may have"),
+            Self::Disagrees { name, ours, theirs } => {
+                write!(f, "{name} is {theirs} at this node and {ours} in the cluster")
+            }
+        }
+    }
+}
+
+/// What a command answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Response {
+    /// It is so.
+    Done {
+        /// The version of the map then.
+        version: u64,
+        /// The highest epoch then.
+        epoch: u64,
+    },
+    /// Nothing was changed.
+    Refused(Refusal),
+}
+
+mod tag {
+    pub const FORM: u8 = 1;
+    pub const JOIN: u8 = 2;
+    pub const ALIVE: u8 = 3;
+    pub const LEAVE: u8 = 4;
+    pub const FORGET: u8 = 5;
+    pub const ASSIGN: u8 = 6;
+    pub const SET: u8 = 7;
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
+    put_count(out, settings.len());
+    for (name, value) in settings {
+        put_bytes(out, name.as_bytes());
+        put_bytes(out, value.as_bytes());
+    }
+}
+
+fn settings(from: &mut Reader<'_>) -> Result<Vec<(String, String)>, Malformed> {
+    let count = from.count(SETTINGS_MAX)?;
+    (0..count).map(|_| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()))).collect()
+}
+
+impl Command {
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        match self {
+            Self::Form { cluster, nodes, settings } => {
+                out.push(tag::FORM);
+                cluster.put(out);
+                put_count(out, nodes.len());
+                nodes.iter().for_each(|node| node.put(out));
+                put_settings(out, settings);
+            }
+            Self::Join { node, settings } => {
+                out.push(tag::JOIN);
+                node.put(out);
+                put_settings(out, settings);
+            }
+            Self::Alive { node, settings } => {
+                out.push(tag::ALIVE);
+                node.put(out);
+                put_settings(out, settings);
+            }
+            Self::Leave { id } => {
+                out.push(tag::LEAVE);
+                id.put(out);
+            }
+            Self::Forget { id } => {
+                out.push(tag::FORGET);
+                id.put(out);
+            }
+            Self::Assign { from, to, ranges } => {
+                out.push(tag::ASSIGN);
+                from.put(out);
+                to.put(out);
+                put_count(out, ranges.len());
+                for (start, end) in ranges {
+                    out.extend_from_slice(&start.to_le_bytes());
+                    out.extend_from_slice(&end.to_le_bytes());
+                }
+            }
+            Self::Set { name, value } => {
+                out.push(tag::SET);
+                put_bytes(out, name.as_bytes());
+                put_bytes(out, value.as_bytes());
+            }
+        }
+    }
+
+    /// The next one in `from`.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if from.u8()? != VERSION {
+            return Err(Malformed("a command of version 1"));
+        }
+        Ok(match from.u8()? {
+            tag::FORM => {
+                let cluster = ClusterId::read(from)?;
+                let count = from.count(NODES_MAX)?;
+                let nodes = (0..count).map(|_| Describe::read(from)).collect::<Result<_, _>>()?;
+                Self::Form { cluster, nodes, settings: settings(from)? }
+            }
+            tag::JOIN => Self::Join { node: Describe::read(from)?, settings: settings(from)? },
+            tag::ALIVE => Self::Alive { node: Describe::read(from)?, settings: settings(from)? },
+            tag::LEAVE => Self::Leave { id: NodeId::read(from)? },
+            tag::FORGET => Self::Forget { id: NodeId::read(from)? },
+            tag::ASSIGN => {
+                let (giver, taker) = (NodeId::read(from)?, NodeId::read(from)?);
+                let count = from.count(SLOTS)?;
+                let ranges = (0..count).map(|_| Ok((from.u16()?, from.u16()?))).collect::<Result<_, _>>()?;
+                Self::Assign { from: giver, to: taker, ranges }
+            }
+            tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
+            _ => return Err(Malformed("a command")),
+        })
+    }
+}
+
+impl Response {
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        let why = match self {
+            Self::Done { version, epoch } => {
+                out.push(0);
+                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&epoch.to_le_bytes());
+                return;
+            }
+            Self::Refused(why) => why,
+        };
+        match why {
+            Refusal::AlreadyFormed => out.push(1),
+            Refusal::NotFormed => out.push(2),
+            Refusal::Unknown(id) => {
+                out.push(3);
+                id.put(out);
+            }
+            Refusal::EarlierLife { id, known } => {
+                out.push(4);
+                id.put(out);
+                out.extend_from_slice(&known.to_le_bytes());
+            }
+            Refusal::OwnsSlots { id, slots } => {
+                out.push(5);
+                id.put(out);
+                out.extend_from_slice(&slots.to_le_bytes());
+            }
+            Refusal::NotOwner { id, slot } => {
+                out.push(6);
+                id.put(out);
+                out.extend_from_slice(&slot.to_le_bytes());
+            }
+            Refusal::LastNode => out.push(7),
+            Refusal::SameAddress => out.push(8),
+            Refusal::BadRange => out.push(9),
+            Refusal::TooMany => out.push(10),
+            Refusal::Disagrees { name, ours, theirs } => {
+                out.push(11);
+                [name, ours, theirs].into_iter().for_each(|text| put_bytes(out, text.as_bytes()));
+            }
+        }
+    }
+
+    /// The next one in `from`.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if from.u8()? != VERSION {
+            return Err(Malformed("a response of version 1"));
+        }
+        let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
+        let why = match from.u8()? {
+            0 => return Ok(Self::Done { version: from.u64()?, epoch: from.u64()? }),
+            1 => Refusal::AlreadyFormed,
+            2 => Refusal::NotFormed,
+            3 => Refusal::Unknown(NodeId::read(from)?),
+            4 => Refusal::EarlierLife { id: NodeId::read(from)?, known: from.u64()? },
+            5 => Refusal::OwnsSlots { id: NodeId::read(from)?, slots: from.u32()? },
+            6 => Refusal::NotOwner { id: NodeId::read(from)?, slot: from.u16()? },
+            7 => Refusal::LastNode,
+            8 => Refusal::SameAddress,
+            9 => Refusal::BadRange,
+            10 => Refusal::TooMany,
+            11 => Refusal::Disagrees { name: text(from)?, ours: text(from)?, theirs: text(from)? },
+            _ => return Err(Malformed("a response")),
+        };
+        Ok(Self::Refused(why))
+    }
+}

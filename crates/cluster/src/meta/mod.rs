@@ -1,0 +1,343 @@
+//! The cluster's metadata: a pure state machine. Nodes that apply the same commands in the same order know the same; the order is
+//! agreed upon elsewhere (by Raft, or by a simulator's log).
+
+mod command;
+mod snapshot;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::map::{Map, Node, Range, SLOTS};
+use crate::{ClusterId, NodeId};
+
+pub use command::{Command, Describe, Refusal, Response};
+
+/// Most nodes of a cluster.
+pub const NODES_MAX: usize = 1000;
+
+/// Most settings that nodes must agree on.
+pub const SETTINGS_MAX: usize = 64;
+
+/// Bytes of the longest host, name of a setting, or value of one.
+pub const TEXT_MAX: usize = 255;
+
+/// A node as the metadata knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Member {
+    number: u32,
+    epoch: u64,
+    incarnation: u64,
+    lost: bool,
+    host: String,
+    port: u16,
+    bus_port: u16,
+}
+
+/// What all nodes know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct State {
+    cluster: Option<ClusterId>,
+    version: u64,
+    epoch: u64,
+    next_number: u32,
+    members: BTreeMap<NodeId, Member>,
+    settings: BTreeMap<String, String>,
+    /// By slot, the number of the owner; 0: nobody.
+    owners: Box<[u32]>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            cluster: None,
+            version: 0,
+            epoch: 0,
+            next_number: 1,
+            members: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            owners: vec![0; SLOTS].into_boxed_slice(),
+        }
+    }
+}
+
+impl State {
+    /// The state before any command.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies a command. A refusal changes nothing.
+    pub fn apply(&mut self, command: &Command) -> Response {
+        let before = self.version;
+        let outcome = match command {
+            Command::Form { cluster, nodes, settings } => self.form(*cluster, nodes, settings),
+            _ if self.cluster.is_none() => Err(Refusal::NotFormed),
+            Command::Join { node, settings } => self.join(node, settings),
+            Command::Alive { node, settings } => self.alive(node, settings),
+            Command::Leave { id } => self.leave(*id),
+            Command::Forget { id } => self.forget(*id),
+            Command::Assign { from, to, ranges } => self.assign(*from, *to, ranges),
+            Command::Set { name, value } => self.set(name, value),
+        };
+        match outcome {
+            Ok(()) => Response::Done { version: self.version, epoch: self.epoch },
+            Err(why) => {
+                debug_assert_eq!(self.version, before, "a refusal changes nothing");
+                Response::Refused(why)
+            }
+        }
+    }
+
+    /// Which cluster it is; none before it has been formed.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+
+    /// Rises with every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether the node belongs to the cluster.
+    pub fn has(&self, id: NodeId) -> bool {
+        self.members.contains_key(&id)
+    }
+
+    /// The incarnation known of a node.
+    pub fn incarnation(&self, id: NodeId) -> Option<u64> {
+        self.members.get(&id).map(|member| member.incarnation)
+    }
+
+    /// Nodes in the order of their numbers, and whether each is lost.
+    pub fn nodes(&self) -> Vec<(NodeId, bool)> {
+        self.by_number().into_iter().map(|(id, member)| (id, member.lost)).collect()
+    }
+
+    /// How many slots a node owns.
+    pub fn slots_of(&self, id: NodeId) -> usize {
+        self.members.get(&id).map_or(0, |member| self.owners.iter().filter(|&&owner| owner == member.number).count())
+    }
+
+    /// The value that nodes must agree on.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    /// The map of this state; `voter` says who votes on the metadata.
+    pub fn map(&self, voter: impl Fn(NodeId) -> bool) -> Map {
+        let nodes = self.by_number().into_iter().map(|(id, member)| Node {
+            id,
+            number: member.number,
+            host: member.host.clone(),
+            port: member.port,
+            bus_port: member.bus_port,
+            incarnation: member.incarnation,
+            epoch: member.epoch,
+            lost: member.lost,
+            voter: voter(id),
+        });
+        let nodes: Vec<Node> = nodes.collect();
+        let index: BTreeMap<u32, u16> = nodes.iter().enumerate().map(|(i, node)| (node.number, i as u16)).collect();
+        let ranges = spread::runs(&self.owners).into_iter().filter_map(|(start, end, owner)| {
+            let node = *index.get(&owner)?;
+            Some(Range { start, end, node })
+        });
+        let ranges = ranges.collect();
+        Map::new(self.cluster, self.version, self.epoch, nodes, ranges)
+    }
+
+    fn by_number(&self) -> Vec<(NodeId, &Member)> {
+        let mut nodes: Vec<_> = self.members.iter().map(|(id, member)| (*id, member)).collect();
+        nodes.sort_by_key(|(_, member)| member.number);
+        nodes
+    }
+
+    fn form(&mut self, cluster: ClusterId, nodes: &[Describe], settings: &[(String, String)]) -> Result<(), Refusal> {
+        if self.cluster.is_some() {
+            return Err(Refusal::AlreadyFormed);
+        }
+        if nodes.is_empty() || nodes.len() > NODES_MAX || settings.len() > SETTINGS_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let mut ordered: Vec<&Describe> = nodes.iter().collect();
+        ordered.sort_by(|a, b| a.place().cmp(&b.place()));
+        if ordered.windows(2).any(|two| two[0].place() == two[1].place()) || !distinct(nodes) {
+            return Err(Refusal::SameAddress);
+        }
+        self.cluster = Some(cluster);
+        self.version = 1;
+        self.epoch = 1;
+        self.settings = settings.iter().cloned().collect();
+        for node in &ordered {
+            self.add(node);
+        }
+        for (slot, number) in spread::evenly(ordered.len()).enumerate() {
+            self.owners[slot] = number as u32 + 1;
+        }
+        self.members.values_mut().for_each(|member| member.epoch = 1);
+        Ok(())
+    }
+
+    fn add(&mut self, node: &Describe) {
+        let member = Member {
+            number: self.next_number,
+            epoch: 0,
+            incarnation: node.incarnation,
+            lost: false,
+            host: node.host.clone(),
+            port: node.port,
+            bus_port: node.bus_port,
+        };
+        self.next_number += 1;
+        self.members.insert(node.id, member);
+    }
+
+    /// Who is where `node` says to be cannot be found there any more.
+    fn displace(&mut self, node: &Describe) {
+        for (id, member) in &mut self.members {
+            if *id != node.id && (member.host.as_str(), member.bus_port) == (node.host.as_str(), node.bus_port) {
+                member.lost = true;
+            }
+        }
+    }
+
+    fn agrees(&self, settings: &[(String, String)]) -> Result<(), Refusal> {
+        for (name, theirs) in settings {
+            if let Some(ours) = self.settings.get(name).filter(|ours| *ours != theirs) {
+                let (name, ours, theirs) = (name.clone(), ours.clone(), theirs.clone());
+                return Err(Refusal::Disagrees { name, ours, theirs });
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, node: &Describe, settings: &[(String, String)]) -> Result<(), Refusal> {
+        if self.members.contains_key(&node.id) {
+            return self.alive(node, settings);
+        }
+        self.agrees(settings)?;
+        if self.members.len() >= NODES_MAX || self.next_number == u32::MAX {
+            return Err(Refusal::TooMany);
+        }
+        self.displace(node);
+        self.add(node);
+        self.version += 1;
+        Ok(())
+    }
+
+    fn alive(&mut self, node: &Describe, settings: &[(String, String)]) -> Result<(), Refusal> {
+        let Some(member) = self.members.get(&node.id) else { return Err(Refusal::Unknown(node.id)) };
+        if node.incarnation < member.incarnation {
+            return Err(Refusal::EarlierLife { id: node.id, known: member.incarnation });
+        }
+        self.agrees(settings)?;
+        let now = Member {
+            incarnation: node.incarnation,
+            lost: false,
+            host: node.host.clone(),
+            port: node.port,
+            bus_port: node.bus_port,
+            ..*member
+        };
+        if now == *member {
+            return Ok(());
+        }
+        self.displace(node);
+        self.members.insert(node.id, now);
+        self.version += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self, id: NodeId) -> Result<(), Refusal> {
+        if !self.members.contains_key(&id) {
+            return Ok(());
+        }
+        let slots = self.slots_of(id);
+        if slots > 0 {
+            return Err(Refusal::OwnsSlots { id, slots: slots as u32 });
+        }
+        self.members.remove(&id);
+        self.version += 1;
+        Ok(())
+    }
+
+    fn forget(&mut self, id: NodeId) -> Result<(), Refusal> {
+        let Some(member) = self.members.get(&id) else { return Err(Refusal::Unknown(id)) };
+        let number = member.number;
+        let heirs: Vec<u32> =
+            self.by_number().iter().filter(|(_, m)| !m.lost && m.number != number).map(|(_, m)| m.number).collect();
+        let orphans: Vec<usize> = (0..SLOTS).filter(|&slot| self.owners[slot] == number).collect();
+        if heirs.is_empty() {
+            return Err(Refusal::LastNode);
+        }
+        let owned = |heir: &u32| (self.owners.iter().filter(|&owner| owner == heir).count(), *heir);
+        let shares = spread::level(heirs.iter().map(owned).collect(), orphans.len());
+        let mut orphans = orphans.into_iter();
+        if orphans.len() > 0 {
+            self.epoch += 1;
+        }
+        for (heir, share) in shares {
+            for slot in orphans.by_ref().take(share) {
+                self.owners[slot] = heir;
+            }
+            if share > 0 {
+                self.raise(heir);
+            }
+        }
+        self.members.remove(&id);
+        self.version += 1;
+        Ok(())
+    }
+
+    /// The node of this number gets the current epoch.
+    fn raise(&mut self, number: u32) {
+        let epoch = self.epoch;
+        self.members.values_mut().filter(|member| member.number == number).for_each(|member| member.epoch = epoch);
+    }
+
+    fn assign(&mut self, from: NodeId, to: NodeId, ranges: &[(u16, u16)]) -> Result<(), Refusal> {
+        let number = |id: NodeId| self.members.get(&id).map(|member| member.number).ok_or(Refusal::Unknown(id));
+        let (giver, taker) = (number(from)?, number(to)?);
+        for &(start, end) in ranges {
+            if start > end || usize::from(end) >= SLOTS {
+                return Err(Refusal::BadRange);
+            }
+            let owners = &self.owners[usize::from(start)..=usize::from(end)];
+            if let Some(at) = owners.iter().position(|&owner| owner != giver) {
+                return Err(Refusal::NotOwner { id: from, slot: start + at as u16 });
+            }
+        }
+        if ranges.is_empty() || giver == taker {
+            return Ok(());
+        }
+        for &(start, end) in ranges {
+            self.owners[usize::from(start)..=usize::from(end)].fill(taker);
+        }
+        self.epoch += 1;
+        self.raise(giver);
+        self.raise(taker);
+        self.version += 1;
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        if self.settings.get(name).is_some_and(|known| known == value) {
+            return Ok(());
+        }
+        if self.settings.len() >= SETTINGS_MAX && !self.settings.contains_key(name) {
+            return Err(Refusal::TooMany);
+        }
+        self.settings.insert(name.to_owned(), value.to_owned());
+        self.version += 1;
+        Ok(())
+    }
+}
+
+/// Whether all have names of their own.
+fn distinct(nodes: &[Describe]) -> bool {
+    let mut names: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    names.sort_unstable();
+    names.windows(2).all(|two| two[0] != two[1])
+}

@@ -1,0 +1,96 @@
+//! The whole state as bytes, with a version and a checksum.
+
+use std::collections::BTreeMap;
+
+use super::{Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
+use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
+use crate::map::SLOTS;
+use crate::{ClusterId, NodeId};
+
+/// The format of snapshots that this code writes and reads.
+const VERSION: u32 = 1;
+
+impl State {
+    /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut out = vec![0; 4];
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.push(u8::from(self.cluster.is_some()));
+        self.cluster.unwrap_or_default().put(&mut out);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.next_number.to_le_bytes());
+        put_count(&mut out, self.members.len());
+        for (id, member) in &self.members {
+            id.put(&mut out);
+            out.extend_from_slice(&member.number.to_le_bytes());
+            out.extend_from_slice(&member.epoch.to_le_bytes());
+            out.extend_from_slice(&member.incarnation.to_le_bytes());
+            out.push(u8::from(member.lost));
+            put_bytes(&mut out, member.host.as_bytes());
+            out.extend_from_slice(&member.port.to_le_bytes());
+            out.extend_from_slice(&member.bus_port.to_le_bytes());
+        }
+        put_count(&mut out, self.settings.len());
+        for (name, value) in &self.settings {
+            put_bytes(&mut out, name.as_bytes());
+            put_bytes(&mut out, value.as_bytes());
+        }
+        let runs = spread::runs(&self.owners);
+        put_count(&mut out, runs.len());
+        for (_, end, owner) in runs {
+            out.extend_from_slice(&end.to_le_bytes());
+            out.extend_from_slice(&owner.to_le_bytes());
+        }
+        let sum = crc(&[&out[4..]]);
+        out[..4].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// The state that [`State::snapshot`] made these bytes of.
+    pub fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(bytes);
+        let sum = from.u32()?;
+        if crc(&[&bytes[4..]]) != sum {
+            return Err(Malformed("a checksum that matches"));
+        }
+        if from.u32()? != VERSION {
+            return Err(Malformed("a snapshot of version 1"));
+        }
+        let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
+        let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
+        let count = from.count(NODES_MAX)?;
+        let members = (0..count).map(|_| member(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let count = from.count(SETTINGS_MAX)?;
+        let setting = |from: &mut Reader<'_>| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()));
+        let settings = (0..count).map(|_| setting(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let mut owners = Vec::with_capacity(SLOTS);
+        for _ in 0..from.count(SLOTS)? {
+            let (end, owner) = (usize::from(from.u16()?), from.u32()?);
+            if end >= SLOTS || end < owners.len() || !(owner == 0 || members.values().any(|m| m.number == owner)) {
+                return Err(Malformed("ranges of slots, each of a node"));
+            }
+            owners.resize(end + 1, owner);
+        }
+        from.end()?;
+        if owners.len() != SLOTS {
+            return Err(Malformed("all slots"));
+        }
+        let owners = owners.into_boxed_slice();
+        Ok(Self { cluster: formed.then_some(cluster), version, epoch, next_number, members, settings, owners })
+    }
+}
+
+fn member(from: &mut Reader<'_>) -> Result<(NodeId, Member), Malformed> {
+    let id = NodeId::read(from)?;
+    let member = Member {
+        number: from.u32()?,
+        epoch: from.u64()?,
+        incarnation: from.u64()?,
+        lost: from.flag()?,
+        host: from.text(TEXT_MAX)?.to_owned(),
+        port: from.u16()?,
+        bus_port: from.u16()?,
+    };
+    Ok((id, member))
+}

@@ -1,0 +1,254 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::codec::Reader;
+
+fn id(n: u8) -> NodeId {
+    NodeId([n; 20])
+}
+
+fn describe(n: u8, incarnation: u64) -> Describe {
+    Describe {
+        id: id(n),
+        incarnation,
+        host: "10.0.0.1".to_owned(),
+        port: 7000 + u16::from(n),
+        bus_port: 17000 + u16::from(n),
+    }
+}
+
+fn form(nodes: &[u8]) -> Command {
+    let nodes = nodes.iter().map(|&n| describe(n, 1)).collect();
+    Command::Form { cluster: ClusterId([7; 20]), nodes, settings: vec![("databases".to_owned(), "16".to_owned())] }
+}
+
+fn join(n: u8) -> Command {
+    Command::Join { node: describe(n, 1), settings: Vec::new() }
+}
+
+fn formed(nodes: &[u8]) -> State {
+    let mut state = State::new();
+    assert_eq!(state.apply(&form(nodes)), Response::Done { version: 1, epoch: 1 });
+    state
+}
+
+fn map(state: &State) -> Map {
+    state.map(|_| true)
+}
+
+fn owned(state: &State) -> Vec<usize> {
+    let map = map(state);
+    (0..map.nodes().len() as u16).map(|index| map.slots_of(index)).collect()
+}
+
+fn refused(response: Response) -> Refusal {
+    match response {
+        Response::Refused(why) => why,
+        Response::Done { .. } => panic!("not refused"),
+    }
+}
+
+#[test]
+fn a_cluster_is_formed_of_nodes_in_the_order_of_their_addresses() {
+    let state = formed(&[3, 1, 2]);
+    let map = map(&state);
+    assert_eq!(map.nodes().iter().map(|n| (n.id, n.number)).collect::<Vec<_>>(), [(id(1), 1), (id(2), 2), (id(3), 3)]);
+    let range = |start, end, node| Range { start, end, node };
+    assert_eq!(map.ranges(), [range(0, 5461, 0), range(5462, 10922, 1), range(10923, 16383, 2)]);
+    assert_eq!(map.nodes().iter().map(|n| n.epoch).collect::<Vec<_>>(), [1, 1, 1]);
+    let mut again = state.clone();
+    assert_eq!(refused(again.apply(&form(&[1]))), Refusal::AlreadyFormed);
+    assert_eq!(again, state);
+    assert_eq!(refused(State::new().apply(&join(1))), Refusal::NotFormed);
+    assert_eq!(refused(State::new().apply(&form(&[1, 1]))), Refusal::SameAddress);
+    assert_eq!(refused(State::new().apply(&form(&[]))), Refusal::TooMany);
+}
+
+#[test]
+fn who_joins_owns_nothing_and_may_leave() {
+    let mut state = formed(&[1, 2, 3]);
+    state.apply(&join(4));
+    assert_eq!(owned(&state), [5462, 5461, 5461, 0]);
+    let version = state.version();
+    state.apply(&join(4));
+    assert_eq!(state.version(), version, "who has joined has joined");
+    state.apply(&Command::Leave { id: id(4) });
+    assert_eq!(owned(&state).len(), 3);
+    state.apply(&join(4));
+    assert_eq!(map(&state).nodes()[3].number, 5, "numbers are not used again");
+    assert_eq!(refused(state.apply(&Command::Leave { id: id(1) })), Refusal::OwnsSlots { id: id(1), slots: 5462 });
+}
+
+#[test]
+fn settings_that_contradict_are_refused() {
+    let mut state = formed(&[1, 2, 3]);
+    let with = |value: &str| Command::Join {
+        node: describe(4, 1),
+        settings: vec![("databases".to_owned(), value.to_owned())],
+    };
+    let why = refused(state.apply(&with("32")));
+    assert_eq!(why.to_string(), "databases is 32 at this node and 16 in the cluster");
+    assert!(!state.has(id(4)));
+    state.apply(&with("16"));
+    assert!(state.has(id(4)));
+    state.apply(&Command::Set { name: "databases".to_owned(), value: "32".to_owned() });
+    assert_eq!(state.setting("databases"), Some("32"));
+}
+
+#[test]
+fn an_earlier_life_is_refused() {
+    let mut state = formed(&[1, 2]);
+    let alive = |incarnation| Command::Alive { node: describe(2, incarnation), settings: Vec::new() };
+    state.apply(&alive(5));
+    assert_eq!(state.incarnation(id(2)), Some(5));
+    assert_eq!(refused(state.apply(&alive(4))), Refusal::EarlierLife { id: id(2), known: 5 });
+    let alive = Command::Alive { node: describe(9, 1), settings: Vec::new() };
+    assert_eq!(refused(state.apply(&alive)), Refusal::Unknown(id(9)));
+}
+
+#[test]
+fn a_wiped_node_is_a_new_one_and_its_slots_stay_until_it_is_forgotten() {
+    let mut state = formed(&[1, 2, 3]);
+    let wiped = Describe { id: id(9), ..describe(3, 1) };
+    state.apply(&Command::Join { node: wiped, settings: Vec::new() });
+    assert_eq!(state.nodes(), [(id(1), false), (id(2), false), (id(3), true), (id(9), false)]);
+    assert_eq!(owned(&state), [5462, 5461, 5461, 0]);
+    let response = state.apply(&Command::Forget { id: id(3) });
+    assert_eq!(response, Response::Done { version: 3, epoch: 2 });
+    assert_eq!(owned(&state), [5462, 5461, 5461]);
+    let map = map(&state);
+    assert_eq!(map.node(map.owner_of(16383).unwrap()).id, id(9), "who has least inherits");
+    assert_eq!(map.nodes().iter().map(|n| n.epoch).collect::<Vec<_>>(), [1, 1, 2]);
+    assert_eq!(refused(state.apply(&Command::Forget { id: id(3) })), Refusal::Unknown(id(3)));
+    let mut alone = formed(&[1]);
+    assert_eq!(refused(alone.apply(&Command::Forget { id: id(1) })), Refusal::LastNode);
+}
+
+#[test]
+fn slots_change_hands_only_from_who_owns_them() {
+    let mut state = formed(&[1, 2]);
+    let assign =
+        |from, to, ranges: &[(u16, u16)]| Command::Assign { from: id(from), to: id(to), ranges: ranges.to_vec() };
+    assert_eq!(state.apply(&assign(1, 2, &[(0, 9), (20, 20)])), Response::Done { version: 2, epoch: 2 });
+    assert_eq!(owned(&state), [8192 - 11, 8192 + 11]);
+    assert_eq!(refused(state.apply(&assign(1, 2, &[(5, 15)]))), Refusal::NotOwner { id: id(1), slot: 5 });
+    assert_eq!(refused(state.apply(&assign(1, 2, &[(9, 8)]))), Refusal::BadRange);
+    assert_eq!(refused(state.apply(&assign(1, 2, &[(16000, 16384)]))), Refusal::BadRange);
+    assert_eq!(refused(state.apply(&assign(1, 3, &[(100, 100)]))), Refusal::Unknown(id(3)));
+}
+
+#[test]
+fn golden_bytes() {
+    let mut out = Vec::new();
+    Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())] }.put(&mut out);
+    let golden = [
+        &b"\x01\x03"[..],
+        &[2; 20],
+        b"\x05\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x5a\x1b\x6a\x42\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
+    ];
+    assert_eq!(out, golden.concat());
+    let snapshot = formed(&[1]).snapshot();
+    let golden = [
+        &b"\x01\0\0\0\x01"[..],
+        &[7; 20],
+        b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
+        &[1; 20],
+        b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x59\x1b\x69\x42",
+        b"\x01\0\0\0\x09\0\0\0databases\x02\0\0\x0016\x01\0\0\0\xff\x3f\x01\0\0\0",
+    ];
+    assert_eq!(snapshot[4..], golden.concat());
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    let node = || {
+        (0u8..6, 0u8..6, 1u64..4)
+            .prop_map(|(n, place, incarnation)| Describe { id: id(n), ..describe(place, incarnation) })
+    };
+    let setting = || prop::collection::vec(("[ab]", "[xy]"), 0..2);
+    prop_oneof![
+        prop::collection::vec(node(), 0..4).prop_map(|nodes| Command::Form {
+            cluster: ClusterId([1; 20]),
+            nodes,
+            settings: Vec::new()
+        }),
+        Just(form(&[1, 2, 3])),
+        (node(), setting()).prop_map(|(node, settings)| Command::Join { node, settings }),
+        (node(), setting()).prop_map(|(node, settings)| Command::Alive { node, settings }),
+        (0u8..6).prop_map(|n| Command::Leave { id: id(n) }),
+        (0u8..6).prop_map(|n| Command::Forget { id: id(n) }),
+        (0u8..6, 0u8..6, prop::collection::vec((0u16..16400, 0u16..3000), 0..3)).prop_map(|(from, to, ranges)| {
+            let ranges = ranges.into_iter().map(|(start, more)| (start, start.saturating_add(more))).collect();
+            Command::Assign { from: id(from), to: id(to), ranges }
+        }),
+        ("[ab]", "[xy]").prop_map(|(name, value)| Command::Set { name, value }),
+    ]
+}
+
+/// What holds whatever happens.
+fn check(before: &State, after: &State, response: &Response) {
+    let (old, new) = (map(before), map(after));
+    match response {
+        Response::Refused(_) => assert_eq!(before, after, "a refusal changes nothing"),
+        Response::Done { version, epoch } => assert_eq!((*version, *epoch), (new.version(), new.epoch())),
+    }
+    assert_eq!(old == new, old.version() == new.version(), "another map has another version");
+    assert!(old.version() <= new.version() && old.epoch() <= new.epoch(), "versions and epochs rise");
+    assert_eq!(new.assigned(), if new.cluster().is_some() { SLOTS } else { 0 }, "every slot has an owner");
+    for window in new.ranges().windows(2) {
+        assert_eq!(window[0].end + 1, window[1].start, "and one only");
+        assert_ne!(window[0].node, window[1].node, "in as few ranges as can be");
+    }
+    for slot in 0..SLOTS as u16 {
+        let (Some(was), Some(is)) = (old.owner_of(slot), new.owner_of(slot)) else { continue };
+        let (was, is) = (old.node(was), new.node(is));
+        if was.id != is.id {
+            assert!(is.epoch > old.epoch(), "who gets a slot gets an epoch that nobody has had");
+        }
+    }
+    for node in new.nodes() {
+        assert!(node.epoch <= new.epoch());
+        if let Some(index) = old.index_of(node.id).map(|index| old.node(index)).filter(|old| old.number == node.number)
+        {
+            assert!(node.incarnation >= index.incarnation && node.epoch >= index.epoch);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn slots_are_covered_and_epochs_rise(commands in prop::collection::vec(commands(), 1..12)) {
+        let (mut state, mut other) = (State::new(), State::new());
+        for command in &commands {
+            let mut bytes = Vec::new();
+            command.put(&mut bytes);
+            let mut from = Reader::new(&bytes);
+            prop_assert_eq!(&Command::read(&mut from).unwrap(), command);
+            prop_assert!(from.is_empty());
+            let before = state.clone();
+            let response = state.apply(command);
+            check(&before, &state, &response);
+            bytes.clear();
+            response.put(&mut bytes);
+            prop_assert_eq!(Response::read(&mut Reader::new(&bytes)).unwrap(), response.clone());
+            // Who has started from a snapshot goes on as all others do.
+            other = State::restore(&other.snapshot()).unwrap();
+            prop_assert_eq!(other.apply(command), response);
+            prop_assert_eq!(&other, &state);
+        }
+    }
+
+    #[test]
+    fn damage_of_a_snapshot_is_noticed(at: prop::sample::Index, by in 1u8..) {
+        let mut bytes = formed(&[1, 2, 3]).snapshot();
+        let at = at.index(bytes.len());
+        bytes[at] ^= by;
+        prop_assert!(State::restore(&bytes).is_err());
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 0u8..12, any::<u8>()], 0..100)) {
+        let _ = State::restore(&bytes);
+        let _ = Command::read(&mut Reader::new(&bytes));
+        let _ = Response::read(&mut Reader::new(&bytes));
+    }
+}
