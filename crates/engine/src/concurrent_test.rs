@@ -241,7 +241,7 @@ impl Taken {
     fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, body: &body };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
         for record in block.records().map(|record| record.expect("our own encoding")) {
             assert!(self.cut < record.lsn && record.lsn <= taken.cut);
             let log::Record { lsn, dependencies, effects } = record;

@@ -99,6 +99,29 @@ fn what_was_confirmed_is_there_after_a_kill() {
     }
 }
 
+/// A record that is longer than a block is written in parts, and is there as a whole.
+#[test]
+fn a_record_longer_than_a_block_is_kept() {
+    let dir = Scratch::new();
+    let script =
+        "for i = 1, 40 do redis.call('rpush', 'a', i .. string.rep('x', 1000000)) end return redis.call('llen', 'a')";
+    let mut before = Vec::new();
+    for round in 0..4 {
+        let server = server(&dir, &[]);
+        let mut client = server.client();
+        if round > 0 {
+            assert_eq!(image(&mut client), before, "round {round}");
+        }
+        assert_eq!(client.call("del a b"), if round == 0 { ":0" } else { ":1" });
+        assert_eq!(client.call(&format!("eval \"{script}\" 0")), ":40");
+        assert_eq!(client.call("rename a b"), "+OK");
+        if round == 1 {
+            assert_eq!(client.call("save"), "+OK");
+        }
+        before = image(&mut client);
+    }
+}
+
 #[test]
 fn pipelines_are_answered_in_order_and_kept() {
     let dir = Scratch::new();

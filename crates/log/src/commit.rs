@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::format::Block;
 use crate::intake::{Intake, Take};
-use crate::writer::{BLOCK, Writer};
+use crate::writer::Writer;
 use crate::{Lsn, Taken, stream_of};
 
 /// Up to where each stream is committed as the configuration promises (rules L5, L6).
@@ -131,6 +131,8 @@ impl<D: Disk> Committer<D> {
     /// Takes what has been left: the first step of a round.
     pub(crate) fn take(&mut self) -> Take {
         self.buffer.clear();
+        // After a group of a size that is rare.
+        self.buffer.shrink_to(4 * self.writer.block_max());
         self.intake.take(&mut self.buffer)
     }
 
@@ -163,7 +165,7 @@ impl<D: Disk> Committer<D> {
 
     /// Whether what was taken can [`Self::depart`]: it is written as one block.
     pub(crate) fn is_one_block(&self) -> bool {
-        self.buffer.len() <= BLOCK
+        self.buffer.len() <= self.writer.block_max()
     }
 
     /// A block that departed has been written.
@@ -207,7 +209,8 @@ impl<D: Disk> Committer<D> {
         if self.marks.count() < 2 {
             return;
         }
-        let block = Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, body: &self.buffer };
+        let block =
+            Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, is_part: false, body: &self.buffer };
         for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
             // Another worker's record may have the same LSN.
             self.waiting.entry(record.lsn).or_default().extend(record.dependencies);

@@ -56,8 +56,8 @@ fn copy_stream(from: &Path, to: &Path, covered: Lsn, end: Lsn) -> Result<u64, Da
         }
     }
     segments.sort_by_key(|segment| segment.header.number);
-    // The last of those that begin at or below what is not needed is the first that is.
-    let first = segments.iter().rposition(|segment| segment.header.base <= covered).unwrap_or(0);
+    // The last of those before which nothing is needed is the first that is.
+    let first = segments.iter().rposition(|segment| segment.header.reach <= covered).unwrap_or(0);
     let mut bytes = 0;
     for segment in segments.drain(..).skip(first) {
         if segment.header.base >= end {
@@ -86,7 +86,7 @@ fn open(path: &Path, file_name: &str) -> io::Result<Option<Source>> {
 /// Copies a segment up to the block that has `end`, if it is in there; what follows are zeros. The bytes copied.
 fn copy_segment(segment: &Source, path: &Path, end: Lsn) -> io::Result<u64> {
     let mut to = fs::File::options().write(true).create_new(true).open(path)?;
-    let size = u64::from(segment.header.size);
+    let size = segment.header.size;
     let upto = until(segment, end)?.unwrap_or(size);
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;
@@ -103,7 +103,7 @@ fn copy_segment(segment: &Source, path: &Path, end: Lsn) -> io::Result<u64> {
 
 /// Where the block ends that has `end`, if the segment's own incarnation has written it here.
 fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
-    let size = u64::from(segment.header.size);
+    let size = segment.header.size;
     let mut at = SEGMENT_HEADER as u64;
     let mut bytes = vec![0; BLOCK_HEADER];
     while at + BLOCK_HEADER as u64 <= size {

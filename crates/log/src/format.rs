@@ -1,13 +1,15 @@
-//! The bytes of the log, version 1. All numbers are little-endian.
+//! The bytes of the log, version 3. All numbers are little-endian; `docs/formats.md` says what they are for.
 //!
 //! ```text
 //! segment  := header (512 bytes), blocks, anything
-//! header   := magic "HOLDLOG1" · crc u32 (of what follows, up to byte 512) · version u32 (1)
-//!             · node 16 bytes · stream u16 · streams u16 · size u32 · number u64 · incarnation u64 · base u64 · zeros
-//! block    := crc u32 (of what follows, body included) · length u32 (of the body) · incarnation u64 · sequence u64
+//! header   := magic "HOLDLOG1" · crc u32 (of what follows, up to byte 512) · version u32 (3)
+//!             · node 16 bytes · stream u16 · streams u16 · size u32 (lower half) · number u64 · incarnation u64 · base u64
+//!             · reach u64 · size u32 (upper half) · zeros
+//! block    := crc u32 (of what follows, body included) · length u31 (of the body) · is a part u1 · incarnation u64 · sequence u64
 //!             · cut u64 · synced u64 · body · zeros up to a multiple of 8
-//! body     := records
+//! body     := records, or one part
 //! record   := length varint (of what follows) · lsn u64 · dependencies u8 · lsn u64 each · effects
+//! part     := lsn u64 · length u64 (of the record and its length) · offset u64 (of these bytes in there) · bytes
 //! varint   := LEB128
 //! ```
 //!
@@ -27,9 +29,14 @@ pub const BLOCK_HEADER: usize = 40;
 /// The first bytes of a segment.
 const MAGIC: &[u8; 8] = b"HOLDLOG1";
 /// Of the format.
-const VERSION: u32 = 2;
-/// The oldest that is read. Up to 1 a block began where the one before it ended.
+const VERSION: u32 = 3;
+/// The oldest that is read. Up to 1 a block began where the one before it ended; up to 2 records were whole, and nothing said how far the
+/// segments before reach.
 const OLDEST: u32 = 1;
+/// In the length of a block: it is a part of a record.
+const IS_PART: u32 = 1 << 31;
+/// Bytes of a part before those of its record.
+pub(crate) const PART_HEADER: usize = 24;
 /// Longest body of a block in bytes.
 pub(crate) const BODY_MAX: usize = 1 << 30;
 
@@ -98,13 +105,15 @@ pub struct SegmentHeader {
     /// How many streams the node has: a missing one must be noticed (rule L11).
     pub streams: u16,
     /// Bytes of the segment, its header included.
-    pub size: u32,
+    pub size: u64,
     /// Its number in the stream, from 1.
     pub number: u64,
     /// Of the process that began it.
     pub incarnation: u64,
-    /// Every record in it has a higher LSN.
+    /// Every record that begins in it has a higher LSN.
     pub base: Lsn,
+    /// Every record in the segments before it that counts, or a part of one, has this LSN or a lower one.
+    pub reach: Lsn,
 }
 
 impl SegmentHeader {
@@ -115,10 +124,12 @@ impl SegmentHeader {
         bytes.extend_from_slice(&self.node);
         bytes.extend_from_slice(&self.stream.to_le_bytes());
         bytes.extend_from_slice(&self.streams.to_le_bytes());
-        bytes.extend_from_slice(&self.size.to_le_bytes());
+        bytes.extend_from_slice(&(self.size as u32).to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.extend_from_slice(&self.incarnation.to_le_bytes());
         bytes.extend_from_slice(&self.base.to_le_bytes());
+        bytes.extend_from_slice(&self.reach.to_le_bytes());
+        bytes.extend_from_slice(&((self.size >> 32) as u32).to_le_bytes());
         bytes.resize(SEGMENT_HEADER - 12, 0);
         let mut whole = [0; SEGMENT_HEADER];
         whole[..8].copy_from_slice(MAGIC);
@@ -137,18 +148,25 @@ impl SegmentHeader {
         if numbers.u32()? != crc(&[&whole[12..]]) {
             return Err(Broken("checksum of a segment's header"));
         }
-        if !(OLDEST..=VERSION).contains(&numbers.u32()?) {
+        let version = numbers.u32()?;
+        if !(OLDEST..=VERSION).contains(&version) {
             return Err(Broken("a format this version does not know"));
         }
-        Ok(Self {
+        let mut header = Self {
             node: numbers.bytes()?,
             stream: numbers.u16()?,
             streams: numbers.u16()?,
-            size: numbers.u32()?,
+            size: numbers.u32()?.into(),
             number: numbers.u64()?,
             incarnation: numbers.u64()?,
             base: numbers.u64()?,
-        })
+            reach: numbers.u64()?,
+        };
+        header.size |= u64::from(numbers.u32()?) << 32;
+        if version < 3 {
+            header.reach = header.base;
+        }
+        Ok(header)
     }
 }
 
@@ -208,6 +226,8 @@ pub struct Block<'a> {
     pub cut: Lsn,
     /// The highest cut known to be synced when it was written (rule L10).
     pub synced: Lsn,
+    /// Its body is a [`Part`].
+    pub is_part: bool,
     /// Its records, encoded.
     pub body: &'a [u8],
 }
@@ -225,7 +245,8 @@ impl<'a> Block<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         assert!(self.body.len() <= BODY_MAX, "a block of at most 1 GiB");
         let mut header = Vec::with_capacity(BLOCK_HEADER - 4);
-        header.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+        let kind = if self.is_part { IS_PART } else { 0 };
+        header.extend_from_slice(&(self.body.len() as u32 | kind).to_le_bytes());
         for number in [self.incarnation, self.sequence, self.cut, self.synced] {
             header.extend_from_slice(&number.to_le_bytes());
         }
@@ -239,7 +260,7 @@ impl<'a> Block<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(bytes);
         let sum = numbers.u32()?;
-        let length = numbers.u32()? as usize;
+        let length = (numbers.u32()? & !IS_PART) as usize;
         let checked = bytes.get(4..BLOCK_HEADER + length).ok_or(Broken("cut short"))?;
         if length > BODY_MAX || sum != crc(&[checked]) {
             return Err(Broken("checksum of a block"));
@@ -251,17 +272,24 @@ impl<'a> Block<'a> {
     pub(crate) fn decode_checked(bytes: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(bytes);
         numbers.u32()?;
-        let length = numbers.u32()? as usize;
+        let length = numbers.u32()?;
+        let (is_part, length) = (length & IS_PART != 0, (length & !IS_PART) as usize);
         Ok(Self {
             incarnation: numbers.u64()?,
             sequence: numbers.u64()?,
             cut: numbers.u64()?,
             synced: numbers.u64()?,
+            is_part,
             body: numbers.take(length)?,
         })
     }
 
-    /// Where its records are in its body.
+    /// The part that it is, if it is one.
+    pub(crate) fn part(&self) -> Result<Option<Part<'a>>, Broken> {
+        if self.is_part { Part::decode(self.body).map(Some) } else { Ok(None) }
+    }
+
+    /// Where its records are in its body, which is no part.
     pub(crate) fn raw_records(&self) -> impl Iterator<Item = Result<RawRecord, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
         let size = self.body.len();
@@ -277,7 +305,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Its records.
+    /// Its records; it is no part.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'a>, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
         std::iter::from_fn(move || {
@@ -293,6 +321,48 @@ impl<'a> Block<'a> {
     }
 }
 
+/// Bytes of a record that is too long for a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part<'a> {
+    /// The record's.
+    pub(crate) lsn: Lsn,
+    /// Bytes of the whole record, encoded.
+    pub(crate) length: u64,
+    /// Where in there these are.
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// Appends it to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.lsn, self.length, self.offset] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(self.bytes);
+    }
+
+    fn decode(body: &'a [u8]) -> Result<Self, Broken> {
+        let mut numbers = Numbers(body);
+        let (lsn, length, offset) = (numbers.u64()?, numbers.u64()?, numbers.u64()?);
+        let end = offset.checked_add(numbers.0.len() as u64);
+        if numbers.0.is_empty() || end.is_none_or(|end| end > length) {
+            return Err(Broken("a part beyond the end of its record"));
+        }
+        Ok(Self { lsn, length, offset, bytes: numbers.0 })
+    }
+
+    /// Where it ends in the record.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+
+    /// Whether it is the record's last.
+    pub(crate) fn is_last(&self) -> bool {
+        self.end() == self.length
+    }
+}
+
 /// The beginning of a block, unchecked.
 pub(crate) struct Head {
     pub(crate) length: usize,
@@ -305,7 +375,7 @@ impl Head {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut numbers = Numbers(bytes.get(4..BLOCK_HEADER)?);
         Some(Self {
-            length: numbers.u32().ok()? as usize,
+            length: (numbers.u32().ok()? & !IS_PART) as usize,
             incarnation: numbers.u64().ok()?,
             sequence: numbers.u64().ok()?,
             cut: numbers.u64().ok()?,
@@ -321,6 +391,13 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
+    /// The record that these bytes are, and nothing else.
+    pub(crate) fn whole(bytes: &[u8]) -> Result<Self, Broken> {
+        let mut rest = Numbers(bytes);
+        let record = Self::decode(&mut rest, bytes.len())?;
+        if rest.0.is_empty() { Ok(record) } else { Err(Broken("length of a record")) }
+    }
+
     fn decode(rest: &mut Numbers<'_>, size: usize) -> Result<Self, Broken> {
         let length = usize::try_from(rest.varint()?).map_err(|_| Broken("length of a record"))?;
         let mut record = Numbers(rest.take(length)?);
@@ -401,7 +478,7 @@ mod tests {
         Record::encode(0x0506, &[9], b"", &mut body);
         assert_eq!(hex(&body), "0b0403020100000000006162110605000000000000010900000000000000");
         let mut block = Vec::new();
-        Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, body: b"xyz" }.encode(&mut block);
+        Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, is_part: false, body: b"xyz" }.encode(&mut block);
         assert_eq!(
             hex(&block[4..]),
             concat!(
@@ -414,14 +491,22 @@ mod tests {
                 "0000000000"
             )
         );
-        let header =
-            SegmentHeader { node: [7; 16], stream: 1, streams: 2, size: 4096, number: 5, incarnation: 6, base: 8 };
+        let header = SegmentHeader {
+            node: [7; 16],
+            stream: 1,
+            streams: 2,
+            size: 0x3_0000_1000,
+            number: 5,
+            incarnation: 6,
+            base: 8,
+            reach: 9,
+        };
         let bytes = header.encode();
         assert_eq!(&bytes[..8], b"HOLDLOG1");
         assert_eq!(
-            hex(&bytes[12..72]),
+            hex(&bytes[12..80]),
             concat!(
-                "02000000",
+                "03000000",
                 "07070707070707070707070707070707",
                 "0100",
                 "0200",
@@ -429,16 +514,49 @@ mod tests {
                 "0500000000000000",
                 "0600000000000000",
                 "0800000000000000",
-                "0000000000000000"
+                "0900000000000000",
+                "03000000",
+                "00000000"
             )
         );
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
-        for (version, is_read) in [(0, false), (1, true), (3, false)] {
+        for (version, is_read) in [(0, false), (1, true), (2, true), (4, false)] {
             let mut other = bytes;
             other[12] = version;
             let sum = crc(&[&other[12..]]);
             other[8..12].copy_from_slice(&sum.to_le_bytes());
             assert_eq!(SegmentHeader::decode(&other).is_ok(), is_read, "version {version}");
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_part() {
+        let (mut body, mut bytes) = (Vec::new(), Vec::new());
+        let part = Part { lsn: 0x0102, length: 9, offset: 4, bytes: b"xyz" };
+        part.encode(&mut body);
+        let block = Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, is_part: true, body: &body };
+        block.encode(&mut bytes);
+        assert_eq!(
+            hex(&bytes[4..]),
+            concat!(
+                "1b000080",
+                "0100000000000000",
+                "0200000000000000",
+                "0300000000000000",
+                "0400000000000000",
+                "0201000000000000",
+                "0900000000000000",
+                "0400000000000000",
+                "78797a",
+                "0000000000"
+            )
+        );
+        assert_eq!(Block::decode(&bytes).and_then(|block| block.part()), Ok(Some(part)));
+        assert!(!part.is_last() && Part { offset: 6, ..part }.is_last());
+        for (offset, length) in [(7, 9), (u64::MAX, 9), (0, 2)] {
+            let mut body = Vec::new();
+            Part { offset, length, ..part }.encode(&mut body);
+            assert!(Part::decode(&body).is_err(), "{offset} of {length}");
         }
     }
 
@@ -482,7 +600,7 @@ mod tests {
             for (lsn, dependencies, effects) in &records {
                 Record::encode(*lsn, dependencies, effects, &mut body);
             }
-            let block = Block { incarnation: 1, sequence: 7, cut, synced: 3, body: &body };
+            let block = Block { incarnation: 1, sequence: 7, cut, synced: 3, is_part: false, body: &body };
             let mut bytes = Vec::new();
             block.encode(&mut bytes);
             prop_assert_eq!(bytes.len(), Block::size(body.len()));
@@ -503,8 +621,9 @@ mod tests {
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             let _ = SegmentHeader::decode(&bytes);
             let _ = Block::decode(&bytes);
-            let block = Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, body: &bytes };
+            let block = Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, is_part: false, body: &bytes };
             block.records().for_each(drop);
+            let _ = Part::decode(&bytes);
         }
     }
 }

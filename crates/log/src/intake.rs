@@ -8,6 +8,9 @@
 use crate::Lsn;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
 
+/// Bytes of memory that a worker's lane keeps when nothing is in it.
+const KEPT: usize = 16 << 20;
+
 /// What a worker has left and the writer has not taken.
 #[derive(Default)]
 struct Pending {
@@ -148,6 +151,9 @@ impl Intake {
             bytes.extend_from_slice(&pending.bytes[..end]);
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);
+            if pending.bytes.is_empty() {
+                pending.bytes.shrink_to(KEPT);
+            }
             lane.taken.fetch_add(end as u64, Release);
             pending.ends.iter_mut().for_each(|(_, other)| *other -= end);
         }

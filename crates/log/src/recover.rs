@@ -6,8 +6,8 @@ use std::io;
 use crate::disk::{Disk, File};
 use crate::format::{Record, SegmentHeader};
 use crate::scan::Scan;
-use crate::writer::{BLOCK, Identity, Limits, Position, Writer, is_full};
-use crate::{Lsn, stream_of};
+use crate::writer::{Identity, Limits, Position, Tail, Writer, is_full};
+use crate::{Lsn, Taken, stream_of};
 
 /// Why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl<D: Disk> Recovery<D> {
 
     /// Where each stream begins: what was at or below is not there any more; 0 if nothing is missing.
     pub fn bases(&self) -> Vec<Lsn> {
-        self.scans.iter().map(|scan| scan.segments().first().map_or(0, |segment| segment.header.base)).collect()
+        self.scans.iter().map(|scan| scan.segments().first().map_or(0, |segment| segment.header.reach)).collect()
     }
 
     /// Files whose ends were torn, and where: nothing behind that had been synced.
@@ -225,7 +225,7 @@ impl<D: Disk> Recovery<D> {
             let spares = keep_spares(&scan, &limits)?;
             let (number, sequence, full) = (scan.number(), scan.sequence, scan.full());
             let position = Position { number, sequence, base, end, tail, full, spares };
-            let needed: usize = position.tail.iter().map(Vec::len).sum();
+            let needed = position.tail.bytes.len();
             let folder = scan.disk.describe("");
             writers.push(Writer::begin(scan.disk, identity, limits, position).map_err(|error| {
                 if !is_full(&error) {
@@ -240,26 +240,22 @@ impl<D: Disk> Recovery<D> {
     }
 }
 
-/// The valid records above `base` up to `end`, as bodies of blocks.
-fn tail<D: Disk>(scan: &Scan<D>, base: Lsn, end: Lsn) -> Result<Vec<Vec<u8>>, Damage> {
-    let mut bodies = Vec::new();
+/// The valid records above `base` up to `end`.
+fn tail<D: Disk>(scan: &Scan<D>, base: Lsn, end: Lsn) -> Result<Tail, Damage> {
+    let mut tail = Tail { bytes: Vec::new(), taken: Taken { cut: end, ends: Vec::new() } };
     if base == end {
-        return Ok(bodies);
+        return Ok(tail);
     }
-    let mut body: Vec<u8> = Vec::new();
     let mut cursor = scan.cursor_above(base);
     while let Some(lsn) = cursor.peek()? {
         let (dependencies, effects) = cursor.next();
         if lsn <= base || lsn > end {
             continue;
         }
-        if !body.is_empty() && body.len() + effects.len() > BLOCK {
-            bodies.push(std::mem::take(&mut body));
-        }
-        Record::encode(lsn, &dependencies.collect::<Vec<_>>(), effects, &mut body);
+        Record::encode(lsn, &dependencies.collect::<Vec<_>>(), effects, &mut tail.bytes);
+        tail.taken.ends.push(tail.bytes.len());
     }
-    bodies.push(body);
-    Ok(bodies)
+    Ok(tail)
 }
 
 /// Removes the files that are of no use, and says which can be used.

@@ -1,4 +1,4 @@
-//! Reads one stream: which of its blocks are valid, and where it ends. Nothing is changed, and no more than a block is in memory.
+//! Reads one stream: which of its blocks are valid, and where it ends. Nothing is changed, and no more than a group of blocks is in memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::Lsn;
 use crate::disk::{Disk, File, PAGE};
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{
+    BLOCK_HEADER, BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Head, Part, RawRecord, SEGMENT_HEADER, SegmentHeader,
+};
 use crate::recover::Damage;
 use crate::stream_of;
 use crate::writer::{Full, is_end, is_made, is_spare};
@@ -19,8 +21,30 @@ pub(crate) struct Segment {
     pub(crate) name: String,
     pub(crate) header: SegmentHeader,
     pub(crate) size: u64,
-    /// Where its valid blocks end.
+    /// Where its valid blocks begin and end.
+    begin: u64,
     end: u64,
+    /// Every record in it and those before it is at or below this.
+    highest: Lsn,
+}
+
+/// A record of which not all parts have come.
+struct Partial {
+    lsn: Lsn,
+    length: u64,
+    /// Where the next part begins in it.
+    next: u64,
+}
+
+impl Partial {
+    /// What is left to come behind a part.
+    fn behind(part: &Part<'_>) -> Option<Self> {
+        (!part.is_last()).then(|| Self { lsn: part.lsn, length: part.length, next: part.end() })
+    }
+
+    fn goes_on_with(&self, part: &Part<'_>) -> bool {
+        (self.lsn, self.length, self.next) == (part.lsn, part.length, part.offset)
+    }
 }
 
 /// A place from which on a later incarnation wrote, which said that records above `limit` before it are void.
@@ -35,6 +59,7 @@ pub(crate) struct Scan<D> {
     pub(crate) disk: Arc<D>,
     segments: Vec<Segment>,
     falls: Vec<Fall>,
+    partial: Option<Partial>,
     /// Files of no use yet that can be used, and those that cannot.
     pub(crate) spares: Vec<String>,
     pub(crate) litter: Vec<String>,
@@ -145,6 +170,7 @@ impl<D: Disk> Scan<D> {
             disk,
             segments,
             falls: Vec::new(),
+            partial: None,
             spares,
             litter,
             sequence: 0,
@@ -214,6 +240,9 @@ impl<D: Disk> Scan<D> {
                 };
                 let Some(place) = window.find(at, follows)? else { break };
                 let Some(block) = window.found(place)? else { break };
+                if at == SEGMENT_HEADER as u64 {
+                    self.segments[index].begin = place;
+                }
                 at = place;
                 if starts && !begins && block.cut > self.end {
                     let (segment, at) = broken.unwrap_or((index, at));
@@ -224,6 +253,8 @@ impl<D: Disk> Scan<D> {
                 broken = None;
             }
             self.segments[index].end = at;
+            let said = self.segments.get(index + 1).map_or(0, |next| next.header.reach);
+            self.segments[index].highest = self.highest.max(said);
             // The chain may go on in the next segment; if it does not, this is where it ended. A segment that was begun at the end
             // of the chain says that nothing is missing before it.
             let begun_here = self.segments[index].header.base == self.end;
@@ -242,17 +273,36 @@ impl<D: Disk> Scan<D> {
     }
 
     fn take(&mut self, segment: usize, at: u64, block: &Block<'_>) -> Result<(), Damage> {
-        let stream = self.segments[segment].header.stream;
-        for record in block.raw_records() {
-            let lsn = record.map_err(|broken| self.damage(segment, at, broken.0))?.lsn;
-            if stream_of(lsn) != stream {
-                return Err(self.damage(segment, at, "a record of another stream"));
-            }
-            self.highest = self.highest.max(lsn);
-            self.records += 1;
+        let begins_anew = block.incarnation != self.incarnation;
+        if begins_anew {
+            // What had not come whole never will.
+            self.partial = None;
         }
-        // Within an incarnation cuts do not fall.
-        if block.cut < self.end {
+        let damage = |broken: Broken| self.damage(segment, at, broken.0);
+        match block.part().map_err(damage)? {
+            Some(part) => {
+                // In the segments that are left may be the end of a record that is not needed.
+                let goes_on = self.partial.as_ref().map_or(part.offset == 0, |partial| partial.goes_on_with(&part));
+                if !goes_on && self.blocks > 0 {
+                    return Err(self.damage(segment, at, "a part of a record that does not follow the one before"));
+                }
+                self.note(segment, at, part.lsn)?;
+                self.records += u64::from(part.is_last());
+                self.partial = Partial::behind(&part);
+            }
+            None if self.partial.is_some() => {
+                return Err(self.damage(segment, at, "the rest of a record is missing before this"));
+            }
+            None => {
+                for record in block.raw_records() {
+                    let lsn = record.map_err(|broken| self.damage(segment, at, broken.0))?.lsn;
+                    self.note(segment, at, lsn)?;
+                    self.records += 1;
+                }
+            }
+        }
+        // An incarnation begins with a cut above which everything before it is void, whether that had come whole or not.
+        if begins_anew && self.blocks > 0 {
             self.falls.push(Fall { segment, at, limit: block.cut });
         }
         self.blocks += 1;
@@ -262,6 +312,15 @@ impl<D: Disk> Scan<D> {
         // An incarnation that cut the stream begins below what earlier ones had synced.
         self.synced = block.synced;
         self.highest = self.highest.max(block.cut);
+        Ok(())
+    }
+
+    /// There is a record with this LSN.
+    fn note(&mut self, segment: usize, at: u64, lsn: Lsn) -> Result<(), Damage> {
+        if stream_of(lsn) != self.segments[segment].header.stream {
+            return Err(self.damage(segment, at, "a record of another stream"));
+        }
+        self.highest = self.highest.max(lsn);
         Ok(())
     }
 
@@ -320,20 +379,36 @@ impl<D: Disk> Scan<D> {
 
     /// Reads the valid records above `base`, and some that are not, in any order.
     pub(crate) fn cursor_above(&self, base: Lsn) -> Cursor<'_, D> {
-        let below = self.segments.windows(2).take_while(|pair| pair[1].header.base <= base);
+        let below = self.segments.iter().take_while(|segment| segment.highest <= base);
         self.cursor_at(below.count())
     }
 
     fn cursor_at(&self, segment: usize) -> Cursor<'_, D> {
-        let at = SEGMENT_HEADER as u64;
-        Cursor { scan: self, segment, at, window: None, fall: 0, sequence: 0, cut: 0, group: Group::default() }
+        let at = self.begin_of(segment);
+        // A segment may begin in the middle of a group.
+        let cut = self.segments.get(segment).map_or(0, |segment| segment.header.base);
+        Cursor {
+            scan: self,
+            segment,
+            at,
+            window: None,
+            fall: 0,
+            sequence: 0,
+            incarnation: 0,
+            cut,
+            group: Group::default(),
+        }
     }
 
-    /// The segments as the writer keeps them: each holds nothing above the base of the next.
+    /// Where the valid blocks of a segment begin.
+    fn begin_of(&self, segment: usize) -> u64 {
+        self.segments.get(segment).map_or(0, |segment| segment.begin)
+    }
+
+    /// The segments as the writer keeps them.
     pub(crate) fn full(&self) -> VecDeque<Full> {
-        let ends = self.segments.iter().skip(1).map(|next| next.header.base).chain([self.highest]);
-        let named = self.segments.iter().zip(ends);
-        named.map(|(segment, end)| Full { name: segment.name.clone(), size: segment.size, end }).collect()
+        let full = |segment: &Segment| Full { name: segment.name.clone(), size: segment.size, end: segment.highest };
+        self.segments.iter().map(full).collect()
     }
 
     /// Number of the last segment.
@@ -350,6 +425,23 @@ struct Group {
     records: Vec<(Lsn, usize, usize)>,
     /// Of the next record.
     next: usize,
+    /// A record of which parts have come: where it begins in the bytes, and what is left.
+    partial: Option<(usize, Partial)>,
+}
+
+impl Group {
+    /// The next part of a record. Where the record begins, if it was the last.
+    fn add_part(&mut self, part: &Part<'_>) -> Option<usize> {
+        let begin = match self.partial.take() {
+            Some((begin, partial)) if partial.goes_on_with(part) => begin,
+            _ if part.offset == 0 => self.bytes.len(),
+            // It began in a segment that is not needed, and is not needed itself.
+            _ => return None,
+        };
+        self.bytes.extend_from_slice(part.bytes);
+        self.partial = Partial::behind(part).map(|partial| (begin, partial));
+        part.is_last().then_some(begin)
+    }
 }
 
 /// Reads a stream's valid records in the order of their LSNs.
@@ -362,6 +454,7 @@ pub(crate) struct Cursor<'a, D: Disk> {
     fall: usize,
     /// Of the last block.
     sequence: u64,
+    incarnation: u64,
     cut: Lsn,
     group: Group,
 }
@@ -400,35 +493,51 @@ impl<D: Disk> Cursor<'_, D> {
         self.group.bytes.clear();
         self.group.records.clear();
         self.group.next = 0;
+        self.group.partial = None;
         loop {
             let scan = self.scan;
             let Some(segment) = scan.segments.get(self.segment) else { return Ok(false) };
             if self.at >= segment.end {
-                (self.segment, self.at, self.window) = (self.segment + 1, SEGMENT_HEADER as u64, None);
+                (self.segment, self.at, self.window) = (self.segment + 1, scan.begin_of(self.segment + 1), None);
                 continue;
             }
             let window = match &mut self.window {
                 Some(window) => window,
                 none => none.insert(scan.window(self.segment)?),
             };
-            let (index, sequence) = (self.segment, self.sequence);
-            let is_first = self.at == SEGMENT_HEADER as u64;
-            let place = window.find(self.at, |head| is_first || head.sequence == sequence + 1)?;
+            let (index, sequence, incarnation) = (self.segment, self.sequence, self.incarnation);
+            let is_first = self.at == segment.begin;
+            let follows = |head: &Head| head.sequence == sequence + 1 && head.incarnation >= incarnation;
+            let place = window.find(self.at, |head| is_first || follows(head))?;
             let at = place.unwrap_or(self.at);
             let Some(block) = window.found(at)?.filter(|_| place.is_some()) else {
                 return Err(scan.damage(index, at, "a block that could be read a moment ago"));
             };
-            self.sequence = block.sequence;
+            (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
             while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
                 self.fall += 1;
             }
             let limit = scan.falls.get(self.fall).map_or(Lsn::MAX, |fall| fall.limit).min(scan.end);
-            let base = self.group.bytes.len();
-            self.group.bytes.extend_from_slice(block.body);
-            for record in block.raw_records() {
-                let record = record.map_err(|broken| scan.damage(index, at, broken.0))?;
-                if record.lsn <= limit {
-                    self.group.records.push((record.lsn, base + record.from, base + record.to));
+            let damage = |broken: Broken| scan.damage(index, at, broken.0);
+            let group = &mut self.group;
+            if let Some(part) = block.part().map_err(damage)? {
+                if let Some(begin) = group.add_part(&part) {
+                    let record = RawRecord::whole(&group.bytes[begin..]).map_err(damage)?;
+                    if record.lsn != part.lsn {
+                        return Err(damage(Broken("a part of another record")));
+                    }
+                    if record.lsn <= limit {
+                        group.records.push((record.lsn, begin + record.from, begin + record.to));
+                    }
+                }
+            } else {
+                let base = group.bytes.len();
+                group.bytes.extend_from_slice(block.body);
+                for record in block.raw_records() {
+                    let record = record.map_err(damage)?;
+                    if record.lsn <= limit {
+                        group.records.push((record.lsn, base + record.from, base + record.to));
+                    }
                 }
             }
             self.at = at + Block::size(block.body.len()) as u64;
@@ -463,8 +572,8 @@ fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
     }
     file.read(0, &mut header)?;
     let header = SegmentHeader::decode(&header).map_err(|broken| damage(broken.0))?;
-    if u64::from(header.size) != size || crate::writer::name(header.number) != name {
+    if header.size != size || crate::writer::name(header.number) != name {
         return Err(damage("not the segment that its header describes"));
     }
-    Ok(Segment { name, header, size, end: SEGMENT_HEADER as u64 })
+    Ok(Segment { name, header, size, begin: SEGMENT_HEADER as u64, end: SEGMENT_HEADER as u64, highest: 0 })
 }

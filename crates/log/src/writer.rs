@@ -6,17 +6,18 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::aligned::Aligned;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{
+    BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, PART_HEADER, Part, RawRecord, SEGMENT_HEADER, SegmentHeader,
+};
 use crate::{Lsn, Taken};
 
-/// Most bytes of a block that could be split: larger ones hold a single record.
-pub(crate) const BLOCK: usize = 16 << 20;
 /// Most full segments that are not synced: it bounds what is written again after a crash.
 const UNSYNCED_MAX: usize = 2;
 
@@ -29,12 +30,14 @@ pub struct Limits {
     pub spares: usize,
     /// Bytes that must be left for writes to be taken (rule L8).
     pub reserve: u64,
+    /// Most bytes of records in a block. A longer record is written in parts.
+    pub block: usize,
 }
 
 impl Limits {
     /// Segments of this size, and a quarter of one left, at most 16 MB.
     pub fn of(segment: u32) -> Self {
-        Self { segment, spares: 2, reserve: u64::from(segment / 4).min(16 << 20) }
+        Self { segment, spares: 2, reserve: u64::from(segment / 4).min(16 << 20), block: 16 << 20 }
     }
 
     /// Bytes of a segment.
@@ -150,6 +153,8 @@ pub struct Writer<D: Disk> {
     /// Up to where everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
+    /// Of what is written in several blocks, the last of which has the next cut: that cut.
+    reach: Lsn,
     /// Full segments that are not synced.
     older: Vec<Arc<D::File>>,
     /// Whether the present one is not.
@@ -174,10 +179,42 @@ pub(crate) struct Position {
     pub(crate) base: Lsn,
     /// Up to where everything is valid: `tail` brings what is above `base`.
     pub(crate) end: Lsn,
-    /// Bodies of blocks.
-    pub(crate) tail: Vec<Vec<u8>>,
+    pub(crate) tail: Tail,
     pub(crate) full: VecDeque<Full>,
     pub(crate) spares: Vec<String>,
+}
+
+/// Records that are written again.
+pub(crate) struct Tail {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) taken: Taken,
+}
+
+/// What of several records one block holds.
+struct Piece {
+    /// Where it ends.
+    to: usize,
+    /// Where the record begins and ends of which it is a part.
+    part_of: Option<(usize, usize)>,
+}
+
+impl Piece {
+    /// The piece from `from` on, of records that end here, if blocks are of so many bytes. `None`: there is nothing more.
+    fn next(ends: &[usize], from: usize, block: usize) -> Option<Piece> {
+        let index = ends.partition_point(|end| *end <= from);
+        let (begin, end) = (index.checked_sub(1).map_or(0, |last| ends[last]), *ends.get(index)?);
+        if end - begin > block {
+            return Some(Piece { to: end.min(from + block), part_of: Some((begin, end)) });
+        }
+        // As many whole records as there is room for.
+        let count = ends[index..].partition_point(|end| end - from <= block);
+        Some(Piece { to: ends[index + count - 1], part_of: None })
+    }
+
+    /// Bytes of its block, if it begins here.
+    fn size(&self, from: usize) -> usize {
+        Block::size(self.to - from + if self.part_of.is_some() { PART_HEADER } else { 0 })
+    }
 }
 
 pub(crate) fn name(number: u64) -> String {
@@ -218,8 +255,12 @@ impl<D: Disk> Writer<D> {
         let Position { number, sequence, base, end, tail, full, spares } = position;
         let number = number + 1;
         let spares = Spares { names: Mutex::new(spares.into()), limits, incarnation: identity.incarnation };
-        let blocks: usize = [0].into_iter().chain(tail.iter().map(Vec::len)).map(Block::size).sum();
-        let size = (SEGMENT_HEADER + blocks).next_multiple_of(PAGE) as u64;
+        let (mut size, mut from) = (SEGMENT_HEADER + Block::size(0), 0);
+        while let Some(piece) = Piece::next(&tail.taken.ends, from, limits.block) {
+            size += piece.size(from);
+            from = piece.to;
+        }
+        let size = size.next_multiple_of(PAGE) as u64;
         let (file, spare, size) = match take(&*disk, &spares, size, 0) {
             // Room for what must be there: reads are served, and writes when there is more.
             Err(error) if is_full(&error) => {
@@ -228,7 +269,7 @@ impl<D: Disk> Writer<D> {
             }
             taken => taken?,
         };
-        let header = encode_header(&identity, size, number, base)?;
+        let header = encode_header(&identity, size, number, base, base);
         let mut writer = Self {
             disk,
             identity,
@@ -238,6 +279,7 @@ impl<D: Disk> Writer<D> {
             sequence,
             cut: base,
             synced: base,
+            reach: base,
             older: Vec::new(),
             dirty: true,
             full,
@@ -250,9 +292,10 @@ impl<D: Disk> Writer<D> {
         };
         writer.present.file.write(0, &header)?;
         writer.block(&[], base, false)?;
-        let last = tail.len().saturating_sub(1);
-        for (index, body) in tail.iter().enumerate() {
-            writer.block(body, if index == last { end } else { base }, false)?;
+        if !tail.taken.ends.is_empty() {
+            writer.write(&tail.bytes, &tail.taken, false)?;
+        } else if end > base {
+            writer.block(&[], end, false)?;
         }
         debug_assert_eq!(writer.cut, end, "what is above the base is in the tail");
         writer.sync()?;
@@ -269,6 +312,11 @@ impl<D: Disk> Writer<D> {
     /// Up to where everything is written.
     pub fn written(&self) -> Lsn {
         self.cut
+    }
+
+    /// Most bytes of a block that could be split.
+    pub(crate) fn block_max(&self) -> usize {
+        self.limits.block
     }
 
     /// Bytes of all segments in use.
@@ -303,17 +351,30 @@ impl<D: Disk> Writer<D> {
         through: bool,
         done: &mut usize,
     ) -> io::Result<()> {
-        let mut to = *done;
-        for &end in taken.ends.iter().filter(|end| **end > *done).collect::<Vec<_>>() {
-            if end - *done > BLOCK && to > *done {
-                self.block(&bytes[*done..to], self.cut, through)?;
-                *done = to;
+        self.reach = taken.cut;
+        while let Some(piece) = Piece::next(&taken.ends, *done, self.limits.block) {
+            let from = std::mem::replace(done, piece.to);
+            let is_last = taken.ends.last() == Some(&piece.to);
+            let cut = if is_last { taken.cut } else { self.cut };
+            let written = match piece.part_of {
+                None => self.block(&bytes[from..piece.to], cut, through),
+                Some((begin, end)) => self.part(&bytes[begin..end], from - begin..piece.to - begin, cut, through),
+            };
+            if written.is_err() {
+                *done = from;
+                return written;
             }
-            to = end;
         }
-        self.block(&bytes[*done..to], taken.cut, through)?;
-        *done = to;
         Ok(())
+    }
+
+    /// Writes a part of a record.
+    fn part(&mut self, record: &[u8], range: Range<usize>, cut: Lsn, through: bool) -> io::Result<()> {
+        let lsn = RawRecord::whole(record).map_err(|broken| io::Error::other(broken.0))?.lsn;
+        let (length, offset) = (record.len() as u64, range.start as u64);
+        let mut body = Vec::with_capacity(PART_HEADER + range.len());
+        Part { lsn, length, offset, bytes: &record[range] }.encode(&mut body);
+        self.body(&body, true, cut, through)
     }
 
     /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again. And says
@@ -349,6 +410,10 @@ impl<D: Disk> Writer<D> {
     /// be in flight meanwhile. `None`: those that are have to land first, and then it is to be called again; nothing has
     /// happened. `now`: of a clock, for [`Self::in_flight_since`].
     pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
+        self.depart_as(body, false, cut, now)
+    }
+
+    fn depart_as(&mut self, body: &[u8], is_part: bool, cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
         let size = check_size(body)?;
         let alone = self.flights.count() == 0;
         #[cfg(test)]
@@ -375,7 +440,7 @@ impl<D: Disk> Writer<D> {
             self.sync()?;
         }
         let mut buffer = self.flights.buffer();
-        let before = self.encode(&mut buffer, body, size, cut);
+        let before = self.encode(&mut buffer, body, is_part, size, cut);
         buffer.pad();
         let at = self.at - before as u64;
         self.passed(&buffer, before + size, size, cut);
@@ -407,8 +472,13 @@ impl<D: Disk> Writer<D> {
 
     /// Writes a block, `through` to the disk or not. None is in flight.
     fn block(&mut self, body: &[u8], cut: Lsn, through: bool) -> io::Result<()> {
+        self.body(body, false, cut, through)
+    }
+
+    fn body(&mut self, body: &[u8], is_part: bool, cut: Lsn, through: bool) -> io::Result<()> {
         if through {
-            let flight = self.depart(body, cut, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
+            let flight =
+                self.depart_as(body, is_part, cut, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
             flight.write()?;
             self.land(flight);
             return Ok(());
@@ -419,7 +489,7 @@ impl<D: Disk> Writer<D> {
             self.next_segment(body.len())?;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let before = self.encode(&mut buffer, body, size, cut);
+        let before = self.encode(&mut buffer, body, is_part, size, cut);
         self.present.file.write(self.at, &buffer.bytes()[before..before + size])?;
         self.dirty = true;
         point("log-after-append");
@@ -429,10 +499,10 @@ impl<D: Disk> Writer<D> {
     }
 
     /// The next block, behind what its page holds. How much that is.
-    fn encode(&self, buffer: &mut Aligned, body: &[u8], size: usize, cut: Lsn) -> usize {
+    fn encode(&self, buffer: &mut Aligned, body: &[u8], is_part: bool, size: usize, cut: Lsn) -> usize {
         let (incarnation, sequence) = (self.identity.incarnation, self.sequence + 1);
-        let block = Block { incarnation, sequence, cut, synced: self.synced, body };
-        buffer.clear(self.page.len() + size, 2 * BLOCK);
+        let block = Block { incarnation, sequence, cut, synced: self.synced, is_part, body };
+        buffer.clear(self.page.len() + size, 2 * self.limits.block);
         buffer.append(|bytes| {
             bytes.extend_from_slice(&self.page);
             block.encode(bytes);
@@ -455,7 +525,8 @@ impl<D: Disk> Writer<D> {
         }
         let number = self.present.number + 1;
         let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
-        let header = encode_header(&self.identity, size, number, self.cut)?;
+        let reach = self.reach.max(self.cut);
+        let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;
         file.sync()?;
         // It gets its name when it is what that says.
@@ -468,7 +539,7 @@ impl<D: Disk> Writer<D> {
         if std::mem::take(&mut self.dirty) {
             self.older.push(file);
         }
-        self.full.push_back(Full { name, size, end: self.cut });
+        self.full.push_back(Full { name, size, end: reach });
         self.at = SEGMENT_HEADER as u64;
         self.page = header.to_vec();
         Ok(())
@@ -530,22 +601,14 @@ impl<D: Disk> Writer<D> {
 /// Bytes of a block with this body.
 fn check_size(body: &[u8]) -> io::Result<usize> {
     if body.len() > BODY_MAX {
-        return Err(io::Error::other("a record longer than a block can be"));
+        return Err(io::Error::other("longer than a block can be"));
     }
     Ok(Block::size(body.len()))
 }
 
-fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn) -> io::Result<[u8; SEGMENT_HEADER]> {
-    let header = SegmentHeader {
-        node: identity.node,
-        stream: identity.stream,
-        streams: identity.streams,
-        size: u32::try_from(size).map_err(io::Error::other)?,
-        number,
-        incarnation: identity.incarnation,
-        base,
-    };
-    Ok(header.encode())
+fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn, reach: Lsn) -> [u8; SEGMENT_HEADER] {
+    let Identity { node, stream, streams, incarnation } = *identity;
+    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach }.encode()
 }
 
 /// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.

@@ -32,7 +32,7 @@ fn write(folder: &Path, fsync: Fsync) {
     opened
         .replay(|record| last = u64::from_le_bytes(record.effects[..8].try_into().expect("a number")))
         .expect("a log");
-    let limits = Limits { segment: 16384, spares: 1, reserve: 0 };
+    let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 4096 };
     let settings = Settings { limits, fsync, clock: Arc::new(|| 1), seed: 7 };
     let (log, mut gates) = opened.start([1; 16], 0, 1, settings).expect("a log");
     let mut out = std::io::stdout();

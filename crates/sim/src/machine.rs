@@ -23,7 +23,7 @@ pub const HASH_SEED: u64 = 7;
 /// Databases of the node.
 pub const DATABASES: u16 = 5;
 
-const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 4096 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 4096, block: 4096 };
 
 /// Settings other than the defaults: thresholds so low that short histories cross them.
 const SETTINGS: [(&str, &str); 8] = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::simulated::Simulated;
 use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
 
-const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
 
 /// The records by hand: nothing is written until a stream takes a step.
 fn start(disks: &[Simulated]) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {

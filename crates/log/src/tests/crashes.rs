@@ -9,9 +9,14 @@ use crate::disk::{Disk, File};
 use crate::flight::Flight;
 use crate::intake::{Take, Taken};
 use crate::simulated::{Chance, Open, Simulated};
-use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
+use crate::{
+    Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover, stream_of,
+};
 
-const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
+/// Most groups are one block.
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 64 << 10 };
+/// Many are several, and many records are longer than a block.
+const SMALL_BLOCKS: Limits = Limits { block: 2000, ..LIMITS };
 const SLOTS: u64 = 6;
 
 /// What a record did: the slot, and the record of that slot before it.
@@ -46,7 +51,10 @@ struct World {
     dead: Vec<bool>,
     /// What was promised.
     promised: Vec<Lsn>,
+    /// By stream: up to here the records are durable elsewhere, and may be gone.
+    covered: Vec<Lsn>,
     incarnation: u64,
+    limits: Limits,
     /// Planted bugs.
     trusts_the_tail: bool,
     forgets_dependencies: bool,
@@ -55,7 +63,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, streams: usize) -> Self {
+    fn new(seed: u64, streams: usize, limits: Limits) -> Self {
         let disks = vec![(); streams].into_iter().map(|()| Simulated::default()).collect();
         let mut world = World {
             disks,
@@ -71,7 +79,9 @@ impl World {
             reads: BTreeMap::new(),
             dead: Vec::new(),
             promised: Vec::new(),
+            covered: vec![0; streams],
             incarnation: 0,
+            limits,
             trusts_the_tail: false,
             forgets_dependencies: false,
             forgets_the_order: false,
@@ -90,8 +100,11 @@ impl World {
         self.air.clear();
         self.held.clear();
         self.landed = 0;
-        let durable = if self.forgets_dependencies { &[Lsn::MAX; 3][..] } else { &[] };
-        let mut recovery = recover(self.disks.clone(), durable)?;
+        let durable = if self.forgets_dependencies { vec![Lsn::MAX; 3] } else { self.covered.clone() };
+        let mut recovery = recover(self.disks.clone(), &durable)?;
+        for (base, covered) in recovery.bases().iter().zip(&self.covered) {
+            assert!(base <= covered, "what follows {covered} must be there, and the stream begins at {base}");
+        }
         let mut found = BTreeMap::new();
         let mut order = 0;
         recovery.replay(|record| {
@@ -101,8 +114,11 @@ impl World {
             found.insert(record.lsn, (number(0), number(8)));
         })?;
         for lsn in &self.promised {
-            assert!(found.contains_key(lsn), "record {lsn} was promised and is lost");
+            assert!(found.contains_key(lsn) || self.is_covered(*lsn), "record {lsn} was promised and is lost");
         }
+        // What is durable elsewhere is there, in the log or not.
+        let elsewhere = self.written.iter().filter(|(lsn, _)| self.is_covered(**lsn));
+        found.extend(elsewhere.map(|(lsn, record)| (*lsn, *record)));
         let mut last = BTreeMap::new();
         for (lsn, record) in &found {
             assert_eq!(self.written.get(lsn), Some(record), "record {lsn} was cut, or never there");
@@ -117,7 +133,7 @@ impl World {
         let highest = recovery.highest();
         self.incarnation = recovery.incarnation() + 1;
         self.marks = Arc::new(Watermarks::new(&recovery.ends()?));
-        let writers = recovery.open([9; 16], self.incarnation, LIMITS)?;
+        let writers = recovery.open([9; 16], self.incarnation, self.limits)?;
         // It is served from now on. What is not there must never be there again, and what is must stay.
         self.last = last;
         self.written = found;
@@ -134,6 +150,20 @@ impl World {
             self.committers.push(Committer::new(stream, intake, writer, self.marks.clone(), Promise::Synced));
         }
         Ok(())
+    }
+
+    fn is_covered(&self, lsn: Lsn) -> bool {
+        self.covered.get(usize::from(stream_of(lsn))).is_some_and(|end| lsn <= *end)
+    }
+
+    /// What is promised may become durable elsewhere: the log gives it up, at once or later.
+    fn cover(&mut self) {
+        let stream = self.chance.below(self.disks.len() as u64) as usize;
+        let end = self.chance.below(3).min(1) * self.marks.of(stream as u16).saturating_sub(self.chance.below(200));
+        self.covered[stream] = self.covered[stream].max(end);
+        if !self.dead[stream] && self.air[stream].is_empty() {
+            self.dead[stream] = self.committers[stream].writer().truncate(self.covered[stream]).is_err();
+        }
     }
 
     fn write(&mut self) {
@@ -197,6 +227,14 @@ impl World {
             self.held[stream] = Some(taken);
         }
         let Some(taken) = &self.held[stream] else { return Ok(()) };
+        if !committer.is_one_block() {
+            if self.air[stream].is_empty() {
+                committer.write(taken)?;
+                committer.advance();
+                self.held[stream] = None;
+            }
+            return Ok(());
+        }
         if self.air[stream].len() < 4
             && let Some(flight) = committer.depart(taken, 0)?
         {
@@ -257,12 +295,14 @@ impl World {
 }
 
 fn live(seed: u64, streams: usize, forget: bool) {
-    let mut world = World::new(seed, streams);
+    let limits = if seed.is_multiple_of(2) { LIMITS } else { SMALL_BLOCKS };
+    let mut world = World::new(seed, streams, limits);
     for _ in 0..12 {
         world.plan();
         for _ in 0..world.chance.below(40) {
             match world.chance.below(8) {
                 0 => world.commit(),
+                1 if world.chance.below(4) == 0 => world.cover(),
                 _ => world.write(),
             }
         }
@@ -304,7 +344,7 @@ fn a_skipped_sync_is_caught() {
 #[test]
 fn a_tail_that_is_not_written_again_is_caught() {
     let unsafe_life = |seed| {
-        let mut world = World::new(seed, 1);
+        let mut world = World::new(seed, 1, LIMITS);
         world.trusts_the_tail = true;
         for _ in 0..20 {
             world.disks[0].fail_sync_after(world.chance.below(3));
@@ -326,7 +366,7 @@ fn a_tail_that_is_not_written_again_is_caught() {
 #[test]
 fn a_cut_that_forgets_dependencies_is_caught() {
     let unsafe_life = |seed| {
-        let mut world = World::new(seed, 3);
+        let mut world = World::new(seed, 3, LIMITS);
         world.forgets_dependencies = true;
         for _ in 0..12 {
             for _ in 0..30 {
@@ -347,7 +387,7 @@ fn a_cut_that_forgets_dependencies_is_caught() {
 #[test]
 fn a_watermark_that_passes_a_hole_is_caught() {
     let unsafe_life = |seed| {
-        let mut world = World::new(seed, 1);
+        let mut world = World::new(seed, 1, LIMITS);
         world.forgets_the_order = true;
         many_crashes(&mut world);
     };
@@ -359,7 +399,7 @@ fn a_watermark_that_passes_a_hole_is_caught() {
 #[test]
 fn pages_in_common_are_caught() {
     let unsafe_life = |seed| {
-        let mut world = World::new(seed, 1);
+        let mut world = World::new(seed, 1, LIMITS);
         world.shares_pages = true;
         world.start().unwrap();
         many_crashes(&mut world);
@@ -383,7 +423,7 @@ fn many_crashes(world: &mut World) {
 #[test]
 fn what_lies_behind_a_hole_is_gone() {
     for lost in 0..3 {
-        let mut world = World::new(lost, 1);
+        let mut world = World::new(lost, 1, LIMITS);
         world.write();
         world.committers[0].round().unwrap();
         let (kept, sequence) = (world.marks.of(0), world.written.len());
@@ -419,7 +459,7 @@ fn what_lies_behind_a_hole_is_gone() {
 /// Rule L10: what a block knew to be synced when it departed must be there, whatever was in flight with it.
 #[test]
 fn damage_below_what_a_block_in_flight_knew_stops_the_start() {
-    let mut world = World::new(5, 1);
+    let mut world = World::new(5, 1, LIMITS);
     for _ in 0..3 {
         world.write();
         world.depart(0).unwrap();
@@ -444,7 +484,7 @@ fn damage_below_what_a_block_in_flight_knew_stops_the_start() {
 
 #[test]
 fn damage_below_the_watermark_stops_the_start() {
-    let mut world = World::new(1, 1);
+    let mut world = World::new(1, 1, LIMITS);
     for _ in 0..80 {
         world.write();
         world.committers[0].round().unwrap();
@@ -464,7 +504,7 @@ fn damage_below_the_watermark_stops_the_start() {
 
 #[test]
 fn a_torn_end_is_told_of() {
-    let mut world = World::new(3, 1);
+    let mut world = World::new(3, 1, LIMITS);
     for _ in 0..30 {
         world.write();
         world.committers[0].round().unwrap();
@@ -486,7 +526,7 @@ fn a_torn_end_is_told_of() {
 
 #[test]
 fn segments_are_given_up_and_used_again() {
-    let mut world = World::new(2, 1);
+    let mut world = World::new(2, 1, LIMITS);
     for round in 0..200 {
         world.write();
         world.committers[0].round().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::simulated::{Chance, Simulated};
 use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
 
-const LIMITS: Limits = Limits { segment: 16384, spares: 2, reserve: 0 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 2, reserve: 0, block: 16 << 20 };
 
 type Started = (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>);
 

@@ -11,7 +11,7 @@ use crate::{
     After, Clock, Flight, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Step, Stepped, Watermarks,
 };
 
-const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0 };
+const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
 
 /// A clock that a test moves.
 fn still() -> (Clock, Arc<AtomicU64>) {
@@ -281,7 +281,7 @@ fn many_workers_and_many_blocks() {
 #[test]
 fn a_full_disk_is_waited_for() {
     let disks = [Simulated::default()];
-    let limits = Limits { segment: 16384, spares: 1, reserve: 8192 };
+    let limits = Limits { segment: 16384, spares: 1, reserve: 8192, block: 16 << 20 };
     disks[0].set_room(Some(3 * 16384));
     // Time passes whenever somebody looks.
     let time = AtomicU64::new(1);
@@ -581,7 +581,7 @@ fn a_start_on_a_full_disk() {
     assert!(text.contains("no room for the segment"), "{text}");
     assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
     disks[0].set_room(Some(8192));
-    let limits = Limits { segment: 16384, spares: 0, reserve: 4096 };
+    let limits = Limits { segment: 16384, spares: 0, reserve: 4096, block: 16 << 20 };
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
     let (log, _) = opened.start([1; 16], 0, 1, Settings { limits, ..settings(Fsync::Always) }).unwrap();
     while log.takes_writes() {

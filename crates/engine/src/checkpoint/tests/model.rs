@@ -179,7 +179,7 @@ impl Log {
     pub(super) fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, body: &body };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
         let mut records: Vec<_> = block.records().map(|record| record.expect("our own encoding")).collect();
         records.sort_by_key(|record| record.lsn);
         self.records.extend(records.into_iter().map(|record| (record.lsn, record.effects.into())));
