@@ -34,6 +34,7 @@ const UNSAFE: &[&str] = &[
     "keyspace/tests/epochs.rs",
     "keyspace/tests/heap_exchange.rs",
     "keyspace/tests/latches.rs",
+    "log/src/run/slice.rs",
     "net/src/lane.rs",
     "net/src/listen.rs",
     "net/src/socket.rs",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::Disk;
 use crate::run::Shared;
+use crate::run::slice;
 use crate::run::stream::{After, Runner, Step};
 
 pub(crate) struct Crew<D: Disk> {
@@ -25,6 +26,7 @@ impl<D: Disk> Crew<D> {
 
     /// Lives until the log is stopped, or something fails for good.
     pub(crate) fn work(&self) {
+        slice::shorten();
         let bell = &self.shared.streams[self.index].bell;
         let mut runner = self.lock();
         let mut late = false;

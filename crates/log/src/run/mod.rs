@@ -6,6 +6,7 @@ mod demand;
 mod helper;
 mod meter;
 pub(crate) mod open;
+mod slice;
 mod stream;
 
 pub use open::{Gates, Opened, Settings, Stepped};
