@@ -1,6 +1,8 @@
 //! What waits for the log is bounded. While more than `log-backlog` bytes have been left for it and are not on the disk, because that
 //! is slower than the clients or hangs, commands that write wait with what follows them on their connections, which are soon not read
 //! any more. Nothing is refused or dropped; who does not write is served.
+//!
+//! So they do while the log's tail grows faster than it may ([`crate::tail`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +11,9 @@ use resp::Args;
 use crate::conn::{Conn, Wait};
 use crate::durable::Durable;
 use crate::execute::Next;
+use crate::stats::add;
 use crate::table::Command;
+use crate::tail::{Ruling, Seen};
 use crate::worker::{Token, Worker};
 
 /// Bytes of replies that wait for the log after which nothing more of their connection is executed.
@@ -17,14 +21,21 @@ const REPLIES_MAX: usize = 1 << 20;
 
 /// Bytes of commands that are executed before the worker looks again.
 const WATCH_BYTES: usize = 128 * 1024;
+/// The same while the tail may have to wait.
+const WATCH_BYTES_NEAR: usize = 16 * 1024;
 
 /// What a worker knows of it.
 #[derive(Default)]
 pub(crate) struct Backlog {
     /// More waits for the log than may.
     is_over: bool,
+    /// What was seen of the tail, and what that means: [`Ruling::Go`] if nothing.
+    seen: Seen,
+    ruling: Option<Ruling>,
     /// Connections that wait for it to be less.
     waiting: Vec<Token>,
+    /// Connections that wait until less of what they were answered waits for it.
+    unanswered: Vec<Token>,
     /// Bytes of commands that were executed since it has looked.
     executed: usize,
 }
@@ -32,12 +43,27 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// Whether nothing is to be looked at.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.is_over
+        self.waiting.is_empty() && self.unanswered.is_empty() && !self.is_over
+    }
+
+    /// Whether commands that write wait.
+    fn holds(&self) -> bool {
+        self.is_over || matches!(self.ruling, Some(Ruling::Wait(_)))
     }
 
     /// Whether more waits for the log than may.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether the tail grows faster than it may.
+    pub(crate) fn is_slowed(&self) -> bool {
+        self.ruling.is_some()
+    }
+
+    /// When it wants to be looked at, if it is `now`; unix milliseconds.
+    pub(crate) fn deadline(&self, now: u64) -> Option<u64> {
+        (self.ruling.is_some() && !self.waiting.is_empty()).then_some(now + 1)
     }
 }
 
@@ -45,13 +71,18 @@ impl Worker {
     /// Whether the command has to wait until less is left for the log, or less of what its connection was answered.
     pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
         let writes = || !conn.session.queues(command) && self.may_write(conn, command, args);
-        self.backlog.is_over && writes() || conn.out.is_gated() && conn.unsent() > REPLIES_MAX
+        self.backlog.holds() && writes() || conn.out.is_gated() && conn.unsent() > REPLIES_MAX
     }
 
     /// The connection waits for the log, with its command unread.
     pub(crate) fn wait_for_log(&mut self, conn: &mut Conn) -> Next {
         conn.wait = Wait::Log;
-        self.backlog.waiting.push(conn.token);
+        if self.backlog.holds() {
+            add(&self.stats.slowed, u64::from(self.backlog.is_slowed()));
+            self.backlog.waiting.push(conn.token);
+        } else {
+            self.backlog.unanswered.push(conn.token);
+        }
         self.show_waiting();
         Next::Retry
     }
@@ -59,18 +90,28 @@ impl Worker {
     /// The connection no longer does.
     pub(crate) fn leave_log(&mut self, token: Token) {
         self.backlog.waiting.retain(|other| *other != token);
+        self.backlog.unanswered.retain(|other| *other != token);
         self.show_waiting();
     }
 
     fn show_waiting(&self) {
-        self.stats.awaits_log.store(self.backlog.waiting.len() as u64, Relaxed);
+        let waiting = self.backlog.waiting.len() + self.backlog.unanswered.len();
+        self.stats.awaits_log.store(waiting as u64, Relaxed);
     }
 
     /// A command of so many bytes was executed: looks now and then whether more waits for the log by now than may.
     #[inline]
     pub(crate) fn watch_backlog(&mut self, executed: usize, limit: u64) {
         self.backlog.executed += executed;
-        if self.backlog.executed >= WATCH_BYTES {
+        if self.backlog.executed < WATCH_BYTES_NEAR {
+            return;
+        }
+        let is_near = self.promise().is_some_and(|durable| durable.tail().is_near());
+        if is_near {
+            let now = self.node.clock.monotonic_ns();
+            self.watch_tail(now);
+        }
+        if is_near || self.backlog.executed >= WATCH_BYTES {
             self.backlog.executed = 0;
             self.backlog.is_over |= self.promise().is_some_and(|durable| {
                 let log = durable.log();
@@ -87,20 +128,62 @@ impl Worker {
         let was_over = self.backlog.is_over;
         // Without room for them writes are refused, not kept.
         self.backlog.is_over = log.backlog() > least && log.takes_writes();
-        if self.backlog.is_over || !(moved || was_over) {
-            return;
+        if moved || was_over {
+            let unanswered = std::mem::take(&mut self.backlog.unanswered);
+            self.let_go_on(unanswered);
+            self.let_writers_go_on();
         }
-        self.let_writers_go_on();
     }
 
     /// There is no log to wait for any more.
     pub(crate) fn forget_backlog(&mut self) {
-        self.backlog.is_over = false;
+        (self.backlog.is_over, self.backlog.ruling) = (false, None);
+        let unanswered = std::mem::take(&mut self.backlog.unanswered);
+        self.let_go_on(unanswered);
         self.let_writers_go_on();
     }
 
+    /// Looks whether the tail grows faster than it may.
+    pub(crate) fn watch_tail(&mut self, now: u64) {
+        let Some(durable) = self.durable.as_deref().filter(|_| self.promised) else { return };
+        let (log, tail) = (durable.log(), durable.tail());
+        if self.backlog.ruling.is_none() && !tail.is_near() {
+            return;
+        }
+        let ruling = match log.takes_writes() {
+            true => tail.rule(tail.position(log), &mut self.backlog.seen, now),
+            // Then they are refused, not kept.
+            false => Ruling::Go,
+        };
+        self.backlog.ruling = Some(ruling).filter(|ruling| *ruling != Ruling::Go);
+    }
+
+    /// Lets connections go on that wait for the tail, if they have waited long enough.
+    pub(crate) fn look_at_tail(&mut self) {
+        let until = match self.backlog.ruling {
+            None => return,
+            Some(Ruling::Wait(until)) => until,
+            Some(_) => 0,
+        };
+        let now = self.node.clock.monotonic_ns();
+        if now >= until {
+            self.watch_tail(now);
+            self.let_writers_go_on();
+        }
+    }
+
     fn let_writers_go_on(&mut self) {
-        for token in std::mem::take(&mut self.backlog.waiting) {
+        if !self.backlog.holds() {
+            let waiting = std::mem::take(&mut self.backlog.waiting);
+            self.let_go_on(waiting);
+        }
+    }
+
+    fn let_go_on(&mut self, waiting: Vec<Token>) {
+        if waiting.is_empty() {
+            return;
+        }
+        for token in waiting {
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Log = conn.wait {
                 conn.wait = Wait::No;

@@ -245,11 +245,6 @@ impl World for Outside {
 }
 
 impl Outside {
-    /// Bytes that were written to the log since the start.
-    pub fn written(&self) -> u64 {
-        (0..self.log.streams()).map(|stream| self.log.facts(stream).written).sum()
-    }
-
     /// Changes that were made since the start.
     pub fn changes(&self) -> u64 {
         self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)

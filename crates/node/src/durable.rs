@@ -5,7 +5,7 @@
 //! seen, and gets its gate where it is written.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Link;
 use keyspace::{Horizon, stream_of};
@@ -14,11 +14,13 @@ use log::{Gate, Log, State};
 use crate::conn::{Conn, Wait};
 use crate::session::waitaof;
 use crate::stats::add;
+use crate::tail::Tail;
 use crate::worker::{Token, Worker};
 
 /// The log of a node.
 pub struct Durable {
     log: Log,
+    tail: Arc<Tail>,
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,
 }
@@ -26,12 +28,17 @@ pub struct Durable {
 impl Durable {
     /// `gates`: of each worker, one for each stream.
     pub fn new(log: Log, gates: Vec<Vec<Gate>>) -> Self {
-        Self { log, gates: Mutex::new(gates.into_iter().map(Some).collect()) }
+        Self { log, tail: Arc::default(), gates: Mutex::new(gates.into_iter().map(Some).collect()) }
     }
 
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Its tail.
+    pub fn tail(&self) -> &Arc<Tail> {
+        &self.tail
     }
 
     /// A worker's access to it; `None` for the second who asks. `promises`: see [`Link`].
@@ -49,13 +56,13 @@ impl Durable {
     /// Why nothing may be written now, if so.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<String> {
-        if self.log.takes_writes() { None } else { self.explain() }
+        if self.log.takes_writes() && !self.tail.refuses() { None } else { self.explain() }
     }
 
     #[cold]
     fn explain(&self) -> Option<String> {
         let why = match self.log.state() {
-            State::Running => return None,
+            State::Running => return self.tail.refusal(),
             State::Full => "No space left on device".into(),
             State::Failed(reason) => reason,
         };
@@ -234,6 +241,7 @@ impl Worker {
                 self.unrung_since = now;
             }
             self.unrung |= left;
+            self.watch_tail(now);
             if now.saturating_sub(self.unrung_since) < durable.log.patience() {
                 return;
             }

@@ -57,6 +57,8 @@ pub struct WorkerStats {
     pub blocked: AtomicU64,
     /// Connections that wait until less is left for the log, now.
     pub awaits_log: AtomicU64,
+    /// How often a connection waited because the log's tail grew faster than it may.
+    pub slowed: AtomicU64,
     /// Bytes received.
     pub bytes_in: AtomicU64,
     /// Bytes sent.
@@ -125,6 +127,7 @@ impl WorkerStats {
             denied: zero(),
             parked: zero(),
             awaits_log: zero(),
+            slowed: zero(),
             script_reruns: zero(),
             dirty: zero(),
             longest_turn: zero(),

@@ -456,6 +456,7 @@ impl Worker {
             .into_iter()
             .chain(pause)
             .chain(self.shortage.deadline())
+            .chain(self.backlog.deadline(self.engine.now()))
             .chain(self.tidying.deadline())
             .chain([self.next_round])
             .min()

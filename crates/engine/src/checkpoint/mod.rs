@@ -8,6 +8,7 @@
 //! The checkpointer is a state machine that does a little at each [`Checkpointer::step`]: the longest a latch is held is one hold of a
 //! walk. Who calls it decides how much of a core it may have.
 
+mod batch;
 mod copied;
 mod counts;
 mod fetch;
@@ -24,12 +25,13 @@ mod tests;
 mod walk;
 mod warm;
 
+pub use batch::Batch;
 pub use counts::Counts;
 pub use fetch::{fetch, fetch_from};
 pub use format::Header;
 pub use generation::{Clearing, begin as begin_generation, leave_mark, moment};
 pub use load::{Loaded, Unloadable, header, highest, restore};
-pub use replay::{Batch, Dealer, Hand, Replay, Replayed, Unreplayable, Why};
+pub use replay::{Dealer, Hand, Replay, Replayed, Unreplayable, Why};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};
 pub use source::StoreSource;
 pub use warm::{WarmUp, Warmth};

@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use command::{Barrier, Before, Effect, Generation, effects};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Need, Record, Value};
+use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Need, Record, SLOTS, Value};
 use log::Lsn;
 use object::{Corrupt, Limits};
 use store::{Snapshot, Store};
 
+use super::batch::{Batch, Dealt};
 use super::fetch::fetch_from;
 use super::load::{Loaded, Unloadable};
 
@@ -91,57 +92,8 @@ struct Ground<'a> {
     now: u64,
 }
 
-/// Effects to be applied by one hand, in the order of LSNs.
-#[derive(Default)]
-pub struct Batch {
-    /// Keys and payloads.
-    bytes: Vec<u8>,
-    effects: Vec<Dealt>,
-}
-
-/// An effect.
-struct Dealt {
-    lsn: Lsn,
-    /// The number of its record.
-    record: u64,
-    /// The record does nothing else.
-    alone: bool,
-    op: u8,
-    db: u16,
-    slot: u16,
-    hash: u64,
-    /// Where its key begins, its payload, and where that ends.
-    at: [u32; 3],
-}
-
-/// Effects in a batch that is full.
-const FULL: usize = if cfg!(test) { 5 } else { 1024 };
-/// Bytes in one.
-const FULL_BYTES: usize = 1 << 20;
 /// So many effects before its turn comes, an entry is brought here; its bucket, and the slot, that much earlier again.
 const AHEAD: usize = 12;
-
-impl Batch {
-    /// Whether it is time to apply it.
-    pub fn is_full(&self) -> bool {
-        self.effects.len() >= FULL || self.bytes.len() >= FULL_BYTES
-    }
-
-    /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.effects.is_empty()
-    }
-
-    fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key.bytes);
-        let payload = self.bytes.len();
-        self.bytes.extend_from_slice(effect.payload.0);
-        let at = [start as u32, payload as u32, self.bytes.len() as u32];
-        let Effect { op, db, .. } = *effect;
-        self.effects.push(Dealt { lsn, record, alone, op, db, slot: key.slot, hash: key.hash, at });
-    }
-}
 
 /// See the module's text. Nobody else uses the keyspace.
 #[must_use]
@@ -337,6 +289,8 @@ pub struct Hand<'a> {
     /// The record under way, and the keys that it is applied to.
     record: u64,
     keys: BTreeSet<(u16, Box<[u8]>)>,
+    /// For each slot, when a batch is sorted.
+    places: Box<[u32]>,
     applied: u64,
     skipped: u64,
     fetched: u64,
@@ -346,46 +300,66 @@ impl<'a> Hand<'a> {
     fn new(ground: Arc<Ground<'a>>) -> Self {
         let mut clock = AccessClock::new(ground.now);
         clock.set(ground.now, false, 0, 0);
-        Self { ground, clock, record: 0, keys: BTreeSet::new(), applied: 0, skipped: 0, fetched: 0 }
+        Self {
+            ground,
+            clock,
+            record: 0,
+            keys: BTreeSet::new(),
+            places: vec![0; SLOTS].into(),
+            applied: 0,
+            skipped: 0,
+            fetched: 0,
+        }
     }
 
     /// Applies a batch, which is empty afterwards.
     pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
+        batch.sort(&mut self.places);
         local.begin_turn();
         let outcome = self.apply_all(local, batch);
         while !local.step_dying(1000) {}
         local.end_turn();
-        batch.bytes.clear();
-        batch.effects.clear();
+        batch.clear();
         outcome
     }
 
     fn apply_all(&mut self, local: &mut Local, batch: &Batch) -> Result<(), Unreplayable> {
         let keyspace = self.ground.keyspace;
-        for (index, dealt) in batch.effects.iter().enumerate() {
-            if let Some(later) = batch.effects.get(index + 3 * AHEAD) {
+        let mut outcome = Ok(());
+        let mut held: Option<(u16, Held)> = None;
+        for index in 0..batch.sorted() {
+            let Some(dealt) = batch.nth(index) else { break };
+            if let Some(later) = batch.nth(index + 3 * AHEAD) {
                 keyspace.prefetch_slot(later.slot);
             }
-            if let Some(later) = batch.effects.get(index + 2 * AHEAD) {
+            if let Some(later) = batch.nth(index + 2 * AHEAD) {
                 keyspace.prefetch_bucket(local, later.slot, later.hash);
             }
-            if let Some(later) = batch.effects.get(index + AHEAD) {
+            if let Some(later) = batch.nth(index + AHEAD) {
                 keyspace.prefetch_entry(local, later.slot, later.hash);
             }
-            let [start, payload, end] = dealt.at.map(|at| at as usize);
-            let key = Key { bytes: &batch.bytes[start..payload], hash: dealt.hash, slot: dealt.slot };
-            let payload = &batch.bytes[payload..end];
-            let held = loop {
-                match keyspace.try_one(dealt.slot) {
-                    Some(held) => break held,
-                    None => std::hint::spin_loop(),
-                }
-            };
-            let outcome = self.one(local, &held, dealt, &key, payload);
-            keyspace.release(held, |_| {});
-            outcome.map_err(|why| Unreplayable { lsn: dealt.lsn, why })?;
+            let (key, payload) = dealt.parts(batch);
+            if let Some((_, other)) = held.take_if(|(slot, _)| *slot != dealt.slot) {
+                keyspace.release(other, |_| {});
+            }
+            let (_, held) = held.get_or_insert_with(|| {
+                let taken = std::iter::repeat_with(|| keyspace.try_one(dealt.slot)).find_map(|held| {
+                    if held.is_none() {
+                        std::hint::spin_loop();
+                    }
+                    held
+                });
+                (dealt.slot, taken.expect("it was tried until it was there"))
+            });
+            if let Err(why) = self.one(local, held, dealt, &key, payload) {
+                outcome = Err(Unreplayable { lsn: dealt.lsn, why });
+                break;
+            }
         }
-        Ok(())
+        if let Some((_, held)) = held {
+            keyspace.release(held, |_| {});
+        }
+        outcome
     }
 
     fn one(&mut self, local: &mut Local, held: &Held, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) -> Result<(), Why> {

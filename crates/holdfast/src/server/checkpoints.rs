@@ -7,7 +7,9 @@ use std::time::Duration;
 use engine::checkpoint::{Checkpointer, Step, World};
 use log::{Gate, Log, State};
 use node::config::Settings;
-use node::{Checkpoints, Node, Outside};
+use node::{Bound, Checkpoints, Node, Outside, Tail};
+
+use super::effort::Effort;
 
 /// Between two looks at whether one is due.
 const LOOK: Duration = Duration::from_millis(100);
@@ -17,6 +19,8 @@ const BUSY: Duration = Duration::from_micros(50);
 const WAITING: Duration = Duration::from_micros(500);
 /// Work is slept off in sleeps of at least this.
 const SLEEP_MIN_NS: u64 = 1_000_000;
+/// Between two words to writers about how far the tail may grow, in nanoseconds.
+const PUBLISH_NS: u64 = 2_000_000;
 /// Percent of a core that a checkpoint takes at most: now and then it looks whether it is to stop.
 const SHARE_MAX: u64 = 95;
 /// No step is slept off for longer than this: a flush is mostly the disk's work.
@@ -26,20 +30,21 @@ const RETRY_MS: u64 = 5_000;
 /// Tombstones that make a checkpoint due: some hundred bytes each.
 const TOMBSTONES_MAX: u64 = 1 << 20;
 
-/// Starts the thread, which ends with what the next freeze would have been. `gates`: to each stream of the log. `tail`: bytes of the log that
-/// were replayed at the start.
+/// Starts the thread, which ends with what the next freeze would have been. `gates`: to each stream of the log, whose tail this is.
 pub fn start(
     node: Arc<Node>,
     log: Log,
     gates: Vec<Gate>,
     checkpointer: Checkpointer,
     checkpoints: Arc<Checkpoints>,
-    tail: u64,
+    tail: Arc<Tail>,
 ) -> std::io::Result<JoinHandle<u64>> {
     let outside = Outside { node, log, gates };
     let run = move || {
-        let mut runner = Runner { outside, checkpointer, checkpoints, owed: 0, kept: 0 };
-        runner.run(tail);
+        let effort = Effort::default();
+        let mut runner = Runner { outside, checkpointer, checkpoints, tail, effort, owed: 0, kept: 0, published: 0 };
+        runner.run();
+        runner.tail.unbind();
         let (epoch, checkpoints) = (runner.checkpointer.epoch(), runner.checkpoints.clone());
         // The store is closed when nobody else has it.
         drop(runner);
@@ -49,12 +54,11 @@ pub fn start(
     thread::Builder::new().name("checkpoint".into()).spawn(run)
 }
 
-/// Bytes of the log that make a checkpoint due. Where data leaves memory for the store, it has to be there in time.
+/// Size of the tail that makes a checkpoint due. Where data leaves memory for the store, it has to be there in time; and there is to be as much room for
+/// what is written meanwhile.
 fn most(settings: &Settings) -> u64 {
-    match settings.maxmemory {
-        0 => settings.checkpoint_log_size,
-        bytes => settings.checkpoint_log_size.min(bytes / 4),
-    }
+    let part = |bytes, parts| if bytes == 0 { u64::MAX } else { bytes / parts };
+    settings.checkpoint_log_size.min(part(settings.maxmemory, 4)).min(part(settings.checkpoint_log_max, 2))
 }
 
 struct Runner {
@@ -63,23 +67,25 @@ struct Runner {
     checkpoints: Arc<Checkpoints>,
     /// Nanoseconds to be slept off.
     owed: u64,
-    /// Bytes that had been written to the log when the last checkpoint began that is durable: a start replays what comes after.
+    /// Where the log was when the last checkpoint began that is durable: a start replays what comes after.
     kept: u64,
+    tail: Arc<Tail>,
+    effort: Effort,
+    /// When it was last said how far the tail may grow.
+    published: u64,
 }
 
 impl Runner {
-    fn run(&mut self, tail: u64) {
+    fn run(&mut self) {
         self.checkpoints.serve();
-        // What was replayed counts as if it had been written now: it takes as long the next time.
-        self.kept = 0u64.wrapping_sub(tail);
-        let mut last_written = self.kept;
+        let mut last_position = 0;
         let mut last = self.outside.now();
         let mut retry_at = 0;
         loop {
             let (asked, _, stopping) = self.checkpoints.orders();
-            let (now, written) = (self.outside.now(), self.outside.written());
+            let (now, position) = (self.outside.now(), self.position());
             let settings = self.outside.node.config.settings();
-            let grown = written.wrapping_sub(last_written);
+            let grown = position.saturating_sub(last_position);
             let most = most(&settings);
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= most
@@ -91,27 +97,60 @@ impl Runner {
                 if stopping {
                     return;
                 }
+                self.publish();
                 thread::park_timeout(LOOK);
                 continue;
             }
             if self.failed_log().is_some() && stopping {
                 return;
             }
-            (last, last_written) = (now, written);
-            if self.round() {
-                self.kept = written;
+            (last, last_position) = (now, position);
+            if self.round(position) {
+                self.kept = position;
             } else {
                 retry_at = self.outside.now() + RETRY_MS;
             }
         }
     }
 
-    /// Percent of a core that the checkpoint under way may take: the more, the longer a start would take now.
+    fn position(&self) -> u64 {
+        self.tail.position(&self.outside.log)
+    }
+
+    /// How far the log may go before the checkpoint under way ends, or the next one.
+    fn limit(&self, settings: &Settings) -> u64 {
+        match settings.checkpoint_log_max {
+            0 => u64::MAX,
+            // A backup has put them off.
+            _ if !self.effort.is_under_way() && !self.checkpoints.may_begin() => u64::MAX,
+            // As much is left for the next one.
+            most => (self.kept + most).min(self.effort.began().map_or(u64::MAX, |began| began + most / 2)),
+        }
+    }
+
+    /// Tells writers how far the tail may grow.
+    fn publish(&mut self) {
+        let settings = self.outside.node.config.settings();
+        let (now, position, kept) = (self.outside.node.clock.monotonic_ns(), self.position(), self.kept);
+        self.published = now;
+        self.effort.saw(now, position);
+        let limit = self.limit(&settings);
+        let (ends_at, least_ns) = self.effort.ends_at(now);
+        let is_far = !self.effort.is_under_way() && position.saturating_sub(kept) < most(&settings) / 2;
+        self.tail.set(Bound { kept, limit, ends_at, least_ns }, is_far);
+        self.tail.alive(now);
+    }
+
+    /// Percent of a core that the checkpoint under way may take: the more, the longer a start would take now, and as much as it needs to end before writers
+    /// have to wait.
     fn share(&self) -> u64 {
         let settings = self.outside.node.config.settings();
         let (share, most) = (u64::from(settings.checkpoint_cpu).clamp(1, 100), most(&settings).max(1));
-        let above = self.outside.written().wrapping_sub(self.kept).saturating_sub(most);
-        share + SHARE_MAX.saturating_sub(share) * above.min(most) / most
+        let position = self.position();
+        let above = position.saturating_sub(self.kept).saturating_sub(most);
+        let graded = share + SHARE_MAX.saturating_sub(share) * above.min(most) / most;
+        let room = self.limit(&settings).saturating_sub(position);
+        graded.max(self.effort.share(room)).min(SHARE_MAX.max(share))
     }
 
     fn failed_log(&self) -> Option<String> {
@@ -122,11 +161,14 @@ impl Runner {
     }
 
     /// Makes a checkpoint. False: it failed, or the server stops.
-    fn round(&mut self) -> bool {
+    fn round(&mut self, position: u64) -> bool {
         let began = self.outside.now();
         let changes = self.outside.changes();
         self.checkpoints.begun(began);
+        self.effort.begin(position, position.saturating_sub(self.kept));
         let outcome = self.steps();
+        self.effort.end(outcome.is_ok());
+        self.tail.ended(outcome.as_ref().err().map(String::as_str));
         if let Err(why) = &outcome {
             tracing::warn!("A checkpoint has failed: {why}");
         }
@@ -165,7 +207,12 @@ impl Runner {
                 Step::Waiting => self.pause(WAITING)?,
                 Step::More => {}
             }
-            let took = self.outside.node.clock.monotonic_ns().saturating_sub(before);
+            let now = self.outside.node.clock.monotonic_ns();
+            let took = now.saturating_sub(before);
+            self.effort.spent(took, self.checkpointer.figures().progress as f64 / keyspace::SLOTS as f64);
+            if now.saturating_sub(self.published) >= PUBLISH_NS {
+                self.publish();
+            }
             let share = self.share();
             self.owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);
             if self.owed >= SLEEP_MIN_NS {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, WarmUp, header};
 use log::{Fsync, Gate, Limits, Log, Lsn, Opened};
 use node::config::{AppendFsync, Settings};
-use node::{Checkpoints, Clock, Durable, Node, Recovered};
+use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
 
 use super::{checkpoints, loaders, replay, warm_up};
@@ -121,7 +121,8 @@ impl Disks {
         let recovered = node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))?;
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
-        let (keys, highest, bytes) = (recovered.keys(), recovered.highest(), recovered.replayed.bytes);
+        let (keys, highest) = (recovered.keys(), recovered.highest());
+        let tail = size_of(recovered.replayed.bytes, recovered.replayed.records);
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(
             "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint and are read when they are needed; {} records of the log, for which {} were read",
@@ -135,6 +136,10 @@ impl Disks {
         let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
         let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
+        let tail = {
+            running.durable.tail().replayed(tail);
+            running.durable.tail().clone()
+        };
         node.set_log(Some((running.durable, state.clone())));
         let mut readers = fetch_from(node, &self.store)?;
         let warm = WarmUp::new(node.engine.clone(), self.store.clone(), node.spare_local());
@@ -142,7 +147,7 @@ impl Disks {
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let log = running.log;
         let thread =
-            checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), bytes)?;
+            checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), tail)?;
         let folders = self.folders;
         Ok(Kept { log, gates, checkpoints: state, thread, readers, folders, node: Arc::clone(node) })
     }

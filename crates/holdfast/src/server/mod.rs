@@ -5,6 +5,7 @@ mod checkpoints;
 mod chores;
 mod clock;
 mod durable;
+mod effort;
 mod host;
 mod loaders;
 mod log;

@@ -95,7 +95,8 @@ impl Switch {
         let epoch = self.epoch.load(Relaxed);
         let checkpointer = Checkpointer::anew(self.node.engine.clone(), store, self.seed, header.as_ref(), epoch);
         let node = Arc::clone(&self.node);
-        let thread = checkpoints::start(node, log.clone(), for_checkpoints, checkpointer, state.clone(), 0);
+        let thread =
+            checkpoints::start(node, log.clone(), for_checkpoints, checkpointer, state.clone(), durable.tail().clone());
         let thread = match thread {
             Ok(thread) => thread,
             Err(error) => {

@@ -265,6 +265,15 @@ impl Log {
         }
     }
 
+    /// Bytes of the records that were written since the start, in all streams, and how many.
+    pub fn written(&self) -> (u64, u64) {
+        let meters = || self.shared.streams.iter().map(|stream| &stream.meter);
+        (
+            meters().map(|meter| meter.written.load(Relaxed)).sum(),
+            meters().map(|meter| meter.records.load(Relaxed)).sum(),
+        )
+    }
+
     /// Bytes of records that have been left in all streams and are not written.
     pub fn backlog(&self) -> u64 {
         self.shared.streams.iter().map(Stream::backlog).sum()

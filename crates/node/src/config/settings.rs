@@ -225,6 +225,8 @@ pub struct Settings {
     pub store_dir: Vec<u8>,
     /// Bytes.
     pub checkpoint_log_size: u64,
+    /// Bytes, 64 for each record included; 0: any number.
+    pub checkpoint_log_max: u64,
     /// Seconds.
     pub checkpoint_interval: u32,
     /// Percent.
@@ -343,6 +345,7 @@ impl Settings {
             log_pace: String::from_utf8_lossy(&read.text("log-pace")).parse().ok(),
             store_dir: read.text("store-dir"),
             checkpoint_log_size: read.number("checkpoint-log-size"),
+            checkpoint_log_max: read.number("checkpoint-log-max"),
             checkpoint_interval: read.number("checkpoint-interval"),
             checkpoint_cpu: read.number("checkpoint-cpu"),
             warm_up_cpu: read.number("warm-up-cpu"),

@@ -53,9 +53,17 @@ pub(super) static LOG: Section = Section {
             "checkpoint-log-size",
             Kind::Memory { min: 1 << 20, max: 1 << 50 },
             "256mb",
-            "A checkpoint is made when so much has been written to the log since the last one began: a start replays up to twice as much, or what is written while a checkpoint is made.",
+            "A checkpoint is made when so much has been written to the log since the last one began, each record counting 64 bytes more than it has; at half of `checkpoint-log-max` at the latest.",
         )
         .own(),
+        row(
+            "checkpoint-log-max",
+            Kind::Memory { min: 0, max: 1 << 50 },
+            "512mb",
+            "A start replays at most so much of the log, counted in the same way: commands that write are slowed down, so that a checkpoint ends in time, and wait for its end; 0: without limit.",
+        )
+        .own()
+        .check(check::log_max),
         row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
             .own(),
         row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint may take; more, the further the log has grown beyond `checkpoint-log-size`.")

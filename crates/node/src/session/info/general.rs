@@ -176,6 +176,9 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     if let Some(durable) = &durable {
         log(durable.log(), t);
         t.line("log_backlog_limit", r.settings.log_backlog);
+        t.line("log_tail", durable.tail().size(durable.log()));
+        t.line("log_tail_limit", r.settings.checkpoint_log_max);
+        t.line("log_tail_waits", r.sum(|s| &s.slowed));
         t.line("log_waiting_clients", r.node.stats.iter().map(|s| s.awaits_log.load(Relaxed)).sum::<u64>());
     }
     if let Some(checkpoints) = checkpoints {

@@ -1,0 +1,108 @@
+//! What was done, on its way to a [`super::Hand`].
+
+use command::Effect;
+use keyspace::Key;
+use log::Lsn;
+
+/// Effects to be applied by one hand, in the order of LSNs.
+#[derive(Default)]
+pub struct Batch {
+    /// Keys and payloads.
+    bytes: Vec<u8>,
+    effects: Vec<Dealt>,
+    /// The effects in the order of their slots, and those of a slot as they were dealt.
+    order: Vec<u32>,
+}
+
+/// An effect.
+pub(super) struct Dealt {
+    pub(super) lsn: Lsn,
+    /// The number of its record.
+    pub(super) record: u64,
+    /// The record does nothing else.
+    pub(super) alone: bool,
+    pub(super) op: u8,
+    pub(super) db: u16,
+    pub(super) slot: u16,
+    pub(super) hash: u64,
+    /// Where its key begins, its payload, and where that ends.
+    at: [u32; 3],
+}
+
+impl Dealt {
+    /// Its key, and its payload.
+    pub(super) fn parts<'b>(&self, batch: &'b Batch) -> (Key<'b>, &'b [u8]) {
+        let [start, payload, end] = self.at.map(|at| at as usize);
+        let key = Key { bytes: &batch.bytes[start..payload], hash: self.hash, slot: self.slot };
+        (key, &batch.bytes[payload..end])
+    }
+}
+
+/// Effects in a batch that is full.
+const FULL: usize = if cfg!(test) { 5 } else { 1 << 15 };
+/// Fewer are not worth a look at every slot.
+const FEW: usize = 1024;
+/// Bytes in one.
+const FULL_BYTES: usize = 8 << 20;
+
+impl Batch {
+    /// Whether it is time to apply it.
+    pub fn is_full(&self) -> bool {
+        self.effects.len() >= FULL || self.bytes.len() >= FULL_BYTES
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+
+    /// Puts the effects in the order of their slots: what was done to other slots in between does not matter, and what a slot needs is at hand.
+    pub(super) fn sort(&mut self, places: &mut [u32]) {
+        if self.effects.len() < FEW {
+            self.order.extend(0..self.effects.len() as u32);
+            self.order.sort_by_key(|index| self.effects[*index as usize].slot);
+            return;
+        }
+        places.fill(0);
+        for effect in &self.effects {
+            places[usize::from(effect.slot)] += 1;
+        }
+        let mut at = 0;
+        for place in places.iter_mut() {
+            at += std::mem::replace(place, at);
+        }
+        self.order.resize(self.effects.len(), 0);
+        for (index, effect) in (0..).zip(&self.effects) {
+            let place = &mut places[usize::from(effect.slot)];
+            self.order[*place as usize] = index;
+            *place += 1;
+        }
+    }
+
+    /// Empties it.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.effects.clear();
+        self.order.clear();
+    }
+
+    /// How many have been sorted.
+    pub(super) fn sorted(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The `n`th of them.
+    pub(super) fn nth(&self, n: usize) -> Option<&Dealt> {
+        self.order.get(n).and_then(|index| self.effects.get(*index as usize))
+    }
+
+    pub(super) fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key.bytes);
+        let payload = self.bytes.len();
+        self.bytes.extend_from_slice(effect.payload.0);
+        let at = [start as u32, payload as u32, self.bytes.len() as u32];
+        let Effect { op, db, .. } = *effect;
+        self.effects.push(Dealt { lsn, record, alone, op, db, slot: key.slot, hash: key.hash, at });
+    }
+}

@@ -1,0 +1,185 @@
+//! What a checkpoint costs: how long the one under way will take, from how far it has come and what earlier ones took, and which share of a core it needs to
+//! end in time.
+
+/// What a checkpoint is thought to cost before there was one, in nanoseconds for a byte of the tail.
+const COST: f64 = 15.0;
+/// Which part of it is thought to be done when all slots have been walked over, before there was one.
+const WALK: f64 = 0.5;
+/// So much of the way has to be gone before that says how long the rest takes.
+const TELLING_PROGRESS: f64 = 0.1;
+/// Smaller tails say nothing about the cost of larger ones.
+const TELLING: u64 = 4 << 20;
+/// Some part of what is known may always be left.
+const REST: u64 = 8;
+/// The least that is left, in nanoseconds.
+const LEAST_NS: u64 = 20_000_000;
+/// Between two looks at how fast the log grows, in nanoseconds.
+const RATE_NS: u64 = 50_000_000;
+/// So much more than is needed, in percent: what is needed is not known well.
+const MARGIN: f64 = 150.0;
+
+/// See the module's text. Sizes and positions are those of the log's tail; times are monotonic, in nanoseconds.
+#[derive(Debug)]
+pub struct Effort {
+    /// Nanoseconds of work for a byte of the tail.
+    cost: f64,
+    /// Which part of it is done when all slots have been walked over.
+    walk: f64,
+    /// The checkpoint under way.
+    round: Option<Round>,
+    /// When the log was looked at, and where it was.
+    seen: Option<(u64, u64)>,
+    /// Bytes that it grows in a nanosecond.
+    rate: f64,
+}
+
+#[derive(Debug)]
+struct Round {
+    began: u64,
+    /// The tail then.
+    tail: u64,
+    /// Work done.
+    spent: u64,
+    /// How much of the slots has been walked over, from 0 to 1, and the work that was done when that moved last.
+    progress: f64,
+    walked: u64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { cost: COST, walk: WALK, round: None, seen: None, rate: 0.0 }
+    }
+}
+
+impl Effort {
+    /// A checkpoint begins at this position, with a tail of this size.
+    pub fn begin(&mut self, position: u64, tail: u64) {
+        self.round = Some(Round { began: position, tail, spent: 0, progress: 0.0, walked: 0 });
+    }
+
+    /// It has worked for so long; so much of the slots has been walked over, from 0 to 1.
+    pub fn spent(&mut self, took: u64, progress: f64) {
+        if let Some(round) = &mut self.round {
+            round.spent += took;
+            if progress > round.progress {
+                (round.progress, round.walked) = (progress, round.spent);
+            }
+        }
+    }
+
+    /// It has ended, and whether well.
+    pub fn end(&mut self, well: bool) {
+        if let Some(round) = self.round.take().filter(|round| well && round.tail >= TELLING) {
+            // The last one says most.
+            self.cost = (self.cost + 3.0 * round.spent as f64 / round.tail as f64) / 4.0;
+            let walk = round.walked as f64 / round.spent.max(1) as f64;
+            self.walk = ((self.walk + 3.0 * walk) / 4.0).clamp(0.1, 0.95);
+        }
+    }
+
+    /// Whether one is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Where the log was when the one under way began.
+    pub fn began(&self) -> Option<u64> {
+        self.round.as_ref().map(|round| round.began)
+    }
+
+    /// The log is there now.
+    pub fn saw(&mut self, now: u64, position: u64) {
+        match self.seen {
+            Some((at, _)) if now.saturating_sub(at) < RATE_NS => {}
+            Some((at, before)) => {
+                let rate = position.saturating_sub(before) as f64 / (now - at) as f64;
+                self.rate = (self.rate + rate) / 2.0;
+                self.seen = Some((now, position));
+            }
+            None => self.seen = Some((now, position)),
+        }
+    }
+
+    /// Work that is left of the one under way, and the least that may be.
+    fn left(&self) -> Option<(u64, u64)> {
+        let round = self.round.as_ref()?;
+        let whole = match round.progress {
+            little if little < TELLING_PROGRESS => self.cost * round.tail as f64,
+            progress => round.walked as f64 / (self.walk * progress),
+        } as u64;
+        let least = (whole.max(round.spent) / REST).max(LEAST_NS);
+        Some((whole.saturating_sub(round.spent).max(least), least))
+    }
+
+    /// When the one under way ends if it does nothing but work, and how long it takes at least from any moment on; zeros: none is under way.
+    pub fn ends_at(&self, now: u64) -> (u64, u64) {
+        self.left().map_or((0, 0), |(left, least)| (now + left, least))
+    }
+
+    /// Percent of a core that it needs to end before the log has grown by `room`.
+    pub fn share(&self, room: u64) -> u64 {
+        let Some((left, _)) = self.left() else { return 0 };
+        let time = room as f64 / self.rate.max(f64::MIN_POSITIVE);
+        (MARGIN * left as f64 / time.max(1.0)).min(100.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_next_one_is_thought_to_cost_what_the_last_ones_did() {
+        let mut effort = Effort::default();
+        assert_eq!((effort.ends_at(5), effort.share(1)), ((0, 0), 0));
+        for _ in 0..8 {
+            effort.begin(0, 100 * MB);
+            effort.spent(1_600 * MS, 1.0);
+            effort.spent(400 * MS, 1.0);
+            effort.end(true);
+        }
+        effort.begin(0, 50 * MB);
+        let (ends_at, _) = effort.ends_at(7);
+        assert!((990 * MS..1_010 * MS).contains(&ends_at), "{ends_at}");
+        // It is slower than the others: half of the walk should have taken 0.4 s, and a fifth of all is left when it has ended.
+        effort.spent(800 * MS, 0.5);
+        let (ends_at, _) = effort.ends_at(0);
+        assert!((1_190 * MS..1_210 * MS).contains(&ends_at), "{ends_at}");
+        // Some is always left, whatever was thought.
+        for _ in 0..10 {
+            let (ends_at, least) = effort.ends_at(0);
+            assert!(ends_at >= least && least >= 100 * MS);
+            effort.spent(500 * MS, 1.0);
+        }
+    }
+
+    #[test]
+    fn failed_and_small_ones_say_nothing() {
+        let mut effort = Effort::default();
+        for (tail, well) in [(100 * MB, false), (1000, true)] {
+            effort.begin(0, tail);
+            effort.spent(90_000 * MS, 1.0);
+            effort.end(well);
+        }
+        assert_eq!(effort.cost, COST);
+        assert!(!effort.is_under_way() && effort.began().is_none());
+    }
+
+    #[test]
+    fn it_takes_as_much_of_a_core_as_it_needs() {
+        let mut effort = Effort { cost: 10.0, ..Effort::default() };
+        // 100 MB a second.
+        for i in 0..20 {
+            effort.saw(i * 100 * MS, i * 10 * MB);
+        }
+        effort.begin(0, 100 * MB);
+        // About a second of work, and ten until the room is gone.
+        let share = effort.share(1000 * MB);
+        assert!((14..18).contains(&share), "{share}");
+        assert!(effort.share(150 * MB) >= 99);
+        assert_eq!(effort.share(0), 100);
+    }
+}
