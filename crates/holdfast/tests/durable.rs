@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use support::{Client, Scratch, Server, random};
@@ -60,6 +61,14 @@ fn change(client: &mut Client, rng: &mut impl FnMut(u64) -> u64) {
         4 => drop(client.call("debug evict")),
         _ => {}
     }
+}
+
+/// The newest segment of the only stream.
+fn newest_segment(dir: &Scratch) -> PathBuf {
+    let files = std::fs::read_dir(dir.path().join("holdfast/log")).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let segments = names.filter(|name| name.ends_with(".log") && !name.starts_with("spare"));
+    dir.path().join("holdfast/log").join(segments.max().unwrap())
 }
 
 /// Everything there is: names and their number as who walks sees them, then what they hold.
@@ -278,9 +287,7 @@ fn damage_is_found_by_check_and_stops_the_start() {
     let (good, text) = check(&dir);
     assert!(good && text.contains("everything is as it was written"), "{text}");
     // A byte of a record in the middle, which had been synced.
-    let log = dir.path().join("holdfast/log");
-    let files = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
-    let segment = files.filter(|path| path.extension().is_some_and(|end| end == "log")).max().unwrap();
+    let segment = newest_segment(&dir);
     let mut bytes = std::fs::read(&segment).unwrap();
     let at = bytes.windows(4).position(|window| window == b"k100").unwrap();
     bytes[at + 1] ^= 1;
@@ -291,6 +298,28 @@ fn damage_is_found_by_check_and_stops_the_start() {
     let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
     assert!(error.contains(".log") && error.contains("at byte"), "{error}");
     assert_eq!(std::fs::read(&segment).unwrap(), bytes, "nothing is changed");
+}
+
+/// The newest segment is missed after a kill, whether the start or the stream began it.
+#[test]
+fn a_missing_newest_segment_stops_the_start() {
+    let dir = Scratch::new();
+    let path = dir.path().display().to_string();
+    for life in 0..3 {
+        {
+            let server = server(&dir, &[]);
+            let mut client = server.client();
+            for n in 0..life * 40 {
+                assert_eq!(client.call(&format!("set k{n} {}", "x".repeat(50_000))), "+OK");
+            }
+        }
+        let segment = newest_segment(&dir);
+        let aside = segment.with_extension("aside");
+        std::fs::rename(&segment, &aside).unwrap();
+        let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
+        assert!(error.contains(&segment.display().to_string()) && error.contains("missing"), "{error}");
+        std::fs::rename(&aside, &segment).unwrap();
+    }
 }
 
 /// Several threads apply the log; that one of them cannot read what it needs is said, whatever the others and the log's barriers do.

@@ -190,14 +190,18 @@ impl<D: Disk> Scan<D> {
         Ok(scan)
     }
 
-    /// When the log was stopped in order, this was its end.
+    /// So far the log has gone.
     fn must_reach(&self, end: &CleanEnd, name: &str) -> Result<(), Damage> {
-        let damage = |what| Damage::at(&self.disk.describe(name), 0, what);
+        let damage = |name: &str, what| Damage::at(&self.disk.describe(name), 0, what);
         if self.segments.iter().any(|segment| (segment.header.node, segment.header.stream) != (end.node, end.stream)) {
-            return Err(damage("says where another stream ended"));
+            return Err(damage(name, "says where another stream ended"));
         }
-        if self.number() < end.number || self.sequence < end.sequence {
-            return Err(damage("the log was stopped further on than it goes: its newest segment is missing"));
+        if self.number() < end.number {
+            let missing = crate::writer::name(end.number);
+            return Err(damage(&missing, "it is missing, and is the newest segment of the log, or was once"));
+        }
+        if self.sequence < end.sequence {
+            return Err(damage(name, "the log has gone further than it goes now: its end is missing"));
         }
         Ok(())
     }

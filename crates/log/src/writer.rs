@@ -225,6 +225,9 @@ fn making(incarnation: u64, number: u64) -> String {
     format!("making-{incarnation:x}-{number:x}")
 }
 
+/// The number under which the file is made that says where the log ends.
+const END: u64 = u64::MAX - 1;
+
 fn end_name(incarnation: u64) -> String {
     format!("end-{incarnation:x}")
 }
@@ -299,8 +302,14 @@ impl<D: Disk> Writer<D> {
         }
         debug_assert_eq!(writer.cut, end, "what is above the base is in the tail");
         writer.sync()?;
+        let says = writer.prepare_end(number, writer.sequence)?;
         writer.disk.rename(&spare, &writer.present.name)?;
+        if says {
+            // Names change in this order, on the disk as well.
+            writer.say_end()?;
+        }
         writer.disk.sync()?;
+        writer.forget_ends()?;
         Ok(writer)
     }
 
@@ -378,32 +387,51 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again. And says
-    /// beside the segments where they end, so that it is noticed if one of them is missing; if there is no room for that, it is not.
+    /// so beside the segments.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.sync()?;
         if self.at + Block::size(0) as u64 <= self.present.size {
             self.block(&[], self.cut, false)?;
             self.sync()?;
         }
-        match self.say_end() {
-            Err(error) if is_full(&error) => Ok(()),
-            said => said,
+        if self.prepare_end(self.present.number, self.sequence)? {
+            self.say_end()?;
+            self.disk.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
+    /// is no room for it; an older one says less.
+    fn prepare_end(&self, number: u64, sequence: u64) -> io::Result<bool> {
+        let Identity { node, stream, incarnation, .. } = self.identity;
+        let end = CleanEnd { node, stream, number, sequence };
+        let name = making(incarnation, END);
+        let made = self.disk.create(&name, END_SIZE as u64).and_then(|file| {
+            let written = file.write(0, &end.encode()).and_then(|()| file.sync());
+            if written.is_err() {
+                let _ = self.disk.remove(&name);
+            }
+            written
+        });
+        match made {
+            Err(error) if is_full(&error) => Ok(false),
+            made => made.map(|()| true),
         }
     }
 
+    /// Gives that file its name, when what it says is true after any crash that leaves it there.
     fn say_end(&self) -> io::Result<()> {
-        let Identity { node, stream, incarnation, .. } = self.identity;
-        let (making, name) = (making(incarnation, u64::MAX), end_name(incarnation));
-        let end = CleanEnd { node, stream, number: self.present.number, sequence: self.sequence };
-        let file = self.disk.create(&making, END_SIZE as u64)?;
-        file.write(0, &end.encode())?;
-        file.sync()?;
-        self.disk.rename(&making, &name)?;
-        self.disk.sync()?;
-        for old in self.disk.list()?.iter().filter(|old| is_end(old) && **old != name) {
-            self.disk.remove(old)?;
-        }
-        Ok(())
+        let incarnation = self.identity.incarnation;
+        self.disk.rename(&making(incarnation, END), &end_name(incarnation))
+    }
+
+    /// Removes what earlier incarnations have said of their ends, if there is something newer.
+    fn forget_ends(&self) -> io::Result<()> {
+        let name = end_name(self.identity.incarnation);
+        let names = self.disk.list()?;
+        let old = names.iter().filter(|other| is_end(other) && names.contains(&name) && **other != name);
+        old.into_iter().try_for_each(|old| self.disk.remove(old))
     }
 
     /// A block that is to be written past the cache, by whoever gets it: the caller writes it and says so by [`Self::land`]. Others may
@@ -525,6 +553,8 @@ impl<D: Disk> Writer<D> {
         }
         let number = self.present.number + 1;
         let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
+        // The last block may not be on the disk yet.
+        let says = self.prepare_end(number, 0)?;
         let reach = self.reach.max(self.cut);
         let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;
@@ -534,6 +564,9 @@ impl<D: Disk> Writer<D> {
         point("log-before-rename");
         self.disk.rename(&spare, &present.name)?;
         point("log-after-rename");
+        if says {
+            self.say_end()?;
+        }
         self.disk.sync()?;
         let Present { file, name, size, .. } = std::mem::replace(&mut self.present, present);
         if std::mem::take(&mut self.dirty) {
