@@ -36,6 +36,8 @@ struct Data {
     durable: Vec<u8>,
     /// Sectors that the next sync makes durable. What a failed one should have is in none, as in Linux.
     dirty: BTreeSet<usize>,
+    /// What is written is dropped: a planted bug.
+    swallowed: bool,
 }
 
 type Contents = Arc<Mutex<Data>>;
@@ -77,8 +79,12 @@ struct Inside {
     steps: u64,
     /// After so many syncs of files one fails.
     bad_sync: Option<u64>,
+    /// A failed sync is tried again, and that seems to be well: a planted bug.
+    retries_syncs: bool,
     /// Bytes that files can still have.
     room: Option<u64>,
+    /// What is written without room is dropped, and seems to be there: a planted bug.
+    swallows: bool,
     /// Syncs wait while this is set.
     stalled: bool,
 }
@@ -128,7 +134,7 @@ impl Simulated {
         changes.into_iter().take(kept).for_each(|change| change.apply(&mut names));
         for contents in names.values() {
             let mut data = lock(contents);
-            let Data { now, durable, dirty } = &mut *data;
+            let Data { now, durable, dirty, .. } = &mut *data;
             durable.resize(now.len().max(durable.len()), 0);
             let keep = chance.below(4);
             for sector in std::mem::take(dirty) {
@@ -169,6 +175,16 @@ impl Simulated {
         self.inside().forgets_to_sync = true;
     }
 
+    /// From here on whoever has a failed sync tries it again, and is told that all is well.
+    pub fn retry_failed_syncs(&self) {
+        self.inside().retries_syncs = true;
+    }
+
+    /// From here on files for which there is no room are made all the same, and what is written to them is dropped.
+    pub fn swallow_when_full(&self) {
+        self.inside().swallows = true;
+    }
+
     /// The power fails after so many more changes, in the middle of the next.
     pub fn fail_power_after(&self, steps: u64) {
         self.inside().power = Some(steps);
@@ -182,6 +198,11 @@ impl Simulated {
     /// Bytes that files can grow by from now on; `None`: any.
     pub fn set_room(&self, room: Option<u64>) {
         self.inside().room = room;
+    }
+
+    /// Whether it is known how much files can grow by.
+    pub fn is_tight(&self) -> bool {
+        self.inside().room.is_some()
     }
 
     /// Whether syncs take for ever.
@@ -217,7 +238,7 @@ impl Simulated {
     fn of(names: &BTreeMap<String, Contents>, bytes: impl Fn(&Data) -> Vec<u8>) -> Self {
         let copy = |(name, contents): (&String, &Contents)| {
             let durable = bytes(&lock(contents));
-            let data = Data { now: durable.clone(), durable, dirty: BTreeSet::new() };
+            let data = Data { now: durable.clone(), durable, ..Data::default() };
             (name.clone(), Arc::new(Mutex::new(data)))
         };
         let names: BTreeMap<_, _> = names.iter().map(copy).collect();
@@ -253,15 +274,20 @@ impl Disk for Simulated {
     fn create(&self, name: &str, size: u64) -> io::Result<Open> {
         let mut inside = self.inside();
         let fails = inside.step()?;
+        let (swallows, mut swallowed) = (inside.swallows, false);
         if let Some(room) = &mut inside.room {
-            *room = room.checked_sub(size).ok_or(io::ErrorKind::StorageFull)?;
+            match room.checked_sub(size) {
+                Some(left) => *room = left,
+                None if swallows => swallowed = true,
+                None => return Err(io::ErrorKind::StorageFull.into()),
+            }
         }
         if inside.now.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         // Of a file that was being made when the power failed there is a part.
         let size = size as usize / if fails { 2 } else { 1 };
-        let data = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new() };
+        let data = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new(), swallowed };
         let contents = Arc::new(Mutex::new(data));
         inside.now.insert(name.into(), contents.clone());
         inside.changes.push(Change::Create(name.into(), contents.clone()));
@@ -315,6 +341,9 @@ impl File for Open {
         let fails = self.1.inside().step()?;
         let mut data = self.data();
         let place = at as usize..at as usize + bytes.len();
+        if data.swallowed {
+            return and_then(fails);
+        }
         data.now.get_mut(place.clone()).ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(bytes);
         data.dirty.extend(place.start / SECTOR..place.end.div_ceil(SECTOR));
         and_then(fails)
@@ -337,16 +366,17 @@ impl File for Open {
         if inside.forgets_to_sync {
             return Ok(());
         }
+        let retried = inside.retries_syncs;
         drop(inside);
         let mut data = self.data();
-        let Data { now, durable, dirty } = &mut *data;
+        let Data { now, durable, dirty, .. } = &mut *data;
         for sector in std::mem::take(dirty) {
             let place = sector * SECTOR..((sector + 1) * SECTOR).min(now.len());
             if !bad {
                 durable[place.clone()].copy_from_slice(&now[place]);
             }
         }
-        if bad { Err(io::Error::other("the disk does not answer")) } else { Ok(()) }
+        if bad && !retried { Err(io::Error::other("the disk does not answer")) } else { Ok(()) }
     }
 
     fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

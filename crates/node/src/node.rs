@@ -160,8 +160,9 @@ impl Node {
     /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator, but not what scripts
     /// make Lua hold, which has a limit of its own: no key is evicted for it.
     pub fn used_memory(&self) -> u64 {
-        let all = self.facts.memory.map_or(0, |f| f()) + self.engine.keyspace.heap().in_pages() as u64;
-        all.saturating_sub(script::memory() as u64)
+        // Lua allocates from the global allocator, so it is part of that count only.
+        let all = self.facts.memory.map_or(0, |f| f().saturating_sub(script::memory() as u64));
+        all + self.engine.keyspace.heap().in_pages() as u64
     }
 
     /// Whether more memory is in use than `limit` bytes: exactly where it matters, else to a thousandth of the limit, at hardly

@@ -27,6 +27,9 @@ pub struct Hardware {
     pub clock: Arc<Clock>,
 }
 
+/// Bytes of a segment of the log.
+pub const SEGMENT: u32 = 8192;
+
 /// When the first machine starts, unix milliseconds.
 const BEGINNING: u64 = 1_000_000_000_000;
 
@@ -46,6 +49,28 @@ impl Hardware {
     pub fn plan_power_failure(&self, chance: &mut Chance, most: u64) {
         let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
         disk.fail_power_after(chance.below(most));
+    }
+
+    /// One of the next `most` syncs of some disk of the log fails, and all that it should have made durable is not.
+    pub fn plan_failed_sync(&self, chance: &mut Chance, most: u64) {
+        let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
+        disk.fail_sync_after(chance.below(most));
+    }
+
+    /// Some disk of the log has no room for more, or for one more segment.
+    pub fn fill(&self, chance: &mut Chance) {
+        let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
+        disk.set_room(Some(chance.below(3) / 2 * u64::from(SEGMENT)));
+    }
+
+    /// Whether some disk of the log has no room for more, or little.
+    pub fn is_full(&self) -> bool {
+        self.disks.iter().any(Simulated::is_tight)
+    }
+
+    /// All disks of the log have room again.
+    pub fn make_room(&self) {
+        self.disks.iter().for_each(|disk| disk.set_room(None));
     }
 
     /// The next flush of the store is the last: it is durable, or it is not.

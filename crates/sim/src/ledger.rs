@@ -5,13 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use command::Tunables;
-use engine::checkpoint::Replay;
-use keyspace::Keyspace;
 use log::simulated::Simulated;
 use log::{Damage, Lsn, Opened};
 
-use crate::machine::{DATABASES, Digests, Found, HASH_SEED, digests};
+use crate::machine::Found;
+use crate::machine::memory::{Digests, Memory};
 
 /// By position: records of workers that have seen nothing of each other may share one.
 pub type Records = BTreeMap<(Lsn, u16), Vec<Vec<u8>>>;
@@ -21,7 +19,7 @@ pub struct Ledger {
     /// Records of this life.
     fresh: Records,
     /// What the records of all lives before have made.
-    model: Keyspace,
+    model: Memory,
     /// Where each stream ended when this life began: what is at or below has been settled.
     settled: Vec<Lsn>,
     now: u64,
@@ -30,8 +28,7 @@ pub struct Ledger {
 impl Ledger {
     /// Of a log of so many streams in which there is nothing. `now`: unix milliseconds.
     pub fn new(streams: usize, now: u64) -> Self {
-        let model = Keyspace::new(1, usize::from(DATABASES), HASH_SEED);
-        Self { fresh: Records::new(), model, settled: vec![0; streams], now }
+        Self { fresh: Records::new(), model: Memory::empty(), settled: vec![0; streams], now }
     }
 
     /// Reads what the disks have by now.
@@ -59,18 +56,12 @@ impl Ledger {
 
     /// The machine has stopped, and each stream ends here now: the rest is lost for good. What is left makes this.
     pub fn settle(&mut self, ends: &[Lsn]) -> Result<Digests, String> {
-        let tunables = Tunables::default();
-        let mut replay = Replay::new(&self.model, self.model.local(0), tunables.limits, None, self.now);
-        for ((lsn, stream), records) in std::mem::take(&mut self.fresh) {
-            if lsn <= ends[usize::from(stream)] {
-                for effects in records {
-                    replay.record(lsn, &effects).map_err(|error| error.to_string())?;
-                }
-            }
-        }
-        let _ = replay.finish().map_err(|error| error.to_string())?;
+        let fresh = std::mem::take(&mut self.fresh);
+        let survived = fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
+        let records = survived.flat_map(|((lsn, _), records)| records.iter().map(|effects| (*lsn, &effects[..])));
+        self.model.replay(records, self.now).map_err(|error| error.to_string())?;
         self.settled = ends.into();
-        Ok(digests(&self.model))
+        Ok(self.model.digests())
     }
 
     /// Those of what a start has found that are of this life, as the ledger keeps them.

@@ -6,18 +6,22 @@
 
 pub mod clients;
 pub mod clock;
+pub mod counts;
 pub mod hardware;
+pub mod host;
 pub mod invariants;
 pub mod ledger;
 pub mod link;
 pub mod machine;
 pub mod plan;
+pub mod story;
 pub mod trace;
 pub mod world;
 
+use counts::Counts;
 use invariants::Violation;
 use plan::{Plan, Planted};
-use world::{Counts, World};
+use world::World;
 
 /// What came of a seed.
 pub struct Outcome {
@@ -47,10 +51,10 @@ pub fn run_plan(seed: u64, plan: Plan, keep: bool) -> Outcome {
     };
     let violation = world.run().err();
     Outcome {
-        counts: world.counts,
-        hash: world.trace.hash(),
-        events: world.trace.events(),
-        trace: world.trace.lines().to_owned(),
+        counts: world.story.counts,
+        hash: world.story.trace.hash(),
+        events: world.story.trace.events(),
+        trace: world.story.trace.lines().to_owned(),
         violation,
     }
 }

@@ -10,7 +10,7 @@ const USAGE: &str = "\
 usage: sim [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
 
 Runs the simulation of every seed from A up to B, B excluded (0..1000 by default). --seed N --trace prints everything that happens.
---planted makes a mistake on purpose: skipped-sync, wrong-cut, early-truncate, early-store, lost-expiry, gates-off.
+--planted makes a mistake on purpose; its names: --planted help.
 --clients-only looks at nothing but what clients are told.";
 
 struct Options {
@@ -50,6 +50,10 @@ fn options() -> Option<Options> {
             "--keep-going" => options.keep_going = true,
             "--planted" => {
                 let name = args.next()?;
+                if name == "help" {
+                    Planted::ALL.iter().for_each(|(known, _)| println!("{known}"));
+                    std::process::exit(0);
+                }
                 options.planted = Planted::ALL.iter().find(|(known, _)| *known == name)?.1;
             }
             _ => return None,
@@ -65,7 +69,7 @@ fn main() -> ExitCode {
     };
     let next = AtomicU64::new(options.seeds.start);
     let stop = AtomicBool::new(false);
-    let sums = Mutex::new((0u64, sim::world::Counts::default(), Vec::new()));
+    let sums = Mutex::new((0u64, sim::counts::Counts::default(), Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
             scope.spawn(|| {

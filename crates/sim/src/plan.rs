@@ -21,17 +21,35 @@ pub enum Planted {
     LostExpiry,
     /// Replies leave when what they say is written, and not when it is synced (rule L7).
     GatesOff,
+    /// The log's streams are replayed one after the other (rule L2).
+    WrongOrder,
+    /// Tombstones are dropped when a checkpoint begins, and not when the store has the deletions (rule C4).
+    EarlyDrop,
+    /// What a loader puts into memory is what the store had before the last checkpoint (rule C5).
+    StaleLoad,
+    /// The last name of a listing of what the store has is left out (rule C5).
+    ForgetfulListing,
+    /// What is written while the log has no room is dropped, and seems to be written (rule L8).
+    DroppedWhenFull,
+    /// A sync that has failed is tried again, and taken for good (rule L9).
+    RetriedSync,
 }
 
 impl Planted {
     /// All of them, by the names that the command line takes.
-    pub const ALL: [(&'static str, Planted); 6] = [
+    pub const ALL: [(&'static str, Planted); 12] = [
         ("skipped-sync", Planted::SkippedSync),
         ("wrong-cut", Planted::WrongCut),
         ("early-truncate", Planted::EarlyTruncate),
         ("early-store", Planted::EarlyStore),
         ("lost-expiry", Planted::LostExpiry),
         ("gates-off", Planted::GatesOff),
+        ("wrong-order", Planted::WrongOrder),
+        ("early-drop", Planted::EarlyDrop),
+        ("stale-load", Planted::StaleLoad),
+        ("forgetful-listing", Planted::ForgetfulListing),
+        ("dropped-when-full", Planted::DroppedWhenFull),
+        ("retried-sync", Planted::RetriedSync),
     ];
 }
 
@@ -44,6 +62,16 @@ pub struct Plan {
     pub workers: usize,
     /// When the log syncs.
     pub fsync: Fsync,
+    /// What the store has need not be in memory.
+    pub is_cold: bool,
+    /// After a start it is read into memory.
+    pub warms_up: bool,
+    /// Somebody has keys leave memory for it.
+    pub evicts: bool,
+    /// Keys leave memory for it when they take more than this, in bytes; 0: they do not.
+    pub maxmemory: u64,
+    /// Somebody changes `appendfsync`.
+    pub changes_fsync: bool,
     /// How often the machine starts.
     pub lives: u64,
     /// Events between two crashes, at most.
@@ -63,7 +91,14 @@ impl Plan {
             1 => Fsync::No,
             _ => Fsync::Always,
         };
+        let is_cold = chance.below(3) > 0;
+        let maxmemory = if is_cold && chance.below(2) == 0 { 1000 + chance.below(8000) } else { 0 };
         Plan {
+            is_cold,
+            warms_up: chance.below(3) == 0,
+            evicts: chance.below(2) == 0,
+            maxmemory,
+            changes_fsync: chance.below(4) == 0,
             streams: [1, 1, 2, 2, 3, 4][chance.below(6) as usize],
             workers: 1 + chance.below(3) as usize,
             fsync,

@@ -9,7 +9,7 @@ fn again(seed: u64) -> String {
 
 #[test]
 fn what_must_hold_holds() {
-    let mut sum = sim::world::Counts::default();
+    let mut sum = sim::counts::Counts::default();
     for seed in 0..16 {
         let outcome = sim::run(seed, Planted::Nothing, false);
         if let Some(violation) = outcome.violation {

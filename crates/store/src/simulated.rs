@@ -71,6 +71,11 @@ impl Platter {
         lock(&self.0).fault = Some(fault);
     }
 
+    /// Flushes do not fail any more, unless one has that was final.
+    pub fn mend(&self) {
+        lock(&self.0).fault = None;
+    }
+
     /// What `backup` has made under this name.
     #[must_use]
     pub fn copy(&self, folder: &Path) -> Option<Self> {

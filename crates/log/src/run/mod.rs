@@ -54,8 +54,8 @@ pub enum State {
     Running,
     /// There is no room for more (rule L8): writes are to be refused until there is. What has been left is written.
     Full,
-    /// A write or sync failed, and why (rule L9). No watermark moves any more, and nothing makes it run again but a new start:
-    /// whoever waits for it is to be cut off without an answer.
+    /// A write or sync failed, and why (rule L9). The watermark of that stream does not move any more, and nothing makes it run again but a
+    /// new start: whoever waits for the log is to be cut off without an answer.
     Failed(String),
 }
 

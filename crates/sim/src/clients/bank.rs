@@ -9,6 +9,7 @@ use resp::Value;
 use super::{Client, Common, Found, Request, Verdict, Words, block, number, script, wrong};
 use crate::clients::model::{Content, Contents};
 use crate::invariants::seen::number_in;
+use crate::machine::promise::Promise;
 
 /// Requests under way at most.
 const WINDOW: usize = 3;
@@ -33,10 +34,13 @@ struct Journal {
     /// Transfers since, the acknowledged ones first.
     sent: Vec<Transfer>,
     acknowledged: usize,
+    /// Of these, when that was a firm promise.
+    firm: usize,
 }
 
 enum Asked {
-    Transfer,
+    /// What was promised then.
+    Transfer(Promise),
     Sum,
 }
 
@@ -76,14 +80,15 @@ impl Bank {
         for (id, known) in &mut self.journals {
             let there = number_in(found.contents, &journal(*id));
             let survived = there.checked_sub(known.before).map(|survived| survived as usize);
-            let least = if found.keeps_promises { known.acknowledged } else { 0 };
+            let least = if found.keeps_promises { known.acknowledged } else { known.firm };
             // Without promises what was before may be lost, too: then nothing can be said.
             let Some(survived) = survived.filter(|survived| (least..=known.sent.len()).contains(survived)) else {
                 return Err(format!(
-                    "banker {id} had {} transfers, made {} and heard of {}: its journal says {there}",
+                    "banker {id} had {} transfers, made {} and heard of {} ({} firmly): its journal says {there}",
                     known.before,
                     known.sent.len(),
-                    known.acknowledged
+                    known.acknowledged,
+                    known.firm
                 ));
             };
             for (from, to, amount) in &known.sent[..survived] {
@@ -118,7 +123,7 @@ impl Client for Banker {
         }
         let (from, to, amount) = (chance.below(ACCOUNTS), chance.below(ACCOUNTS), 1 + chance.below(100) as i64);
         common.bank.journals.entry(self.id).or_default().sent.push((from, to, amount));
-        self.pending.push_back(Asked::Transfer);
+        self.pending.push_back(Asked::Transfer(common.promise));
         let words = |words: [&str; 3]| -> Words { words.map(str::to_owned).into() };
         let amount = amount.to_string();
         let commands = [
@@ -139,13 +144,17 @@ impl Client for Banker {
                 }
                 Ok(())
             }
-            (Some(Asked::Transfer), Some(reply)) => {
+            (Some(Asked::Transfer(promised)), Some(reply)) => {
                 let count = match &reply {
                     Value::Array(values) => values.last().and_then(number),
                     other => number(other),
                 };
+                let is_firm = common.is_firm(promised);
                 let known = common.bank.journals.entry(self.id).or_default();
                 known.acknowledged += 1;
+                if is_firm {
+                    known.firm = known.acknowledged;
+                }
                 if count != Some(known.before + known.acknowledged as u64) {
                     return wrong(
                         "replies",
@@ -156,6 +165,13 @@ impl Client for Banker {
                 Ok(())
             }
             (_, reply) => wrong("replies", &self.name(), format_args!("{reply:?}")),
+        }
+    }
+
+    fn refused(&mut self, common: &mut Common) {
+        if let Some(Asked::Transfer(_)) = self.pending.pop_front() {
+            let known = common.bank.journals.entry(self.id).or_default();
+            known.sent.remove(known.acknowledged);
         }
     }
 

@@ -131,6 +131,10 @@ impl Client for Chaos {
         Ok(())
     }
 
+    fn refused(&mut self, _: &mut Common) {
+        self.pending -= 1;
+    }
+
     fn cut_off(&mut self) {
         (self.is_cut_off, self.pending) = (true, 0);
     }

@@ -7,6 +7,7 @@ use resp::Value;
 
 use super::{Client, Common, Found, Request, Verdict, number, wrong};
 use crate::invariants::seen::number_in;
+use crate::machine::promise::Promise;
 
 /// Requests under way at most.
 const WINDOW: usize = 4;
@@ -20,13 +21,15 @@ pub struct Tally {
     told: BTreeSet<u64>,
     /// It cannot be lower.
     least: u64,
+    /// It cannot be lower after a power failure, whatever was promised then.
+    firm: u64,
 }
 
 /// See the module's text.
 pub struct Counter {
     id: usize,
-    /// Of each request, what the counter had been at least when it was sent.
-    pending: VecDeque<u64>,
+    /// Of each request, what the counter had been at least when it was sent, and what was promised.
+    pending: VecDeque<(u64, Promise)>,
     is_cut_off: bool,
 }
 
@@ -48,22 +51,30 @@ impl Client for Counter {
         if self.is_cut_off || self.pending.len() >= WINDOW {
             return None;
         }
-        self.pending.push_back(common.tally.least);
+        self.pending.push_back((common.tally.least, common.promise));
         common.tally.sent += 1;
         Some(vec![vec!["incr".into(), KEY.into()]])
     }
 
     fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict {
-        let Some(before) = self.pending.pop_front() else {
+        let Some((before, promised)) = self.pending.pop_front() else {
             return wrong("replies", &self.name(), "an answer to nothing");
         };
         match replies.last().and_then(number) {
             Some(count) if count > before && count <= common.tally.sent && common.tally.told.insert(count) => {
                 common.tally.least = common.tally.least.max(count);
+                if common.is_firm(promised) {
+                    common.tally.firm = common.tally.firm.max(count);
+                }
                 Ok(())
             }
             _ => wrong("replies", &self.name(), format_args!("{replies:?}, after {before}")),
         }
+    }
+
+    fn refused(&mut self, common: &mut Common) {
+        self.pending.pop_front();
+        common.tally.sent -= 1;
     }
 
     fn cut_off(&mut self) {
@@ -74,12 +85,15 @@ impl Client for Counter {
     fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict {
         self.is_cut_off = false;
         let (tally, there) = (&mut common.tally, number_in(found.contents, KEY));
-        let kept = there >= tally.least || !found.keeps_promises;
+        let kept = there >= if found.keeps_promises { tally.least } else { tally.firm };
         if !kept || there > tally.sent {
-            let what = format_args!("the counter is {there}, was {} at least, {} at most", tally.least, tally.sent);
+            let what = format_args!(
+                "the counter is {there}, was {} at least ({} firmly), {} at most",
+                tally.least, tally.firm, tally.sent
+            );
             return wrong("acknowledged", &self.name(), what);
         }
-        *tally = Tally { sent: there, told: BTreeSet::new(), least: there };
+        *tally = Tally { sent: there, told: BTreeSet::new(), least: there, firm: there };
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ pub mod bank;
 pub mod chaos;
 pub mod counter;
 pub mod model;
+pub mod operator;
 pub mod owner;
 pub mod reader;
 pub mod survey;
@@ -14,6 +15,7 @@ use log::simulated::Chance;
 use resp::Value;
 
 use crate::invariants::{Verdict, Violation};
+use crate::machine::promise::Promise;
 use model::Contents;
 
 /// Words of a command.
@@ -24,8 +26,15 @@ pub type Words = Vec<String>;
 pub struct Common {
     /// Of each register, the highest number that anybody has been shown.
     pub shown: BTreeMap<String, u64>,
+    /// Of each register, the highest number that was acknowledged when that was a firm promise.
+    pub firm: BTreeMap<String, u64>,
+    /// What acknowledgements promise at present.
+    pub promise: Promise,
     /// Names of all registers.
     pub registers: Vec<String>,
+    /// Names of all keys that may expire soon. An expired one may be left where it is, and be there again if the clock is set back, until
+    /// somebody asks for it.
+    pub timed: Vec<model::Name>,
     /// What is known of the counter.
     pub tally: counter::Tally,
     /// What is known of the accounts.
@@ -38,6 +47,13 @@ pub struct Common {
 
 /// Commands that a client sends at once; it is answered when all of them are.
 pub type Request = Vec<Words>;
+
+impl Common {
+    /// Whether what was sent when this was promised, and is acknowledged now, must be there after a power failure.
+    pub fn is_firm(&self, promised: Promise) -> bool {
+        promised.is_firm && promised == self.promise
+    }
+}
 
 /// What a survey has found after a start.
 pub struct Found<'a> {
@@ -59,6 +75,8 @@ pub trait Client {
     fn next(&mut self, common: &mut Common, chance: &mut Chance) -> Option<Request>;
     /// The first of its requests that was not answered is.
     fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict;
+    /// The first of its requests that was not answered has not been done, and will not be: there was no room.
+    fn refused(&mut self, common: &mut Common);
     /// The machine has been started again, or its connection was closed: what has come of requests that were not answered, nobody has said. It
     /// sends nothing until it has seen what is there.
     fn cut_off(&mut self);
@@ -69,6 +87,18 @@ pub trait Client {
 /// An answer that is not what it should be.
 pub fn wrong(rule: &'static str, who: &str, what: impl std::fmt::Display) -> Verdict {
     Err(Violation { rule, what: format!("{who}: {what}") })
+}
+
+/// Why a request was not done, if its replies say so.
+pub fn refusal(replies: &[Value]) -> Option<String> {
+    match replies.last() {
+        Some(Value::Error(text)) => {
+            let text = String::from_utf8_lossy(text);
+            let refused = text.contains("OOM ") || text.contains("MISCONF ") || text.starts_with("EXECABORT ");
+            refused.then(|| text.into_owned())
+        }
+        _ => None,
+    }
 }
 
 /// The number that a reply is.

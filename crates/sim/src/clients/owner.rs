@@ -8,10 +8,14 @@ use resp::Value;
 
 use super::model::{Act, Contents, Name, may_be};
 use super::{Client, Common, Found, Request, Verdict, Words, block, script, wrong};
-use crate::invariants::{blocks, expiry};
+use crate::invariants::{blocks, expiry, seen};
+use crate::machine::promise::Promise;
 
 /// Requests under way at most: what a crash may leave of them is tried in all ways.
 const WINDOW: usize = 5;
+
+/// How many keys it has of each kind.
+const KEYS: u64 = 3;
 
 /// How acts are done together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +29,8 @@ enum Manner {
 struct Op {
     acts: Vec<Act>,
     manner: Manner,
+    /// What was promised then.
+    promised: Promise,
     /// What the replies must be, if that is known.
     wanted: Vec<Option<Value>>,
 }
@@ -34,6 +40,11 @@ impl Op {
         for act in &self.acts {
             act.apply(contents);
         }
+    }
+
+    /// Whether it writes its client's register.
+    fn sets(&self, register: &str) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Set(key, _) if key.0 == 0 && key.1 == register))
     }
 
     /// The keys of all acts; `None`: whole databases.
@@ -61,8 +72,6 @@ pub struct Owner {
     id: usize,
     /// Databases it has for itself; one that it shares if there is only one.
     dbs: Vec<u16>,
-    /// The database that its connection has selected when all that was sent is done.
-    selected: u16,
     /// After all that was acknowledged.
     base: Contents,
     /// After all that was sent.
@@ -82,10 +91,10 @@ impl Owner {
         if dbs.len() == 1 {
             common.registers.push(register.clone());
         }
+        common.timed.extend(dbs.iter().flat_map(|db| (0..KEYS).map(|n| (*db, format!("e{n}:{id}")))));
         Self {
             id,
             dbs: dbs.into(),
-            selected: 0,
             base: Contents::new(),
             ahead: Contents::new(),
             pending: VecDeque::new(),
@@ -98,7 +107,7 @@ impl Owner {
     /// One of its keys of this kind.
     fn key(&self, kind: &str, chance: &mut Chance) -> Name {
         let db = self.dbs[chance.below(self.dbs.len() as u64) as usize];
-        (db, format!("{kind}{}:{}", chance.below(3), self.id))
+        (db, format!("{kind}{}:{}", chance.below(KEYS), self.id))
     }
 
     fn act(&mut self, now: u64, chance: &mut Chance) -> Act {
@@ -150,20 +159,24 @@ impl Owner {
         }
     }
 
-    fn say(&mut self, acts: &[Act], manner: Manner) -> Request {
+    fn say(&self, acts: &[Act], manner: Manner) -> Request {
         let mut commands: Vec<Words> = Vec::new();
+        let select = |db: u16| vec!["select".to_owned(), db.to_string()];
+        let (first, mut selected) = (acts[0].db(), acts[0].db());
         for act in acts {
-            if act.db() != self.selected {
-                self.selected = act.db();
-                commands.push(vec!["select".into(), self.selected.to_string()]);
+            if act.db() != selected {
+                selected = act.db();
+                commands.push(select(selected));
             }
             commands.push(act.words());
         }
-        match manner {
+        let commands = match manner {
             Manner::Alone => commands,
             Manner::Block => block(commands),
             Manner::Script => script(commands),
-        }
+        };
+        // Whatever has become of requests before.
+        if self.dbs.len() > 1 { [select(first)].into_iter().chain(commands).collect() } else { commands }
     }
 }
 
@@ -190,7 +203,7 @@ impl Client for Owner {
         }
         let request = self.say(&acts, manner);
         let wanted = acts.iter().map(|act| act.apply(&mut self.ahead)).collect();
-        self.pending.push_back(Op { acts, manner, wanted });
+        self.pending.push_back(Op { acts, manner, promised: common.promise, wanted });
         Some(request)
     }
 
@@ -235,12 +248,23 @@ impl Client for Owner {
             }
         }
         op.apply(&mut self.base);
+        if common.is_firm(op.promised) && op.sets(&self.register) {
+            common.firm.insert(self.register.clone(), seen::number_in(&self.base, &self.register));
+        }
         Ok(())
+    }
+
+    fn refused(&mut self, _: &mut Common) {
+        self.pending.pop_front();
+        // What was asked for since finds less.
+        self.ahead.clone_from(&self.base);
+        for op in &mut self.pending {
+            op.wanted = op.acts.iter().map(|act| act.apply(&mut self.ahead)).collect();
+        }
     }
 
     fn cut_off(&mut self) {
         self.is_cut_off = true;
-        self.selected = 0;
     }
 
     fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict {
@@ -261,6 +285,8 @@ impl Client for Owner {
                 return wrong("acknowledged", &self.name(), what);
             }
         }
+        seen::check_firm(&common.firm, &self.register, &there)?;
+        common.firm.insert(self.register.clone(), seen::number_in(&there, &self.register));
         self.ahead.clone_from(&there);
         self.base = there;
         Ok(())

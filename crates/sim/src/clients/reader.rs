@@ -92,6 +92,10 @@ impl Client for Reader {
         Ok(())
     }
 
+    fn refused(&mut self, _: &mut Common) {
+        self.pending.pop_front();
+    }
+
     fn cut_off(&mut self) {
         self.is_cut_off = true;
         self.pending.clear();

@@ -5,10 +5,13 @@ use super::{Restart, Verdict, violated};
 
 /// See the module's text.
 pub fn check(restart: &Restart<'_>) -> Verdict {
-    if !restart.keeps_promises {
-        return Ok(());
-    }
-    for (stream, (mark, end)) in restart.marks.iter().zip(&restart.start.ends).enumerate() {
+    // Without a promise, too, what is known to be on the disk stays there, unless it stands on what is not.
+    let marks = match (restart.keeps_promises, restart.synced) {
+        (true, _) => restart.marks,
+        (false, [one]) => std::slice::from_ref(one),
+        (false, _) => return Ok(()),
+    };
+    for (stream, (mark, end)) in marks.iter().zip(&restart.start.ends).enumerate() {
         // Some LSNs belong to no record: nothing is lost up to the last one that does.
         let promised = restart.written.keys().filter(|(lsn, of)| usize::from(*of) == stream && lsn <= mark).max();
         if promised.is_some_and(|(lsn, _)| lsn > end) {

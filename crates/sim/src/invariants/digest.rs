@@ -2,7 +2,8 @@
 //! under way when the machine stopped, it is what that had in memory.
 
 use super::{Verdict, violated};
-use crate::machine::{Digests, Start};
+use crate::machine::Start;
+use crate::machine::memory::Digests;
 
 /// `model`: what the records make; `before`: what was in memory, if all of that was promised.
 pub fn check(start: &Start, model: &Digests, before: Option<&Digests>) -> Verdict {

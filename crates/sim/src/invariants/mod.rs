@@ -5,6 +5,8 @@ pub mod blocks;
 pub mod cut;
 pub mod digest;
 pub mod expiry;
+pub mod failed;
+pub mod full;
 pub mod revived;
 pub mod seen;
 pub mod store;
@@ -44,6 +46,8 @@ pub fn violated(rule: &'static str, what: impl fmt::Display) -> Verdict {
 pub struct Restart<'a> {
     /// Watermarks when it stopped.
     pub marks: &'a [Lsn],
+    /// Up to where each stream was on the disk then, whatever had been promised.
+    pub synced: &'a [Lsn],
     /// What was acknowledged must be there.
     pub keeps_promises: bool,
     /// All records of the life that ended, lost ones included.

@@ -25,6 +25,16 @@ pub fn check(shown: &BTreeMap<String, u64>, contents: &Contents) -> Verdict {
     Ok(())
 }
 
+/// A register is not behind what was firmly promised of it. `firm`: of each register, the number.
+pub fn check_firm(firm: &BTreeMap<String, u64>, register: &str, contents: &Contents) -> Verdict {
+    let (promised, there) = (firm.get(register).copied().unwrap_or(0), number_in(contents, register));
+    if there < promised {
+        let what = format_args!("{register} has {there}, and {promised} was acknowledged when that was synced");
+        return violated("acknowledged", what);
+    }
+    Ok(())
+}
+
 /// A copy of a register is not ahead of it.
 pub fn check_copy(contents: &Contents, copy: &str, register: &str) -> Verdict {
     let (copied, there) = (number_in(contents, copy), number_in(contents, register));

@@ -1,0 +1,56 @@
+//! What runs have seen.
+
+use std::fmt;
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+        /// See the module's text.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign for Counts {
+            fn add_assign(&mut self, other: Counts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
+        impl fmt::Display for Counts {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let all = [$((self.$name, $text)),*];
+                let mut comma = "";
+                for (count, text) in all {
+                    write!(f, "{comma}{count} {text}")?;
+                    comma = ", ";
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+counts! {
+    /// Starts of machines that were completed.
+    starts: "starts",
+    /// Power failures and kills, those during starts included.
+    crashes: "crashes",
+    /// Requests that were answered.
+    answered: "requests answered",
+    /// Requests that were refused, as there was no room for what they would write.
+    refused: "refused",
+    /// Logs that have failed.
+    failures: "failed logs",
+    /// Looks at a machine whose log had no room.
+    full: "looks at full logs",
+    /// Checkpoints that were completed.
+    checkpoints: "checkpoints",
+    /// Keys that left memory for the store.
+    cooled: "keys that left memory",
+    /// What loaders were asked for and did.
+    fetched: "requests of loaders",
+    /// Changes of the log's disks.
+    disk_steps: "changes of disks",
+    /// Records that were lost, none of them promised.
+    lost: "records lost that nobody was promised",
+}

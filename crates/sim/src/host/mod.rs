@@ -1,0 +1,197 @@
+//! A host: disks and a clock, the machine that is on at present, and the ledger of all that was written to its log.
+
+mod ends;
+mod faults;
+
+use faults::Faults;
+use log::Lsn;
+use node::Token;
+
+use crate::hardware::Hardware;
+use crate::invariants::{Verdict, Violation, truncation, violated};
+use crate::ledger::Ledger;
+use crate::machine::checkpoints::Progress;
+use crate::machine::fetching::LOADERS;
+use crate::machine::{Machine, Sent};
+use crate::note;
+use crate::plan::Plan;
+use crate::story::Story;
+
+/// What was sent to whom.
+pub type Mail = Vec<(usize, Token, Sent)>;
+
+/// See the module's text.
+pub struct Host {
+    plan: Plan,
+    /// What is there when it is off.
+    pub hardware: Hardware,
+    /// What is there when it is on.
+    pub machine: Machine,
+    ledger: Ledger,
+    faults: Faults,
+}
+
+impl Host {
+    /// A host whose disks are empty, and which is on.
+    pub fn new(plan: &Plan, story: &mut Story) -> Result<Self, Violation> {
+        let hardware = Hardware::new(plan.streams);
+        let ledger = Ledger::new(plan.streams, hardware.clock.unix_ms());
+        let machine = match Machine::start(&hardware, plan, &mut story.chance) {
+            Ok((machine, _)) => machine,
+            Err(why) => {
+                return Err(Violation { rule: "start", what: format!("the first start fails: {why:?}") });
+            }
+        };
+        let host = Self { plan: plan.clone(), hardware, machine, ledger, faults: Faults::default() };
+        host.plant();
+        Ok(host)
+    }
+
+    /// A worker takes a turn.
+    pub fn turn(&mut self, worker: usize, story: &mut Story) -> Mail {
+        let mut mail = Mail::new();
+        self.machine.turn(worker, |token, what| mail.push((worker, token, what)));
+        note!(story.trace, "worker {worker} has sent to {} connections", mail.len());
+        mail
+    }
+
+    /// A thread of a stream's takes a step.
+    pub fn step_stream(&mut self, story: &mut Story) -> Verdict {
+        let (stream, late) = (story.one_of(self.plan.streams), story.once_in(4));
+        let flights = self.machine.in_flight(stream);
+        if flights > 0 && story.once_in(2) {
+            let which = story.one_of(flights);
+            self.machine.land(stream, which);
+            note!(story.trace, "block {which} of {flights} of stream {stream} is written");
+        }
+        let apart = story.once_in(2);
+        let after = self.machine.step_stream(stream, late, apart);
+        self.look_at_failure(story)?;
+        note!(story.trace, "stream {stream} (late: {late}, apart: {apart}) {after:?} {:?}", self.machine.marks());
+        Ok(())
+    }
+
+    /// A helper of a stream's does something.
+    pub fn help(&mut self, story: &mut Story) {
+        let (stream, helper) = (story.one_of(self.plan.streams), story.one_of(2));
+        if self.machine.help_stream(stream, helper) {
+            note!(story.trace, "helper {helper} of stream {stream}");
+        }
+    }
+
+    /// A loader does something, or whoever reads the store into memory.
+    pub fn fetch(&mut self, story: &mut Story) {
+        let (loader, apart) = (story.one_of(LOADERS), story.once_in(2));
+        let done = self.machine.fetching.step(loader, apart, &mut story.chance);
+        if done > 0 {
+            note!(story.trace, "loader {loader} (apart: {apart}): {done}");
+        }
+        story.counts.fetched += done as u64;
+        if story.once_in(2) && self.machine.step_warm_up() {
+            note!(story.trace, "something is read into memory");
+        }
+    }
+
+    /// The checkpointer takes some steps.
+    pub fn checkpoint(&mut self, story: &mut Story) -> Verdict {
+        if !self.machine.rounds.is_running() {
+            let begins = story.once_in(if self.machine.rounds.is_asked() { 1 } else { 4 });
+            if begins && self.machine.begin_checkpoint() {
+                note!(story.trace, "a checkpoint begins");
+            }
+            return Ok(());
+        }
+        // Most slots are empty.
+        let steps = 1 + story.chance.below(120);
+        self.step_checkpoint(steps, story)
+    }
+
+    /// So many steps of a checkpoint, if one is under way.
+    fn step_checkpoint(&mut self, steps: u64, story: &mut Story) -> Verdict {
+        for _ in 0..steps {
+            if !self.machine.rounds.is_running() {
+                break;
+            }
+            self.heed_store();
+            let progress = self.machine.step_checkpoint();
+            if !self.plan.clients_only {
+                truncation::check_cut(&self.machine)?;
+            }
+            if std::mem::take(&mut self.machine.outside.has_cut) {
+                note!(story.trace, "the log may be cut");
+                self.read_ledger()?;
+            }
+            match progress {
+                Progress::More => {}
+                Progress::Waiting => break,
+                Progress::Done => {
+                    story.counts.checkpoints += 1;
+                    note!(story.trace, "the checkpoint is durable");
+                }
+                Progress::Failed(why) => {
+                    note!(story.trace, "the checkpoint has failed: {why}");
+                    // A full disk may have room again.
+                    if self.machine.store_has_failed() && story.once_in(2) {
+                        // The machine ends here.
+                        self.hardware.disks[0].fail_power_after(0);
+                    }
+                }
+            }
+        }
+        note!(story.trace, "checkpoint {}", self.machine.checkpointer.figures().progress);
+        Ok(())
+    }
+
+    /// Some time passes.
+    pub fn pass_time(&mut self, story: &mut Story) {
+        let us = match story.chance.below(8) {
+            0 => story.chance.below(2_000_000),
+            1 | 2 => story.chance.below(50_000),
+            _ => story.chance.below(2_000),
+        };
+        self.hardware.clock.advance_us(us);
+        note!(story.trace, "{us} us pass");
+    }
+
+    /// Everybody does what he has to do, for a moment.
+    pub fn everybody_works(&mut self, story: &mut Story) -> Result<Mail, Violation> {
+        let mut mail = Mail::new();
+        for worker in 0..self.plan.workers {
+            mail.append(&mut self.turn(worker, story));
+        }
+        for loader in 0..LOADERS {
+            story.counts.fetched += self.machine.fetching.step(loader, false, &mut story.chance) as u64;
+        }
+        for stream in 0..self.plan.streams {
+            while self.machine.in_flight(stream) > 0 {
+                self.machine.land(stream, 0);
+            }
+            self.machine.step_stream(stream, true, false);
+            for helper in 0..2 {
+                while self.machine.help_stream(stream, helper) {}
+            }
+        }
+        self.look_at_failure(story)?;
+        if self.machine.rounds.is_asked() {
+            self.machine.begin_checkpoint();
+        }
+        // One that somebody waits for.
+        self.step_checkpoint(600, story)?;
+        self.hardware.clock.advance_us(1000);
+        Ok(mail)
+    }
+
+    /// Whether all that has been left is committed.
+    pub fn is_committed(&self) -> bool {
+        self.machine.marks().iter().zip(self.left()).all(|(mark, left)| *mark >= left)
+    }
+
+    /// Of each stream, the last record that has been left for it.
+    pub fn left(&self) -> Vec<Lsn> {
+        engine::checkpoint::World::left(&self.machine.outside)
+    }
+
+    fn read_ledger(&mut self) -> Verdict {
+        self.ledger.read(&self.hardware.disks).or_else(|damage| violated("log", damage))
+    }
+}

@@ -1,0 +1,26 @@
+//! While the log has no room, who writes is told so, and who reads is answered (rule L8).
+
+use resp::Value;
+
+use super::{Verdict, violated};
+use crate::clients::{Request, Words};
+
+/// A key that nobody writes.
+const KEY: &str = "probe";
+
+/// What is asked while there is no room.
+pub fn probe() -> Request {
+    let words = |words: &[&str]| -> Words { words.iter().map(|word| (*word).to_owned()).collect() };
+    vec![words(&["get", KEY]), words(&["set", KEY, "1"])]
+}
+
+/// The replies, if there was no room all the time.
+pub fn check(replies: &[Value]) -> Verdict {
+    match replies {
+        // It may be short of memory, too.
+        [Value::Null, Value::Error(why)] if [&b"MISCONF "[..], b"OOM "].iter().any(|code| why.starts_with(code)) => {
+            Ok(())
+        }
+        _ => violated("full", format_args!("without room in the log, who reads and writes is answered {replies:?}")),
+    }
+}

@@ -1,0 +1,121 @@
+//! Loaders, which fetch keys that only the store has, a step at a time (rule C5).
+//!
+//! A loader reads the store without a latch, and others do what they like between that and the moment when it puts what it has read into
+//! memory: so what it is to do is taken, and read, in one step, and done in a later one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use engine::checkpoint::StoreSource;
+use engine::cold::{Loader, Names, Request, Source, Span};
+use keyspace::{Fetched, Key, Space, Unreadable, Waiter};
+use log::simulated::Chance;
+use node::Node;
+use store::Store;
+
+use crate::plan::Planted;
+
+/// How many there are.
+pub const LOADERS: usize = 2;
+
+type Read = Result<Option<Fetched>, Unreadable>;
+
+/// Where cold keys are: the store as of now, or as a loader has read it before.
+struct Shelf {
+    store: StoreSource,
+    planted: Planted,
+    /// A planted mistake: what is fetched is what was durable at some time.
+    stale: Mutex<Option<StoreSource>>,
+    /// What the loader that is working has read.
+    read: Mutex<VecDeque<Read>>,
+}
+
+impl Shelf {
+    fn read(&self) -> MutexGuard<'_, VecDeque<Read>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Shelf {
+    fn fetch(&self, space: Space, key: &Key<'_>) -> Read {
+        if let Some(stale) = &*self.stale.lock().unwrap_or_else(PoisonError::into_inner) {
+            return stale.fetch(space, key);
+        }
+        let read = self.read().pop_front();
+        read.unwrap_or_else(|| self.store.fetch(space, key))
+    }
+
+    fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {
+        let mut names = self.store.list(space, span)?;
+        if self.planted == Planted::ForgetfulListing {
+            names.names.pop();
+        }
+        Ok(names)
+    }
+}
+
+/// What a loader has taken, and read.
+type Taken = (Vec<Request>, VecDeque<Read>);
+
+/// See the module's text.
+pub struct Fetching {
+    node: Arc<Node>,
+    shelf: Arc<Shelf>,
+    loaders: Vec<(Loader, Option<Taken>)>,
+}
+
+impl Fetching {
+    /// Keys that are not in memory are fetched from this store.
+    pub fn begin(node: &Arc<Node>, store: &Arc<dyn Store>, planted: Planted) -> Self {
+        let store = StoreSource { store: store.clone(), report: |_| {} };
+        let shelf = Arc::new(Shelf { store, planted, stale: Mutex::default(), read: Mutex::default() });
+        node.engine.source.set(Some(shelf.clone()));
+        node.engine.requests.open();
+        let loader = |number| Loader::new(node.engine.clone(), node.workers() + number);
+        Self { node: node.clone(), shelf, loaders: (0..LOADERS).map(|number| (loader(number), None)).collect() }
+    }
+
+    /// A loader takes something to do and reads it, or does what it has taken. `apart`: it does not do both at once. How much it has done; 0: it
+    /// has nothing to do.
+    pub fn step(&mut self, loader: usize, apart: bool, chance: &mut Chance) -> usize {
+        let (batch, read) = match self.loaders[loader].1.take() {
+            Some(taken) => taken,
+            None => {
+                let most = 1 + chance.below(4) as usize;
+                let batch = self.node.engine.requests.take(most, Duration::ZERO).unwrap_or_default();
+                let count = batch.len();
+                if apart && count > 0 {
+                    let read = self.read(&batch);
+                    self.loaders[loader].1 = Some((batch, read));
+                    return count;
+                }
+                (batch, VecDeque::new())
+            }
+        };
+        let loader = &mut self.loaders[loader].0;
+        let count = batch.len() + usize::from(loader.is_busy());
+        *self.shelf.read() = read;
+        let node = &self.node;
+        loader.serve(batch, node.clock.monotonic_ns() / 1_000_000, |waiter: Waiter| node.wake(waiter));
+        self.shelf.read().clear();
+        count
+    }
+
+    /// A planted mistake: from now on what is fetched is what this store has.
+    pub fn fetch_stale(&self, store: Arc<dyn Store>) {
+        let stale = StoreSource { store, report: |_| {} };
+        *self.shelf.stale.lock().unwrap_or_else(PoisonError::into_inner) = Some(stale);
+    }
+
+    fn read(&self, batch: &[Request]) -> VecDeque<Read> {
+        let keyspace = &self.node.engine.keyspace;
+        let read = batch.iter().filter_map(|request| match request {
+            Request::Key { physical, key, .. } => {
+                Some(self.shelf.store.fetch(keyspace.present_space(*physical), &keyspace.hasher().key(key)))
+            }
+            _ => None,
+        });
+        read.collect()
+    }
+}

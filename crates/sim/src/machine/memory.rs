@@ -1,0 +1,96 @@
+//! What memory holds, apart from who works with it: to be compared, and recovered on the side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use command::{Digest, Tunables};
+use engine::Shared;
+use engine::checkpoint::{Replay, WarmUp, Warmth, restore};
+use keyspace::access::AccessClock;
+use keyspace::{Db, Keyspace, Need, SLOTS};
+use log::Lsn;
+use store::Store;
+
+use super::{DATABASES, HASH_SEED};
+
+/// Of each key the digest of what it holds: database, name.
+pub type Digests = BTreeMap<(u16, Vec<u8>), Digest>;
+
+/// See the module's text. Nobody else uses it.
+pub struct Memory(Arc<Shared>);
+
+impl Memory {
+    /// With nothing in it.
+    pub fn empty() -> Self {
+        Self(Arc::new(Shared::new(Keyspace::new(2, usize::from(DATABASES), HASH_SEED))))
+    }
+
+    /// What a start makes of a store and of these records of the log. `now`: unix milliseconds.
+    pub fn recover<'a>(
+        store: &Arc<dyn Store>,
+        records: impl Iterator<Item = (Lsn, &'a [u8])>,
+        now: u64,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let memory = Self::empty();
+        let keyspace = &memory.0.keyspace;
+        let local = keyspace.local(0);
+        let loaded = restore(&**store, keyspace, &local)?;
+        let from = loaded.as_ref().map(|loaded| (loaded, &**store));
+        let mut replay = Replay::new(keyspace, local, Tunables::default().limits, from, now);
+        for (lsn, effects) in records {
+            replay.record(lsn, effects)?;
+        }
+        let _ = replay.finish()?;
+        warm_up(&memory.0, store, 1)?;
+        Ok(memory)
+    }
+
+    /// Does again what these records say, in their order. `now`: unix milliseconds.
+    pub fn replay<'a>(
+        &self,
+        records: impl Iterator<Item = (Lsn, &'a [u8])>,
+        now: u64,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let keyspace = &self.0.keyspace;
+        let mut replay = Replay::new(keyspace, keyspace.local(0), Tunables::default().limits, None, now);
+        for (lsn, effects) in records {
+            replay.record(lsn, effects)?;
+        }
+        let _ = replay.finish()?;
+        Ok(())
+    }
+
+    /// All that it holds.
+    pub fn digests(&self) -> Digests {
+        digests(&self.0.keyspace)
+    }
+}
+
+/// Reads into memory what the store has and memory does not know. `index`: a part of the keyspace that is nobody else's.
+pub fn warm_up(shared: &Arc<Shared>, store: &Arc<dyn Store>, index: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let mut warm = WarmUp::new(shared.clone(), store.clone(), index);
+    while warm.step(|_| {})? != Warmth::Done {}
+    Ok(())
+}
+
+/// All that a keyspace holds that nobody uses.
+pub fn digests(keyspace: &Keyspace) -> Digests {
+    let mut digests = Digests::new();
+    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { return digests };
+    let (mut local, clock) = (keyspace.local(0), AccessClock::new(7));
+    for number in 0..DATABASES {
+        let db = Db::new(keyspace, &held, &mut local, &clock, number, 1);
+        let mut slot = keyspace.next_occupied(0);
+        while let Some(at) = slot {
+            let mut from = Some(0);
+            while let Some(hash) = from {
+                from = db.walk(at, hash, |entry| {
+                    digests.insert((number, entry.key().to_vec()), Digest::of_entry(entry, 0));
+                });
+            }
+            slot = if usize::from(at) + 1 < SLOTS { keyspace.next_occupied(at + 1) } else { None };
+        }
+    }
+    keyspace.release(held, |_| {});
+    digests
+}

@@ -1,0 +1,215 @@
+//! A start: as the server's, with what the disks have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use command::effects;
+use engine::checkpoint::{Checkpointer, WarmUp, header};
+use keyspace::Keyspace;
+use log::simulated::Chance;
+use log::{Fsync, Limits, Lsn, Opened};
+use node::config::{Live, Renames, Values};
+use node::{Checkpoints, Durable, Facts, Mailbox, Node, Outside, Worker};
+use store::Store;
+
+use super::checkpoints::Rounds;
+use super::fetching::Fetching;
+use super::memory::{self, Digests, Memory};
+use super::promise::{Process, name_of};
+use super::streams::Stream;
+use super::watched::Watched;
+use super::{HASH_SEED, Machine};
+use crate::hardware::{Hardware, SEGMENT};
+use crate::plan::{Plan, Planted};
+
+const LIMITS: Limits = Limits { segment: SEGMENT, spares: 1, reserve: 3000, block: 4096 };
+
+/// Settings other than the defaults: thresholds so low that short histories cross them.
+const SETTINGS: [(&str, &str); 9] = [
+    ("databases", "5"),
+    ("list-max-listpack-size", "4"),
+    ("hash-max-listpack-entries", "4"),
+    ("set-max-listpack-entries", "4"),
+    ("set-max-intset-entries", "4"),
+    ("zset-max-listpack-entries", "4"),
+    ("stream-node-max-entries", "3"),
+    ("protected-mode", "no"),
+    ("enable-debug-command", "yes"),
+];
+
+/// A record that a start has found in the log.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Found {
+    /// Its position.
+    pub lsn: Lsn,
+    /// Its stream.
+    pub stream: u16,
+    /// What it did.
+    pub effects: Vec<u8>,
+}
+
+/// What a start has found.
+#[derive(Clone, Default, Debug)]
+pub struct Start {
+    /// Records of the log, in the order of replay.
+    pub found: Vec<Found>,
+    /// Where each stream begins and ends.
+    pub bases: Vec<Lsn>,
+    /// See [`Self::bases`].
+    pub ends: Vec<Lsn>,
+    /// C(s) of every slot; nothing if the store is empty.
+    pub covered: Vec<Lsn>,
+    /// The highest LSN that the store names.
+    pub highest: Lsn,
+    /// All that there is then.
+    pub digests: Digests,
+}
+
+/// Why a machine does not start.
+#[derive(Debug)]
+pub enum NoStart {
+    /// The power has failed.
+    Power,
+    /// The server refuses.
+    Refused(String),
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+impl Machine {
+    /// Starts a machine with what its disks have, as the server starts.
+    pub fn start(hardware: &Hardware, plan: &Plan, chance: &mut Chance) -> Result<(Machine, Start), NoStart> {
+        Self::try_start(hardware, plan, chance).map_err(|why| match hardware.is_dead() {
+            true => NoStart::Power,
+            false => NoStart::Refused(why.to_string()),
+        })
+    }
+
+    fn try_start(hardware: &Hardware, plan: &Plan, chance: &mut Chance) -> Result<(Machine, Start), Failure> {
+        // Of all worlds of the process the same.
+        object::hashed::hand_in_seed(HASH_SEED);
+        let everything = vec![Lsn::MAX; plan.streams];
+        let durable = if plan.planted == Planted::WrongCut { &everything[..] } else { &[] };
+        let mut log = Opened::of(hardware.disks.clone(), durable)?;
+        let store: Arc<dyn Store> = Arc::new(store::Simulated::open(&hardware.platter, 0)?);
+        let header = header(&*store)?;
+        node::check_disks(&log, header.as_ref(), "the platter")?;
+        let started_ms = hardware.clock.unix_ms();
+        let node = node(hardware, plan, started_ms)?;
+        let mut start = Start { bases: log.recovery().bases(), ..Start::default() };
+        log.replay(|record| {
+            start.found.push(Found { lsn: record.lsn, stream: record.stream, effects: record.effects.into() });
+        })?;
+        let told = told(&start.found, plan.planted, &node.engine.keyspace);
+        let recovered = node::recover(&node, &*store, |apply| {
+            told.iter().for_each(|Found { lsn, stream, effects }| {
+                apply(log::Recovered { lsn: *lsn, stream: *stream, effects });
+            });
+            Ok(())
+        })?;
+        // What the invariants compare is in memory: in this one, or in one beside it.
+        if plan.is_cold {
+            let records = told.iter().map(|found| (found.lsn, &found.effects[..]));
+            start.digests = Memory::recover(&store, records, started_ms)?.digests();
+        } else {
+            memory::warm_up(&node.engine, &store, node.spare_local())?;
+            start.digests = memory::digests(&node.engine.keyspace);
+        }
+        start.ends = log.ends()?;
+        start.highest = recovered.highest();
+        start.covered = recovered.loaded.as_ref().map_or(Vec::new(), |loaded| loaded.covered.to_vec());
+
+        let clock = hardware.clock.clone();
+        let fsync = if plan.planted == Planted::GatesOff { Fsync::No } else { plan.fsync };
+        let settings = log::Settings {
+            limits: LIMITS,
+            fsync,
+            clock: Arc::new(move || clock.nanos()),
+            seed: chance.bits() & 0xffff,
+        };
+        let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 1, settings)?;
+        let gate = gates.pop().unwrap_or_default();
+        let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
+        node.set_log(Some((Arc::new(Durable::new(log.clone(), gates)), checkpoints.clone())));
+        let watcher = Arc::downgrade(&node);
+        log.on_moved(Box::new(move || {
+            if let Some(node) = watcher.upgrade() {
+                node.log_moved();
+            }
+        }));
+        let fetching = Fetching::begin(&node, &store, plan.planted);
+        let process = Process::new(log.clone(), plan.fsync);
+        node.config.set_host(Box::new(process.clone()));
+        let warm_up = (plan.is_cold && plan.warms_up)
+            .then(|| WarmUp::new(node.engine.clone(), store.clone(), node.spare_local()));
+        let checkpointer = Checkpointer::new(node.engine.clone(), store.clone(), HASH_SEED, recovered.loaded);
+        let inner = Outside { node: node.clone(), log: log.clone(), gates: gate };
+        let outside = Watched {
+            inner,
+            platter: hardware.platter.clone(),
+            planted: plan.planted,
+            cuts_too_far: None,
+            has_cut: false,
+        };
+        let mut workers = Vec::new();
+        let mut woken = Vec::new();
+        for index in 0..plan.workers {
+            workers.push(Worker::new(node.clone(), index, chance.bits()));
+            let flag = Arc::new(AtomicBool::new(true));
+            woken.push(flag.clone());
+            node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
+        }
+        let streams = streams.into_iter().map(Stream::new).collect();
+        let rounds = Rounds::new(checkpoints);
+        let machine = Machine {
+            node,
+            workers,
+            woken,
+            log,
+            streams,
+            store,
+            process,
+            checkpointer,
+            rounds,
+            outside,
+            fetching,
+            warm_up,
+        };
+        Ok((machine, start))
+    }
+}
+
+fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, Failure> {
+    let mut values = Values::default();
+    for (name, value) in SETTINGS {
+        values.set(name, value.as_bytes())?;
+    }
+    values.set("appendfsync", name_of(plan.fsync).as_bytes())?;
+    values.set("maxmemory", plan.maxmemory.to_string().as_bytes())?;
+    let live = Arc::new(Live::new(values, None, Renames::default()));
+    let facts = Facts { started_ms, ..Facts::default() };
+    Ok(Node::new(live, hardware.clock.clone(), plan.workers, HASH_SEED, facts))
+}
+
+/// What is replayed of what was found: all of it, in its order, unless a mistake is planted.
+fn told(found: &[Found], planted: Planted, keyspace: &Keyspace) -> Vec<Found> {
+    let mut told = found.to_vec();
+    match planted {
+        Planted::LostExpiry => {
+            told.iter_mut().for_each(|found| found.effects = without_expiry(keyspace, &found.effects));
+        }
+        Planted::WrongOrder => told.sort_by_key(|found| (found.stream, found.lsn)),
+        _ => {}
+    }
+    told
+}
+
+/// A planted mistake: the effects without those that give a key its time.
+fn without_expiry(keyspace: &Keyspace, encoded: &[u8]) -> Vec<u8> {
+    let mut kept = effects::Effects { recording: true, ..Default::default() };
+    for effect in effects::decode(encoded).flatten().filter(|effect| effect.op != effects::op::EXPIRE) {
+        let payload = effect.payload.0;
+        kept.push(effect.op, effect.db, &keyspace.hasher().key(effect.key), |w| w.0.extend_from_slice(payload));
+    }
+    kept.encoded
+}

@@ -1,0 +1,28 @@
+//! What goes through all that happens: chance, and what is written down.
+
+use log::simulated::Chance;
+
+use crate::counts::Counts;
+use crate::trace::Trace;
+
+/// See the module's text.
+pub struct Story {
+    /// Decides.
+    pub chance: Chance,
+    /// What happened.
+    pub trace: Trace,
+    /// What came of it.
+    pub counts: Counts,
+}
+
+impl Story {
+    /// One of these, which are not none.
+    pub fn one_of(&mut self, count: usize) -> usize {
+        self.chance.below(count as u64) as usize
+    }
+
+    /// True once in so many times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.chance.below(n) == 0
+    }
+}
