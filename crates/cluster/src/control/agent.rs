@@ -1,0 +1,323 @@
+//! What one node knows and does about its cluster, on its control thread.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::{LinearizerOption, Raft};
+
+use super::disk::Disk;
+use super::leases::Leases;
+use super::links::{Links, Op, Reply};
+use super::storage::Machine;
+use super::types::{CommittedLeaderId, Types, Wire};
+use super::{BootClock, Random, Settings};
+use crate::codec::{Malformed, Reader};
+use crate::meta::{Command, Describe, Response};
+use crate::{ClusterId, NodeId};
+
+/// How long a request to another node may take.
+pub const ASK: Duration = Duration::from_secs(2);
+
+/// What all threads of the process see.
+pub struct Shared {
+    /// Until when the node may serve: nanoseconds of CLOCK_BOOTTIME.
+    pub lease_until: AtomicU64,
+    /// Why it may not, in words; empty while it may.
+    pub reason: Mutex<String>,
+}
+
+impl Shared {
+    pub fn say(&self, why: impl Into<String>) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+    }
+}
+
+/// One node.
+pub struct Agent {
+    pub settings: Settings,
+    pub clock: BootClock,
+    pub random: Random,
+    pub disk: Disk,
+    pub machine: Machine,
+    pub links: Arc<Links>,
+    pub raft: Raft<Types, Machine>,
+    pub shared: Arc<Shared>,
+    pub volatile: Mutex<Volatile>,
+}
+
+/// What is forgotten at the end.
+pub struct Volatile {
+    /// Where others find this node, as far as it knows.
+    pub host: Option<String>,
+    /// A cluster that this node would belong to: it does as soon as that cluster's Raft speaks to it.
+    pub tentative: Option<ClusterId>,
+    /// Whether this node is about to form a cluster.
+    pub forming: bool,
+    /// What this node has granted as a leader.
+    pub leases: Leases,
+}
+
+impl Agent {
+    pub fn volatile(&self) -> MutexGuard<'_, Volatile> {
+        self.volatile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This node's name.
+    pub fn me(&self) -> NodeId {
+        self.disk.kept().node
+    }
+
+    /// Which cluster this node belongs to.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.disk.kept().cluster
+    }
+
+    /// What this node says of itself. The host is empty while it is not known.
+    pub fn describe(&self) -> Describe {
+        let (id, incarnation) = {
+            let kept = self.disk.kept();
+            (kept.node, kept.incarnation)
+        };
+        let host = self.volatile().host.clone().unwrap_or_default();
+        Describe { id, incarnation, host, port: self.settings.port, bus_port: self.settings.bus_port }
+    }
+
+    /// Settings that all nodes must have the same.
+    pub fn agreed(&self) -> Vec<(String, String)> {
+        let lease = ("cluster-lease".to_owned(), format!("{} ms", self.settings.lease.as_millis()));
+        self.settings.agreed.iter().cloned().chain([lease]).collect()
+    }
+
+    /// The leader, as far as this node knows, and the term.
+    pub fn leader(&self) -> (Option<Describe>, u64) {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader.map(|id| {
+            let member = metrics.membership_config.get_node(&id).cloned().unwrap_or_default();
+            self.known(id).unwrap_or(Describe { id, ..member })
+        });
+        (leader, metrics.current_term)
+    }
+
+    /// Whether this node leads, and in which term.
+    pub fn leads(&self) -> Option<u64> {
+        let (leader, term) = self.leader();
+        leader.is_some_and(|leader| leader.id == self.me()).then_some(term)
+    }
+
+    /// A node as the map has it.
+    pub fn known(&self, id: NodeId) -> Option<Describe> {
+        let map = self.machine.map();
+        let node = map.node(map.index_of(id)?);
+        let host = node.host.clone();
+        Some(Describe { id, incarnation: node.incarnation, host, port: node.port, bus_port: node.bus_port })
+    }
+
+    /// Asks the leader, wherever it is.
+    pub async fn ask_leader(self: &Arc<Self>, op: Op, body: &[u8]) -> Result<Vec<u8>, String> {
+        let mut why = "no leader of the cluster's metadata is known".to_owned();
+        let mut asked: Vec<NodeId> = Vec::new();
+        let mut next = self.leader().0;
+        // Whoever else may know one, if the one that is known does not answer or has stepped down.
+        let map = self.machine.map();
+        let others: Vec<NodeId> = map.nodes().iter().filter(|node| !node.lost).map(|node| node.id).collect();
+        let mut others = others.into_iter().filter(|id| *id != self.me());
+        while asked.len() < 4 {
+            let target = next.take().or_else(|| others.next().and_then(|id| self.known(id)));
+            let Some(target) = target else { break };
+            if asked.contains(&target.id) {
+                continue;
+            }
+            asked.push(target.id);
+            match self.ask(&target, op, body.to_vec()).await {
+                Ok(Reply::Done(answer)) => return Ok(answer),
+                Ok(Reply::NotLeader(hint)) => next = hint,
+                Ok(Reply::Failed(what)) => return Err(what),
+                Err(what) => why = format!("node {} at {}:{}: {what}", target.id, target.host, target.bus_port),
+            }
+        }
+        Err(why)
+    }
+
+    /// Asks a node, which may be this one.
+    pub async fn ask(self: &Arc<Self>, target: &Describe, op: Op, body: Vec<u8>) -> Result<Reply, String> {
+        if target.id == self.me() {
+            return Ok(self.answer(op, &body).await);
+        }
+        self.links.ask(target.id, (&target.host, target.bus_port), op, body, ASK).await
+    }
+
+    /// Has a command applied to the metadata, by whoever leads.
+    pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
+        let mut body = Vec::new();
+        command.put(&mut body);
+        let answer = self.ask_leader(Op::Command, &body).await?;
+        Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
+    }
+
+    /// Answers what is asked of any node or of the leader.
+    pub async fn answer(self: &Arc<Self>, op: Op, body: &[u8]) -> Reply {
+        let malformed = |Malformed(what)| Reply::Failed(format!("a request that is not {what}"));
+        let mut from = Reader::new(body);
+        match op {
+            Op::Who => {
+                let who = Who { node: self.describe(), cluster: self.cluster() };
+                Reply::Done(who.to_bytes())
+            }
+            Op::Command => match Command::read(&mut from) {
+                Ok(command) => self.lead(command).await,
+                Err(why) => malformed(why),
+            },
+            Op::Renew => match (NodeId::read(&mut from), from.u64()) {
+                (Ok(id), Ok(incarnation)) => self.grant(id, incarnation).await,
+                (Err(why), _) | (_, Err(why)) => malformed(why),
+            },
+            Op::Status => match self.leads() {
+                Some(_) => Reply::Done(self.holders().to_bytes()),
+                None => Reply::NotLeader(self.leader().0),
+            },
+            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form => {
+                Reply::Failed("asked of no one".to_owned())
+            }
+        }
+    }
+
+    /// Applies a command, if this node leads.
+    async fn lead(self: &Arc<Self>, command: Command) -> Reply {
+        let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
+        // Who loses slots must not hold a lease, and gets none before it can know (rule O1).
+        let loser = match &command {
+            Command::Forget { id } => Some(*id),
+            Command::Assign { from, .. } => Some(*from),
+            _ => None,
+        };
+        if let Some(id) = loser {
+            let now = (self.clock)();
+            if let Err(left) = self.volatile().leases.fence(term, id, now) {
+                let seconds = Duration::from_nanos(left).as_secs_f64();
+                let why =
+                    format!("node {id} may be alive: its lease is over in {seconds:.1} s if it does not renew it");
+                return Reply::Failed(why);
+            }
+        }
+        // A task of its own, as who asks may go away: the fence stays until the outcome is known.
+        let agent = Arc::clone(self);
+        let writing = tokio::spawn(async move {
+            let reply = agent.write(term, command).await;
+            if let Some(id) = loser {
+                agent.volatile().leases.release(id);
+            }
+            reply
+        });
+        writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
+    }
+
+    /// Puts a command into the log, if this node leads in `term`. Comes back when it has been applied, or when this node does not lead in that
+    /// term any more: whoever leads then confirms renewals at an index above the command's.
+    async fn write(&self, term: u64, command: Command) -> Reply {
+        let (responder, answer) = openraft::impls::OneshotResponder::new_pair();
+        let leader = CommittedLeaderId::new(term);
+        if let Err(why) = self.raft.write(command).responder(responder).with_leader(leader).await {
+            return Reply::Failed(why.to_string());
+        }
+        match answer.await {
+            Ok(Ok(written)) => {
+                let mut out = Vec::new();
+                written.data.put(&mut out);
+                Reply::Done(out)
+            }
+            Ok(Err(ClientWriteError::ForwardToLeader(to))) => Reply::NotLeader(to.leader_node),
+            Ok(Err(why)) => Reply::Failed(why.to_string()),
+            Err(_) => Reply::Failed("the leader is stopping".to_owned()),
+        }
+    }
+
+    /// Grants a lease, if this node leads (rule O1).
+    async fn grant(self: &Arc<Self>, id: NodeId, incarnation: u64) -> Reply {
+        let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
+        match self.machine.look(|applied| applied.state.incarnation(id)) {
+            None => return Reply::Failed(format!("the cluster has no node {id}")),
+            Some(known) if known != incarnation => {
+                return Reply::Failed(format!("node {id} is known to have started {known} times, not {incarnation}"));
+            }
+            Some(_) => {}
+        }
+        let now = (self.clock)();
+        if !self.volatile().leases.grant(term, id, now) {
+            return Reply::Failed("its slots are being given to others".to_owned());
+        }
+        // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
+        let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
+        match self.raft.get_read_linearizer(confirm).await {
+            Ok(confirmed) => Reply::Done(confirmed.read_log_id().index().to_le_bytes().to_vec()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => Reply::NotLeader(to.leader_node),
+            Err(why) => Reply::Failed(why.to_string()),
+        }
+    }
+
+    /// Who holds leases of this leader, and for how many more milliseconds.
+    fn holders(&self) -> Holders {
+        let now = (self.clock)();
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let volatile = self.volatile();
+        let held =
+            |id: NodeId| if volatile.leases.holds(id, now) { volatile.leases.left(id, now) / 1_000_000 } else { 0 };
+        Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
+    }
+}
+
+/// Who somebody is.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub node: Describe,
+    pub cluster: Option<ClusterId>,
+}
+
+impl Wire for Who {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.node.put(out);
+        self.cluster.put(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { node: Describe::read(from)?, cluster: Option::read(from)? })
+    }
+}
+
+impl Wire for ClusterId {
+    fn put(&self, out: &mut Vec<u8>) {
+        Self::put(self, out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::read(from)
+    }
+}
+
+/// See [`Agent::holders`].
+#[derive(Clone, Debug, Default)]
+pub struct Holders(pub BTreeMap<NodeId, u64>);
+
+impl Wire for Holders {
+    fn put(&self, out: &mut Vec<u8>) {
+        crate::codec::put_count(out, self.0.len());
+        for (id, left) in &self.0 {
+            id.put(out);
+            out.extend_from_slice(&left.to_le_bytes());
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let count = from.count(crate::meta::NODES_MAX)?;
+        (0..count).map(|_| Ok((NodeId::read(from)?, from.u64()?))).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Sets the end of the lease, which is never taken back.
+pub fn extend(lease_until: &AtomicU64, until: u64) {
+    lease_until.fetch_max(until, Ordering::AcqRel);
+}

@@ -1,0 +1,81 @@
+//! What the leader of the metadata does: it writes down that there is a cluster, and lets the right nodes vote.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use openraft::ChangeMembers;
+use openraft::async_runtime::WatchReceiver;
+
+use super::agent::Agent;
+use crate::NodeId;
+use crate::meta::{Command, Describe};
+
+/// Most nodes that vote: more make every decision slower, and no safer.
+pub const VOTERS_MAX: usize = 5;
+
+/// How far behind a node may be that is to vote, in entries.
+const BEHIND_MAX: u64 = 64;
+
+impl Agent {
+    /// Does what is to be done, now and then, whenever this node leads.
+    pub async fn duties(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(self.settings.renew / 2);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Some(term) = self.leads() {
+                let now = (self.clock)();
+                self.volatile().leases.lead(term, now);
+                if let Err(why) = self.duty().await {
+                    tracing::debug!("as the leader of the metadata: {why}");
+                }
+            }
+        }
+    }
+
+    async fn duty(self: &Arc<Self>) -> Result<(), String> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let members = metrics.membership_config.membership();
+        if self.machine.look(|applied| applied.state.cluster().is_none()) {
+            let nodes = members.nodes().map(|(_, node)| node.clone()).collect();
+            let Some(cluster) = self.cluster() else { return Ok(()) };
+            let form = Command::Form { cluster, nodes, settings: self.agreed() };
+            return self.submit(&form).await.map(drop);
+        }
+        if members.get_joint_config().len() > 1 {
+            return Ok(());
+        }
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let wanted: Vec<NodeId> = nodes.iter().filter(|(_, lost)| !lost).map(|(id, _)| *id).collect();
+        let failed = |why: &dyn std::fmt::Display| why.to_string();
+        // Who is new learns first.
+        let new: BTreeMap<NodeId, Describe> = wanted
+            .iter()
+            .filter(|id| members.get_node(id).is_none())
+            .filter_map(|id| Some((*id, self.known(*id)?)))
+            .collect();
+        if !new.is_empty() {
+            let change = ChangeMembers::AddNodes(new);
+            return self.raft.change_membership(change, true).await.map(drop).map_err(|why| failed(&why));
+        }
+        let last = metrics.last_log_index.unwrap_or(0);
+        let replication = metrics.replication.unwrap_or_default();
+        let keeps_up = |id: &NodeId| {
+            let matched = replication.get(id).and_then(|matched| matched.as_ref()).map(|matched| matched.index);
+            *id == self.me() || matched.is_some_and(|index| index + BEHIND_MAX >= last)
+        };
+        let voters: BTreeSet<NodeId> = members.voter_ids().collect();
+        let electors = wanted.iter().take(VOTERS_MAX);
+        let next: BTreeSet<NodeId> = electors.filter(|id| voters.contains(id) || keeps_up(id)).copied().collect();
+        if next != voters && !next.is_empty() {
+            return self.raft.change_membership(next, true).await.map(drop).map_err(|why| failed(&why));
+        }
+        // Nobody is asked who has left, or will never answer.
+        let gone: BTreeSet<NodeId> = members.learner_ids().filter(|id| !wanted.contains(id)).collect();
+        if !gone.is_empty() {
+            let change = ChangeMembers::RemoveNodes(gone);
+            return self.raft.change_membership(change, false).await.map(drop).map_err(|why| failed(&why));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! What a node does to hold its lease, and to be known where it is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::agent::{Agent, extend};
+use super::links::Op;
+use crate::meta::{Command, Refusal, Response};
+
+impl Agent {
+    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows.
+    pub async fn announce(self: &Arc<Self>) {
+        if self.volatile().host.is_none() {
+            self.find_host().await;
+        }
+        let command = Command::Alive { node: self.describe(), settings: self.agreed() };
+        loop {
+            let why = match self.submit(&command).await {
+                Ok(Response::Done { .. }) => return,
+                Ok(Response::Refused(why @ Refusal::NotFormed)) => why.to_string(),
+                Ok(Response::Refused(Refusal::Unknown(_))) => {
+                    "the cluster has forgotten this node; without its cluster folder it would join as a new one"
+                        .to_owned()
+                }
+                Ok(Response::Refused(why)) => format!("the cluster refuses this node: {why}"),
+                Err(why) => why,
+            };
+            self.shared.say(why);
+            tokio::time::sleep(self.settings.renew).await;
+        }
+    }
+
+    /// Where a node is that belongs to a cluster and has not been told: where it was, or as a seed says.
+    async fn find_host(self: &Arc<Self>) {
+        if let Some(known) = self.known(self.me()) {
+            self.volatile().host = Some(known.host);
+            return;
+        }
+        loop {
+            for seed in &self.settings.seeds {
+                let asked = self.links.ask_at((&seed.0, seed.1), Op::Who, &[], super::agent::ASK).await;
+                if asked.is_ok_and(|(_, peer, _)| peer.party.node == self.me()) {
+                    self.volatile().host = Some(seed.0.clone());
+                    return;
+                }
+            }
+            if self.settings.seeds.is_empty() {
+                self.volatile().host = Some("127.0.0.1".to_owned());
+                return;
+            }
+            tokio::time::sleep(self.settings.renew).await;
+        }
+    }
+
+    /// Renews the lease for ever. A renewal that is answered late does not keep the next one from being sent.
+    pub async fn renew(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(self.settings.renew);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let agent = Arc::clone(&self);
+            tokio::spawn(async move {
+                match agent.renew_once().await {
+                    Ok(()) => agent.shared.say(""),
+                    Err(why) => agent.excuse(why),
+                }
+            });
+        }
+    }
+
+    async fn renew_once(self: &Arc<Self>) -> Result<(), String> {
+        let (id, incarnation) = {
+            let kept = self.disk.kept();
+            (kept.node, kept.incarnation)
+        };
+        let mut body = Vec::new();
+        id.put(&mut body);
+        body.extend_from_slice(&incarnation.to_le_bytes());
+        // The lease runs from here (rule O1).
+        let sent = (self.clock)();
+        let answer = self.ask_leader(Op::Renew, &body).await?;
+        let index = answer.try_into().map(u64::from_le_bytes).map_err(|_| "an answer that is none".to_owned())?;
+        // What was given away before the renewal was granted is in the map before the lease is.
+        let mut applied = self.machine.index();
+        applied.wait_for(|applied| *applied >= index).await.map_err(|_| "this node is stopping".to_owned())?;
+        extend(&self.shared.lease_until, sent + self.settings.lease.as_nanos() as u64);
+        Ok(())
+    }
+
+    /// Says why the lease is not renewed, if it is over or will be.
+    fn excuse(&self, why: String) {
+        let now = (self.clock)();
+        if self.shared.lease_until.load(Ordering::Acquire) <= now {
+            self.shared.say(format!("this node has no lease: {why}"));
+        }
+    }
+}

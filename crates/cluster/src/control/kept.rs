@@ -1,0 +1,172 @@
+//! What a node keeps of its cluster: one small file, replaced as a whole. So nothing in it can be torn: any damage stops the start.
+//!
+//! It holds the identity and Raft's vote, log and snapshot together, as a node that has lost one of them must not go on with the others
+//! (it might vote twice). All of it is a few kilobytes that change when nodes come and go.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::types::{Entry, LogId, Snapshot, Vote, Wire};
+use crate::codec::{Malformed, Reader, crc, put_count};
+use crate::handshake::Party;
+use crate::{ClusterId, NodeId};
+
+/// Name of the file.
+pub const FILE: &str = "state";
+
+const MAGIC: &[u8; 8] = b"HOLDMETA";
+
+/// The format that this code writes and reads.
+const VERSION: u32 = 1;
+
+/// Most entries of a log: it is cut long before.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// Why a node cannot know who it is.
+#[derive(Debug)]
+pub struct KeptError {
+    file: PathBuf,
+    what: String,
+}
+
+impl std::fmt::Display for KeptError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.what)
+    }
+}
+
+impl std::error::Error for KeptError {}
+
+/// What is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    pub node: NodeId,
+    /// How often the node has started.
+    pub incarnation: u64,
+    pub cluster: Option<ClusterId>,
+    pub vote: Option<Vote>,
+    pub committed: Option<LogId>,
+    pub purged: Option<LogId>,
+    pub snapshot: Option<Snapshot>,
+    /// By index, without holes.
+    pub entries: BTreeMap<u64, Entry>,
+}
+
+impl Kept {
+    /// As the handshake says it.
+    pub fn party(&self) -> Party {
+        Party { cluster: self.cluster, node: self.node, incarnation: self.incarnation }
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        self.node.put(&mut out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.push(u8::from(self.cluster.is_some()));
+        self.cluster.unwrap_or_default().put(&mut out);
+        self.vote.put(&mut out);
+        self.committed.put(&mut out);
+        self.purged.put(&mut out);
+        self.snapshot.put(&mut out);
+        put_count(&mut out, self.entries.len());
+        self.entries.values().for_each(|entry| entry.put(&mut out));
+        let sum = crc(&[&out[12..]]);
+        out[8..12].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// What the bytes of the file say.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(bytes);
+        if from.array()? != *MAGIC {
+            return Err(Malformed("the file of a node's cluster"));
+        }
+        let sum = from.u32()?;
+        if crc(&[&bytes[12..]]) != sum {
+            return Err(Malformed("a checksum that matches"));
+        }
+        if from.u32()? != VERSION {
+            return Err(Malformed("version 1 of this file"));
+        }
+        let (node, incarnation) = (NodeId::read(&mut from)?, from.u64()?);
+        let (belongs, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
+        let mut kept = Self {
+            node,
+            incarnation,
+            cluster: belongs.then_some(cluster),
+            vote: Option::read(&mut from)?,
+            committed: Option::read(&mut from)?,
+            purged: Option::read(&mut from)?,
+            snapshot: Option::read(&mut from)?,
+            entries: BTreeMap::new(),
+        };
+        for _ in 0..from.count(ENTRIES_MAX)? {
+            let entry = Entry::read(&mut from)?;
+            if kept.entries.last_key_value().is_some_and(|(last, _)| entry.log_id.index != last + 1) {
+                return Err(Malformed("entries without holes"));
+            }
+            kept.entries.insert(entry.log_id.index, entry);
+        }
+        from.end()?;
+        Ok(kept)
+    }
+}
+
+fn error(file: &Path, what: String) -> KeptError {
+    KeptError { file: file.to_owned(), what }
+}
+
+fn system(file: &Path) -> impl Fn(io::Error) -> KeptError {
+    move |what| error(file, what.to_string())
+}
+
+/// The folder of the file, locked while it is open.
+pub struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node.
+    pub fn open(path: &Path, random: &mut dyn FnMut(&mut [u8])) -> Result<(Self, Kept), KeptError> {
+        fs::create_dir_all(path).map_err(system(path))?;
+        let lock_path = path.join("lock");
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(system(&lock_path))?;
+        lock.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => error(&lock_path, "another server uses this folder".to_owned()),
+            TryLockError::Error(why) => system(&lock_path)(why),
+        })?;
+        let file = path.join(FILE);
+        let mut kept = match fs::read(&file) {
+            Ok(bytes) => Kept::decode(&bytes).map_err(|Malformed(what)| {
+                error(&file, format!("damaged: it is not {what}. Nothing was changed; without this folder the node would be a new one"))
+            })?,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Kept { node: NodeId::random(random), ..Kept::default() },
+            Err(why) => return Err(system(&file)(why)),
+        };
+        kept.incarnation += 1;
+        let folder = Self { path: path.to_owned(), _lock: lock };
+        folder.write(&kept.encode()).map_err(system(&file))?;
+        Ok((folder, kept))
+    }
+
+    /// Replaces the file; durable when it returns.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let new = self.path.join("state.new");
+        let mut file = File::create(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, self.path.join(FILE))?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+#[path = "kept_test.rs"]
+mod tests;

@@ -1,0 +1,329 @@
+//! The control thread: one thread of a node on which everything about its cluster happens: Raft, leases, joining, handshakes. The rest of the
+//! process sees a [`Control`].
+
+mod agent;
+mod disk;
+mod duties;
+mod forming;
+mod holder;
+mod kept;
+mod leases;
+mod links;
+mod network;
+mod serve;
+mod status;
+mod storage;
+mod types;
+mod wire;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use openraft::{Config, Raft, SnapshotPolicy};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use agent::{Agent, Shared, Volatile};
+use disk::Disk;
+use kept::Folder;
+use leases::Leases;
+use links::Links;
+use network::Network;
+use storage::{Log, Machine};
+
+pub use status::{NodeStatus, Status};
+
+use crate::handshake::{Peer, Role};
+use crate::map::Map;
+use crate::meta::{Command, Response};
+use crate::{ClusterId, NodeId};
+
+/// CLOCK_BOOTTIME in nanoseconds: goes on while the machine sleeps.
+pub type BootClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Fills bytes with randomness that nobody can foresee.
+pub type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// Takes data links.
+pub type OnData = Arc<dyn Fn(DataLink) + Send + Sync>;
+
+/// How a node takes part.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The folder of the node's state.
+    pub folder: PathBuf,
+    /// Where to listen for nodes.
+    pub bind: SocketAddr,
+    /// Where others find this node, a name or an address. None: where it listens, or, if that is everywhere, as the seeds call it.
+    pub host: Option<String>,
+    /// The port for clients.
+    pub port: u16,
+    /// The port for nodes, as others are told. 0: the one that is listened at.
+    pub bus_port: u16,
+    /// Where to look for a cluster: hosts and ports for nodes. None: this node forms a cluster of itself.
+    pub seeds: Vec<(String, u16)>,
+    /// What all nodes of the cluster know, and nobody else.
+    pub secret: Arc<[u8]>,
+    /// Other settings that all nodes must have the same: names and values.
+    pub agreed: Vec<(String, String)>,
+    /// How long a lease is.
+    pub lease: Duration,
+    /// How often it is renewed.
+    pub renew: Duration,
+    /// How often the leader of the metadata says that it is there.
+    pub heartbeat: Duration,
+    /// How long others wait for that before they elect another: at least and at most.
+    pub election: (Duration, Duration),
+}
+
+impl Settings {
+    /// A node at `bind` with its state in `folder`, and the timing of clusters on a network without long pauses.
+    pub fn new(folder: PathBuf, bind: SocketAddr, port: u16) -> Self {
+        Self {
+            folder,
+            bind,
+            host: None,
+            port,
+            bus_port: 0,
+            seeds: Vec::new(),
+            secret: Arc::from([]),
+            agreed: Vec::new(),
+            lease: Duration::from_secs(2),
+            renew: Duration::from_millis(500),
+            heartbeat: Duration::from_millis(100),
+            election: (Duration::from_millis(500), Duration::from_millis(900)),
+        }
+    }
+}
+
+/// A connection for commands, after its handshake: it goes to whoever carries them.
+pub struct DataLink {
+    /// The socket, in non-blocking mode. No byte behind the handshake has been read.
+    pub socket: TcpStream,
+    /// Whom it leads to.
+    pub peer: Peer,
+    /// What [`Control::dial`] was given; none if the other node has opened it.
+    pub dialed: Option<u64>,
+}
+
+/// Why the control thread does not start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// What hears of what.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Gets every new map, from the control thread.
+    pub on_map: Arc<dyn Fn(Arc<Map>) + Send + Sync>,
+    /// Gets every data link, from the control thread.
+    pub on_data: OnData,
+    /// Tells why [`Control::dial`] has come to nothing: what it was given, and the reason.
+    pub on_no_link: Arc<dyn Fn(u64, String) + Send + Sync>,
+}
+
+/// The control thread of this process.
+pub struct Control {
+    agent: Arc<Agent>,
+    runtime: Handle,
+    hooks: Hooks,
+    bus: SocketAddr,
+    running: Mutex<Option<Running>>,
+}
+
+/// What is ended when the control thread stops.
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    disk: JoinHandle<()>,
+}
+
+impl Control {
+    /// Reads who the node is, listens for others, and starts the thread.
+    pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
+        let error = |what: &dyn fmt::Display| StartError(what.to_string());
+        let (folder, kept) = Folder::open(&settings.folder, &mut |bytes| random(bytes)).map_err(|why| error(&why))?;
+        let at = |why: io::Error| StartError(format!("{} for other nodes: {why}", settings.bind));
+        let listener = TcpListener::bind(settings.bind).map_err(at)?;
+        listener.set_nonblocking(true).map_err(at)?;
+        let bus = listener.local_addr().map_err(at)?;
+        if settings.bus_port == 0 {
+            settings.bus_port = bus.port();
+        }
+        if settings.host.is_none() && !settings.bind.ip().is_unspecified() {
+            settings.host = Some(settings.bind.ip().to_string());
+        }
+        let (disk, disk_thread) = Disk::start(folder, kept).map_err(|why| error(&why))?;
+        let machine = Machine::new(disk.clone(), Arc::clone(&hooks.on_map)).map_err(|why| error(&why))?;
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|why| error(&why))?;
+        let agent = runtime.block_on(agent(settings, clock, random, disk, machine)).map_err(StartError)?;
+        let agent = Arc::new(agent);
+        let (stop, stopped) = oneshot::channel();
+        let handle = runtime.handle().clone();
+        let (on_data, running) = (Arc::clone(&hooks.on_data), Arc::clone(&agent));
+        let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                run(&running, listener, on_data);
+                let _ = stopped.await;
+                let _ = running.raft.shutdown().await;
+            });
+            // Whatever is under way ends here.
+            drop(runtime);
+        });
+        let thread = thread.map_err(|why| error(&why))?;
+        let running = Mutex::new(Some(Running { stop, thread, disk: disk_thread }));
+        Ok(Self { agent, runtime: handle, hooks, bus, running })
+    }
+
+    /// Ends the thread. What has been acknowledged is durable; what is under way is dropped, and its completions with it.
+    pub fn stop(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Running { stop, thread, disk }) = running {
+            let _ = stop.send(());
+            let _ = thread.join();
+            self.agent.disk.stop();
+            let _ = disk.join();
+        }
+    }
+
+    /// This node's name.
+    pub fn id(&self) -> NodeId {
+        self.agent.me()
+    }
+
+    /// How often this node has started.
+    pub fn incarnation(&self) -> u64 {
+        self.agent.disk.kept().incarnation
+    }
+
+    /// Which cluster this node belongs to.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.agent.cluster()
+    }
+
+    /// Where this node listens for others.
+    pub fn bus(&self) -> SocketAddr {
+        self.bus
+    }
+
+    /// The map of now.
+    pub fn map(&self) -> Arc<Map> {
+        self.agent.machine.map()
+    }
+
+    /// Until when this node may serve: nanoseconds of CLOCK_BOOTTIME, to be compared after a request's bytes have arrived (rule O1).
+    pub fn lease_until(&self) -> u64 {
+        self.agent.shared.lease_until.load(Ordering::Acquire)
+    }
+
+    /// Why this node has no lease, in words for people. Empty if nothing is wrong.
+    pub fn reason(&self) -> String {
+        self.agent.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been
+    /// applied.
+    pub fn submit(&self, command: Command, then: impl FnOnce(Result<Response, String>) + Send + 'static) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move { then(agent.submit(&command).await) });
+    }
+
+    /// Opens a data link to a node: it comes to [`Hooks::on_data`] with `tag`, or a reason to [`Hooks::on_no_link`].
+    pub fn dial(&self, node: NodeId, tag: u64) {
+        let (agent, hooks) = (Arc::clone(&self.agent), self.hooks.clone());
+        self.runtime.spawn(async move {
+            match agent.dial_data(node, tag).await {
+                Ok(link) => (hooks.on_data)(link),
+                Err(why) => (hooks.on_no_link)(tag, why),
+            }
+        });
+    }
+
+    /// How the cluster is, as this node and the leader know it; `then` hears it, from the control thread.
+    pub fn status(&self, then: impl FnOnce(Status) + Send + 'static) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move { then(agent.status().await) });
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Agent {
+    async fn dial_data(&self, node: NodeId, tag: u64) -> Result<DataLink, String> {
+        let place = self.known(node).ok_or_else(|| format!("the cluster has no node {node}"))?;
+        let dialed = self.links.dial((&place.host, place.bus_port), Role::Data).await;
+        let (stream, peer) = dialed.map_err(|why| why.to_string())?;
+        if peer.party.node != node {
+            return Err(format!("another node, {}, is at {}:{}", peer.party.node, place.host, place.bus_port));
+        }
+        let socket = stream.into_std().map_err(|why| why.to_string())?;
+        Ok(DataLink { socket, peer, dialed: Some(tag) })
+    }
+}
+
+async fn agent(
+    settings: Settings,
+    clock: BootClock,
+    random: Random,
+    disk: Disk,
+    machine: Machine,
+) -> Result<Agent, String> {
+    let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), Arc::clone(&random)));
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let config = Config {
+        cluster_name: "holdfast".to_owned(),
+        heartbeat_interval: millis(settings.heartbeat),
+        election_timeout_min: millis(settings.election.0),
+        election_timeout_max: millis(settings.election.1),
+        install_snapshot_timeout: 5000,
+        max_payload_entries: 64,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(200),
+        max_in_snapshot_log_to_keep: 50,
+        enable_pre_vote: Some(true),
+        // A leader that starts again has forgotten the leases it has granted: it is elected anew.
+        enable_leader_restore: Some(false),
+        ..Config::default()
+    };
+    let config = config.validate().map_err(|why| why.to_string())?;
+    let me = disk.kept().node;
+    let network = Network { links: Arc::clone(&links), machine: machine.clone() };
+    let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
+    let raft = raft.map_err(|why| why.to_string())?;
+    let shared = Shared { lease_until: AtomicU64::new(0), reason: Mutex::new("this node is starting".to_owned()) };
+    let leases = Leases::new(settings.lease.as_nanos() as u64);
+    let volatile = Volatile { host: settings.host.clone(), tentative: None, forming: false, leases };
+    let volatile = Mutex::new(volatile);
+    Ok(Agent { settings, clock, random, disk, machine, links, raft, shared: Arc::new(shared), volatile })
+}
+
+/// Starts all that a node does; it ends with the runtime.
+fn run(agent: &Arc<Agent>, listener: TcpListener, on_data: OnData) {
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => drop(tokio::spawn(serve::accept(Arc::clone(agent), listener, on_data))),
+        Err(why) => tracing::error!("other nodes cannot connect: {why}"),
+    }
+    tokio::spawn(Arc::clone(agent).duties());
+    let agent = Arc::clone(agent);
+    tokio::spawn(async move {
+        agent.find_cluster().await;
+        agent.announce().await;
+        agent.renew().await;
+    });
+}

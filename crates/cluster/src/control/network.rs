@@ -1,0 +1,93 @@
+//! Raft's messages over control links.
+
+use std::io;
+use std::sync::Arc;
+
+use openraft::OptionalSend;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::SnapshotResponse;
+
+use super::links::{Links, Op, Reply};
+use super::storage::Machine;
+use super::types::{AppendRequest, AppendResponse, Snapshot, Types, Vote, VoteRequest, VoteResponse, Wire};
+use crate::NodeId;
+use crate::meta::Describe;
+
+/// Makes clients.
+#[derive(Clone)]
+pub struct Network {
+    pub links: Arc<Links>,
+    pub machine: Machine,
+}
+
+/// Asks one node.
+pub struct Client {
+    network: Network,
+    target: Describe,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Client;
+
+    async fn new_client(&mut self, target: NodeId, node: &Describe) -> Client {
+        Client { network: self.clone(), target: Describe { id: target, ..node.clone() } }
+    }
+}
+
+impl Client {
+    /// Where the node is by the map, which knows where it was started last, or by the membership.
+    fn place(&self) -> (String, u16) {
+        let map = self.network.machine.map();
+        let known = map.index_of(self.target.id).map(|index| map.node(index));
+        known.map_or((self.target.host.clone(), self.target.bus_port), |node| (node.host.clone(), node.bus_port))
+    }
+
+    async fn ask<T: Wire>(&self, op: Op, body: Vec<u8>, option: &RPCOption) -> Result<T, RPCError<Types>> {
+        let (host, port) = self.place();
+        let reply = self.network.links.ask(self.target.id, (&host, port), op, body, option.hard_ttl()).await;
+        match reply {
+            Ok(Reply::Done(answer)) => {
+                T::whole(&answer).map_err(|why| RPCError::Network(NetworkError::new(&io::Error::other(why))))
+            }
+            Ok(Reply::Failed(why)) | Err(why) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
+            Ok(Reply::NotLeader(_)) => Err(RPCError::Unreachable(Unreachable::from_string("not what was asked"))),
+        }
+    }
+}
+
+impl RaftNetworkV2<Types> for Client {
+    type SnapshotData = Vec<u8>;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendRequest,
+        option: RPCOption,
+    ) -> Result<AppendResponse, RPCError<Types>> {
+        self.ask(Op::Append, rpc.to_bytes(), &option).await
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest, option: RPCOption) -> Result<VoteResponse, RPCError<Types>> {
+        self.ask(Op::Vote, rpc.to_bytes(), &option).await
+    }
+
+    async fn pre_vote(&mut self, rpc: VoteRequest, option: RPCOption) -> Result<VoteResponse, RPCError<Types>> {
+        self.ask(Op::PreVote, rpc.to_bytes(), &option).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let mut body = vote.to_bytes();
+        snapshot.put(&mut body);
+        match self.ask::<Vote>(Op::Snapshot, body, &option).await {
+            Ok(vote) => Ok(SnapshotResponse::new(vote)),
+            Err(RPCError::Network(why)) => Err(StreamingError::Network(why)),
+            Err(why) => Err(StreamingError::Unreachable(Unreachable::new(&why))),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Connections that others open.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::select;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::agent::Agent;
+use super::forming::Founding;
+use super::links::{Op, Reply};
+use super::types::{AppendRequest, Snapshot, Vote, VoteRequest, Wire};
+use super::wire;
+use super::{DataLink, OnData};
+use crate::codec::Reader;
+use crate::frame::{self, Kind};
+use crate::handshake::{Peer, Refusal, Role};
+
+/// Connections that have not proved anything yet.
+const STRANGERS_MAX: usize = 64;
+
+/// Requests of one link that are being answered.
+const REQUESTS_MAX: usize = 64;
+
+/// Takes connections until the runtime ends.
+pub async fn accept(agent: Arc<Agent>, listener: TcpListener, on_data: OnData) {
+    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&strangers).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (agent, on_data) = (Arc::clone(&agent), Arc::clone(&on_data));
+                tokio::spawn(async move {
+                    let met = meet(&agent, stream).await;
+                    drop(permit);
+                    if let Some((stream, peer)) = met {
+                        serve(agent, stream, peer, &on_data).await;
+                    }
+                });
+            }
+            Err(why) => {
+                tracing::warn!("a node's connection cannot be taken: {why}");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn meet(agent: &Agent, mut stream: TcpStream) -> Option<(TcpStream, Peer)> {
+    let mut nonce = [0; 32];
+    (agent.random)(&mut nonce);
+    let me = agent.disk.kept().party();
+    match wire::accept(&mut stream, me, &agent.settings.secret, nonce, |peer| judge(agent, peer)).await {
+        Ok(peer) => Some((stream, peer)),
+        Err(wire::NoLink::Handshake(why)) => {
+            let from = stream.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.to_string());
+            tracing::warn!("{from} was refused: {why}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Whether a node that knows the secret may have its connection: commands are for members, and nobody's earlier life gets anything.
+fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
+    let node = peer.party.node;
+    match agent.machine.look(|applied| applied.state.incarnation(node)) {
+        Some(known) if peer.party.incarnation < known => Err(Refusal::EarlierLife { node, known }),
+        None if peer.role == Role::Data => Err(Refusal::UnknownNode(node)),
+        _ => Ok(()),
+    }
+}
+
+async fn serve(agent: Arc<Agent>, stream: TcpStream, peer: Peer, on_data: &OnData) {
+    if peer.role == Role::Data {
+        match stream.into_std() {
+            Ok(socket) => on_data(DataLink { socket, peer, dialed: None }),
+            Err(why) => tracing::warn!("a data link cannot be used: {why}"),
+        }
+        return;
+    }
+    let (reader, writer) = stream.into_split();
+    let (replies, receiver) = mpsc::channel(REQUESTS_MAX);
+    let (reading, writing) = (pin!(requests(agent, peer, reader, replies)), pin!(responses(writer, receiver)));
+    select(reading, writing).await;
+}
+
+async fn requests(agent: Arc<Agent>, peer: Peer, mut reader: OwnedReadHalf, replies: mpsc::Sender<Vec<u8>>) {
+    let at_once = Arc::new(Semaphore::new(REQUESTS_MAX));
+    while let Ok((Kind::Request, body)) = wire::read(&mut reader, frame::BODY_MAX).await {
+        let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else { return };
+        let (agent, replies) = (Arc::clone(&agent), replies.clone());
+        tokio::spawn(async move {
+            let mut from = Reader::new(&body);
+            let Ok(number) = from.u64() else { return };
+            let reply = match from.u8().map(Op::of) {
+                Ok(Some(op)) => agent.hear(&peer, op, &body[9..]).await,
+                _ => Reply::Failed("a request that this version does not know".to_owned()),
+            };
+            let mut out = Vec::new();
+            let at = frame::begin(&mut out);
+            out.extend_from_slice(&number.to_le_bytes());
+            reply.put(&mut out);
+            if out.len() <= frame::BODY_MAX {
+                frame::finish(&mut out, at, Kind::Response);
+                let _ = replies.send(out).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn responses(mut writer: OwnedWriteHalf, mut replies: mpsc::Receiver<Vec<u8>>) {
+    while let Some(reply) = replies.recv().await {
+        if writer.write_all(&reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Agent {
+    /// Answers what another node asks.
+    async fn hear(self: &Arc<Self>, peer: &Peer, op: Op, body: &[u8]) -> Reply {
+        match op {
+            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot => match self.belong(peer).await {
+                Ok(()) => self.hear_raft(op, body).await.unwrap_or_else(Reply::Failed),
+                Err(why) => Reply::Failed(why),
+            },
+            Op::Form => match Founding::whole(body) {
+                Ok(founding) => self.hear_founding(peer, &founding),
+                Err(why) => Reply::Failed(why.to_string()),
+            },
+            _ => self.answer(op, body).await,
+        }
+    }
+
+    /// Raft speaks with members of this node's cluster. A node that has found a cluster belongs to it from then on, durably before it has
+    /// answered anything.
+    async fn belong(&self, peer: &Peer) -> Result<(), String> {
+        let theirs = peer.party.cluster.ok_or("who belongs to no cluster does not vote")?;
+        match self.cluster() {
+            Some(ours) if ours == theirs => Ok(()),
+            Some(_) => Err("another cluster".to_owned()),
+            None if self.volatile().tentative == Some(theirs) => {
+                self.disk.change(|kept| kept.cluster = Some(theirs)).await.map_err(|why| why.to_string())?;
+                self.links.reset();
+                tracing::info!("this node belongs to cluster {theirs} now");
+                Ok(())
+            }
+            None => Err("this node belongs to no cluster yet".to_owned()),
+        }
+    }
+
+    async fn hear_raft(&self, op: Op, body: &[u8]) -> Result<Reply, String> {
+        let malformed = |why: crate::Malformed| why.to_string();
+        Ok(Reply::Done(match op {
+            Op::Append => {
+                let rpc = AppendRequest::whole(body).map_err(malformed)?;
+                self.raft.append_entries(rpc).await.map_err(|why| why.to_string())?.to_bytes()
+            }
+            Op::Vote => {
+                let rpc = VoteRequest::whole(body).map_err(malformed)?;
+                self.raft.vote(rpc).await.map_err(|why| why.to_string())?.to_bytes()
+            }
+            Op::PreVote => {
+                let rpc = VoteRequest::whole(body).map_err(malformed)?;
+                self.raft.pre_vote(rpc).await.map_err(|why| why.to_string())?.to_bytes()
+            }
+            _ => {
+                let mut from = Reader::new(body);
+                let vote = Vote::read(&mut from).map_err(malformed)?;
+                let snapshot = Snapshot::read(&mut from).map_err(malformed)?;
+                let answer = self.raft.install_full_snapshot(vote, snapshot).await;
+                answer.map_err(|why| why.to_string())?.vote.to_bytes()
+            }
+        }))
+    }
+}

@@ -1,0 +1,76 @@
+//! How the cluster is, for people and tools.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use openraft::async_runtime::WatchReceiver;
+
+use super::agent::{Agent, Holders};
+use super::links::Op;
+use super::types::Wire;
+use crate::map::Map;
+use crate::{ClusterId, NodeId};
+
+/// What is known of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeStatus {
+    /// Its name.
+    pub id: NodeId,
+    /// Whether this node has a control link to it. Of itself: true.
+    pub linked: bool,
+    /// For how many more milliseconds it has a lease, as the leader knows; none: no leader has said.
+    pub lease_ms: Option<u64>,
+}
+
+/// How the cluster is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The node that says it.
+    pub me: NodeId,
+    /// Which cluster it belongs to.
+    pub cluster: Option<ClusterId>,
+    /// Nodes and slots.
+    pub map: Arc<Map>,
+    /// Who leads the metadata, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// Raft's term.
+    pub term: u64,
+    /// For how many more milliseconds it has a lease.
+    pub lease_ms: u64,
+    /// What is wrong, in words; empty if nothing is.
+    pub reason: String,
+    /// In the order of [`Map::nodes`].
+    pub nodes: Vec<NodeStatus>,
+}
+
+impl Agent {
+    /// How the cluster is; asks the leader for the leases.
+    pub async fn status(self: &Arc<Self>) -> Status {
+        let (leader, term) = self.leader();
+        let holders = match self.ask_leader(Op::Status, &[]).await {
+            Ok(answer) => Holders::whole(&answer).ok(),
+            Err(_) => None,
+        };
+        let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
+        let nodes = map.nodes().iter().map(|node| NodeStatus {
+            id: node.id,
+            linked: node.id == me || self.links.is_open(node.id),
+            lease_ms: holders.as_ref().and_then(|holders| holders.0.get(&node.id).copied()),
+        });
+        let nodes = nodes.collect();
+        let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
+        let reason = self.shared.reason.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let stopped = self.raft.metrics().borrow_watched().running_state.clone().err();
+        let reason = stopped.map_or(reason, |why| format!("this node takes no more part in the metadata: {why}"));
+        Status {
+            me,
+            cluster: self.cluster(),
+            map,
+            leader: leader.map(|leader| leader.id),
+            term,
+            lease_ms,
+            reason,
+            nodes,
+        }
+    }
+}

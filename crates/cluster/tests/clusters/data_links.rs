@@ -1,0 +1,33 @@
+use std::io::{Read, Write};
+
+use cluster::handshake::Role;
+
+use crate::harness::Nodes;
+
+#[test]
+fn data_links_come_to_who_carries_commands_at_both_ends() {
+    let mut nodes = Nodes::formed(60, 2);
+    let [a, b] = &nodes.nodes[..] else { panic!("two nodes") };
+    a.control().dial(b.id(), 77);
+    let (mut dialed, mut taken) = (a.data_link(), b.data_link());
+    assert_eq!((dialed.dialed, dialed.peer.party.node, dialed.peer.role), (Some(77), b.id(), Role::Data));
+    assert_eq!((taken.dialed, taken.peer.party.node, taken.peer.party.incarnation), (None, a.id(), 1));
+    for link in [&dialed, &taken] {
+        link.socket.set_nonblocking(false).unwrap();
+    }
+    dialed.socket.write_all(b"ping").unwrap();
+    let mut heard = [0; 4];
+    taken.socket.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"ping");
+    taken.socket.write_all(b"pong").unwrap();
+    dialed.socket.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"pong");
+
+    // Nobody is there; nobody is known.
+    let gone = b.id();
+    nodes.nodes[1].stop();
+    nodes.nodes[0].control().dial(gone, 78);
+    assert_eq!(nodes.nodes[0].no_link().0, 78);
+    nodes.nodes[0].control().dial(cluster::NodeId([9; 20]), 79);
+    assert!(nodes.nodes[0].no_link().1.contains("has no node"));
+}

@@ -1,0 +1,78 @@
+use cluster::meta::{Command, Response};
+
+use crate::harness::{Nodes, now, wait};
+
+/// O1: a node that cannot renew knows it, by its own clock, and why.
+#[test]
+fn a_minority_loses_its_leases_o1() {
+    let mut nodes = Nodes::formed(40, 3);
+    nodes.nodes[1].stop();
+    nodes.nodes[2].stop();
+    let alone = &nodes.nodes[0];
+    wait("its lease is over", || (!alone.has_lease()).then_some(()));
+    wait("it knows why", || alone.control().reason().starts_with("this node has no lease: ").then_some(()));
+    let until = alone.control().lease_until();
+    assert!(until <= now());
+    nodes.nodes[2].start();
+    nodes.serve();
+    assert!(nodes.nodes[0].control().lease_until() > until, "two of three are enough");
+}
+
+/// O1: no lease is longer than it may be, however it was renewed.
+#[test]
+fn a_lease_runs_from_the_sending_o1() {
+    let nodes = Nodes::formed(41, 3);
+    for node in &nodes.nodes {
+        let mut last = 0;
+        for _ in 0..10 {
+            let until = wait("it is renewed", || Some(node.control().lease_until()).filter(|&until| until > last));
+            assert!(until <= now() + node.settings.lease.as_nanos() as u64);
+            last = until;
+        }
+        assert_eq!(node.control().reason(), "");
+    }
+}
+
+/// O1: slots are not taken from who may hold a lease; they are when it is certainly over.
+#[test]
+fn slots_are_given_away_when_the_lease_is_over_o1() {
+    let mut nodes = Nodes::formed(42, 3);
+    let (leader, victim) = (nodes.leader(), (nodes.leader() + 1) % 3);
+    let id = nodes.nodes[victim].id();
+    let refused = nodes.nodes[leader].submit(Command::Forget { id }).unwrap_err();
+    assert!(refused.contains("may be alive"), "{refused}");
+    let until = nodes.nodes[victim].control().lease_until();
+    nodes.nodes[victim].stop();
+    let mut forgotten = None;
+    wait("it is forgotten", || {
+        let response = nodes.nodes[leader].submit(Command::Forget { id }).ok()?;
+        forgotten = Some(now());
+        assert!(matches!(response, Response::Done { .. }));
+        Some(())
+    });
+    assert!(forgotten.unwrap() >= until);
+    assert_eq!(nodes.nodes[leader].map().nodes().len(), 2);
+    // It has not heard of it, and starts again: it gets no lease, and is told.
+    nodes.nodes[victim].start();
+    wait("it is told", || nodes.nodes[victim].control().reason().contains("forgotten").then_some(()));
+    assert!(!nodes.nodes[victim].has_lease());
+}
+
+#[test]
+fn the_leader_knows_who_holds_leases() {
+    let mut nodes = Nodes::formed(43, 3);
+    let leader = nodes.leader();
+    let other = (leader + 1) % 3;
+    let status = wait("all hold leases", || {
+        let status = nodes.nodes[other].status();
+        status.nodes.iter().all(|node| node.lease_ms.is_some_and(|ms| ms > 0)).then_some(status)
+    });
+    assert_eq!((status.leader, status.nodes.len()), (Some(nodes.nodes[leader].id()), 3));
+    assert!(status.lease_ms <= 2000 && status.reason.is_empty());
+    let gone = nodes.nodes[other].id();
+    nodes.nodes[other].stop();
+    wait("one does not", || {
+        let status = nodes.nodes[leader].status();
+        status.nodes.iter().any(|node| node.id == gone && node.lease_ms == Some(0)).then_some(())
+    });
+}

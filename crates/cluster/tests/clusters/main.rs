@@ -1,0 +1,8 @@
+//! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait for what must come.
+
+mod harness;
+
+mod data_links;
+mod forming;
+mod leases;
+mod members;

@@ -1,0 +1,122 @@
+use cluster::SLOTS;
+use cluster::meta::{Command, Refusal, Response};
+
+use crate::harness::{Nodes, wait};
+
+#[test]
+fn the_cluster_outlives_its_leader_which_comes_back_as_itself() {
+    let mut nodes = Nodes::formed(20, 3);
+    let leader = nodes.leader();
+    let id = nodes.nodes[leader].id();
+    nodes.nodes[leader].stop();
+    nodes.serve();
+    let next = nodes.leader();
+    assert_ne!(next, leader);
+    nodes.nodes[next].done(&Command::Set { name: "while".to_owned(), value: "away".to_owned() });
+    let version = nodes.nodes[next].map().version();
+    nodes.nodes[leader].start();
+    nodes.serve();
+    assert_eq!(nodes.nodes[leader].id(), id);
+    let map = nodes.nodes[leader].map();
+    assert!(map.version() > version, "it knows what it has missed");
+    let node = map.node(map.index_of(id).unwrap());
+    assert_eq!((node.incarnation, node.voter, node.lost), (2, true, false));
+    assert_eq!(map.nodes().len(), 3);
+}
+
+#[test]
+fn all_may_start_again() {
+    let mut nodes = Nodes::formed(21, 3);
+    let before = nodes.nodes[0].map();
+    for _ in 0..2 {
+        nodes.nodes.iter_mut().for_each(|node| node.stop());
+        nodes.nodes.iter_mut().for_each(|node| node.start());
+        nodes.serve();
+    }
+    let after = nodes.nodes[0].map();
+    assert_eq!(after.cluster(), before.cluster());
+    assert_eq!(after.ranges(), before.ranges());
+    assert!(after.nodes().iter().all(|node| node.incarnation == 3));
+}
+
+#[test]
+fn a_fourth_joins_votes_and_leaves() {
+    let mut nodes = Nodes::formed(22, 3);
+    nodes.add().start();
+    nodes.serve();
+    let fourth = &nodes.nodes[3];
+    wait("it votes", || {
+        let map = fourth.map();
+        map.node(map.index_of(fourth.id())?).voter.then_some(())
+    });
+    assert_eq!(fourth.slots(&fourth.map()), 0);
+    let owner = nodes.nodes[0].id();
+    let slots = nodes.nodes[0].slots(&nodes.nodes[0].map()) as u32;
+    let refused = fourth.submit(Command::Leave { id: owner });
+    assert_eq!(refused, Ok(Response::Refused(Refusal::OwnsSlots { id: owner, slots })));
+    let id = fourth.id();
+    nodes.nodes[0].done(&Command::Leave { id });
+    nodes.nodes[3].stop();
+    wait("it is gone", || nodes.nodes[..3].iter().all(|node| node.map().index_of(id).is_none()).then_some(()));
+    nodes.serve();
+}
+
+#[test]
+fn the_sixth_learns_and_does_not_vote() {
+    let mut nodes = Nodes::formed(23, 1);
+    for _ in 1..6 {
+        nodes.add().start();
+    }
+    nodes.serve();
+    let voters = || nodes.nodes[0].map().nodes().iter().filter(|node| node.voter).count();
+    wait("five vote", || (voters() == 5).then_some(()));
+    assert_eq!(nodes.nodes[0].map().nodes().len(), 6);
+}
+
+#[test]
+fn a_wiped_node_comes_back_as_a_new_one_and_never_votes_as_the_old_one() {
+    let mut nodes = Nodes::formed(24, 3);
+    let old = nodes.nodes[2].id();
+    nodes.nodes[2].stop();
+    nodes.nodes[2].wipe();
+    nodes.nodes[2].start();
+    assert_ne!(nodes.nodes[2].id(), old, "it has another name: nobody counts its votes as the old one's");
+    nodes.serve();
+    let (map, new) = (nodes.nodes[0].map(), &nodes.nodes[2]);
+    let lost = map.node(map.index_of(old).unwrap());
+    assert!(lost.lost, "another is in its place");
+    assert_eq!(map.slots_of(map.index_of(old).unwrap()), 5461, "its slots stay with it");
+    assert_eq!(new.slots(&map), 0);
+    wait("the new one votes instead of the old one", || {
+        let map = new.map();
+        let votes = |id| map.index_of(id).is_some_and(|index| map.node(index).voter);
+        (votes(new.id()) && !votes(old)).then_some(())
+    });
+    // Until an administrator says otherwise.
+    nodes.nodes[0].done(&Command::Forget { id: old });
+    wait("the new one owns them", || {
+        nodes
+            .nodes
+            .iter()
+            .all(|node| new.slots(&node.map()) == 5461 && node.map().index_of(old).is_none())
+            .then_some(())
+    });
+    assert_eq!(nodes.nodes[0].map().assigned(), SLOTS);
+}
+
+#[test]
+fn an_old_copy_of_a_folder_is_refused() {
+    let mut nodes = Nodes::formed(25, 3);
+    nodes.nodes[2].stop();
+    let file = nodes.nodes[2].settings.folder.join("state");
+    let copy = std::fs::read(&file).unwrap();
+    for _ in 0..2 {
+        nodes.nodes[2].start();
+        nodes.serve();
+        nodes.nodes[2].stop();
+    }
+    std::fs::write(&file, copy).unwrap();
+    nodes.nodes[2].start();
+    wait("it is refused", || nodes.nodes[2].control().reason().contains("old copy").then_some(()));
+    assert!(!nodes.nodes[2].has_lease());
+}
