@@ -2,6 +2,9 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use mimalloc::MiMalloc;
@@ -108,8 +111,14 @@ pub fn in_use_about() -> u64 {
     REPORTED.load(Relaxed).max(0) as u64
 }
 
-/// Resident bytes of the process, or 0 where the system does not say.
+/// Resident bytes of the process, or 0 where the system does not say. Some microseconds.
 pub fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+    static STATM: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/statm").ok());
+    // SAFETY: asks for a number.
+    static PAGE: LazyLock<u64> =
+        LazyLock::new(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.try_into().unwrap_or(4096));
+    let mut text = [0; 128];
+    let read = STATM.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
+    words.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * *PAGE
 }

@@ -83,6 +83,30 @@ fn more_data_than_memory() {
     assert_eq!(client.call("get key:1"), "$-1");
 }
 
+#[test]
+fn what_is_resident_stays_within_the_limit() {
+    const KEYS: u64 = 40_000;
+    const LIMIT: u64 = 128 << 20;
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "2", "--maxmemory", &LIMIT.to_string()]);
+    let mut client = server.client();
+    let value = "v".repeat(6000);
+    for version in 0..2 {
+        for first in (0..KEYS).step_by(500) {
+            let lines: Vec<String> = (first..first + 500).map(|n| format!("set key:{n} {value}{version}")).collect();
+            let refused = all(&mut client, &lines).into_iter().find(|reply| reply != "+OK");
+            assert_eq!(refused, None, "nobody is refused");
+        }
+        let mut rng = random(3);
+        let lines: Vec<String> = (0..2000).map(|_| format!("strlen key:{}", rng(KEYS))).collect();
+        assert!(all(&mut client, &lines).iter().all(|reply| reply == ":6001"));
+        let (peak, usable) = (server.peak_rss(), info(&mut client, "maxmemory_usable"));
+        // A little more: what is resident is looked at now and then.
+        assert!(peak <= LIMIT + LIMIT / 16, "{peak} bytes were resident");
+        assert!((LIMIT / 4..LIMIT).contains(&usable), "{usable} bytes are usable");
+    }
+}
+
 /// Everything is durable and leaves memory.
 fn cool(client: &mut Client) -> u64 {
     assert_eq!(client.call("save"), "+OK");

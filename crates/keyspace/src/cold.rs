@@ -192,7 +192,13 @@ impl Cold {
         let result = f(there);
         match there.loads.len() as u64 {
             after if after > before => drop(self.loads.fetch_add(after - before, Relaxed)),
-            after if after < before => drop(self.loads.fetch_sub(before - after, Relaxed)),
+            after if after < before => {
+                self.loads.fetch_sub(before - after, Relaxed);
+                if after == 0 {
+                    // An empty map keeps its root, of room for eleven: in every slot that would be twelve megabytes.
+                    there.loads = BTreeMap::new();
+                }
+            }
             _ => {}
         }
         if place.as_ref().is_some_and(|there| there.is_empty()) {

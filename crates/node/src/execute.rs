@@ -23,7 +23,6 @@ use crate::worker::{Worker, write_error};
 const STARVING: u32 = 16;
 /// A command waits so often for keys that the store has: then it asks the store itself.
 pub(crate) const INSISTS: u32 = 4;
-const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a client with subscriptions may call in RESP2, where replies and messages look alike.
 const WHEN_SUBSCRIBED: [&str; 9] =
@@ -129,7 +128,8 @@ impl Worker {
                 Room::Soon => {}
                 Room::Dirty => return self.wait_for_room(conn),
                 Room::None => {
-                    self.refuse(conn, Some(command), OOM.as_bytes());
+                    let why = self.out_of_memory(settings);
+                    self.refuse(conn, Some(command), why.as_bytes());
                     return Next::Continue;
                 }
             }

@@ -26,6 +26,7 @@ mod outgoing;
 mod pause;
 mod pubsub;
 mod recovery;
+mod resident;
 mod room;
 mod sampler;
 mod scripts;

@@ -17,6 +17,7 @@ use crate::message::{Mailbox, Message};
 use crate::monitor::Monitors;
 use crate::pause::Pauses;
 use crate::pubsub::PubSub;
+use crate::resident::Resident;
 use crate::sampler::{Sample, Sampler};
 use crate::scripts::Scripts;
 use crate::slowlog::SlowLog;
@@ -69,8 +70,8 @@ pub struct Node {
     peak_memory: AtomicU64,
     /// `used_memory` before the first key.
     startup_memory: AtomicU64,
-    /// Resident bytes that `used_memory` does not count: what allocators keep, stacks, code.
-    unaccounted: AtomicU64,
+    /// What is resident beyond that.
+    pub(crate) resident: Resident,
     /// MONITOR.
     pub monitors: Monitors,
     /// CLIENT PAUSE, DEBUG SLEEP.
@@ -144,7 +145,7 @@ impl Node {
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),
-            unaccounted: AtomicU64::new(0),
+            resident: Resident::default(),
             monitors: Monitors::default(),
             pauses: Pauses::default(),
             pubsub: PubSub::default(),
@@ -177,14 +178,6 @@ impl Node {
         about.saturating_sub(script::memory() as u64) > limit
     }
 
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them: at
-    /// least half of that, as what allocators keep goes with what they are asked for, and not less than a server needs to work at all.
-    pub(crate) fn resident_limit(&self, limit: u64) -> u64 {
-        const NEEDED: u64 = 36 << 20;
-        let most = (limit / 2).min(limit.saturating_sub(NEEDED));
-        limit - self.unaccounted.load(Relaxed).min(most)
-    }
-
     /// Highest `used_memory` seen.
     pub fn peak_memory(&self) -> u64 {
         let used = self.used_memory();
@@ -212,8 +205,7 @@ impl Node {
         let used = self.peak_memory();
         if self.config.settings().maxmemory > 0 {
             // Asks the system: for who needs it.
-            let resident = self.facts.resident.map_or(0, |resident| resident());
-            self.unaccounted.store(resident.saturating_sub(used), Relaxed);
+            self.look_at_resident(now);
         }
         let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
     }

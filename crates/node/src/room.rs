@@ -13,6 +13,7 @@ use crate::config::{EvictionPolicy, Settings};
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::latency::Event;
+use crate::node::Node;
 use crate::stats::add;
 use crate::worker::{Token, Worker};
 
@@ -26,6 +27,16 @@ const EXCESS: u64 = 128;
 pub(crate) const ROOM_LOOK_MS: u64 = 2;
 /// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
 const BARREN_MS: u64 = 100;
+
+/// As Redis says it.
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// The same where all that is resident counts.
+const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
+
+/// Whether data goes to the store when memory is full.
+pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
+    settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
+}
 
 /// What a worker knows of memory that is full of what the store does not have.
 #[derive(Default)]
@@ -50,8 +61,18 @@ impl Shortage {
 impl Worker {
     /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
     pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
-        let node = self.node.clone();
+        match self.try_to_make_room(settings) {
+            // It is what the process needs besides data that is too much: nobody is refused for that.
+            Room::None if self.moves_to_store(settings) && !self.node.uses_more_than(settings.maxmemory / 2) => {
+                Room::Enough
+            }
+            room => room,
+        }
+    }
+
+    fn try_to_make_room(&mut self, settings: &Settings) -> Room {
         let limit = self.limit(settings);
+        let node = self.node.clone();
         let above = || node.uses_more_than(limit);
         if !above() {
             return Room::Enough;
@@ -139,13 +160,18 @@ impl Worker {
     /// What may be in use. With a store it is the process that stays within `maxmemory`; without, as with Redis, what it has asked for.
     fn limit(&self, settings: &Settings) -> u64 {
         match self.moves_to_store(settings) {
-            true => self.node.resident_limit(settings.maxmemory),
+            true => self.node.resident_limit_now(settings.maxmemory, self.engine.now()),
             false => settings.maxmemory,
         }
     }
 
     fn moves_to_store(&self, settings: &Settings) -> bool {
-        settings.maxmemory_policy == EvictionPolicy::NoEviction && self.node.engine.source.is_there()
+        moves_to_store(&self.node, settings)
+    }
+
+    /// What a command is told that there is no room for.
+    pub(crate) fn out_of_memory(&self, settings: &Settings) -> &'static str {
+        if self.moves_to_store(settings) { OOM_RESIDENT } else { OOM }
     }
 
     /// The connection waits for a checkpoint, with its command unread.
@@ -156,6 +182,7 @@ impl Worker {
             self.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
         }
         self.shortage.waiting.push(conn.token);
+        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
         Next::Retry
     }
 
@@ -168,6 +195,7 @@ impl Worker {
             self.shortage.look_at = now + ROOM_LOOK_MS;
             return;
         }
+        self.stats.awaits_room.store(0, Relaxed);
         for token in std::mem::take(&mut self.shortage.waiting) {
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Room = conn.wait {

@@ -59,6 +59,8 @@ pub struct WorkerStats {
     pub awaits_log: AtomicU64,
     /// How often a connection waited because the log's tail grew faster than it may.
     pub slowed: AtomicU64,
+    /// Connections that wait until a checkpoint lets data leave memory, now.
+    pub awaits_room: AtomicU64,
     /// Bytes received.
     pub bytes_in: AtomicU64,
     /// Bytes sent.
@@ -128,6 +130,7 @@ impl WorkerStats {
             parked: zero(),
             awaits_log: zero(),
             slowed: zero(),
+            awaits_room: zero(),
             script_reruns: zero(),
             dirty: zero(),
             longest_turn: zero(),

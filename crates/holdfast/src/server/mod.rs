@@ -82,6 +82,9 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         }
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    if settings.disable_thp {
+        process::disable_huge_pages();
+    }
     limit_clients(&mut values, settings.maxclients)?;
     let mut title = Title::reserve(&settings, file.as_deref());
 

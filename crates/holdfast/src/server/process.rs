@@ -74,6 +74,14 @@ pub fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
+/// Has the system back memory by small pages only: a huge one is resident as a whole however little of it is used.
+pub fn disable_huge_pages() {
+    // SAFETY: changes a property of the process, and takes no pointers.
+    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
+        tracing::warn!("Transparent huge pages cannot be turned off: {}", io::Error::last_os_error());
+    }
+}
+
 /// A file that holds the process id while the server runs.
 #[derive(Debug)]
 pub struct PidFile<'a>(Option<&'a Path>);

@@ -41,7 +41,7 @@ fn run(node: &Node, checkpoints: &Checkpoints, warm: &mut WarmUp) -> Result<bool
     let mut owed = 0;
     loop {
         let settings = node.config.settings();
-        let (share, most) = (u64::from(settings.warm_up_cpu), settings.maxmemory / 100 * FILL);
+        let (share, most) = (u64::from(settings.warm_up_cpu), node.resident_limit(settings.maxmemory) / 100 * FILL);
         if node.stopping.load(Relaxed) || share == 0 || most > 0 && node.uses_more_than(most) {
             return Ok(false);
         }

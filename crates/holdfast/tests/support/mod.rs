@@ -54,6 +54,14 @@ impl Server {
         panic!("never {n} blocked clients");
     }
 
+    /// The most that was resident of the process, in bytes.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn peak_rss(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Waits for the end of the process; whether it was a good one.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn ends_well(&mut self) -> bool {

@@ -164,6 +164,8 @@ pub struct Settings {
     /// `supervised`
     pub supervised: Supervised,
     pub set_proc_title: bool,
+    /// `disable-thp`.
+    pub disable_thp: bool,
     pub proc_title_template: Vec<u8>,
     /// 1 to 500.
     pub hz: u32,
@@ -292,6 +294,7 @@ impl Settings {
                 _ => Supervised::No,
             },
             set_proc_title: read.bool("set-proc-title"),
+            disable_thp: read.bool("disable-thp"),
             proc_title_template: read.text("proc-title-template"),
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),

@@ -71,9 +71,7 @@ pub(super) static SECTION: Section = Section {
             .inert("texts are compared byte by byte"),
         row("ignore-warnings", Kind::Text, "", "Warnings about the system to leave out.")
             .inert("there are no such warnings"),
-        row("disable-thp", Kind::Bool, "yes", "Turn transparent huge pages off for the process.")
-            .immutable()
-            .inert("the allocator decides"),
+        row("disable-thp", Kind::Bool, "yes", "Turn transparent huge pages off for the process.").immutable(),
         row("server-cpulist", Kind::OptionalText, "", "Processors for the main thread.")
             .alias("server_cpulist")
             .immutable()

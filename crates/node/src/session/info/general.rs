@@ -7,6 +7,7 @@ use engine::checkpoint::Figures;
 use super::{Report, Text, human, ratio};
 use crate::config::EvictionPolicy;
 use crate::node::REDIS_VERSION;
+use crate::room::moves_to_store;
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
     let facts = &r.node.facts;
@@ -111,6 +112,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("maxmemory", r.settings.maxmemory);
     t.line("maxmemory_human", human(r.settings.maxmemory));
     t.line("maxmemory_policy", policy(r.settings.maxmemory_policy));
+    room(r, used, resident, t);
     t.line("allocator_frag_ratio", format_args!("{:.2}", ratio(held.max(live), live).max(1.0)));
     t.line("allocator_frag_bytes", held.saturating_sub(live));
     t.line("allocator_rss_ratio", format_args!("{:.2}", ratio(resident, used)));
@@ -128,6 +130,24 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("active_defrag_running", r.sum(|s| &s.defrag_percent));
     t.line("lazyfree_pending_objects", r.keys_sum(|c| &c.reclaiming));
     t.line("lazyfreed_objects", r.keys_sum(|c| &c.reclaimed));
+}
+
+/// Why there may be no room though `used_memory` is below `maxmemory`.
+fn room(r: &Report<'_>, used: u64, resident: u64, t: &mut Text) {
+    let most = r.settings.maxmemory;
+    let (usable, beyond) = match moves_to_store(r.node, r.settings) {
+        true => (r.node.resident_limit(most), resident.saturating_sub(used)),
+        false => (most, 0),
+    };
+    t.line("maxmemory_usable", usable);
+    t.line("maxmemory_taken_by_overhead", beyond.min(most));
+    t.line("clients_waiting_for_room", r.node.stats.iter().map(|s| s.awaits_room.load(Relaxed)).sum::<u64>());
+    if let Some(store) = r.node.checkpoints().and_then(|checkpoints| checkpoints.store()) {
+        let figures = store.figures();
+        t.line("used_memory_store_cache", figures.cache_bytes);
+        t.line("used_memory_store_indexes", figures.pinned_bytes);
+        t.line("used_memory_store_unflushed", figures.bytes_unflushed);
+    }
 }
 
 fn policy(policy: EvictionPolicy) -> &'static str {
