@@ -240,7 +240,7 @@ impl Effect<'_> {
     /// What it says of what its key was before.
     #[inline]
     pub fn before(&self) -> Before {
-        if self.op == op::STRINGS { string::before(self.payload.0) } else { Before::Unknown }
+        string::before(self.op, self.payload.0)
     }
 }
 

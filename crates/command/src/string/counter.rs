@@ -4,7 +4,7 @@ use keyspace::Expiry;
 use object::long_double::LongDouble;
 use object::number;
 
-use super::{SET_INT, STRING, put, row};
+use super::{SET_INT, STRING, flag, put, row};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::families::Run;
@@ -71,19 +71,25 @@ pub(crate) const ROWS: &[Row<Run>] = &[
 fn increase(ctx: &mut Ctx<'_>, by: i64) -> Result<Outcome, Error> {
     const OVERFLOW: Error = Error::new("ERR increment or decrement would overflow");
     let key = ctx.key(1);
-    let sum = match ctx.db.int_mut(&key, |present| present.checked_add(by)) {
-        Some(sum) => sum.ok_or(OVERFLOW)?,
+    let (sum, over) = match ctx.db.int_mut(&key, |present| present.checked_add(by)) {
+        Some((sum, over)) => (sum.ok_or(OVERFLOW)?, over),
         None => {
             let present = match ctx.db.peek(&key) {
                 Some(entry) => entry.string()?.with(number::parse_i64).ok_or(Error::NOT_INTEGER)?,
                 None => 0,
             };
             let sum = present.checked_add(by).ok_or(OVERFLOW)?;
-            ctx.db.set_int(&key, sum, Expiry::Keep);
-            sum
+            let over = ctx.db.set_int(&key, sum, Expiry::Keep);
+            (sum, over)
         }
     };
-    ctx.effect(SET_INT, &key, |w| w.int(sum));
+    ctx.effect(SET_INT, &key, |w| {
+        w.int(sum);
+        match flag::of(over) {
+            0 => {}
+            over => w.u8(over),
+        }
+    });
     ctx.notify(class::STRING, "incrby", &key);
     ctx.out.integer(sum);
     Ok(Outcome::Done)

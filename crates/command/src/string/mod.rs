@@ -13,7 +13,7 @@ mod read;
 mod tests;
 mod write;
 
-use keyspace::{Db, Expiry, Key, Over, Str};
+use keyspace::{Db, Expiry, Key, Str};
 use object::{Corrupt, Limits};
 use resp::Reply;
 
@@ -43,7 +43,7 @@ const fn row(spec: Spec, run: fn(&mut Ctx<'_>) -> Result<Outcome, Error>) -> Row
 
 /// Sets the string. Payload: flags (see [`flag`]), the expiry as varint if `AT`, the text.
 const SET: u8 = op::STRINGS;
-/// Sets the string to an integer and keeps the expiry. Payload: the integer.
+/// Sets the string to an integer and keeps the expiry. Payload: the integer; what was there before ([`flag`]), if that is known.
 const SET_INT: u8 = op::STRINGS + 1;
 /// Overwrites bytes in place, the string zero-padded to that offset first, and keeps the expiry. Payload: offset as varint,
 /// the bytes, which may be none: then the string is only made that long.
@@ -63,11 +63,25 @@ mod flag {
     pub(super) const OVER_NOTHING: u8 = 8;
     /// The key was a string without an expiry.
     pub(super) const OVER_PLAIN: u8 = 16;
+
+    pub(super) fn of(over: keyspace::Over) -> u8 {
+        match over {
+            keyspace::Over::Nothing => OVER_NOTHING,
+            keyspace::Over::Plain => OVER_PLAIN,
+            keyspace::Over::Other => 0,
+        }
+    }
 }
 
-/// What the payload of [`SET`] says of what was there before: replay need not look.
-pub(crate) fn before(payload: &[u8]) -> Before {
-    match payload.first() {
+/// What an effect says of what was there before: replay need not look.
+pub(crate) fn before(number: u8, payload: &[u8]) -> Before {
+    let flags = match number {
+        SET => payload.first(),
+        // The first byte of the integer without the high bit is its last.
+        SET_INT => payload.iter().position(|byte| byte & 0x80 == 0).and_then(|end| payload.get(end + 1)),
+        _ => None,
+    };
+    match flags {
         Some(flags) if flags & flag::OVER_NOTHING != 0 => Before::Nothing,
         Some(flags) if flags & flag::OVER_PLAIN != 0 => Before::Plain,
         _ => Before::Unknown,
@@ -86,7 +100,9 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _:
             };
             db.set_string(key, r.bytes()?, flags & flag::RAW != 0, expiry);
         }
-        SET_INT => db.set_int(key, r.int()?, Expiry::Keep),
+        SET_INT => {
+            db.set_int(key, r.int()?, Expiry::Keep);
+        }
         OVERWRITE => {
             const BEYOND: Corrupt = Corrupt("offset in a string");
             let offset = usize::try_from(r.varint()?).map_err(|_| BEYOND)?;
@@ -117,11 +133,7 @@ fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry)
     let over = ctx.db.replace_string(key, text, raw, expiry);
     ctx.effect(SET, key, |w| {
         let raw = if raw { flag::RAW } else { 0 };
-        let over = match over {
-            Over::Nothing => flag::OVER_NOTHING,
-            Over::Plain => flag::OVER_PLAIN,
-            Over::Other => 0,
-        };
+        let over = flag::of(over);
         match expiry {
             Expiry::Clear => w.u8(raw | over),
             Expiry::Keep => w.u8(raw | over | flag::KEEP),

@@ -251,3 +251,18 @@ proptest! {
         prop_assert_eq!(bench.replayed().image(text), bench.image(text));
     }
 }
+
+#[test]
+fn what_counters_say_of_what_was_there() {
+    use crate::effects::{Before, Writer, op};
+    for n in [0, 1, -1, 63, 64, -65, 1 << 20, i64::MAX, i64::MIN] {
+        for (flags, before) in [(None, Before::Unknown), (Some(8), Before::Nothing), (Some(16), Before::Plain)] {
+            let mut payload = Vec::new();
+            Writer(&mut payload).int(n);
+            payload.extend(flags);
+            assert_eq!(super::before(op::STRINGS + 1, &payload), before, "{n}");
+            assert_eq!(super::before(op::STRINGS + 2, &payload), Before::Unknown);
+        }
+    }
+    assert_eq!(super::before(op::STRINGS + 1, &[]), Before::Unknown);
+}

@@ -180,9 +180,9 @@ impl Db<'_> {
         self.set_part(key, &part, expiry)
     }
 
-    /// Sets a string that is an integer.
-    pub fn set_int(&mut self, key: &Key<'_>, n: i64, expiry: Expiry) {
-        self.set_part(key, &Part::Int(n), expiry);
+    /// Sets a string that is an integer, and says what was there.
+    pub fn set_int(&mut self, key: &Key<'_>, n: i64, expiry: Expiry) -> Over {
+        self.set_part(key, &Part::Int(n), expiry)
     }
 
     #[inline]
@@ -399,8 +399,8 @@ impl Db<'_> {
         Some(entry.inline_mut())
     }
 
-    /// Adds to an integer in place. `None` if the key is absent or not an integer entry; the sum is the caller's.
-    pub fn int_mut(&mut self, key: &Key<'_>, f: impl FnOnce(i64) -> Option<i64>) -> Option<Option<i64>> {
+    /// Adds to an integer in place, and says what the entry is. `None` if the key is absent or not an integer entry; the sum is the caller's.
+    pub fn int_mut(&mut self, key: &Key<'_>, f: impl FnOnce(i64) -> Option<i64>) -> Option<(Option<i64>, Over)> {
         let entry = self.find(key).filter(|e| e.kind() == Kind::Int)?;
         self.touch(entry);
         let sum = f(entry.int());
@@ -408,7 +408,7 @@ impl Db<'_> {
             entry.set_int(n);
             self.stamp_entry(entry);
         }
-        Some(sum)
+        Some((sum, Over::of(entry)))
     }
 
     #[inline]

@@ -171,7 +171,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
         }
         Step::Increment(n, by) => {
             let name = name(*n);
-            if db.int_mut(&db.key(&name), |i| i.checked_add(i64::from(*by))).flatten().is_some()
+            if db.int_mut(&db.key(&name), |i| i.checked_add(i64::from(*by))).and_then(|(sum, _)| sum).is_some()
                 && let Some((Held::String(text), _)) = model.get_mut(&name)
             {
                 let was = crate::canonical_int(text).expect("only integers are incremented");
