@@ -227,7 +227,7 @@ class Lives:
                     "--notify-keyspace-events", "K$", "--log-dirs", *dirs]
         # Most servers make checkpoints all the time, so that the log is cut and files are used again.
         saves = seed % 4 > 0
-        settings += ["--checkpoint-log-size", "1mb", "--checkpoint-interval", 1, "--checkpoint-cpu", 50] if saves else []
+        settings += ["--checkpoint-log-size", "1mb", "--checkpoint-log-max", "2mb", "--checkpoint-interval", 1, "--checkpoint-cpu", 50] if saves else []
         self.server = Server(binary, folder, settings)
         self.world, self.life, self.kills = World(saves), 0, 0
         self.acknowledged = self.doubtful = 0

@@ -21,7 +21,11 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     (op::SWAP, "SWAP", "the other database (varint): they are exchanged; no key"),
     (op::LIBRARIES, "LIBRARIES", "all libraries of functions, as FUNCTION DUMP gives them; no key"),
     (op::GENERATION, "GENERATION", "1: a generation begins, 0: it ends; unix milliseconds (varint); no key"),
-    (op::STRINGS, "string SET", "flags u8 (1 raw, 2 expiry follows, 4 keeps its expiry, 8 there was nothing, 16 there was a string without an expiry) · [expiry varint] · text"),
+    (
+        op::STRINGS,
+        "string SET",
+        "flags u8 (1 raw, 2 expiry follows, 4 keeps its expiry, 8 there was nothing, 16 there was a string without an expiry) · [expiry varint] · text",
+    ),
     (op::STRINGS + 1, "string SET_INT", "the integer (zigzag varint) · [flags u8 (8, 16)]; the expiry stays"),
     (op::STRINGS + 2, "string OVERWRITE", "offset (varint), bytes; zeros up to the offset; the expiry stays"),
     (op::STRINGS + 3, "string RAISE", "1 if the HyperLogLog is dense then, pairs of register (varint) and value u8"),
