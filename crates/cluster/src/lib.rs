@@ -13,6 +13,7 @@ pub mod frame;
 pub mod handshake;
 mod id;
 pub mod items;
+pub mod leases;
 pub mod map;
 pub mod meta;
 

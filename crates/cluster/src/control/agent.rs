@@ -10,12 +10,12 @@ use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
 
 use super::disk::Disk;
-use super::leases::Leases;
 use super::links::{Links, Op, Reply};
 use super::storage::Machine;
 use super::types::{CommittedLeaderId, Types, Wire};
 use super::{BootClock, Random, Settings};
 use crate::codec::{Malformed, Reader};
+use crate::leases::Leases;
 use crate::meta::{Command, Describe, Response};
 use crate::{ClusterId, NodeId};
 
@@ -25,7 +25,7 @@ pub const ASK: Duration = Duration::from_secs(2);
 /// What all threads of the process see.
 pub struct Shared {
     /// Until when the node may serve: nanoseconds of CLOCK_BOOTTIME.
-    pub lease_until: AtomicU64,
+    pub lease_until: Arc<AtomicU64>,
     /// Why it may not, in words; empty while it may.
     pub reason: Mutex<String>,
 }
@@ -59,11 +59,22 @@ pub struct Volatile {
     pub forming: bool,
     /// What this node has granted as a leader.
     pub leases: Leases,
+    /// Who was refused last, and why: it is said once.
+    pub refused: String,
 }
 
 impl Agent {
     pub fn volatile(&self) -> MutexGuard<'_, Volatile> {
         self.volatile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why this node has no lease, in words. Empty if it has one.
+    pub fn reason(&self) -> String {
+        let said = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if said.is_empty() && self.shared.lease_until.load(Ordering::Acquire) <= (self.clock)() {
+            return "this node has no lease: it could not renew it in time".to_owned();
+        }
+        said
     }
 
     /// This node's name.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::time::timeout;
+
 use super::agent::{Agent, extend};
 use super::links::Op;
 use crate::meta::{Command, Refusal, Response};
@@ -82,7 +84,10 @@ impl Agent {
         let index = answer.try_into().map(u64::from_le_bytes).map_err(|_| "an answer that is none".to_owned())?;
         // What was given away before the renewal was granted is in the map before the lease is.
         let mut applied = self.machine.index();
-        applied.wait_for(|applied| *applied >= index).await.map_err(|_| "this node is stopping".to_owned())?;
+        let waited = timeout(self.settings.lease, applied.wait_for(|applied| *applied >= index)).await;
+        waited
+            .map_err(|_| "it has not heard of the latest changes".to_owned())?
+            .map_err(|_| "this node is stopping".to_owned())?;
         extend(&self.shared.lease_until, sent + self.settings.lease.as_nanos() as u64);
         Ok(())
     }

@@ -7,7 +7,6 @@ mod duties;
 mod forming;
 mod holder;
 mod kept;
-mod leases;
 mod links;
 mod network;
 mod serve;
@@ -20,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,7 +31,6 @@ use tokio::sync::oneshot;
 use agent::{Agent, Shared, Volatile};
 use disk::Disk;
 use kept::Folder;
-use leases::Leases;
 use links::Links;
 use network::Network;
 use storage::{Log, Machine};
@@ -40,6 +38,7 @@ use storage::{Log, Machine};
 pub use status::{NodeStatus, Status};
 
 use crate::handshake::{Peer, Role};
+use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Response};
 use crate::{ClusterId, NodeId};
@@ -225,13 +224,13 @@ impl Control {
     }
 
     /// Until when this node may serve: nanoseconds of CLOCK_BOOTTIME, to be compared after a request's bytes have arrived (rule O1).
-    pub fn lease_until(&self) -> u64 {
-        self.agent.shared.lease_until.load(Ordering::Acquire)
+    pub fn lease_until(&self) -> &Arc<AtomicU64> {
+        &self.agent.shared.lease_until
     }
 
     /// Why this node has no lease, in words for people. Empty if nothing is wrong.
     pub fn reason(&self) -> String {
-        self.agent.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.agent.reason()
     }
 
     /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been
@@ -306,9 +305,10 @@ async fn agent(
     let network = Network { links: Arc::clone(&links), machine: machine.clone() };
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
-    let shared = Shared { lease_until: AtomicU64::new(0), reason: Mutex::new("this node is starting".to_owned()) };
+    let shared = Shared { lease_until: Arc::default(), reason: Mutex::new("this node is starting".to_owned()) };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
-    let volatile = Volatile { host: settings.host.clone(), tentative: None, forming: false, leases };
+    let volatile =
+        Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: String::new() };
     let volatile = Mutex::new(volatile);
     Ok(Agent { settings, clock, random, disk, machine, links, raft, shared: Arc::new(shared), volatile })
 }

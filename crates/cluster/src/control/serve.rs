@@ -56,8 +56,14 @@ async fn meet(agent: &Agent, mut stream: TcpStream) -> Option<(TcpStream, Peer)>
     match wire::accept(&mut stream, me, &agent.settings.secret, nonce, |peer| judge(agent, peer)).await {
         Ok(peer) => Some((stream, peer)),
         Err(wire::NoLink::Handshake(why)) => {
-            let from = stream.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.to_string());
-            tracing::warn!("{from} was refused: {why}");
+            let from = stream.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.ip().to_string());
+            let refused = format!("a node at {from} was refused: {why}");
+            let mut volatile = agent.volatile();
+            // It comes again and again: once is enough.
+            if volatile.refused != refused {
+                tracing::warn!("{refused}");
+                volatile.refused = refused;
+            }
             None
         }
         Err(_) => None,

@@ -59,7 +59,7 @@ impl Agent {
         });
         let nodes = nodes.collect();
         let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
-        let reason = self.shared.reason.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let reason = self.reason();
         let stopped = self.raft.metrics().borrow_watched().running_state.clone().err();
         let reason = stopped.map_or(reason, |why| format!("this node takes no more part in the metadata: {why}"));
         Status {

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -183,7 +184,11 @@ impl Node {
     }
 
     pub fn has_lease(&self) -> bool {
-        self.control().lease_until() > now()
+        self.lease_until() > now()
+    }
+
+    pub fn lease_until(&self) -> u64 {
+        self.control().lease_until().load(Ordering::Acquire)
     }
 
     pub fn status(&self) -> Status {

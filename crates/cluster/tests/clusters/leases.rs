@@ -11,11 +11,11 @@ fn a_minority_loses_its_leases_o1() {
     let alone = &nodes.nodes[0];
     wait("its lease is over", || (!alone.has_lease()).then_some(()));
     wait("it knows why", || alone.control().reason().starts_with("this node has no lease: ").then_some(()));
-    let until = alone.control().lease_until();
+    let until = alone.lease_until();
     assert!(until <= now());
     nodes.nodes[2].start();
     nodes.serve();
-    assert!(nodes.nodes[0].control().lease_until() > until, "two of three are enough");
+    assert!(nodes.nodes[0].lease_until() > until, "two of three are enough");
 }
 
 /// O1: no lease is longer than it may be, however it was renewed.
@@ -25,7 +25,7 @@ fn a_lease_runs_from_the_sending_o1() {
     for node in &nodes.nodes {
         let mut last = 0;
         for _ in 0..10 {
-            let until = wait("it is renewed", || Some(node.control().lease_until()).filter(|&until| until > last));
+            let until = wait("it is renewed", || Some(node.lease_until()).filter(|&until| until > last));
             assert!(until <= now() + node.settings.lease.as_nanos() as u64);
             last = until;
         }
@@ -41,7 +41,7 @@ fn slots_are_given_away_when_the_lease_is_over_o1() {
     let id = nodes.nodes[victim].id();
     let refused = nodes.nodes[leader].submit(Command::Forget { id }).unwrap_err();
     assert!(refused.contains("may be alive"), "{refused}");
-    let until = nodes.nodes[victim].control().lease_until();
+    let until = nodes.nodes[victim].lease_until();
     nodes.nodes[victim].stop();
     let mut forgotten = None;
     wait("it is forgotten", || {

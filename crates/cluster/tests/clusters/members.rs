@@ -120,3 +120,39 @@ fn an_old_copy_of_a_folder_is_refused() {
     wait("it is refused", || nodes.nodes[2].control().reason().contains("old copy").then_some(()));
     assert!(!nodes.nodes[2].has_lease());
 }
+
+#[test]
+fn a_node_may_move_to_another_place() {
+    let mut nodes = Nodes::formed(26, 3);
+    let id = nodes.nodes[1].id();
+    nodes.nodes[1].stop();
+    let elsewhere = nodes.nodes[1].settings.bind.port() + 1;
+    nodes.nodes[1].settings.bind.set_port(elsewhere);
+    nodes.nodes[1].settings.port = 7001;
+    nodes.nodes[1].start();
+    nodes.serve();
+    let map = nodes.nodes[0].map();
+    let node = map.node(map.index_of(id).unwrap());
+    assert_eq!((node.bus_port, node.port, node.incarnation, node.lost), (elsewhere, 7001, 2, false));
+    // The others find it there: it is needed for a majority.
+    nodes.nodes[2].stop();
+    nodes.serve();
+}
+
+#[test]
+fn a_long_history_is_a_snapshot() {
+    let mut nodes = Nodes::formed(27, 1);
+    for n in 0..300 {
+        nodes.nodes[0].done(&Command::Set { name: "n".to_owned(), value: n.to_string() });
+    }
+    let version = nodes.nodes[0].map().version();
+    let file = || std::fs::metadata(nodes.nodes[0].settings.folder.join("state")).unwrap().len();
+    assert!(file() < 25_000, "{} bytes: the log is cut", file());
+    nodes.add().start();
+    nodes.serve();
+    assert!(nodes.nodes[1].map().version() > version, "who joins gets the snapshot");
+    nodes.nodes.iter_mut().for_each(|node| node.stop());
+    nodes.nodes.iter_mut().for_each(|node| node.start());
+    nodes.serve();
+    assert_eq!(nodes.nodes[1].map().ranges(), nodes.nodes[0].map().ranges());
+}
