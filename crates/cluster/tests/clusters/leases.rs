@@ -1,5 +1,6 @@
 use cluster::meta::{Command, Response};
 
+use crate::gate::Gate;
 use crate::harness::{Nodes, now, wait};
 
 /// O1: a node that cannot renew knows it, by its own clock, and why.
@@ -75,4 +76,35 @@ fn the_leader_knows_who_holds_leases() {
         let status = nodes.nodes[leader].status();
         status.nodes.iter().any(|node| node.id == gone && node.lease_ms == Some(0)).then_some(())
     });
+}
+
+/// O1: who can renew, but does not hear what has been decided, has no lease: it might serve what is not its own any more.
+#[test]
+fn who_does_not_hear_of_changes_has_no_lease_o1() {
+    let mut nodes = Nodes::none(44);
+    let places: Vec<_> =
+        (1..=3).map(|n| std::net::SocketAddr::from(([127, 45, std::process::id() as u8, n], 17001))).collect();
+    let mut gates = Vec::new();
+    for place in &places {
+        let node = nodes.add();
+        gates.push(Gate::new(*place, node.settings.bind));
+        node.settings.host = Some(place.ip().to_string());
+        node.settings.bus_port = place.port();
+        node.settings.seeds = places.iter().map(|place| (place.ip().to_string(), place.port())).collect();
+    }
+    nodes.nodes.iter_mut().for_each(|node| node.start());
+    nodes.serve();
+    let leader = nodes.leader();
+    let deaf = (leader + 1) % 3;
+    gates[deaf].close();
+    // Decided by the other two, who are a majority.
+    wait("something is decided that it does not hear of", || {
+        nodes.nodes[leader].submit(Command::Set { name: "a".to_owned(), value: now().to_string() }).ok()?;
+        let node = &nodes.nodes[deaf];
+        (!node.has_lease() && node.map().version() < nodes.nodes[leader].map().version()).then_some(())
+    });
+    wait("it knows why", || nodes.nodes[deaf].control().reason().starts_with("this node has no lease: ").then_some(()));
+    assert!(nodes.nodes[leader].has_lease() || nodes.nodes[(leader + 2) % 3].has_lease());
+    gates[deaf].open();
+    nodes.serve();
 }

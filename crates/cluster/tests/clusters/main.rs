@@ -1,5 +1,6 @@
 //! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait for what must come.
 
+mod gate;
 mod harness;
 
 mod data_links;

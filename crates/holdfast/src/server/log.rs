@@ -86,7 +86,11 @@ fn rank(level: Level) -> (u8, char) {
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
-    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        // Raft tells its life at length; what matters of it is logged where it is handled.
+        if metadata.target().starts_with("openraft") {
+            return Interest::never();
+        }
         // The level may change, so the answer must not be remembered.
         Interest::sometimes()
     }
