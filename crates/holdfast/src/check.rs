@@ -1,9 +1,12 @@
 //! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, and says what it found. Changes nothing.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+
+use crate::server::rehearsal::{Found, rehearse};
 
 /// Verifies the files of a server that does not run: log and store. Fails if something is not as it was written.
 #[derive(Args)]
@@ -26,7 +29,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         folders.push(data.join("log"));
     }
     let store = options.store_dir.clone().unwrap_or_else(|| data.join("store"));
-    for folder in folders.iter().chain([&store]) {
+    for folder in &folders {
         if !folder.is_dir() {
             return Err(
                 format!("{}: no such directory; --log-dirs and --store-dir name others", folder.display()).into()
@@ -35,17 +38,34 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     let log = log::check(&folders)?;
     print!("{log}");
-    let found = store::check(&store)?;
+    let is_whole = check_store(&store)? && log.is_sound();
+    match rehearse(&folders, &store) {
+        Ok(Found { keys, records }) if is_whole => {
+            println!(
+                "everything is as it was written: a server that starts with it has {keys} keys, and applies {records} records of the log"
+            );
+            Ok(())
+        }
+        Ok(_) => {
+            Err("there is damage: a server starts with this data, and answers errors where it cannot read it".into())
+        }
+        Err(why) => Err(format!("a server with this data does not start: {why}").into()),
+    }
+}
+
+/// Prints what is in the store; whether all of it is as it was written.
+fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
+    let is_empty = !store.is_dir() || fs::read_dir(store)?.next().is_none();
+    if is_empty {
+        println!("{}: no store yet", store.display());
+        return Ok(true);
+    }
+    let found = store::check(store)?;
     println!("{}: {} files, {} bytes verified", store.display(), found.files, found.bytes);
     for finding in &found.findings {
         let at = finding.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
         let word = if finding.damage { "DAMAGED" } else { "left over" };
         println!("{}{at}: {word}: {}", finding.file.display(), finding.what);
     }
-    if log.is_sound() && found.is_whole() {
-        println!("everything is as it was written");
-        Ok(())
-    } else {
-        Err("there is damage: a server with this data does not start".into())
-    }
+    Ok(found.is_whole())
 }

@@ -1,13 +1,12 @@
 //! Verifies a log that nobody uses, and changes nothing (`holdfast check`).
 
 use std::fmt;
-use std::fs;
 use std::path::PathBuf;
 
 use crate::Lsn;
 use crate::disk::{Disk, Folder};
 use crate::recover::{Damage, Recovery};
-use crate::run::open::{LOCK, hold};
+use crate::run::open::hold_all;
 use crate::scan::Scan;
 
 /// What was found in the folder of a stream.
@@ -43,7 +42,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether a server starts with this log.
+    /// Whether the log is as it was written.
     pub fn is_sound(&self) -> bool {
         self.damage.is_none() && self.streams.iter().all(|stream| stream.damage.is_none())
     }
@@ -78,13 +77,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// If a folder cannot be read, or a server uses it.
 pub fn check(folders: &[PathBuf]) -> Result<Report, Damage> {
-    let mut locks = Vec::new();
-    for folder in folders {
-        fs::read_dir(folder)?;
-        if let Ok(file) = fs::File::open(folder.join(LOCK)) {
-            locks.push(hold(file, folder)?);
-        }
-    }
+    let _locks = hold_all(folders)?;
     Ok(examine(folders.iter().map(|folder| Folder::to_read(folder)).collect()))
 }
 

@@ -29,7 +29,7 @@ pub fn node_of(folder: &Path) -> Result<Option<[u8; 16]>, Error> {
 
 pub use batch::{Batch, KEY_MAX, Op, VALUE_MAX};
 pub use check::{Finding, Report, check};
-pub use embedded::{Clock, Compression, Embedded, Limits, Settings};
+pub use embedded::{Clock, Compression, Embedded, Limits, Settings, mirror};
 pub use error::Error;
 pub use simulated::{Fault, Platter, Simulated};
 

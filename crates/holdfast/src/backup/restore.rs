@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::server::rehearsal::rehearse;
+
 use super::manifest::{Entry, Manifest, read_all, sync};
 
 /// Verifies a backup and makes data for a server of it. The server must not run.
@@ -64,6 +66,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if !log.is_sound() || !found.is_whole() {
         return Err(format!("what was restored is damaged: {log}").into());
     }
+    rehearse(&logs, &store).map_err(|why| format!("no server starts with what was restored: {why}"))?;
     println!(
         "{} files, {bytes} bytes, of unix time {}.{:03}, are verified and restored: {} records of the log over a checkpoint",
         files.len(),

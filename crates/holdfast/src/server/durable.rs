@@ -86,13 +86,7 @@ impl Disks {
             );
         }
         let folder = path(&settings.store_dir);
-        let node = match log.recovery().node() {
-            Some(node) => node,
-            None => match store::node_of(&folder)? {
-                Some(node) => node,
-                None => random()?,
-            },
-        };
+        let node = identity_of(&log, &folder)?;
         let store = store::Settings {
             node,
             at_least: 0,
@@ -100,6 +94,17 @@ impl Disks {
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
         };
         let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
+        Self::together(log, node, store, folders, &folder)
+    }
+
+    /// A log and a store that were opened, if they belong together. `folder`: the store's.
+    pub(super) fn together(
+        log: Opened,
+        node: [u8; 16],
+        store: Arc<dyn Store>,
+        folders: Vec<PathBuf>,
+        folder: &Path,
+    ) -> Result<Disks, Box<dyn Error>> {
         let header = header(&*store)?;
         node::check_disks(&log, header.as_ref(), &folder.display().to_string())?;
         Ok(Disks { log, node, store, header, folders })
@@ -114,11 +119,7 @@ impl Disks {
     /// workers have not begun.
     pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
         let began = node.clock.monotonic_ns();
-        let log = &mut self.log;
-        let cores = thread::available_parallelism().map_or(1, |n| n.get());
-        // Each has a part of the keyspace that is a worker's or a loader's later.
-        let hands = cores.min(HANDS_MAX).min(node.workers() + node::LOADERS - 1);
-        let recovered = node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))?;
+        let recovered = self.recover(node)?;
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
         let (keys, highest) = (recovered.keys(), recovered.highest());
@@ -152,6 +153,15 @@ impl Disks {
         Ok(Kept { log, gates, checkpoints: state, thread, readers, folders, node: Arc::clone(node) })
     }
 
+    /// Learns what the store has, and does again what the log says since.
+    pub(super) fn recover(&mut self, node: &Node) -> Result<Recovered, Box<dyn Error>> {
+        let log = &mut self.log;
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        // Each has a part of the keyspace that is a worker's or a loader's later.
+        let hands = cores.min(HANDS_MAX).min(node.workers() + node::LOADERS - 1);
+        node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))
+    }
+
     /// What the log says of itself.
     fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
         if let Some(lsn) = recovered.replayed.void_from {
@@ -169,6 +179,17 @@ impl Disks {
         }
         Ok(())
     }
+}
+
+/// Whose data these are. `folder`: the store's.
+pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<dyn Error>> {
+    Ok(match log.recovery().node() {
+        Some(node) => node,
+        None => match store::node_of(folder)? {
+            Some(node) => node,
+            None => random()?,
+        },
+    })
 }
 
 /// Has keys that are not in memory fetched from this store, by threads that are started.

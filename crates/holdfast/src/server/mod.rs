@@ -10,6 +10,7 @@ mod host;
 mod loaders;
 mod log;
 mod process;
+pub mod rehearsal;
 mod replay;
 mod supervisor;
 mod switch;

@@ -27,8 +27,15 @@ pub struct Server(Launched);
 
 impl Server {
     /// Starts a server with these settings (`--name value ...`) and waits until it listens.
+    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn start(settings: &[&str]) -> Server {
         Server(Launched::start(settings).unwrap_or_else(|error| panic!("no server: {error}")))
+    }
+
+    /// Starts a server with these settings, or says what it said.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn try_start(settings: &[&str]) -> Result<Server, String> {
+        Launched::start(settings).map(Server)
     }
 
     /// What a server says that does not start with these settings.

@@ -61,6 +61,19 @@ pub(crate) fn hold(file: fs::File, folder: &Path) -> Result<fs::File, Damage> {
     }
 }
 
+/// Nobody uses these folders, which are there, while this is held. Nothing is changed.
+pub(crate) fn hold_all(folders: &[PathBuf]) -> Result<Vec<fs::File>, Damage> {
+    let mut locks = Vec::new();
+    for folder in folders {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+        fs::read_dir(folder).map_err(named)?;
+        if let Ok(file) = fs::File::open(folder.join(LOCK)) {
+            locks.push(hold(file, folder)?);
+        }
+    }
+    Ok(locks)
+}
+
 impl Opened {
     /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made. `durable`:
     /// see [`recover`].
@@ -71,6 +84,14 @@ impl Opened {
     /// As [`Self::new`], as on disks that are as slow as this, one for each stream: for experiments.
     pub fn slow(folders: &[PathBuf], durable: &[Lsn], pace: Pace, clock: &Clock) -> Result<Self, Damage> {
         Self::on(folders, durable, |folder| folder.slow(pace, clock.clone()))
+    }
+
+    /// As [`Self::new`], of folders that are there, in which nothing is to be changed: this log cannot be started.
+    pub fn to_read(folders: &[PathBuf]) -> Result<Self, Damage> {
+        let locks = hold_all(folders)?;
+        let mut opened = Self::of(folders.iter().map(|folder| Folder::to_read(folder)).collect(), &[])?;
+        opened.locks = locks;
+        Ok(opened)
     }
 
     fn on(folders: &[PathBuf], durable: &[Lsn], make: impl Fn(Folder) -> Folder) -> Result<Self, Damage> {

@@ -71,6 +71,31 @@ impl Shared {
     }
 }
 
+/// Makes a folder that a store opens as it would open `folder`, whatever is there: with links to its tables and copies of all else. Opening the mirror
+/// changes nothing in `folder`, which no store may use.
+pub fn mirror(folder: &Path, to: &Path) -> Result<(), Error> {
+    if !folder.try_exists().map_err(|e| Error::io(folder, &e))? {
+        return Ok(());
+    }
+    let folder = folder.canonicalize().map_err(|e| Error::io(folder, &e))?;
+    mirror_folder(&folder, to, &folder.join(TREE).join(TABLES))
+}
+
+fn mirror_folder(folder: &Path, to: &Path, tables: &Path) -> Result<(), Error> {
+    fs::create_dir(to).map_err(|e| Error::io(to, &e))?;
+    for name in file_names(folder)? {
+        let (from, to) = (folder.join(&name), to.join(&name));
+        if from.is_dir() {
+            mirror_folder(&from, &to, tables)?;
+        } else if folder == tables {
+            std::os::unix::fs::symlink(&from, &to).map_err(|e| Error::io(&to, &e))?;
+        } else {
+            fs::copy(&from, &to).map_err(|e| Error::io(&from, &e))?;
+        }
+    }
+    Ok(())
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|e| Error::io(path, &e))
 }

@@ -19,6 +19,8 @@ mod snapshot;
 mod tend;
 mod view;
 
+pub use backup::mirror;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,0 +1,94 @@
+//! What a start would come to, found out without changing anything: for `holdfast check`, which must not say otherwise.
+//!
+//! It is a start: the same code opens log and store, looks whether they belong together, and applies the log's tail to what the store
+//! has. Only that the log is opened to be read, and that the store is opened on a *mirror*, a folder of copies of its small files and links to its tables,
+//! because opening it tidies up.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Opened;
+use node::config::{Live, Renames, Settings, Values};
+use node::{Clock, Facts, Node};
+use store::{Embedded, Store};
+
+use super::clock::SystemClock;
+use super::durable::{Disks, identity_of};
+
+/// A folder that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("holdfast-check-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a server would have that starts with this log, whose folders are there, and this store.
+///
+/// # Errors
+/// Why it does not start, or why that cannot be found out.
+pub fn rehearse(folders: &[PathBuf], store: &Path) -> Result<Found, Box<dyn Error>> {
+    let scratch = Scratch::new().map_err(|error| format!("no folder for temporary files can be made: {error}"))?;
+    let mirror = scratch.0.join("store");
+    start(folders, store, &mirror).map_err(|error| {
+        // The mirror is nobody's business.
+        error.to_string().replace(&*mirror.to_string_lossy(), &store.to_string_lossy()).into()
+    })
+}
+
+fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Found, Box<dyn Error>> {
+    let log = Opened::to_read(folders)?;
+    let node = identity_of(&log, store_folder)?;
+    store::mirror(store_folder, mirror)?;
+    let clock = Arc::new(SystemClock::new());
+    let ticks = clock.clone();
+    let settings = store::Settings {
+        node,
+        at_least: 0,
+        // Nothing is to be merged meanwhile.
+        limits: store::Limits { compaction_per_second: 1, ..store::Limits::default() },
+        clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns())),
+    };
+    let store: Arc<dyn Store> = Arc::new(Embedded::open(mirror, &settings)?);
+    let mut disks = Disks::together(log, node, store, folders.to_vec(), store_folder)?;
+    let node = a_node(&disks, clock)?;
+    let recovered = disks.recover(&node)?;
+    let databases = node.config.settings().databases;
+    let keys = (0..databases).map(|db| node.engine.keyspace.len(db)).sum();
+    Ok(Found { keys, records: recovered.replayed.records })
+}
+
+/// What a start finds.
+pub struct Found {
+    /// Keys in all databases.
+    pub keys: u64,
+    /// Records of the log that are applied.
+    pub records: u64,
+}
+
+/// A node that nobody talks to, with as many databases as the store needs.
+fn a_node(disks: &Disks, clock: Arc<SystemClock>) -> Result<Arc<Node>, Box<dyn Error>> {
+    let mut values = Values::default();
+    let needed = disks.header.as_ref().map_or(0, |header| header.databases.spaces.len());
+    if needed > usize::from(Settings::of(&values).databases) {
+        values.set("databases", needed.to_string().as_bytes())?;
+    }
+    let seed = disks.seed().unwrap_or(1);
+    if !object::hashed::hand_in_seed(seed) {
+        return Err("the seed of large values was set before".into());
+    }
+    let facts = Facts { started_ms: clock.unix_ms(), ..Facts::default() };
+    Ok(Node::new(Arc::new(Live::new(values, None, Renames::default())), clock, 1, seed, facts))
+}
