@@ -40,7 +40,16 @@ impl Ledger {
                 there.entry((record.lsn, record.stream)).or_default().push(record.effects.into());
             }
         })?;
-        self.fresh.extend(there);
+        for (at, records) in there {
+            let known = self.fresh.entry(at).or_default();
+            // Where the log was cut between two that share a position, it has only one of them now.
+            for record in &records {
+                let count = |among: &[Vec<u8>]| among.iter().filter(|other| *other == record).count();
+                if count(known) < count(&records) {
+                    known.push(record.clone());
+                }
+            }
+        }
         Ok(())
     }
 
