@@ -79,6 +79,11 @@ impl Batch {
         }
     }
 
+    /// The number of the record that was dealt last.
+    pub(super) fn last_record(&self) -> Option<u64> {
+        self.effects.last().map(|dealt| dealt.record)
+    }
+
     /// Empties it.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();

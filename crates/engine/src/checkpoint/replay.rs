@@ -282,13 +282,33 @@ impl<'a> Dealer<'a> {
     }
 }
 
+/// The keys that a record is applied to.
+#[derive(Default)]
+struct Applied {
+    record: u64,
+    keys: BTreeSet<(u16, Box<[u8]>)>,
+}
+
+impl Applied {
+    /// Of this record now.
+    fn begin(&mut self, record: u64) {
+        if self.record != record {
+            self.record = record;
+            self.keys.clear();
+        }
+    }
+}
+
 /// Applies what was dealt to it. Each has slots of its own.
 pub struct Hand<'a> {
     ground: Arc<Ground<'a>>,
     clock: AccessClock,
     /// The record under way, and the keys that it is applied to.
-    record: u64,
-    keys: BTreeSet<(u16, Box<[u8]>)>,
+    present: Applied,
+    /// The same of the last record of the batch, and of the last of the one before: a record may be in several batches, and what is replayed by
+    /// slots does not begin or end with it.
+    last: Applied,
+    before: Applied,
     /// For each slot, when a batch is sorted.
     places: Box<[u32]>,
     applied: u64,
@@ -303,8 +323,9 @@ impl<'a> Hand<'a> {
         Self {
             ground,
             clock,
-            record: 0,
-            keys: BTreeSet::new(),
+            present: Applied::default(),
+            last: Applied::default(),
+            before: Applied::default(),
             places: vec![0; SLOTS].into(),
             applied: 0,
             skipped: 0,
@@ -315,6 +336,10 @@ impl<'a> Hand<'a> {
     /// Applies a batch, which is empty afterwards.
     pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
         batch.sort(&mut self.places);
+        if let Some(record) = batch.last_record().filter(|record| *record != self.last.record) {
+            let last = Applied { record, keys: BTreeSet::new() };
+            self.before = std::mem::replace(&mut self.last, last);
+        }
         local.begin_turn();
         let outcome = self.apply_all(local, batch);
         while !local.step_dying(1000) {}
@@ -364,10 +389,6 @@ impl<'a> Hand<'a> {
 
     fn one(&mut self, local: &mut Local, held: &Held, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) -> Result<(), Why> {
         let keyspace = self.ground.keyspace;
-        if self.record != dealt.record {
-            self.record = dealt.record;
-            self.keys.clear();
-        }
         let mut effect = Effect { op: dealt.op, db: dealt.db, key: key.bytes, payload: effects::Reader(payload) };
         if !self.decide(local, held, dealt, key, effect.before())? {
             self.skipped += 1;
@@ -411,12 +432,18 @@ impl<'a> Hand<'a> {
                 }
             }
         }
+        let applied = match dealt.record {
+            record if record == self.last.record => &mut self.last,
+            record if record == self.before.record => &mut self.before,
+            _ => &mut self.present,
+        };
+        applied.begin(dealt.record);
         if version >= dealt.lsn {
             // Or the record itself has done that.
-            return Ok(!self.keys.is_empty() && self.keys.contains(&(physical, key.bytes.into())));
+            return Ok(!applied.keys.is_empty() && applied.keys.contains(&(physical, key.bytes.into())));
         }
         if !dealt.alone {
-            self.keys.insert((physical, key.bytes.into()));
+            applied.keys.insert((physical, key.bytes.into()));
         }
         Ok(true)
     }
