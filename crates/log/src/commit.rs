@@ -57,6 +57,10 @@ impl Watermarks {
     fn is_committed(&self, dependency: Lsn) -> bool {
         self.promised.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
     }
+
+    fn is_synced(&self, dependency: Lsn) -> bool {
+        self.synced.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
+    }
 }
 
 /// What a reply promises when it leaves.
@@ -88,7 +92,9 @@ pub struct Committer<D: Disk> {
     writer: Writer<D>,
     marks: Arc<Watermarks>,
     promise: Promise,
-    /// Records that stand on others in other streams, and were not committed yet.
+    /// Records that stand on others in other streams that were not known to be on the disk, there to stay (rule L6).
+    standing: BTreeMap<Lsn, Vec<Lsn>>,
+    /// Where less is promised: those of them that wait for the others to be committed.
     waiting: BTreeMap<Lsn, Vec<Lsn>>,
     buffer: Vec<u8>,
     /// Up to here there is no record that has not been written: some LSNs belong to none.
@@ -98,13 +104,27 @@ pub struct Committer<D: Disk> {
 impl<D: Disk> Committer<D> {
     /// The committer of stream `stream`.
     pub fn new(stream: u16, intake: Intake, writer: Writer<D>, marks: Arc<Watermarks>, promise: Promise) -> Self {
-        Self { stream, intake, writer, marks, promise, waiting: BTreeMap::new(), buffer: Vec::new(), passed: 0 }
+        Self {
+            stream,
+            intake,
+            writer,
+            marks,
+            promise,
+            standing: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            buffer: Vec::new(),
+            passed: 0,
+        }
     }
 
     /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
     pub fn set_promise(&mut self, promise: Promise) -> io::Result<()> {
         if self.promise != promise && self.is_unsynced() {
             self.writer.sync()?;
+        }
+        if self.promise != promise {
+            // What was left under the stronger one stands on what was, too.
+            self.waiting = if promise == Promise::Written { self.standing.clone() } else { BTreeMap::new() };
         }
         self.promise = promise;
         Ok(())
@@ -178,9 +198,17 @@ impl<D: Disk> Committer<D> {
         &self.intake
     }
 
-    /// Whether records stand on others in other streams that are not committed.
+    /// Whether the watermark waits for what others are to commit.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        match self.promise {
+            Promise::Synced => !self.standing.is_empty(),
+            Promise::Written => !self.waiting.is_empty(),
+        }
+    }
+
+    /// Whether records stand on others in other streams that are not on the disk.
+    pub(crate) fn is_standing(&self) -> bool {
+        !self.standing.is_empty() || !self.waiting.is_empty()
     }
 
     /// Whether something is written, or on its way, and not synced.
@@ -213,11 +241,15 @@ impl<D: Disk> Committer<D> {
             Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, is_part: false, body: &self.buffer };
         for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
             // Another worker's record may have the same LSN.
-            self.waiting.entry(record.lsn).or_default().extend(record.dependencies);
+            if self.promise == Promise::Written {
+                self.waiting.entry(record.lsn).or_default().extend(&record.dependencies);
+            }
+            self.standing.entry(record.lsn).or_default().extend(record.dependencies);
         }
     }
 
-    /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5).
+    /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5), or that is
+    /// not on the disk if that is promised (rule L6). Whether it has moved, or what is known to be on the disk.
     pub(crate) fn advance(&mut self) -> bool {
         let mut end = match self.promise {
             Promise::Synced => self.writer.synced(),
@@ -226,30 +258,37 @@ impl<D: Disk> Committer<D> {
         if end == self.writer.written() {
             end = end.max(self.passed);
         }
-        while let Some(first) = self.waiting.first_entry() {
-            if *first.key() > end {
-                break;
-            }
-            if !first.get().iter().all(|dependency| self.marks.is_committed(*dependency)) {
-                end = first.key() - 1;
-                break;
-            }
-            first.remove();
-        }
+        let marks = &self.marks;
+        end = match self.promise {
+            Promise::Synced => before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency)),
+            Promise::Written => before_first(&mut self.waiting, end, |dependency| marks.is_committed(dependency)),
+        };
         let mark = &self.marks.promised[usize::from(self.stream)];
         let moved = mark.load(Relaxed) < end;
         if moved {
             mark.store(end, Release);
         }
-        self.show_synced();
-        moved
+        self.show_synced() | moved
     }
 
-    /// Says up to where everything is on the disk and survives: what stands on something uncommitted does not, though it is there. If
-    /// nothing is unsynced, LSNs without records are passed as well.
-    pub(crate) fn show_synced(&mut self) {
-        let mark = self.marks.of(self.stream);
-        let end = if self.is_unsynced() { self.writer.synced().min(mark) } else { mark };
-        self.marks.synced[usize::from(self.stream)].fetch_max(end, Release);
+    /// Says up to where everything is on the disk and survives: what stands on something that is not does not, though it is there. If
+    /// nothing is unsynced, LSNs without records are passed as well. Whether that is more than before.
+    pub(crate) fn show_synced(&mut self) -> bool {
+        let marks = &self.marks;
+        let mark = marks.of(self.stream);
+        let end = if self.writer.synced() < self.writer.written() { self.writer.synced().min(mark) } else { mark };
+        let end = before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency));
+        marks.synced[usize::from(self.stream)].fetch_max(end, Release) < end
     }
+}
+
+/// The end, or what comes before the first record up to there that stands on something which is not `there`. Those before it are forgotten.
+fn before_first(records: &mut BTreeMap<Lsn, Vec<Lsn>>, end: Lsn, there: impl Fn(Lsn) -> bool) -> Lsn {
+    while let Some(first) = records.first_entry().filter(|first| *first.key() <= end) {
+        if !first.get().iter().all(|dependency| there(*dependency)) {
+            return first.key() - 1;
+        }
+        first.remove();
+    }
+    end
 }

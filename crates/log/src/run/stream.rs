@@ -378,7 +378,7 @@ impl<D: Disk> Runner<D> {
     /// Moves the watermark as far as it may go.
     fn advance(&mut self) {
         let mut moved = self.committer.advance();
-        let waits = self.committer.is_waiting();
+        let waits = self.committer.is_standing();
         self.stream().waits.store(waits, Relaxed);
         if waits {
             // We see how far the others have come, or they see that we wait (rule K2).
@@ -423,9 +423,16 @@ impl<D: Disk> Runner<D> {
             self.stream().meter.begin_sync(self.now());
             self.committer.sync()?;
             self.stream().meter.end_sync(self.now());
-            self.committer.show_synced();
+            self.show_synced();
         }
         Ok(())
+    }
+
+    /// What others stand on may be on the disk now.
+    fn show_synced(&mut self) {
+        if self.committer.show_synced() {
+            self.shared.tell(self.index);
+        }
     }
 
     /// Has what is written synced by the helper, if it is time to: writes go on meanwhile.
@@ -478,7 +485,7 @@ impl<D: Disk> Runner<D> {
                     self.syncing = false;
                     result?;
                     self.committer.writer().note_synced(&unsynced);
-                    self.committer.show_synced();
+                    self.show_synced();
                 }
             }
         }

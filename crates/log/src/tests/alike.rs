@@ -9,7 +9,11 @@ const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16
 
 /// The records by hand: nothing is written until a stream takes a step.
 fn start(disks: &[Simulated]) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {
-    let settings = Settings { limits: LIMITS, fsync: Fsync::Always, clock: Arc::new(|| 1), seed: 1 };
+    start_with(disks, Fsync::Always)
+}
+
+fn start_with(disks: &[Simulated], fsync: Fsync) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {
+    let settings = Settings { limits: LIMITS, fsync, clock: Arc::new(|| 1), seed: 1 };
     Opened::of(disks.to_vec(), &[]).unwrap().start_by_hand([1; 16], 0, 2, settings).unwrap()
 }
 
@@ -82,4 +86,43 @@ fn what_waits_for_another_stream_does_not_count_as_synced() {
     streams[0].step(true);
     streams[1].step(true);
     assert_eq!((log.synced(0), log.synced(1)), (0x100, 0x201));
+}
+
+/// Rules L4, L5: nor does what stands on something that is only written, where that is all that is promised: a power failure may take it.
+#[test]
+fn what_stands_on_something_unsynced_does_not_count_as_synced() {
+    for fsync in [Fsync::Everysec, Fsync::No] {
+        let disks = [Simulated::default(), Simulated::default()];
+        let (log, mut gates, mut streams) = start_with(&disks, fsync);
+        leave(&mut gates[0][0], 0x100, &[]);
+        leave(&mut gates[0][1], 0x201, &[0x100]);
+        streams[0].step(true);
+        streams[1].step(true);
+        assert_eq!((log.marks().of(0), log.marks().of(1)), (0x100, 0x201), "written, and promised as that");
+        for (stream, synced) in [(1, 0x200), (0, 0x201)] {
+            log.want_synced(&[0x100, 0x201]);
+            streams[stream].step(false);
+            assert!(streams[stream].help(1));
+            streams[stream].step(false);
+            streams[1].step(false);
+            assert_eq!(log.synced(1), synced, "{fsync:?}");
+        }
+    }
+}
+
+/// Rule L6: what is promised to be on the disk is not acknowledged before what it stands on is there, which was promised less.
+#[test]
+fn a_stronger_promise_waits_for_what_was_promised_less() {
+    let disks = [Simulated::default(), Simulated::default()];
+    let (log, mut gates, mut streams) = start_with(&disks, Fsync::No);
+    leave(&mut gates[0][0], 0x100, &[]);
+    streams[0].step(true);
+    log.set_fsync(Fsync::Always);
+    streams[1].step(false);
+    leave(&mut gates[0][1], 0x201, &[0x100]);
+    streams[1].step(true);
+    assert!(log.marks().of(0) == 0x100 && log.synced(0) < 0x100 && log.marks().of(1) < 0x201);
+    streams[0].step(false);
+    streams[1].step(false);
+    assert_eq!((log.synced(0), log.marks().of(1)), (0x100, 0x201));
 }
