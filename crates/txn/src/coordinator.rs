@@ -1,0 +1,356 @@
+//! The transactions of one coordinator.
+//!
+//! ```text
+//!             Prepare to all                all are prepared                   all have acknowledged
+//! begin ----> preparing ------------------> committing (the client is answered) ------------------> finished
+//!               ^    | one refused: Abort to the others
+//!   next attempt|    v
+//!              waiting, or a new route, or over (the client hears why) ----- all aborts acknowledged ----> finished
+//! ```
+//! Its state is in memory only: it binds nobody to what it has not been answered by all, and when it is gone the participants find out
+//! among themselves. A transaction is aborted only because a participant refused, which is for good; silence is waited out, however long.
+//! So whoever asks the participants comes to the same outcome.
+//!
+//! The client gets what is true (rule T9): replies when all are prepared, an error when a refusal is known and no later attempt is made; if the replies were lost
+//! with a participant that started again, its connection is closed.
+
+mod attempt;
+mod outcome;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::{Lock, Member, Message, NodeId, Origin, Prepare, Refusal, Settings, Stamp, TxId};
+
+/// What a transaction does at one participant.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Part {
+    /// Who: the owner of the keys, in its present life.
+    pub member: Member,
+    /// Its keys, those that are watched or only read as well: see [`Lock::normalized`].
+    pub locks: Arc<[Lock]>,
+    /// What it executes.
+    pub commands: Arc<[u8]>,
+    /// Whether that may change something.
+    pub writes: bool,
+}
+
+/// What a coordinator asks of its node. In the order given.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// Sends a message. It may get lost.
+    Send {
+        /// To whom, in whatever life.
+        to: NodeId,
+        /// What.
+        message: Message,
+    },
+    /// The transaction is committed: these are the replies of its parts, by node. Said once, or one of the next two is.
+    Reply {
+        /// Which transaction.
+        sequence: u64,
+        /// As the participants gave them.
+        replies: Vec<(NodeId, Arc<[u8]>)>,
+    },
+    /// The transaction is committed, and what it answered is lost: the client's connection is to be closed.
+    Close {
+        /// Which transaction.
+        sequence: u64,
+    },
+    /// The transaction is aborted and not tried again.
+    Failed {
+        /// Which transaction.
+        sequence: u64,
+        /// Why: changed or failed.
+        why: Refusal,
+    },
+    /// A participant does not own its keys any more. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
+    Reroute {
+        /// Which transaction.
+        sequence: u64,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// What the participants have answered so far, in the order of the parts.
+    Preparing {
+        answers: Vec<Option<Answer>>,
+    },
+    /// To be tried again when it is due.
+    Waiting,
+    Rerouting,
+    /// All are prepared; these have not acknowledged the Commit.
+    Committing {
+        owing: BTreeSet<NodeId>,
+    },
+    /// Aborted, and not tried again.
+    Over,
+}
+
+/// That a participant is prepared, and what it replied, unless that is lost.
+type Answer = Option<Arc<[u8]>>;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Open {
+    stamp: Stamp,
+    attempt: u32,
+    /// By node.
+    parts: Vec<Part>,
+    phase: Phase,
+    /// When the attempt was sent.
+    sent: u64,
+    due: Option<u64>,
+    /// Aborts that have not been acknowledged: of which attempt, by whom.
+    aborting: BTreeSet<(u32, NodeId)>,
+    /// Somebody waits for the reply.
+    client: bool,
+}
+
+impl Open {
+    fn logged(&self) -> bool {
+        self.parts.iter().any(|part| part.writes)
+    }
+
+    fn members(&self) -> Arc<[Member]> {
+        self.parts.iter().map(|part| part.member).collect()
+    }
+}
+
+/// The transactions of one coordinator.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Coordinator {
+    origin: Origin,
+    settings: Settings,
+    /// Of the next transaction.
+    next: u64,
+    /// The last time given to a transaction.
+    last: u64,
+    open: BTreeMap<u64, Open>,
+    /// When something is due, and for which transaction: as in `open`.
+    timers: BTreeSet<(u64, u64)>,
+    /// The lives in which nodes were last heard of.
+    peers: BTreeMap<NodeId, u64>,
+    /// Below which sequence a participant knows that all is finished.
+    told: BTreeMap<NodeId, u64>,
+    /// When participants are told what they do not know yet.
+    tell: Option<u64>,
+}
+
+impl Coordinator {
+    /// One without transactions. Its origin is not used twice: its node's incarnation has just begun.
+    pub fn new(origin: Origin, settings: Settings) -> Self {
+        Self {
+            origin,
+            settings,
+            next: 1,
+            last: 0,
+            open: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            peers: BTreeMap::new(),
+            told: BTreeMap::new(),
+            tell: None,
+        }
+    }
+
+    /// Begins a transaction, which is answered by [`Event::Reply`], [`Event::Close`] or [`Event::Failed`] under the sequence that is given here. `time`
+    /// is that of the node's hybrid clock, which has seen whatever its clients have seen (rule T7). A node is named by one part.
+    ///
+    /// # Panics
+    /// Without parts.
+    pub fn begin(&mut self, now: u64, time: u64, mut parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+        assert!(!parts.is_empty(), "a transaction is somewhere");
+        parts.sort_by_key(|part| part.member);
+        debug_assert!(parts.windows(2).all(|pair| pair[0].member.node < pair[1].member.node), "a part for a node");
+        let sequence = self.next;
+        self.next += 1;
+        self.last = time.max(self.last.saturating_add(1));
+        let stamp = Stamp { time: self.last, node: self.origin.member.node, lane: self.origin.lane };
+        let open = Open {
+            stamp,
+            attempt: 0,
+            parts,
+            phase: Phase::Waiting,
+            sent: now,
+            due: None,
+            aborting: BTreeSet::new(),
+            client: true,
+        };
+        self.open.insert(sequence, open);
+        self.attempt(now, sequence, out);
+        sequence
+    }
+
+    /// Nobody waits for the reply any more. What is prepared everywhere is committed nevertheless; what is refused is not tried again.
+    pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        open.client = false;
+        match open.phase {
+            Phase::Waiting | Phase::Rerouting => {
+                open.phase = Phase::Over;
+                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+                self.close(sequence, now);
+            }
+            Phase::Preparing { .. } if !open.logged() => {
+                self.drop_attempt(sequence, None, out);
+                self.close(sequence, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Who owns the keys now: the transaction is tried again with these parts.
+    ///
+    /// # Panics
+    /// Without parts.
+    pub fn routed(&mut self, now: u64, sequence: u64, mut parts: Vec<Part>) {
+        assert!(!parts.is_empty(), "a transaction is somewhere");
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        if open.phase == Phase::Rerouting {
+            parts.sort_by_key(|part| part.member);
+            open.parts = parts;
+            self.wait(now, sequence);
+        }
+    }
+
+    /// There is no route: the transaction, which is aborted, is not tried again.
+    pub fn fail(&mut self, now: u64, sequence: u64, why: Refusal, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        if open.phase == Phase::Rerouting {
+            open.phase = Phase::Over;
+            out.extend(open.client.then_some(Event::Failed { sequence, why }));
+            self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+            self.close(sequence, now);
+        }
+    }
+
+    /// How many transactions are not finished.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether all transactions are finished.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// All transactions with a lower sequence are finished: every participant knows the outcome for good (rule T5).
+    pub fn finished(&self) -> u64 {
+        self.open.first_key_value().map_or(self.next, |(sequence, _)| *sequence)
+    }
+
+    /// A message has come.
+    pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Event>) {
+        self.peer(now, from, out);
+        match message {
+            Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.node, tx, replies, out),
+            Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.node, tx, why, out),
+            Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.node, tx),
+            _ => {}
+        }
+    }
+
+    fn is_mine(&self, tx: TxId) -> bool {
+        tx.origin == self.origin
+    }
+
+    /// A node is heard of. In a new life it is asked again what it has not answered.
+    pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Event>) {
+        let known = self.peers.entry(member.node).or_insert(member.incarnation);
+        if *known < member.incarnation {
+            *known = member.incarnation;
+            self.linked(now, member.node, out);
+        }
+    }
+
+    /// A link to a node is there again: what it has not answered is sent again, since it may have been lost.
+    pub fn linked(&mut self, now: u64, node: NodeId, out: &mut Vec<Event>) {
+        self.told.entry(node).and_modify(|told| *told = 0);
+        self.plan_to_tell(now);
+        for sequence in self.open.keys().copied().collect::<Vec<_>>() {
+            self.resend(sequence, Some(node), out);
+        }
+    }
+
+    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements.
+    pub fn lost(&mut self, now: u64, node: NodeId) {
+        self.told.remove(&node);
+        for sequence in self.open.keys().copied().collect::<Vec<_>>() {
+            let Some(open) = self.open.get_mut(&sequence) else { continue };
+            open.aborting.retain(|(_, aborting)| *aborting != node);
+            if let Phase::Committing { owing } = &mut open.phase {
+                owing.remove(&node);
+            }
+            self.close(sequence, now);
+        }
+    }
+
+    /// Some time has passed.
+    pub fn tick(&mut self, now: u64, out: &mut Vec<Event>) {
+        let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, sequence)| *sequence);
+        for sequence in due.collect::<Vec<_>>() {
+            self.arm(sequence, None);
+            self.overdue(now, sequence, out);
+        }
+        if self.tell.is_some_and(|due| due <= now) {
+            self.tell = None;
+            let (origin, below) = (self.origin, self.finished());
+            for (to, told) in self.told.iter_mut().filter(|(_, told)| **told < below) {
+                *told = below;
+                out.push(send(*to, Message::Finished { origin, below }));
+            }
+        }
+    }
+
+    /// When [`Self::tick`] should be called next.
+    pub fn next_tick(&self) -> Option<u64> {
+        let due = self.timers.first().map(|(due, _)| *due);
+        due.into_iter().chain(self.tell).min()
+    }
+
+    /// Something is due for a transaction then, and nothing else.
+    fn arm(&mut self, sequence: u64, due: Option<u64>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        if let Some(old) = std::mem::replace(&mut open.due, due) {
+            self.timers.remove(&(old, sequence));
+        }
+        if let Some(due) = due {
+            self.timers.insert((due, sequence));
+        }
+    }
+
+    fn plan_to_tell(&mut self, now: u64) {
+        let below = self.finished();
+        if self.told.values().any(|told| *told < below) {
+            self.tell.get_or_insert(now.saturating_add(self.settings.resend_ms));
+        }
+    }
+
+    /// Sends to a participant, which learns what is finished by the way.
+    fn send_prepare(&mut self, sequence: u64, to: usize, out: &mut Vec<Event>) {
+        let finished = self.finished();
+        let Some(open) = self.open.get(&sequence) else { return };
+        let part = &open.parts[to];
+        let prepare = Prepare {
+            tx: TxId { origin: self.origin, sequence, attempt: open.attempt },
+            stamp: open.stamp,
+            members: open.members(),
+            locks: Arc::clone(&part.locks),
+            commands: Arc::clone(&part.commands),
+            logged: open.logged(),
+            finished,
+        };
+        self.told.insert(part.member.node, finished);
+        out.push(send(part.member.node, Message::Prepare(Arc::new(prepare))));
+    }
+
+    fn send_outcome(&mut self, sequence: u64, attempt: u32, to: NodeId, commit: bool, out: &mut Vec<Event>) {
+        let (tx, finished) = (TxId { origin: self.origin, sequence, attempt }, self.finished());
+        self.told.insert(to, finished);
+        out.push(send(to, if commit { Message::Commit { tx, finished } } else { Message::Abort { tx, finished } }));
+    }
+}
+
+fn send(to: NodeId, message: Message) -> Event {
+    Event::Send { to, message }
+}

@@ -1,0 +1,100 @@
+//! Attempts: sent, sent again, given up, followed by the next.
+
+use super::{Coordinator, Event, Phase};
+use crate::{NodeId, TxId};
+
+impl Coordinator {
+    /// Sends the next attempt, to the participants as they live now.
+    pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        for part in &mut open.parts {
+            let known = self.peers.get(&part.member.node).copied().unwrap_or(0);
+            part.member.incarnation = part.member.incarnation.max(known);
+        }
+        open.attempt += 1;
+        open.sent = now;
+        open.phase = Phase::Preparing { answers: vec![None; open.parts.len()] };
+        // An attempt that only reads is void after D (rule T3).
+        let patience = if open.logged() { self.settings.resend_ms } else { self.settings.read_ms };
+        let parts = open.parts.len();
+        self.arm(sequence, Some(now.saturating_add(patience)));
+        for to in 0..parts {
+            self.send_prepare(sequence, to, out);
+        }
+    }
+
+    /// The transaction is tried again after a while, a longer one each time: whoever is in its way takes some time, too.
+    pub(super) fn wait(&mut self, now: u64, sequence: u64) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        open.phase = Phase::Waiting;
+        let doublings = open.attempt.saturating_sub(1).min(16);
+        let backoff = self.settings.backoff_ms.saturating_mul(1 << doublings).min(self.settings.backoff_max_ms);
+        self.arm(sequence, Some(now.saturating_add(backoff)));
+    }
+
+    /// The present attempt is aborted, since `refused` takes no part in it; or void, as it only read. Those who may have prepared must
+    /// acknowledge that, so that they remember it.
+    pub(super) fn drop_attempt(&mut self, sequence: u64, refused: Option<NodeId>, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let (attempt, logged) = (open.attempt, open.logged());
+        open.phase = Phase::Over;
+        let nodes = open.parts.iter().map(|part| part.member.node).filter(|node| Some(*node) != refused);
+        let nodes: Vec<NodeId> = nodes.collect();
+        if logged {
+            open.aborting.extend(nodes.iter().map(|node| (attempt, *node)));
+        }
+        self.arm(sequence, None);
+        for node in nodes {
+            self.send_outcome(sequence, attempt, node, false, out);
+        }
+    }
+
+    pub(super) fn overdue(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        match &open.phase {
+            Phase::Preparing { .. } if !open.logged() => {
+                self.drop_attempt(sequence, None, out);
+                self.wait(now, sequence);
+            }
+            // Somebody is out of reach, and has not heard of many attempts: it will hear of no more.
+            Phase::Waiting if open.aborting.len() <= 4 * open.parts.len() => self.attempt(now, sequence, out),
+            _ => {
+                self.resend(sequence, None, out);
+                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+            }
+        }
+    }
+
+    /// Sends what has not been answered again, to one or to all.
+    pub(super) fn resend(&mut self, sequence: u64, only: Option<NodeId>, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let wanted = |node: NodeId| only.is_none_or(|only| only == node);
+        let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| wanted(*node)).copied().collect();
+        let (mut preparing, mut committing) = (Vec::new(), Vec::new());
+        match &open.phase {
+            Phase::Preparing { answers } => {
+                let parts = open.parts.iter().zip(answers).enumerate();
+                let silent = parts.filter(|(_, (part, answer))| answer.is_none() && wanted(part.member.node));
+                preparing.extend(silent.map(|(at, _)| at));
+            }
+            Phase::Committing { owing } => committing.extend(owing.iter().copied().filter(|node| wanted(*node))),
+            Phase::Waiting | Phase::Rerouting | Phase::Over => {}
+        }
+        let attempt = open.attempt;
+        for (attempt, node) in aborting {
+            self.send_outcome(sequence, attempt, node, false, out);
+        }
+        for at in preparing {
+            self.send_prepare(sequence, at, out);
+        }
+        for node in committing {
+            self.send_outcome(sequence, attempt, node, true, out);
+        }
+    }
+
+    /// The name of the present attempt of a transaction that is not finished.
+    pub fn current(&self, sequence: u64) -> Option<TxId> {
+        let open = self.open.get(&sequence)?;
+        Some(TxId { origin: self.origin, sequence, attempt: open.attempt })
+    }
+}

@@ -1,0 +1,132 @@
+//! What participants answer, and what follows for the client.
+
+use std::sync::Arc;
+
+use super::{Coordinator, Event, Phase};
+use crate::{NodeId, Refusal, TxId};
+
+impl Coordinator {
+    pub(super) fn prepared(
+        &mut self,
+        now: u64,
+        from: NodeId,
+        tx: TxId,
+        replies: Option<Arc<[u8]>>,
+        out: &mut Vec<Event>,
+    ) {
+        let Some(open) = self.open.get_mut(&tx.sequence).filter(|open| open.attempt == tx.attempt) else { return };
+        let Phase::Preparing { answers } = &mut open.phase else { return };
+        let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
+        answers[at].get_or_insert(replies);
+        if answers.iter().any(|answer| answer.is_none()) {
+            return;
+        }
+        let logged = open.logged();
+        if !logged && now.saturating_sub(open.sent) > self.settings.read_ms {
+            // Somebody may have given its locks up before somebody else had any.
+            self.drop_attempt(tx.sequence, None, out);
+            return self.wait(now, tx.sequence);
+        }
+        self.decided(now, tx.sequence, out);
+    }
+
+    /// All are prepared: the transaction is committed (parallel commit), and the client is answered.
+    fn decided(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let Phase::Preparing { answers } = &open.phase else { return };
+        let replies = open.parts.iter().zip(answers).map(|(part, answer)| {
+            let reply = Arc::clone(answer.as_ref()?.as_ref()?);
+            Some((part.member.node, reply))
+        });
+        let replies: Option<Vec<_>> = replies.collect();
+        if std::mem::replace(&mut open.client, false) {
+            out.push(match replies {
+                Some(replies) => Event::Reply { sequence, replies },
+                None => Event::Close { sequence },
+            });
+        }
+        if !open.logged() {
+            self.drop_attempt(sequence, None, out);
+            return self.close(sequence, now);
+        }
+        let nodes: Vec<NodeId> = open.parts.iter().map(|part| part.member.node).collect();
+        let attempt = open.attempt;
+        open.phase = Phase::Committing { owing: nodes.iter().copied().collect() };
+        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        for node in nodes {
+            self.send_outcome(sequence, attempt, node, true, out);
+        }
+    }
+
+    pub(super) fn refused(&mut self, now: u64, from: NodeId, tx: TxId, why: Refusal, out: &mut Vec<Event>) {
+        let sequence = tx.sequence;
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let part = open.parts.iter().any(|part| part.member.node == from);
+        let preparing = matches!(open.phase, Phase::Preparing { .. });
+        if open.attempt != tx.attempt || !preparing || !part {
+            // Who refuses has nothing to abort.
+            open.aborting.remove(&(tx.attempt, from));
+            return self.close(sequence, now);
+        }
+        self.drop_attempt(sequence, Some(from), out);
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        match why {
+            _ if !open.client => {}
+            Refusal::Conflict | Refusal::Stale | Refusal::Over => return self.wait(now, sequence),
+            Refusal::Moved => {
+                open.phase = Phase::Rerouting;
+                out.push(Event::Reroute { sequence });
+            }
+            Refusal::Changed | Refusal::Failed(_) => {
+                open.client = false;
+                out.push(Event::Failed { sequence, why });
+            }
+        }
+        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.close(sequence, now);
+    }
+
+    pub(super) fn acknowledged(&mut self, now: u64, from: NodeId, tx: TxId) {
+        let Some(open) = self.open.get_mut(&tx.sequence) else { return };
+        match &mut open.phase {
+            Phase::Committing { owing } if open.attempt == tx.attempt => {
+                owing.remove(&from);
+            }
+            _ => {
+                open.aborting.remove(&(tx.attempt, from));
+            }
+        }
+        self.close(tx.sequence, now);
+    }
+
+    /// The outcome of a transaction one of whose participants is lost for good, decided once by the cluster's metadata (rule T5). Whether it
+    /// was answered to somebody nobody knows: the client's connection is closed.
+    pub fn resolve(&mut self, now: u64, tx: TxId, commit: bool, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&tx.sequence).filter(|open| open.attempt == tx.attempt) else { return };
+        let Phase::Preparing { answers } = &mut open.phase else { return };
+        if commit {
+            answers.iter_mut().for_each(|answer| *answer = Some(None));
+            return self.decided(now, tx.sequence, out);
+        }
+        if std::mem::replace(&mut open.client, false) {
+            out.push(Event::Close { sequence: tx.sequence });
+        }
+        self.drop_attempt(tx.sequence, None, out);
+        self.arm(tx.sequence, Some(now.saturating_add(self.settings.resend_ms)));
+    }
+
+    /// Forgets a transaction if nothing is left to be done for it.
+    pub(super) fn close(&mut self, sequence: u64, now: u64) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let over = match &open.phase {
+            Phase::Committing { owing } => owing.is_empty(),
+            Phase::Over => true,
+            Phase::Preparing { .. } | Phase::Waiting | Phase::Rerouting => false,
+        };
+        if over && open.aborting.is_empty() {
+            self.arm(sequence, None);
+            self.open.remove(&sequence);
+            self.plan_to_tell(now);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Key locks: logical locks on single keys, held by transactions over messages and log writes.
+//!
+//! A [`KeyLock`] is the lock of one key: who holds it and who waits for it, first come, first served. Whoever keeps keys (the engine, by
+//! slot, under the slot's latch) keeps their locks and gives access to them through [`Locks`]; a key without a lock is free, and nothing is
+//! kept of it. Many keys are asked for at once ([`request`]), with the latches of all of them held: so of any two requests at a node that are in each
+//! other's way one is before the other at *all* keys, and nobody waits in a circle inside a node.
+//!
+//! Over nodes circles are prevented by wait-die (rule T7): a transaction waits only for younger ones. Whoever is older than all it would wait
+//! for waits; any other is refused ("dies") and tries again as old as it was. It would wait for holders and for those who came earlier and wait.
+//!
+//! Plain commands, which lock for no longer than they run, queue as well and are never refused ([`request_plain`]). They may be links of a circle:
+//! a transaction waits for a plain command that waits for a transaction. Therefore a plain command that waits counts as old as the *oldest* it waits
+//! for: whoever is allowed to wait for it is older than all that.
+
+mod key;
+mod request;
+mod table;
+
+pub use key::KeyLock;
+pub use request::{Locks, Requested, release, request, request_plain, restore, upgrade};
+pub use table::LockTable;
+
+/// How a key is locked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    /// Together with others who read it.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+impl Mode {
+    /// Whether the two cannot be held by two at a time.
+    pub fn conflicts(self, other: Mode) -> bool {
+        self == Mode::Exclusive || other == Mode::Exclusive
+    }
+}

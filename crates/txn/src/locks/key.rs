@@ -1,0 +1,144 @@
+//! The lock of one key.
+
+use std::collections::VecDeque;
+
+use super::Mode;
+use crate::Stamp;
+
+/// What somebody has of a key or wants of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Claim<O> {
+    owner: O,
+    mode: Mode,
+    /// Of a plain command: of the oldest it waits for.
+    stamp: Stamp,
+}
+
+/// Who holds a key and who waits for it, in order of arrival.
+///
+/// `O` names who asks; a name asks once. Nothing is allocated while there is one holder and nobody waits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct KeyLock<O> {
+    first: Option<Claim<O>>,
+    /// Further holders, all shared.
+    others: Vec<Claim<O>>,
+    /// Those who wait. A holder that wants the key for itself (an upgrade) stands before all others.
+    queue: VecDeque<Claim<O>>,
+}
+
+impl<O> Default for KeyLock<O> {
+    fn default() -> Self {
+        Self { first: None, others: Vec::new(), queue: VecDeque::new() }
+    }
+}
+
+impl<O: Copy + Eq> KeyLock<O> {
+    /// Whether nobody holds it or waits for it: nothing need be kept of it.
+    pub fn is_free(&self) -> bool {
+        self.first.is_none() && self.others.is_empty() && self.queue.is_empty()
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &Claim<O>> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// How `owner` holds it.
+    pub fn held_by(&self, owner: O) -> Option<Mode> {
+        self.holders().find(|claim| claim.owner == owner).map(|claim| claim.mode)
+    }
+
+    /// Who holds it, and how.
+    pub fn held(&self) -> impl Iterator<Item = (O, Mode)> {
+        self.holders().map(|claim| (claim.owner, claim.mode))
+    }
+
+    /// Who waits for it, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = (O, Mode)> {
+        self.queue.iter().map(|claim| (claim.owner, claim.mode))
+    }
+
+    /// The stamp of the oldest that a new request would wait for; none: it would be granted. Those who wait count as well as those who
+    /// hold it (rule T7): nobody overtakes.
+    pub fn oldest(&self, mode: Mode) -> Option<Stamp> {
+        let claims = self.holders().chain(&self.queue);
+        claims.filter(|claim| claim.mode.conflicts(mode)).map(|claim| claim.stamp).min()
+    }
+
+    /// Asks for the key, behind all who wait. Answers whether it is held now.
+    pub fn claim(&mut self, owner: O, mode: Mode, stamp: Stamp) -> bool {
+        debug_assert!(self.held_by(owner).is_none(), "a name asks once");
+        let claim = Claim { owner, mode, stamp };
+        if self.oldest(mode).is_some() {
+            self.queue.push_back(claim);
+            return false;
+        }
+        self.hold(claim);
+        true
+    }
+
+    fn hold(&mut self, claim: Claim<O>) {
+        match &mut self.first {
+            Some(first) if first.owner == claim.owner => *first = claim,
+            Some(_) => match self.others.iter_mut().find(|other| other.owner == claim.owner) {
+                Some(other) => *other = claim,
+                None => self.others.push(claim),
+            },
+            None => self.first = Some(claim),
+        }
+    }
+
+    /// The stamp of the oldest other holder, for whom a holder that wants the key for itself would wait.
+    pub(super) fn oldest_other(&self, owner: O) -> Option<Stamp> {
+        self.holders().filter(|claim| claim.owner != owner).map(|claim| claim.stamp).min()
+    }
+
+    /// A holder wants the key for itself: before all who wait, since they wait for it. Answers whether it has it so now.
+    ///
+    /// # Panics
+    /// If `owner` does not hold the key: that is for the caller to know.
+    pub(super) fn upgrade(&mut self, owner: O) -> bool {
+        let Some(claim) = self.holders().find(|claim| claim.owner == owner).copied() else {
+            panic!("a holder upgrades");
+        };
+        let claim = Claim { mode: Mode::Exclusive, ..claim };
+        if self.oldest_other(owner).is_some() {
+            self.queue.push_front(claim);
+            return false;
+        }
+        self.hold(claim);
+        true
+    }
+
+    /// `owner` holds it no more and waits for it no more. Calls `granted` with those who hold it now and waited.
+    pub fn release(&mut self, owner: O, mut granted: impl FnMut(O)) {
+        if self.first.as_ref().is_some_and(|first| first.owner == owner) {
+            self.first = self.others.pop();
+        } else {
+            self.others.retain(|other| other.owner != owner);
+        }
+        self.queue.retain(|claim| claim.owner != owner);
+        while let Some(next) = self.queue.front().copied() {
+            let free = |claim: &Claim<O>| claim.owner == next.owner || !claim.mode.conflicts(next.mode);
+            if !self.holders().all(free) {
+                break;
+            }
+            self.queue.pop_front();
+            self.hold(next);
+            granted(next.owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_nobody_else_wants_allocates_nothing() {
+        let mut lock = KeyLock::default();
+        assert!(lock.claim(1, Mode::Exclusive, Stamp::default()));
+        lock.release(1, |_| panic!("nobody waits"));
+        assert!(lock.is_free());
+        assert_eq!((lock.others.capacity(), lock.queue.capacity()), (0, 0));
+    }
+}

@@ -1,0 +1,122 @@
+//! Many keys at once.
+
+use super::{KeyLock, Mode};
+use crate::Stamp;
+
+/// Where the locks of keys are kept. All keys of a call must be latched together: between two of its steps nobody else comes to them.
+pub trait Locks<O> {
+    /// What a lock is kept by.
+    type Key: ?Sized;
+
+    /// Calls `f` with the key's lock, if one is kept.
+    fn of<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> Option<R>;
+
+    /// Calls `f` with the key's lock, which is made if need be, and forgets the lock if it is free then.
+    fn with<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> R;
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requested {
+    /// All keys are held.
+    Granted,
+    /// So many keys are not held yet; for each of them one [`release`] will name the owner.
+    Waits(usize),
+    /// It is younger than somebody it would wait for: nothing is held, nothing waits.
+    Dies,
+}
+
+/// A transaction asks for all its keys at this node; a key may be named once.
+pub fn request<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    owner: O,
+    stamp: Stamp,
+    keys: impl Iterator<Item = (&'k L::Key, Mode)> + Clone,
+) -> Requested
+where
+    L::Key: 'k,
+{
+    match oldest(locks, keys.clone()) {
+        Some(other) if stamp >= other => Requested::Dies,
+        _ => claim(locks, owner, stamp, keys),
+    }
+}
+
+/// A plain command asks for all its keys; a key may be named once. None: nobody is in its way, it may run at once and holds nothing.
+/// Otherwise it waits for so many keys, and holds what it has until [`release`].
+pub fn request_plain<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    owner: O,
+    keys: impl Iterator<Item = (&'k L::Key, Mode)> + Clone,
+) -> Option<usize>
+where
+    L::Key: 'k,
+{
+    let stamp = oldest(locks, keys.clone())?;
+    match claim(locks, owner, stamp, keys) {
+        Requested::Waits(keys) => Some(keys),
+        Requested::Granted | Requested::Dies => unreachable!("somebody is in its way"),
+    }
+}
+
+fn oldest<'k, L: Locks<O>, O: Copy + Eq>(locks: &mut L, keys: impl Iterator<Item = (&'k L::Key, Mode)>) -> Option<Stamp>
+where
+    L::Key: 'k,
+{
+    keys.filter_map(|(key, mode)| locks.of(key, |lock| lock.oldest(mode)).flatten()).min()
+}
+
+fn claim<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    owner: O,
+    stamp: Stamp,
+    keys: impl Iterator<Item = (&'k L::Key, Mode)>,
+) -> Requested
+where
+    L::Key: 'k,
+{
+    let waits = keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, stamp))).count();
+    if waits == 0 { Requested::Granted } else { Requested::Waits(waits) }
+}
+
+/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds what it held.
+///
+/// # Panics
+/// If `owner` does not hold the key.
+pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
+    locks.with(key, |lock| match lock.oldest_other(owner) {
+        Some(other) if stamp >= other => Requested::Dies,
+        _ if lock.upgrade(owner) => Requested::Granted,
+        _ => Requested::Waits(1),
+    })
+}
+
+/// Gives back what `owner` holds of these keys and waits for. Calls `granted` with an owner for each key that is handed on to it.
+pub fn release<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    owner: O,
+    keys: impl Iterator<Item = &'k L::Key>,
+    mut granted: impl FnMut(O),
+) where
+    L::Key: 'k,
+{
+    for key in keys {
+        if locks.of(key, |_| ()).is_some() {
+            locks.with(key, |lock| lock.release(owner, &mut granted));
+        }
+    }
+}
+
+/// Locks the keys of a prepared transaction again, before anybody else may come (rule T2). Answers whether all are held: if not, the log
+/// holds two prepared transactions that cannot both be.
+pub fn restore<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    owner: O,
+    stamp: Stamp,
+    keys: impl Iterator<Item = (&'k L::Key, Mode)>,
+) -> bool
+where
+    L::Key: 'k,
+{
+    claim(locks, owner, stamp, keys) == Requested::Granted
+}

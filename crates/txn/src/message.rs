@@ -1,0 +1,308 @@
+//! What coordinators and participants say to each other.
+//!
+//! ```text
+//! message := version u8 (1) · kind u8 · body                            docs/formats.md, "Messages of transactions"
+//! ```
+//! The link that carries it guards its bytes; what is read is checked nevertheless: bytes that no version writes are refused.
+
+use std::sync::Arc;
+
+use crate::locks::Mode;
+use crate::wire::{Malformed, Reader, VERSION, Writer};
+use crate::{Member, Origin, Stamp, TxId};
+
+/// A key that an attempt locks at a participant.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lock {
+    /// Logical database.
+    pub db: u16,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// How.
+    pub mode: Mode,
+}
+
+impl Lock {
+    /// What the lock is kept by.
+    pub fn place(&self) -> (u16, &[u8]) {
+        (self.db, &self.key)
+    }
+
+    /// In order, and each key once, as strongly as it is named: what a [`Prepare`] takes.
+    pub fn normalized(mut locks: Vec<Lock>) -> Arc<[Lock]> {
+        locks.sort_by(|a, b| a.place().cmp(&b.place()).then(b.mode.cmp(&a.mode)));
+        locks.dedup_by(|next, kept| next.place() == kept.place());
+        locks.into()
+    }
+}
+
+/// A coordinator asks a participant to prepare its part of an attempt.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Prepare {
+    /// Which attempt.
+    pub tx: TxId,
+    /// How old the transaction is.
+    pub stamp: Stamp,
+    /// All participants in order of their nodes, and in which lives: any other life refuses (rule T1).
+    pub members: Arc<[Member]>,
+    /// What this participant locks, in order, each key once.
+    pub locks: Arc<[Lock]>,
+    /// What it executes.
+    pub commands: Arc<[u8]>,
+    /// Somebody writes: all participants log (rule T2). Otherwise none does (rule T3).
+    pub logged: bool,
+    /// All transactions of this coordinator with a lower sequence are finished (rule T5).
+    pub finished: u64,
+}
+
+/// Why a participant does not take part in an attempt: nothing of it is or will be there.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Refusal {
+    /// Wait-die: it is younger than who is in its way. Trying again helps.
+    Conflict,
+    /// The attempt names another life of the node. Trying again with this one helps.
+    Stale,
+    /// The attempt is over: aborted, or followed by a later one.
+    Over,
+    /// The node does not own the keys, or does not serve now. Asking who owns them helps.
+    Moved,
+    /// A watched key has changed, or what was read before is not so any more: the client is told so.
+    Changed,
+    /// It cannot be executed; the text is for the client.
+    Failed(Box<[u8]>),
+}
+
+/// What a participant knows of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Status {
+    /// It waits for locks or executes.
+    Pending,
+    /// Its Prepare is committed. For good.
+    Prepared,
+    /// It is not and will never be prepared. For good.
+    Refused,
+    /// All were prepared. For good.
+    Committed,
+    /// Somebody refused. For good.
+    Aborted,
+}
+
+/// Between a coordinator and a participant, or between two participants.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Message {
+    /// To a participant.
+    Prepare(Arc<Prepare>),
+    /// To the coordinator: prepared, for good.
+    Prepared {
+        /// Which attempt.
+        tx: TxId,
+        /// What the commands answered; none if the participant has started again since.
+        replies: Option<Arc<[u8]>>,
+    },
+    /// To the coordinator: not prepared, for good.
+    Refused {
+        /// Which attempt.
+        tx: TxId,
+        /// Why.
+        why: Refusal,
+    },
+    /// To a participant: all are prepared.
+    Commit {
+        /// Which attempt.
+        tx: TxId,
+        /// As in [`Prepare`]; 0 from other participants.
+        finished: u64,
+    },
+    /// To a participant: somebody refused, or the attempt only read and is over.
+    Abort {
+        /// Which attempt.
+        tx: TxId,
+        /// As in [`Prepare`].
+        finished: u64,
+    },
+    /// To who sent Commit or Abort: the participant will know for as long as somebody may ask.
+    Acknowledged {
+        /// Which attempt.
+        tx: TxId,
+    },
+    /// To a participant: what do you know of it?
+    Inquire {
+        /// Which attempt.
+        tx: TxId,
+        /// The life of the asked that the attempt names.
+        incarnation: u64,
+    },
+    /// To who inquired.
+    Status {
+        /// Which attempt.
+        tx: TxId,
+        /// What is known.
+        status: Status,
+    },
+    /// To a participant: nobody will ask about these any more (rule T5).
+    Finished {
+        /// Whose transactions.
+        origin: Origin,
+        /// All with a lower sequence.
+        below: u64,
+    },
+}
+
+impl Message {
+    /// The attempt it is about; none of [`Message::Finished`].
+    pub fn tx(&self) -> Option<TxId> {
+        match self {
+            Message::Prepare(prepare) => Some(prepare.tx),
+            Message::Prepared { tx, .. }
+            | Message::Refused { tx, .. }
+            | Message::Commit { tx, .. }
+            | Message::Abort { tx, .. }
+            | Message::Acknowledged { tx }
+            | Message::Inquire { tx, .. }
+            | Message::Status { tx, .. } => Some(*tx),
+            Message::Finished { .. } => None,
+        }
+    }
+
+    /// Which coordinator of this node it is for; none: it is for the participant.
+    pub fn coordinator(&self, me: Member) -> Option<u16> {
+        match self {
+            Message::Prepared { tx, .. } | Message::Refused { tx, .. } => Some(tx.origin.lane),
+            // Participants acknowledge to one another when the coordinator is gone.
+            Message::Acknowledged { tx } if tx.origin.member == me => Some(tx.origin.lane),
+            _ => None,
+        }
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        w.u8(VERSION);
+        match self {
+            Message::Prepare(p) => {
+                w.u8(1);
+                w.tx(p.tx);
+                w.stamp(p.stamp);
+                w.members(&p.members);
+                w.locks(&p.locks);
+                w.bytes(&p.commands);
+                w.u8(u8::from(p.logged));
+                w.varint(p.finished);
+            }
+            Message::Prepared { tx, replies } => {
+                w.u8(2);
+                w.tx(*tx);
+                w.u8(u8::from(replies.is_some()));
+                if let Some(replies) = replies {
+                    w.bytes(replies);
+                }
+            }
+            Message::Refused { tx, why } => {
+                w.u8(3);
+                w.tx(*tx);
+                match why {
+                    Refusal::Conflict => w.u8(1),
+                    Refusal::Stale => w.u8(2),
+                    Refusal::Over => w.u8(3),
+                    Refusal::Moved => w.u8(4),
+                    Refusal::Changed => w.u8(5),
+                    Refusal::Failed(text) => {
+                        w.u8(6);
+                        w.bytes(text);
+                    }
+                }
+            }
+            Message::Commit { tx, finished } => {
+                w.u8(4);
+                w.tx(*tx);
+                w.varint(*finished);
+            }
+            Message::Abort { tx, finished } => {
+                w.u8(5);
+                w.tx(*tx);
+                w.varint(*finished);
+            }
+            Message::Acknowledged { tx } => {
+                w.u8(6);
+                w.tx(*tx);
+            }
+            Message::Inquire { tx, incarnation } => {
+                w.u8(7);
+                w.tx(*tx);
+                w.varint(*incarnation);
+            }
+            Message::Status { tx, status } => {
+                w.u8(8);
+                w.tx(*tx);
+                w.u8(match status {
+                    Status::Pending => 1,
+                    Status::Prepared => 2,
+                    Status::Refused => 3,
+                    Status::Committed => 4,
+                    Status::Aborted => 5,
+                });
+            }
+            Message::Finished { origin, below } => {
+                w.u8(9);
+                w.origin(*origin);
+                w.varint(*below);
+            }
+        }
+    }
+
+    /// Reads one, which must be all there is.
+    ///
+    /// # Errors
+    /// If the bytes are not what some [`Self::encode`] has written.
+    pub fn decode(bytes: &[u8]) -> Result<Message, Malformed> {
+        let mut r = Reader(bytes);
+        r.version()?;
+        let message = match r.u8()? {
+            1 => Message::Prepare(Arc::new(Prepare {
+                tx: r.tx()?,
+                stamp: r.stamp()?,
+                members: r.members()?,
+                locks: r.locks()?,
+                commands: r.bytes()?.into(),
+                logged: r.flag()?,
+                finished: r.varint()?,
+            })),
+            2 => {
+                let tx = r.tx()?;
+                let replies = if r.flag()? { Some(r.bytes()?.into()) } else { None };
+                Message::Prepared { tx, replies }
+            }
+            3 => Message::Refused {
+                tx: r.tx()?,
+                why: match r.u8()? {
+                    1 => Refusal::Conflict,
+                    2 => Refusal::Stale,
+                    3 => Refusal::Over,
+                    4 => Refusal::Moved,
+                    5 => Refusal::Changed,
+                    6 => Refusal::Failed(r.bytes()?.into()),
+                    _ => return Err(Malformed("a refusal that is not known")),
+                },
+            },
+            4 => Message::Commit { tx: r.tx()?, finished: r.varint()? },
+            5 => Message::Abort { tx: r.tx()?, finished: r.varint()? },
+            6 => Message::Acknowledged { tx: r.tx()? },
+            7 => Message::Inquire { tx: r.tx()?, incarnation: r.varint()? },
+            8 => Message::Status {
+                tx: r.tx()?,
+                status: match r.u8()? {
+                    1 => Status::Pending,
+                    2 => Status::Prepared,
+                    3 => Status::Refused,
+                    4 => Status::Committed,
+                    5 => Status::Aborted,
+                    _ => return Err(Malformed("a status that is not known")),
+                },
+            },
+            9 => Message::Finished { origin: r.origin()?, below: r.varint()? },
+            _ => return Err(Malformed("a message that is not known")),
+        };
+        r.end()?;
+        Ok(message)
+    }
+}

@@ -1,0 +1,316 @@
+//! A node's part in transactions that others coordinate.
+//!
+//! ```text
+//!            Prepare                locks            executed           committed           Commit, or all others prepared
+//! (unknown) ---------> queued ------------> executing ------> appending ---------> prepared ------> deciding -> committed
+//!     |                  | dies, Abort         | fails, Abort     | Abort              | Abort, or another refused
+//!     | Inquire, Abort   v                     v                  v                    v
+//!     +--------------> refused <---------------+                deciding ---------------------------> aborted
+//! ```
+//! What it has said it never takes back (rule T4): prepared is in the log before it is said; that it takes no part in an attempt is remembered,
+//! and logged before another participant hears of it. What an earlier life of the node did not log is refused (rule T1), what the coordinator has followed by a
+//! later attempt, too, and what is unknown of a coordinator that is gone; so these need not be remembered. Outcomes are kept until the coordinator
+//! says that nobody will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
+
+mod attempt;
+mod decide;
+mod gone;
+mod prepare;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::{Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, TxId};
+use attempt::{Attempt, Logged, Phase, Want};
+
+/// What a participant asks of its node. In the order given.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// Sends a message. It may get lost.
+    Send {
+        /// To whom, in whatever life.
+        to: NodeId,
+        /// What.
+        message: Message,
+    },
+    /// Asks for all these locks at once (`locks::request`); answered by [`Participant::locked`] if they are granted, at once or later, or the
+    /// attempt dies. Between a start and the first message it is granted, whoever holds what (`locks::restore`), and not answered.
+    Lock {
+        /// For whom.
+        tx: TxId,
+        /// How old it is.
+        stamp: Stamp,
+        /// Each key once.
+        locks: Arc<[Lock]>,
+    },
+    /// Gives all these locks back, and the places in queues for them.
+    Unlock {
+        /// Whose.
+        tx: TxId,
+        /// As they were asked for.
+        locks: Arc<[Lock]>,
+    },
+    /// Executes the commands and undoes what they did: memory holds what is committed only. Answered by [`Participant::executed`].
+    Execute {
+        /// For whom.
+        tx: TxId,
+        /// What the coordinator sent.
+        commands: Arc<[u8]>,
+        /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
+        logged: bool,
+    },
+    /// Appends the record; answered by [`Participant::committed`] when it, and what it depends on (rule T8), is committed.
+    Append {
+        /// A Prepare, an Abort or a Refuse.
+        record: Record,
+    },
+    /// Appends the Commit record with the effects, and does them to the keys, in one step under their latches (rule T6). Answered as an
+    /// [`Action::Append`].
+    Install {
+        /// What was prepared.
+        prepared: Arc<Prepared>,
+    },
+    /// Somebody has said what cannot be: data or rules are broken. Nothing was done.
+    Contradiction {
+        /// About which attempt.
+        tx: TxId,
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// What came of an [`Action::Execute`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Execution {
+    /// It was executed.
+    Done {
+        /// What it would do, in binary; empty: it only read.
+        effects: Arc<[u8]>,
+        /// What its commands answered.
+        replies: Arc<[u8]>,
+    },
+    /// It cannot be.
+    Refused(Refusal),
+}
+
+/// A node's part in transactions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Participant {
+    me: Member,
+    settings: Settings,
+    known: BTreeMap<TxId, Attempt>,
+    /// When something is due, and for which attempt: as in the attempts.
+    timers: BTreeSet<(u64, TxId)>,
+    /// By node and lane: the life in which the coordinator was last heard of, and below which sequence it is finished.
+    finished: BTreeMap<(NodeId, u16), (u64, u64)>,
+    /// The lives in which nodes were last heard of.
+    peers: BTreeMap<NodeId, u64>,
+}
+
+impl Participant {
+    /// One that knows nothing.
+    pub fn new(me: Member, settings: Settings) -> Self {
+        Self {
+            me,
+            settings,
+            known: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            finished: BTreeMap::new(),
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// One that knows what a log says, whose records are given in their order. The node locks what is to be locked before it serves anybody.
+    pub fn restore(
+        me: Member,
+        settings: Settings,
+        now: u64,
+        records: impl IntoIterator<Item = Record>,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        let mut participant = Self::new(me, settings);
+        for record in records {
+            let phase = match &record {
+                Record::Prepare(prepared) => {
+                    Phase::Prepared { prepared: Arc::clone(prepared), replies: None, inquiry: Default::default() }
+                }
+                Record::Commit { members, .. } => Phase::Committed { members: Arc::clone(members), owing: None },
+                Record::Abort { .. } => Phase::Aborted,
+                Record::Refuse { .. } => Phase::Refused { logged: Logged::Yes },
+            };
+            participant.known.insert(record.tx(), Attempt::new(phase));
+        }
+        let prepared = participant.known.values().filter_map(|attempt| match &attempt.phase {
+            Phase::Prepared { prepared, .. } => Some(Arc::clone(prepared)),
+            _ => None,
+        });
+        for prepared in prepared.collect::<Vec<_>>() {
+            participant.arm(prepared.tx, Some(now));
+            out.push(Action::Lock { tx: prepared.tx, stamp: prepared.stamp, locks: Arc::clone(&prepared.locks) });
+        }
+        participant
+    }
+
+    /// What a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives what there is now, but for what is in memory only and for what is
+    /// not committed yet.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
+            Phase::Prepared { prepared, .. } => Some(Record::Prepare(Arc::clone(prepared))),
+            Phase::Committed { members, .. } => Some(Record::Commit { tx: *tx, members: Arc::clone(members) }),
+            Phase::Aborted => Some(Record::Abort { tx: *tx }),
+            Phase::Refused { logged: Logged::Yes } => Some(Record::Refuse { tx: *tx }),
+            // Their last record is not committed: the log has it, and what it follows.
+            _ => None,
+        })
+    }
+
+    /// Attempts that are prepared and whose outcome is not known, oldest first by name.
+    pub fn in_doubt(&self) -> impl Iterator<Item = &Prepared> {
+        self.known.values().filter_map(|attempt| match &attempt.phase {
+            Phase::Prepared { prepared, .. } => Some(&**prepared),
+            _ => None,
+        })
+    }
+
+    /// How many attempts are remembered.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// A message has come.
+    pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Action>) {
+        self.peer(now, from, out);
+        match message {
+            Message::Prepare(prepare) => self.prepare(now, from.node, prepare, out),
+            Message::Commit { tx, finished } => {
+                self.finished(tx.origin, finished, out);
+                self.commit(from.node, tx, out);
+            }
+            Message::Abort { tx, finished } => {
+                self.finished(tx.origin, finished, out);
+                self.abort(from.node, tx, out);
+            }
+            Message::Finished { origin, below } => self.finished(origin, below, out),
+            Message::Inquire { tx, incarnation } => self.inquire(from.node, tx, incarnation, out),
+            Message::Status { tx, status } => self.status(from.node, tx, status, out),
+            Message::Acknowledged { tx } => self.acknowledged(from.node, tx),
+            Message::Prepared { .. } | Message::Refused { .. } => {}
+        }
+    }
+
+    /// The record of an attempt is committed.
+    pub fn committed(&mut self, now: u64, tx: TxId, kind: RecordKind, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        match (kind, std::mem::replace(&mut attempt.phase, Phase::Aborted)) {
+            (RecordKind::Prepare, Phase::Appending { prepared, replies }) => {
+                out.push(send(tx.origin.member.node, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
+                attempt.phase = Phase::Prepared { prepared, replies: Some(replies), inquiry: Default::default() };
+                let due = if self.is_gone(tx.origin) { now } else { now.saturating_add(self.settings.patience_ms) };
+                self.arm(tx, Some(due));
+            }
+            (RecordKind::Commit, Phase::Deciding { commit: true, members }) => {
+                attempt.phase = Phase::Committed { members, owing: None };
+            }
+            (RecordKind::Abort, Phase::Deciding { commit: false, .. }) => {}
+            (RecordKind::Refuse, Phase::Refused { logged: Logged::Appending }) => {
+                attempt.phase = Phase::Refused { logged: Logged::Yes };
+            }
+            // An abort has overtaken it.
+            (_, phase) => {
+                attempt.phase = phase;
+                return;
+            }
+        }
+        self.answer(tx, out);
+        self.settle(now, tx, out);
+    }
+
+    /// Some time has passed.
+    pub fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
+        let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, tx)| *tx);
+        for tx in due.collect::<Vec<_>>() {
+            self.arm(tx, None);
+            self.overdue(now, tx, out);
+        }
+    }
+
+    /// When [`Self::tick`] should be called next.
+    pub fn next_tick(&self) -> Option<u64> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    fn overdue(&mut self, now: u64, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        match &mut attempt.phase {
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
+            Phase::Prepared { prepared, inquiry, .. } => {
+                for member in inquiry.open(self.me.node, &prepared.members) {
+                    out.push(send(member.node, Message::Inquire { tx, incarnation: member.incarnation }));
+                }
+                self.arm(tx, Some(now.saturating_add(self.settings.patience_ms)));
+                self.conclude(tx, out);
+            }
+            Phase::Committed { owing: Some(owing), .. } => {
+                for to in owing.iter() {
+                    out.push(send(*to, Message::Commit { tx, finished: 0 }));
+                }
+                self.arm(tx, Some(now.saturating_add(self.settings.resend_ms)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Something is due for an attempt then, and nothing else.
+    fn arm(&mut self, tx: TxId, due: Option<u64>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        if let Some(old) = std::mem::replace(&mut attempt.due, due) {
+            self.timers.remove(&(old, tx));
+        }
+        if let Some(due) = due {
+            self.timers.insert((due, tx));
+        }
+    }
+
+    fn forget(&mut self, tx: TxId) {
+        self.arm(tx, None);
+        self.known.remove(&tx);
+    }
+
+    /// Whether the coordinator has ended: its node has been heard of in a later life.
+    fn is_gone(&self, origin: Origin) -> bool {
+        self.peers.get(&origin.member.node).is_some_and(|known| *known > origin.member.incarnation)
+    }
+
+    /// Whether the coordinator has said that nobody will ask about the transaction.
+    fn is_finished(&self, tx: TxId) -> bool {
+        let mark = self.finished.get(&(tx.origin.member.node, tx.origin.lane));
+        mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.member.incarnation && tx.sequence < *below)
+    }
+
+    /// Whether a later attempt of the transaction is known: this one is over then.
+    fn is_followed(&self, tx: TxId) -> bool {
+        let last = TxId { attempt: u32::MAX, ..tx };
+        tx != last && self.known.range(TxId { attempt: tx.attempt + 1, ..tx }..=last).next().is_some()
+    }
+
+    /// Says what was waited for, now that the attempt is where it is.
+    fn answer(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Some(status) = attempt.status() else { return };
+        for (to, want) in std::mem::take(&mut attempt.waiting) {
+            out.push(match want {
+                Want::Status => send(to, Message::Status { tx, status }),
+                Want::Acknowledged => send(to, Message::Acknowledged { tx }),
+            });
+        }
+    }
+}
+
+fn send(to: NodeId, message: Message) -> Action {
+    Action::Send { to, message }
+}

@@ -1,0 +1,72 @@
+//! Where an attempt is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::inquiry::Inquiry;
+use crate::{Lock, Member, NodeId, Prepare, Prepared, Status};
+
+/// What somebody waits to hear.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Want {
+    Status,
+    Acknowledged,
+}
+
+/// Where the record of a refusal is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Logged {
+    No,
+    Appending,
+    Yes,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Phase {
+    /// Its locks have been asked for.
+    Queued { prepare: Arc<Prepare> },
+    /// Its commands run. Cancelled: it is refused when they have.
+    Executing { prepare: Arc<Prepare>, cancelled: bool },
+    /// It only read (rule T3), and holds its locks until the coordinator says so or the time is over.
+    Held { locks: Arc<[Lock]>, replies: Arc<[u8]> },
+    /// Its Prepare is in the log and not committed.
+    Appending { prepared: Arc<Prepared>, replies: Arc<[u8]> },
+    /// Its Prepare is committed. Replies are of this life only.
+    Prepared { prepared: Arc<Prepared>, replies: Option<Arc<[u8]>>, inquiry: Inquiry },
+    /// The outcome is in the log and not committed.
+    Deciding { commit: bool, members: Arc<[Member]> },
+    /// `owing`: the coordinator is gone, and these have not acknowledged yet.
+    Committed { members: Arc<[Member]>, owing: Option<BTreeSet<NodeId>> },
+    /// The Abort is committed.
+    Aborted,
+    /// It takes no part in the attempt.
+    Refused { logged: Logged },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Attempt {
+    pub(super) phase: Phase,
+    /// Who is answered when the record in flight is committed.
+    pub(super) waiting: BTreeSet<(NodeId, Want)>,
+    pub(super) due: Option<u64>,
+}
+
+impl Attempt {
+    pub(super) fn new(phase: Phase) -> Self {
+        Self { phase, waiting: BTreeSet::new(), due: None }
+    }
+
+    /// What can be said about it now; none: it waits for the log.
+    pub(super) fn status(&self) -> Option<Status> {
+        match &self.phase {
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => Some(Status::Pending),
+            Phase::Appending { .. } => None,
+            Phase::Prepared { .. } => Some(Status::Prepared),
+            // True whether or not the own record survives: all have prepared, or somebody has refused.
+            Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => Some(Status::Committed),
+            Phase::Deciding { commit: false, .. } | Phase::Aborted => Some(Status::Aborted),
+            Phase::Refused { logged: Logged::Yes } => Some(Status::Refused),
+            Phase::Refused { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! From prepared to an outcome, and what others ask about it.
+
+use std::sync::Arc;
+
+use super::attempt::{Attempt, Logged, Phase, Want};
+use super::{Action, Participant, send};
+use crate::inquiry::Verdict;
+use crate::{Message, NodeId, Origin, Record, Status, TxId};
+
+impl Participant {
+    /// Somebody knows that all are prepared.
+    pub(super) fn commit(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else {
+            // It was committed here, and is forgotten: all have acknowledged.
+            return out.push(send(from, Message::Acknowledged { tx }));
+        };
+        match &attempt.phase {
+            Phase::Committed { .. } => return out.push(send(from, Message::Acknowledged { tx })),
+            Phase::Prepared { .. } | Phase::Deciding { commit: true, .. } => {
+                attempt.waiting.insert((from, Want::Acknowledged));
+            }
+            _ => return out.push(Action::Contradiction { tx, what: "committed, and not prepared here" }),
+        }
+        self.install(tx, out);
+    }
+
+    fn install(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Phase::Prepared { prepared, .. } = &attempt.phase else { return };
+        let prepared = Arc::clone(prepared);
+        attempt.phase = Phase::Deciding { commit: true, members: Arc::clone(&prepared.members) };
+        let locks = Arc::clone(&prepared.locks);
+        self.arm(tx, None);
+        out.push(Action::Install { prepared });
+        out.push(Action::Unlock { tx, locks });
+    }
+
+    /// The coordinator knows that somebody refused, or it is done with an attempt that only read.
+    pub(super) fn abort(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+        if let Some(attempt) = self.known.get_mut(&tx) {
+            attempt.waiting.insert((from, Want::Acknowledged));
+            return self.give_up(tx, out);
+        }
+        out.push(send(from, Message::Acknowledged { tx }));
+        if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
+            // The Prepare may still come.
+            self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
+        }
+    }
+
+    /// The attempt is over and not committed.
+    pub(super) fn give_up(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        match &mut attempt.phase {
+            Phase::Queued { prepare } => {
+                out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+                self.refused(tx, out);
+            }
+            Phase::Held { locks, .. } => {
+                out.push(Action::Unlock { tx, locks: Arc::clone(locks) });
+                self.refused(tx, out);
+            }
+            Phase::Executing { cancelled, .. } => {
+                *cancelled = true;
+                self.arm(tx, None);
+            }
+            Phase::Appending { prepared, .. } | Phase::Prepared { prepared, .. } => {
+                let prepared = Arc::clone(prepared);
+                attempt.phase = Phase::Deciding { commit: false, members: Arc::clone(&prepared.members) };
+                self.arm(tx, None);
+                out.push(Action::Append { record: Record::Abort { tx } });
+                out.push(Action::Unlock { tx, locks: Arc::clone(&prepared.locks) });
+                self.inform(tx, out);
+            }
+            Phase::Refused { .. } | Phase::Aborted => self.acknowledge(tx, out),
+            Phase::Deciding { commit: false, .. } => {}
+            Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => {
+                attempt.waiting.retain(|(_, want)| *want == Want::Status);
+                out.push(Action::Contradiction { tx, what: "aborted, and committed here" });
+            }
+        }
+    }
+
+    fn refused(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        attempt.phase = Phase::Refused { logged: Logged::No };
+        self.arm(tx, None);
+        self.acknowledge(tx, out);
+        if self.is_gone(tx.origin) {
+            self.forget(tx);
+        }
+    }
+
+    /// Acknowledges an abort to who waits for that.
+    pub(super) fn acknowledge(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        attempt.waiting.retain(|(to, want)| {
+            if *want == Want::Acknowledged {
+                out.push(send(*to, Message::Acknowledged { tx }));
+            }
+            *want != Want::Acknowledged
+        });
+    }
+
+    /// Tells those who asked what it is, where that does not wait for the log.
+    fn inform(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Some(status) = attempt.status() else { return };
+        attempt.waiting.retain(|(to, want)| {
+            if *want == Want::Status {
+                out.push(send(*to, Message::Status { tx, status }));
+            }
+            *want != Want::Status
+        });
+    }
+
+    /// Another participant asks (rule T4).
+    pub(super) fn inquire(&mut self, from: NodeId, tx: TxId, incarnation: u64, out: &mut Vec<Action>) {
+        if let Some(attempt) = self.known.get_mut(&tx) {
+            attempt.waiting.insert((from, Want::Status));
+            if attempt.phase == (Phase::Refused { logged: Logged::No }) {
+                attempt.phase = Phase::Refused { logged: Logged::Appending };
+                out.push(Action::Append { record: Record::Refuse { tx } });
+            }
+            return self.inform(tx, out);
+        }
+        if incarnation > self.me.incarnation || self.is_finished(tx) {
+            // Nobody who may ask does so.
+            return;
+        }
+        if incarnation < self.me.incarnation || self.is_gone(tx.origin) || self.is_followed(tx) {
+            return out.push(send(from, Message::Status { tx, status: Status::Refused }));
+        }
+        let mut attempt = Attempt::new(Phase::Refused { logged: Logged::Appending });
+        attempt.waiting.insert((from, Want::Status));
+        self.known.insert(tx, attempt);
+        out.push(Action::Append { record: Record::Refuse { tx } });
+    }
+
+    /// Another participant answers.
+    pub(super) fn status(&mut self, from: NodeId, tx: TxId, status: Status, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        if let Phase::Prepared { inquiry, .. } = &mut attempt.phase {
+            inquiry.answered(from, status);
+            self.conclude(tx, out);
+        }
+    }
+
+    /// Decides what follows from what is known.
+    pub(super) fn conclude(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(Phase::Prepared { prepared, inquiry, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
+            return;
+        };
+        match inquiry.verdict(self.me.node, &prepared.members) {
+            Verdict::Commit => self.install(tx, out),
+            Verdict::Abort => self.give_up(tx, out),
+            Verdict::Open => {}
+        }
+    }
+
+    /// The outcome of an attempt whose participants cannot find it out among themselves, because one is lost for good: decided once for all
+    /// of them, by the cluster's metadata (rule T5).
+    pub fn resolve(&mut self, tx: TxId, commit: bool, out: &mut Vec<Action>) {
+        if let Some(Phase::Prepared { .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
+            if commit { self.install(tx, out) } else { self.give_up(tx, out) }
+        }
+    }
+
+    /// Nobody will ask about transactions below `below` any more (rule T5).
+    pub(super) fn finished(&mut self, origin: Origin, below: u64, out: &mut Vec<Action>) {
+        let mark = self.finished.entry((origin.member.node, origin.lane)).or_default();
+        let new = (origin.member.incarnation, below);
+        if new <= *mark {
+            return;
+        }
+        *mark = new;
+        let first = TxId { origin, sequence: 0, attempt: 0 };
+        let over = self.known.range(first..TxId { sequence: below, ..first }).map(|(tx, _)| *tx);
+        for tx in over.collect::<Vec<_>>() {
+            match self.known.get(&tx).map(|attempt| &attempt.phase) {
+                Some(Phase::Committed { .. } | Phase::Aborted) => self.forget(tx),
+                Some(Phase::Refused { logged: Logged::No | Logged::Yes }) => self.forget(tx),
+                Some(Phase::Held { .. }) => {
+                    self.give_up(tx, out);
+                    self.forget(tx);
+                }
+                _ => {}
+            }
+        }
+    }
+}

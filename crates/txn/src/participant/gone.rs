@@ -1,0 +1,87 @@
+//! What becomes of transactions whose coordinator has ended: their participants settle them among themselves (rule T5).
+
+use std::collections::BTreeSet;
+
+use super::attempt::{Logged, Phase};
+use super::{Action, Participant, send};
+use crate::{Member, Message, NodeId, TxId};
+
+/// Of a node that will never live again.
+const NEVER: u64 = u64::MAX;
+
+impl Participant {
+    /// A node is heard of, from itself or from the cluster's metadata. All its earlier lives are over.
+    pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Action>) {
+        let before = self.peers.get(&member.node).copied();
+        // Heard of for the first time: the log may speak of earlier lives.
+        if before.is_none_or(|before| before < member.incarnation) {
+            self.peers.insert(member.node, member.incarnation);
+            self.orphaned(now, member.node, out);
+        }
+    }
+
+    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements.
+    pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
+        self.peers.insert(node, NEVER);
+        self.orphaned(now, node, out);
+        let owed = self.known.iter_mut().filter_map(|(tx, attempt)| match &mut attempt.phase {
+            Phase::Committed { owing: Some(owing), .. } => owing.remove(&node).then_some(*tx),
+            _ => None,
+        });
+        for tx in owed.collect::<Vec<_>>() {
+            self.acknowledged(node, tx);
+        }
+    }
+
+    fn orphaned(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
+        let of = |tx: &&TxId| tx.origin.member.node == node && self.is_gone(tx.origin);
+        let orphans: Vec<TxId> = self.known.keys().filter(of).copied().collect();
+        for tx in orphans {
+            self.settle(now, tx, out);
+        }
+    }
+
+    /// If the coordinator of the attempt is gone, does what it would have done.
+    pub(super) fn settle(&mut self, now: u64, tx: TxId, out: &mut Vec<Action>) {
+        if !self.is_gone(tx.origin) {
+            return;
+        }
+        let lost: BTreeSet<NodeId> =
+            self.peers.iter().filter(|(_, life)| **life == NEVER).map(|(node, _)| *node).collect();
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        match &mut attempt.phase {
+            // Whatever has not been said may be refused.
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
+            Phase::Prepared { .. } => self.arm(tx, Some(now)),
+            // Who asks about what is unknown hears that it was refused.
+            Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes } => self.forget(tx),
+            Phase::Committed { members, owing: owing @ None } => {
+                let others = members.iter().map(|member| member.node).filter(|node| *node != self.me.node);
+                let owed: BTreeSet<NodeId> = others.filter(|node| !lost.contains(node)).collect();
+                if owed.is_empty() {
+                    return self.forget(tx);
+                }
+                for to in &owed {
+                    out.push(send(*to, Message::Commit { tx, finished: 0 }));
+                }
+                *owing = Some(owed);
+                self.arm(tx, Some(now.saturating_add(self.settings.resend_ms)));
+            }
+            Phase::Appending { .. }
+            | Phase::Deciding { .. }
+            | Phase::Committed { .. }
+            | Phase::Refused { logged: Logged::Appending } => {}
+        }
+    }
+
+    /// Another participant has the outcome in its log.
+    pub(super) fn acknowledged(&mut self, from: NodeId, tx: TxId) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        if let Phase::Committed { owing: Some(owing), .. } = &mut attempt.phase {
+            owing.remove(&from);
+            if owing.is_empty() {
+                self.forget(tx);
+            }
+        }
+    }
+}

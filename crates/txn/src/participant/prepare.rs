@@ -1,0 +1,114 @@
+//! From a Prepare to the record of it, or to a refusal.
+
+use std::sync::Arc;
+
+use super::attempt::{Attempt, Logged, Phase};
+use super::{Action, Execution, Participant, send};
+use crate::{Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
+
+impl Participant {
+    pub(super) fn prepare(&mut self, now: u64, from: NodeId, prepare: Arc<Prepare>, out: &mut Vec<Action>) {
+        let tx = prepare.tx;
+        self.finished(tx.origin, prepare.finished, out);
+        if let Some(attempt) = self.known.get(&tx) {
+            // It was sent again: the answer may have been lost.
+            let answer = match &attempt.phase {
+                Phase::Queued { .. } | Phase::Executing { .. } | Phase::Appending { .. } => return,
+                Phase::Held { replies, .. } => Message::Prepared { tx, replies: Some(Arc::clone(replies)) },
+                Phase::Prepared { replies, .. } => Message::Prepared { tx, replies: replies.clone() },
+                Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => {
+                    Message::Prepared { tx, replies: None }
+                }
+                Phase::Deciding { .. } | Phase::Aborted | Phase::Refused { .. } => {
+                    Message::Refused { tx, why: Refusal::Over }
+                }
+            };
+            return out.push(send(from, answer));
+        }
+        let named = prepare.members.iter().find(|member| member.node == self.me.node).map(|member| member.incarnation);
+        if self.is_finished(tx) || self.is_gone(tx.origin) || named.is_none_or(|named| named > self.me.incarnation) {
+            // It was under way for long: nobody waits for an answer.
+            return;
+        }
+        let refuse = |why| send(from, Message::Refused { tx, why });
+        if named != Some(self.me.incarnation) {
+            return out.push(refuse(Refusal::Stale));
+        }
+        if self.is_followed(tx) {
+            return out.push(refuse(Refusal::Over));
+        }
+        self.follow(tx, out);
+        let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
+        let logged = prepare.logged;
+        self.known.insert(tx, Attempt::new(Phase::Queued { prepare }));
+        if !logged {
+            self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
+        }
+        out.push(Action::Lock { tx, stamp, locks });
+    }
+
+    /// A new attempt: the coordinator knows that all earlier ones are aborted.
+    fn follow(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let earlier = self.known.range(TxId { attempt: 0, ..tx }..tx).map(|(tx, _)| *tx);
+        for tx in earlier.collect::<Vec<_>>() {
+            self.give_up(tx, out);
+            let phase = self.known.get(&tx).map(|attempt| &attempt.phase);
+            if let Some(Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes }) = phase {
+                self.forget(tx);
+            }
+        }
+    }
+
+    /// The locks of an attempt are all granted, or it dies (rule T7).
+    pub fn locked(&mut self, tx: TxId, granted: bool, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Phase::Queued { prepare } = &attempt.phase else { return };
+        let prepare = Arc::clone(prepare);
+        if granted {
+            let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
+            attempt.phase = Phase::Executing { prepare, cancelled: false };
+            return out.push(Action::Execute { tx, commands, logged });
+        }
+        self.refuse(tx, Refusal::Conflict, out);
+    }
+
+    /// An attempt has been executed.
+    pub fn executed(&mut self, tx: TxId, execution: Execution, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
+        let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
+        let unlock = Action::Unlock { tx, locks: Arc::clone(&prepare.locks) };
+        match execution {
+            _ if cancelled => {
+                out.push(unlock);
+                self.refuse(tx, Refusal::Over, out);
+            }
+            Execution::Refused(why) => {
+                out.push(unlock);
+                self.refuse(tx, why, out);
+            }
+            Execution::Done { replies, .. } if !prepare.logged => {
+                out.push(send(tx.origin.member.node, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
+                attempt.phase = Phase::Held { locks: Arc::clone(&prepare.locks), replies };
+            }
+            Execution::Done { effects, replies } => {
+                let (stamp, members) = (prepare.stamp, Arc::clone(&prepare.members));
+                let prepared = Arc::new(Prepared { tx, stamp, members, locks: Arc::clone(&prepare.locks), effects });
+                attempt.phase = Phase::Appending { prepared: Arc::clone(&prepared), replies };
+                out.push(Action::Append { record: Record::Prepare(prepared) });
+            }
+        }
+    }
+
+    /// It takes no part in an attempt that is not in the log, and holds nothing for it any more.
+    fn refuse(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        attempt.phase = Phase::Refused { logged: Logged::No };
+        self.arm(tx, None);
+        out.push(send(tx.origin.member.node, Message::Refused { tx, why }));
+        self.acknowledge(tx, out);
+        if self.is_gone(tx.origin) || self.is_followed(tx) {
+            self.forget(tx);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What participants log.
+//!
+//! ```text
+//! record := version u8 (1) · kind u8 · body                             docs/formats.md, "Records of transactions"
+//! ```
+
+use std::sync::Arc;
+
+use crate::wire::{Malformed, Reader, VERSION, Writer};
+use crate::{Lock, Member, Stamp, TxId};
+
+/// A participant's part of an attempt, executed and not yet installed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Prepared {
+    /// Which attempt.
+    pub tx: TxId,
+    /// How old the transaction is.
+    pub stamp: Stamp,
+    /// All participants, in order of their nodes.
+    pub members: Arc<[Member]>,
+    /// What is locked here until the outcome, what was only read included (rule T2).
+    pub locks: Arc<[Lock]>,
+    /// What will be done to this node's keys.
+    pub effects: Arc<[u8]>,
+}
+
+/// One record of a participant's log.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Record {
+    /// The node is bound: only the outcome frees it.
+    Prepare(Arc<Prepared>),
+    /// All were prepared. The log's record holds the effects, too, as ones that are done.
+    Commit {
+        /// Which attempt.
+        tx: TxId,
+        /// All participants.
+        members: Arc<[Member]>,
+    },
+    /// Somebody refused: what the Prepare would have done is not done.
+    Abort {
+        /// Which attempt.
+        tx: TxId,
+    },
+    /// The node has said that it does not take part, and never will (rule T4).
+    Refuse {
+        /// Which attempt.
+        tx: TxId,
+    },
+}
+
+/// Which record of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RecordKind {
+    /// [`Record::Prepare`]
+    Prepare,
+    /// [`Record::Commit`]
+    Commit,
+    /// [`Record::Abort`]
+    Abort,
+    /// [`Record::Refuse`]
+    Refuse,
+}
+
+impl Record {
+    /// The attempt it is about.
+    pub fn tx(&self) -> TxId {
+        match self {
+            Record::Prepare(prepared) => prepared.tx,
+            Record::Commit { tx, .. } | Record::Abort { tx } | Record::Refuse { tx } => *tx,
+        }
+    }
+
+    /// Which it is.
+    pub fn kind(&self) -> RecordKind {
+        match self {
+            Record::Prepare(_) => RecordKind::Prepare,
+            Record::Commit { .. } => RecordKind::Commit,
+            Record::Abort { .. } => RecordKind::Abort,
+            Record::Refuse { .. } => RecordKind::Refuse,
+        }
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        w.u8(VERSION);
+        match self {
+            Record::Prepare(p) => {
+                w.u8(1);
+                w.tx(p.tx);
+                w.stamp(p.stamp);
+                w.members(&p.members);
+                w.locks(&p.locks);
+                w.bytes(&p.effects);
+            }
+            Record::Commit { tx, members } => {
+                w.u8(2);
+                w.tx(*tx);
+                w.members(members);
+            }
+            Record::Abort { tx } => {
+                w.u8(3);
+                w.tx(*tx);
+            }
+            Record::Refuse { tx } => {
+                w.u8(4);
+                w.tx(*tx);
+            }
+        }
+    }
+
+    /// Reads one, which must be all there is.
+    ///
+    /// # Errors
+    /// If the bytes are not what some [`Self::encode`] has written.
+    pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
+        let mut r = Reader(bytes);
+        r.version()?;
+        let record = match r.u8()? {
+            1 => Record::Prepare(Arc::new(Prepared {
+                tx: r.tx()?,
+                stamp: r.stamp()?,
+                members: r.members()?,
+                locks: r.locks()?,
+                effects: r.bytes()?.into(),
+            })),
+            2 => Record::Commit { tx: r.tx()?, members: r.members()? },
+            3 => Record::Abort { tx: r.tx()? },
+            4 => Record::Refuse { tx: r.tx()? },
+            _ => return Err(Malformed("a record that is not known")),
+        };
+        r.end()?;
+        Ok(record)
+    }
+}

@@ -1,0 +1,23 @@
+//! What is settled from outside.
+
+/// Times, in milliseconds. All nodes of a cluster have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Settings {
+    /// A participant that has been prepared for so long without an outcome asks the others, and again each time it has passed.
+    pub patience_ms: u64,
+    /// What has not been answered for so long is sent again.
+    pub resend_ms: u64,
+    /// D of rule T3: an attempt that only reads counts if all answers came within it, and participants keep its locks for so long. A
+    /// node that has started, or that owns slots anew, serves nothing for longer than this.
+    pub read_ms: u64,
+    /// A transaction that was refused is tried again after this; twice that the next time, and so on.
+    pub backoff_ms: u64,
+    /// But no later than after this.
+    pub backoff_max_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { patience_ms: 1000, resend_ms: 500, read_ms: 1000, backoff_ms: 1, backoff_max_ms: 50 }
+    }
+}

@@ -1,0 +1,408 @@
+//! What the machines of the crate are put into, in models and simulations: a node with keys that hold lists of numbers, a log that is committed
+//! later than it is written, and a crash that leaves what was committed. Commands read keys and append the transaction's number to some.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod dice;
+pub mod history;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
+use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Settings, TxId};
+
+/// A mistake that is made on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mistake {
+    None,
+    /// Locks are given back when the Prepare is appended, and not when the outcome is.
+    EarlyUnlock,
+    /// A Prepare is answered before it is committed.
+    UnloggedPrepare,
+    /// A Commit is acknowledged before it is committed.
+    ForgottenCommit,
+    /// A Prepare for another life is taken.
+    StaleIncarnation,
+    /// An inquiry is answered with a refusal that nobody remembers.
+    UnloggedRefusal,
+}
+
+/// Who locks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Owner {
+    Tx(TxId),
+    Plain(u32),
+}
+
+/// What a log holds.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Entry {
+    Record(Record),
+    Commit(Record, Arc<[u8]>),
+    Plain(u32, Arc<[u8]>),
+}
+
+impl Entry {
+    fn record(&self) -> Option<&Record> {
+        match self {
+            Entry::Record(record) | Entry::Commit(record, _) => Some(record),
+            Entry::Plain(..) => None,
+        }
+    }
+}
+
+/// What a node says to its surroundings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Said {
+    Send(NodeId, Message),
+    /// The commands are to be run later with [`Server::execute`].
+    Execute(TxId, Arc<[u8]>, bool),
+    /// An attempt was committed or aborted here.
+    Outcome(TxId, bool),
+    /// A plain command is answered: what it read.
+    Plain(u32, Reads),
+    Broken(&'static str),
+}
+
+pub type Reads = Vec<(u16, Vec<u32>)>;
+type Place = (u16, Box<[u8]>);
+/// What is locked, and what is done then.
+type Program = (Arc<[Lock]>, Arc<[u8]>);
+
+/// A participant's node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Server {
+    pub me: Member,
+    pub mistake: Mistake,
+    /// Commands run as soon as their locks are granted.
+    pub instant: bool,
+    pub participant: Participant,
+    pub locks: LockTable<Place, Owner>,
+    missing: BTreeMap<Owner, usize>,
+    plain: BTreeMap<u32, Program>,
+    /// Reads whose answers wait for the log (rule L7).
+    gated: Vec<(TxId, Execution)>,
+    answers: Vec<(u32, Reads)>,
+    pub durable: Vec<Entry>,
+    pub pending: Vec<Entry>,
+    pub store: BTreeMap<u16, Vec<u32>>,
+    settings: Settings,
+}
+
+impl Server {
+    pub fn new(me: Member, settings: Settings, mistake: Mistake) -> Self {
+        Self {
+            me,
+            mistake,
+            instant: true,
+            participant: Participant::new(me, settings),
+            locks: LockTable::default(),
+            missing: BTreeMap::new(),
+            plain: BTreeMap::new(),
+            gated: Vec::new(),
+            answers: Vec::new(),
+            durable: Vec::new(),
+            pending: Vec::new(),
+            store: BTreeMap::new(),
+            settings,
+        }
+    }
+
+    /// The process ends and starts again, with what was committed and the first `kept` of what was not.
+    pub fn crash(&mut self, now: u64, kept: usize, said: &mut Vec<Said>) {
+        let mut durable = std::mem::take(&mut self.durable);
+        durable.extend(self.pending.drain(..).take(kept));
+        let me = Member { incarnation: self.me.incarnation + 1, ..self.me };
+        let mut server = Self::new(me, self.settings, self.mistake);
+        server.instant = self.instant;
+        for entry in &durable {
+            if let Entry::Commit(_, effects) | Entry::Plain(_, effects) = entry {
+                server.apply(effects);
+            }
+        }
+        // As a log has them: in bytes.
+        let records = durable.iter().filter_map(Entry::record).map(|record| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            Record::decode(&bytes).expect("own bytes")
+        });
+        let mut actions = Vec::new();
+        server.participant = Participant::restore(me, self.settings, now, records, &mut actions);
+        for action in actions {
+            let Action::Lock { tx, stamp, locks } = action else { panic!("only locks are restored") };
+            let keys: Vec<(Place, Mode)> = places(&locks);
+            if !restore(&mut server.locks, Owner::Tx(tx), stamp, keys.iter().map(|(k, m)| (k, *m))) {
+                said.push(Said::Broken("two prepared transactions hold a key"));
+            }
+        }
+        server.durable = durable;
+        *self = server;
+    }
+
+    pub fn message(&mut self, now: u64, from: Member, message: Message, said: &mut Vec<Said>) {
+        let mut message = message;
+        if let Message::Prepare(prepare) = &mut message
+            && self.mistake == Mistake::StaleIncarnation
+        {
+            let members = prepare.members.iter().map(|m| if m.node == self.me.node { self.me } else { *m });
+            let members: Arc<[Member]> = members.collect();
+            Arc::make_mut(prepare).members = members;
+        }
+        let mut actions = Vec::new();
+        if let Message::Inquire { tx, .. } = message
+            && self.mistake == Mistake::UnloggedRefusal
+        {
+            let before = self.participant.clone();
+            self.participant.message(now, from, message, &mut actions);
+            if let [Action::Append { record: Record::Refuse { .. } }] = actions.as_slice() {
+                self.participant = before;
+                let status = txn::Status::Refused;
+                said.push(Said::Send(from.node, Message::Status { tx, status }));
+                return;
+            }
+        } else {
+            self.participant.message(now, from, message, &mut actions);
+        }
+        self.act(now, actions, said);
+    }
+
+    pub fn tick(&mut self, now: u64, said: &mut Vec<Said>) {
+        let mut actions = Vec::new();
+        self.participant.tick(now, &mut actions);
+        self.act(now, actions, said);
+    }
+
+    /// A node is known to live now.
+    pub fn peer(&mut self, now: u64, member: Member, said: &mut Vec<Said>) {
+        let mut actions = Vec::new();
+        self.participant.peer(now, member, &mut actions);
+        self.act(now, actions, said);
+    }
+
+    /// All that has been appended is committed.
+    pub fn flush(&mut self, now: u64, said: &mut Vec<Said>) {
+        for entry in std::mem::take(&mut self.pending) {
+            let record = entry.record().map(|record| (record.tx(), record.kind()));
+            self.durable.push(entry);
+            if let Some((tx, kind)) = record {
+                let mut actions = Vec::new();
+                self.participant.committed(now, tx, kind, &mut actions);
+                self.act(now, actions, said);
+            }
+        }
+        said.extend(self.answers.drain(..).map(|(id, reads)| Said::Plain(id, reads)));
+        for (tx, execution) in std::mem::take(&mut self.gated) {
+            let mut actions = Vec::new();
+            self.participant.executed(tx, execution, &mut actions);
+            self.act(now, actions, said);
+        }
+    }
+
+    fn act(&mut self, now: u64, actions: Vec<Action>, said: &mut Vec<Said>) {
+        for action in actions {
+            match action {
+                Action::Send { to, message } => said.push(Said::Send(to, message)),
+                Action::Lock { tx, stamp, locks } => {
+                    let (keys, owner) = (places(&locks), Owner::Tx(tx));
+                    match request(&mut self.locks, owner, stamp, keys.iter().map(|(k, m)| (k, *m))) {
+                        Requested::Waits(missing) => {
+                            self.missing.insert(owner, missing);
+                        }
+                        requested => self.locked(now, tx, requested == Requested::Granted, said),
+                    }
+                }
+                Action::Unlock { tx, locks } => {
+                    if self.mistake != Mistake::EarlyUnlock {
+                        self.unlock(now, Owner::Tx(tx), &locks, said);
+                    }
+                }
+                Action::Execute { tx, commands, logged } => {
+                    if self.instant {
+                        self.execute(now, tx, &commands, logged, said);
+                    } else {
+                        said.push(Said::Execute(tx, commands, logged));
+                    }
+                }
+                Action::Append { record } => {
+                    if let Record::Abort { tx } = record {
+                        said.push(Said::Outcome(tx, false));
+                    }
+                    self.pending.push(Entry::Record(record.clone()));
+                    if let Record::Prepare(prepared) = &record
+                        && self.mistake == Mistake::EarlyUnlock
+                    {
+                        self.unlock(now, Owner::Tx(prepared.tx), &prepared.locks, said);
+                    }
+                    if matches!(record, Record::Prepare(_)) && self.mistake == Mistake::UnloggedPrepare {
+                        self.committed_early(now, &record, said);
+                    }
+                }
+                Action::Install { prepared } => {
+                    said.push(Said::Outcome(prepared.tx, true));
+                    self.apply(&prepared.effects);
+                    let record = Record::Commit { tx: prepared.tx, members: Arc::clone(&prepared.members) };
+                    self.pending.push(Entry::Commit(record.clone(), Arc::clone(&prepared.effects)));
+                    if self.mistake == Mistake::ForgottenCommit {
+                        self.committed_early(now, &record, said);
+                    }
+                }
+                Action::Contradiction { what, .. } => said.push(Said::Broken(what)),
+            }
+        }
+    }
+
+    fn committed_early(&mut self, now: u64, record: &Record, said: &mut Vec<Said>) {
+        let mut actions = Vec::new();
+        self.participant.committed(now, record.tx(), record.kind(), &mut actions);
+        self.act(now, actions, said);
+    }
+
+    fn locked(&mut self, now: u64, tx: TxId, granted: bool, said: &mut Vec<Said>) {
+        let mut actions = Vec::new();
+        self.participant.locked(tx, granted, &mut actions);
+        self.act(now, actions, said);
+    }
+
+    fn unlock(&mut self, now: u64, owner: Owner, locks: &[Lock], said: &mut Vec<Said>) {
+        let keys = places(locks);
+        let mut granted = Vec::new();
+        release(&mut self.locks, owner, keys.iter().map(|(k, _)| k), |owner| granted.push(owner));
+        self.missing.remove(&owner);
+        for owner in granted {
+            let Some(missing) = self.missing.get_mut(&owner) else {
+                said.push(Said::Broken("a key is handed to nobody"));
+                continue;
+            };
+            *missing -= 1;
+            if *missing > 0 {
+                continue;
+            }
+            self.missing.remove(&owner);
+            match owner {
+                Owner::Tx(tx) => self.locked(now, tx, true, said),
+                Owner::Plain(id) => {
+                    let Some((locks, commands)) = self.plain.remove(&id) else { continue };
+                    self.run_plain(id, &commands);
+                    self.unlock(now, owner, &locks, said);
+                }
+            }
+        }
+    }
+
+    /// A transaction's commands run: they read, and say what they would append.
+    pub fn execute(&mut self, now: u64, tx: TxId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
+        let (effects, reads) = self.run(commands);
+        let execution = Execution::Done { effects: effects.into(), replies: encode_reads(&reads).into() };
+        if !logged && !self.pending.is_empty() {
+            return self.gated.push((tx, execution));
+        }
+        let mut actions = Vec::new();
+        self.participant.executed(tx, execution, &mut actions);
+        self.act(now, actions, said);
+    }
+
+    /// A command of a client of this node. It is answered with [`Said::Plain`], now or later.
+    pub fn plain(&mut self, id: u32, locks: Arc<[Lock]>, commands: Arc<[u8]>, said: &mut Vec<Said>) {
+        let keys = places(&locks);
+        match request_plain(&mut self.locks, Owner::Plain(id), keys.iter().map(|(k, m)| (k, *m))) {
+            None => self.run_plain(id, &commands),
+            Some(missing) => {
+                self.missing.insert(Owner::Plain(id), missing);
+                self.plain.insert(id, (locks, commands));
+            }
+        }
+        if self.pending.is_empty() {
+            said.extend(self.answers.drain(..).map(|(id, reads)| Said::Plain(id, reads)));
+        }
+    }
+
+    fn run_plain(&mut self, id: u32, commands: &[u8]) {
+        let (effects, reads) = self.run(commands);
+        if !effects.is_empty() {
+            self.apply(&effects);
+            self.pending.push(Entry::Plain(id, effects.into()));
+        }
+        self.answers.push((id, reads));
+    }
+
+    fn run(&self, commands: &[u8]) -> (Vec<u8>, Reads) {
+        let (mut effects, mut reads) = (Vec::new(), Vec::new());
+        for (key, append) in decode_commands(commands) {
+            reads.push((key, self.store.get(&key).cloned().unwrap_or_default()));
+            if let Some(id) = append {
+                effects.extend_from_slice(&key.to_le_bytes());
+                effects.extend_from_slice(&id.to_le_bytes());
+            }
+        }
+        (effects, reads)
+    }
+
+    fn apply(&mut self, effects: &[u8]) {
+        for effect in effects.chunks_exact(6) {
+            let key = u16::from_le_bytes([effect[0], effect[1]]);
+            let id = u32::from_le_bytes([effect[2], effect[3], effect[4], effect[5]]);
+            self.store.entry(key).or_default().push(id);
+        }
+    }
+
+    /// Two who are prepared, or about to be, and hold what only one can.
+    pub fn conflict(&self) -> bool {
+        let prepared: Vec<_> = self.participant.in_doubt().collect();
+        let conflicts = |a: &txn::Prepared, b: &txn::Prepared| {
+            a.locks.iter().any(|x| b.locks.iter().any(|y| x.key == y.key && x.mode.conflicts(y.mode)))
+        };
+        prepared.iter().enumerate().any(|(at, a)| prepared[at + 1..].iter().any(|b| conflicts(a, b)))
+    }
+}
+
+fn places(locks: &[Lock]) -> Vec<(Place, Mode)> {
+    locks.iter().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect()
+}
+
+/// Locks and commands of who reads `reads` and appends `id` to `writes`.
+pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
+    let shared = reads.iter().map(|key| (*key, Mode::Shared));
+    let all = shared.chain(writes.iter().map(|key| (*key, Mode::Exclusive)));
+    let (mut locks, mut commands) = (Vec::new(), Vec::new());
+    for (key, mode) in all {
+        locks.push(Lock { db: 0, key: key.to_be_bytes().into(), mode });
+        commands.extend_from_slice(&key.to_le_bytes());
+        let append = if mode == Mode::Exclusive { id } else { 0 };
+        commands.extend_from_slice(&append.to_le_bytes());
+    }
+    (Lock::normalized(locks), commands.into())
+}
+
+fn decode_commands(commands: &[u8]) -> Vec<(u16, Option<u32>)> {
+    let one = |c: &[u8]| {
+        let id = u32::from_le_bytes([c[2], c[3], c[4], c[5]]);
+        (u16::from_le_bytes([c[0], c[1]]), (id != 0).then_some(id))
+    };
+    commands.chunks_exact(6).map(one).collect()
+}
+
+fn encode_reads(reads: &Reads) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (key, list) in reads {
+        bytes.extend_from_slice(&key.to_le_bytes());
+        bytes.extend_from_slice(&(list.len() as u32).to_le_bytes());
+        list.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+    }
+    bytes
+}
+
+/// What a reply says was read.
+pub fn decode_reads(mut bytes: &[u8]) -> Reads {
+    let mut reads = Vec::new();
+    while !bytes.is_empty() {
+        let mut number = |n: usize| {
+            let (head, rest) = bytes.split_at(n);
+            bytes = rest;
+            head.iter().rev().fold(0u32, |number, byte| number << 8 | u32::from(*byte))
+        };
+        let (key, length) = (number(2) as u16, number(4));
+        reads.push((key, (0..length).map(|_| number(4)).collect()));
+    }
+    reads
+}

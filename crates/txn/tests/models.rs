@@ -1,0 +1,152 @@
+//! Small clusters, explored exhaustively: every order of messages, crashes at every step, lost and repeated messages (rules T1, T2, T4, T5, T7, T9).
+//!
+//! `cargo test -p txn --test models` explores the short configurations; `HOLDFAST_LONG=1 cargo test --release -p txn --test models` the large ones too.
+//! Mistakes made on purpose (`glue::Mistake`) must be found.
+
+mod glue;
+#[path = "models/world.rs"]
+mod world;
+
+use glue::Mistake;
+use stateright::{Checker, HasDiscoveries, Model};
+use world::{Cluster, Transaction};
+
+fn long() -> bool {
+    std::env::var_os("HOLDFAST_LONG").is_some()
+}
+
+/// Two participants, two transactions that meet at both in opposite orders.
+fn crossing() -> Cluster {
+    Cluster {
+        transactions: vec![
+            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![], vec![1]), (1, vec![], vec![2])] },
+            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1]), (1, vec![], vec![2])] },
+        ],
+        ..Cluster::new(2)
+    }
+}
+
+/// One writes here and reads there, the other the other way round: without locks on what is read both would see nothing of the other.
+fn skewed() -> Cluster {
+    Cluster {
+        transactions: vec![
+            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![1], vec![]), (1, vec![], vec![2])] },
+            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1]), (1, vec![2], vec![])] },
+        ],
+        ..Cluster::new(2)
+    }
+}
+
+/// One transaction.
+fn alone(servers: usize) -> Cluster {
+    let parts = (0..servers).map(|server| (server, vec![], vec![server as u16 + 1])).collect();
+    Cluster { transactions: vec![Transaction { coordinator: 0, id: 1, parts }], ..Cluster::new(servers) }
+}
+
+/// Plain commands between the two: one of them waits for the one transaction, and the other comes behind it.
+fn with_plain() -> Cluster {
+    Cluster { plain: vec![(11, (0, vec![], vec![1, 3]))], ..crossing() }
+}
+
+fn explore(name: &str, cluster: Cluster) {
+    let cluster = Cluster { healed: if long() { 1 } else { 8 }, ..cluster };
+    let checker = cluster.checker().threads(2).spawn_bfs().join();
+    eprintln!("{name}: {} states", checker.unique_state_count());
+    if let Some((property, path)) = checker.discoveries().into_iter().next() {
+        let last = path.last_state().clone();
+        let actions: Vec<_> = path.into_actions();
+        panic!("{name}: not {property} after {actions:#?}\n{last:#?}");
+    }
+}
+
+/// Explores until something is found, and gives the name of what does not hold.
+fn finds(name: &str, cluster: Cluster, mistake: Mistake) {
+    let cluster = Cluster { mistake, ..cluster };
+    let checker = cluster.checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    let found: Vec<_> = checker.discoveries().into_iter().collect();
+    assert!(!found.is_empty(), "{name}: {mistake:?} was not noticed in {} states", checker.unique_state_count());
+    for (property, path) in found {
+        let actions = path.into_actions();
+        eprintln!("{mistake:?}: not {property} after {} steps, {} states", actions.len(), checker.unique_state_count());
+    }
+}
+
+#[test]
+fn transactions_that_cross() {
+    explore("crossing", Cluster { ticks: 0, ..crossing() });
+}
+
+#[test]
+fn reads_are_locked_too() {
+    explore("skewed", Cluster { ticks: 0, ..skewed() });
+}
+
+#[test]
+fn a_participant_crashes() {
+    explore("participant", Cluster { server_crashes: 1, ticks: 2, ..alone(2) });
+}
+
+#[test]
+fn a_coordinator_crashes() {
+    explore("coordinator", Cluster { coordinator_crashes: 1, ticks: 2, ..alone(2) });
+}
+
+#[test]
+fn messages_are_lost_and_repeated() {
+    explore("network", Cluster { lost: 1, repeated: 1, ..alone(2) });
+}
+
+#[test]
+fn plain_commands_wait_in_between() {
+    explore("plain", Cluster { ticks: 0, ..with_plain() });
+}
+
+/// The large configurations, one after the other: all of them take some minutes in a release build.
+#[test]
+fn large_clusters() {
+    if !long() {
+        return;
+    }
+    let crash = |cluster| Cluster { server_crashes: 1, ..cluster };
+    let end = |cluster| Cluster { coordinator_crashes: 1, ..cluster };
+    let network = |cluster| Cluster { lost: 1, repeated: 1, ..cluster };
+    explore("everything, one transaction", Cluster { ticks: 2, ..crash(end(network(alone(2)))) });
+    explore("two crashes", Cluster { server_crashes: 2, ticks: 3, ..end(alone(2)) });
+    explore("three participants", Cluster { ticks: 2, ..alone(3) });
+    explore("three participants, a crash", Cluster { ticks: 1, ..crash(alone(3)) });
+    explore("three participants, no coordinator", Cluster { ticks: 1, ..end(alone(3)) });
+    explore("crossing", crossing());
+    explore("skewed", skewed());
+    explore("network", Cluster { ticks: 2, ..network(alone(2)) });
+    explore("crossing, three attempts", Cluster { attempts_max: 3, ticks: 1, ..crossing() });
+    explore("crossing, a crash", crash(crossing()));
+    explore("crossing, no coordinator", end(crossing()));
+    explore("crossing, lost", Cluster { lost: 1, ..crossing() });
+    explore("crossing, repeated", Cluster { repeated: 1, ..crossing() });
+    explore("plain commands", Cluster { ticks: 1, ..with_plain() });
+}
+
+#[test]
+fn locks_given_back_early_are_noticed() {
+    finds("crossing", crossing(), Mistake::EarlyUnlock);
+}
+
+#[test]
+fn a_prepare_that_is_not_logged_is_noticed() {
+    finds("participant", Cluster { server_crashes: 1, ticks: 2, ..alone(2) }, Mistake::UnloggedPrepare);
+}
+
+#[test]
+fn a_forgotten_commit_is_noticed() {
+    finds("participant", Cluster { server_crashes: 1, ticks: 2, ..alone(2) }, Mistake::ForgottenCommit);
+}
+
+#[test]
+fn a_stale_incarnation_is_noticed() {
+    finds("participant", Cluster { server_crashes: 1, ticks: 2, ..alone(2) }, Mistake::StaleIncarnation);
+}
+
+#[test]
+fn a_refusal_that_is_not_remembered_is_noticed() {
+    finds("silence", Cluster { ticks: 2, ..alone(2) }, Mistake::UnloggedRefusal);
+}

@@ -1,0 +1,488 @@
+//! A small cluster as a model: what can happen next, and what must hold whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use stateright::{Model, Property};
+use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
+
+use crate::glue::history::{Observed, check};
+use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
+
+/// Time stands still: whatever is due is due at once, and ticks decide when it happens.
+const NO_TIME: Settings = Settings { patience_ms: 0, resend_ms: 0, read_ms: 0, backoff_ms: 0, backoff_max_ms: 0 };
+
+/// The node of the first coordinator.
+const COORDINATORS: u64 = 100;
+
+/// Server, keys that are read, keys that are appended to. Keys of two servers are different.
+pub type Place = (usize, Vec<u16>, Vec<u16>);
+
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    pub coordinator: usize,
+    pub id: u32,
+    pub parts: Vec<Place>,
+}
+
+/// What there is and how often what may happen.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub servers: usize,
+    pub transactions: Vec<Transaction>,
+    /// Plain commands, each once.
+    pub plain: Vec<(u32, Place)>,
+    pub attempts_max: u32,
+    pub server_crashes: u8,
+    pub coordinator_crashes: u8,
+    pub lost: u8,
+    pub repeated: u8,
+    pub ticks: u8,
+    pub mistake: Mistake,
+    /// From one of so many states everything is let come to an end.
+    pub healed: u64,
+}
+
+impl Cluster {
+    pub fn new(servers: usize) -> Self {
+        Self {
+            servers,
+            transactions: Vec::new(),
+            plain: Vec::new(),
+            attempts_max: 2,
+            server_crashes: 0,
+            coordinator_crashes: 0,
+            lost: 0,
+            repeated: 0,
+            ticks: 1,
+            mistake: Mistake::None,
+            healed: 1,
+        }
+    }
+
+    fn transaction(&self, id: u32) -> &Transaction {
+        self.transactions.iter().find(|transaction| transaction.id == id).expect("a transaction of the cluster")
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    Replied(Reads),
+    Closed,
+    Failed,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Host {
+    me: Member,
+    machine: Coordinator,
+    /// Whether it has ended: the one that came after it has nothing to do.
+    ended: bool,
+    /// By sequence.
+    ids: BTreeMap<u64, u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct World {
+    servers: Vec<Server>,
+    hosts: Vec<Host>,
+    network: BTreeSet<(Member, NodeId, Message)>,
+    answers: BTreeMap<u32, Answer>,
+    plain_done: BTreeMap<u32, Reads>,
+    plain_left: BTreeSet<usize>,
+    /// What has become of attempts, somewhere.
+    committed: BTreeSet<TxId>,
+    aborted: BTreeSet<TxId>,
+    left: [u8; 5],
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    Deliver(Message, NodeId),
+    Lose(Message, NodeId),
+    Repeat(Message, NodeId),
+    /// The log of a server is committed.
+    Flush(usize),
+    /// A server crashes and starts again: with all it has appended, or with what was committed.
+    Crash(usize, bool),
+    End(usize),
+    /// A server hears that a coordinator has started again.
+    Hear(usize, usize),
+    TickServer(usize),
+    TickHost(usize),
+    Plain(usize),
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut message = |what: &str, message: &Message, to: &NodeId| {
+            let text = format!("{message:?}");
+            let kind = text.split([' ', '(']).next().unwrap_or("");
+            let status =
+                if let Message::Status { status, .. } = message { format!(" {status:?}") } else { String::new() };
+            let tx = message.tx().map(|tx| format!("{}:{}:{}", tx.origin.member.node.0, tx.sequence, tx.attempt));
+            write!(f, "{what} {kind}{status} {} to {}", tx.unwrap_or_default(), to.0)
+        };
+        match self {
+            Step::Deliver(m, to) => message("deliver", m, to),
+            Step::Lose(m, to) => message("lose", m, to),
+            Step::Repeat(m, to) => message("repeat", m, to),
+            Step::Flush(at) => write!(f, "flush {}", at + 1),
+            Step::Crash(at, kept) => write!(f, "crash {}, kept {kept}", at + 1),
+            Step::End(host) => write!(f, "end {}", COORDINATORS as usize + host),
+            Step::Hear(at, host) => write!(f, "{} hears that {} ended", at + 1, COORDINATORS as usize + host),
+            Step::TickServer(at) => write!(f, "tick {}", at + 1),
+            Step::TickHost(host) => write!(f, "tick {}", COORDINATORS as usize + host),
+            Step::Plain(at) => write!(f, "plain {at}"),
+        }
+    }
+}
+
+const LOSE: usize = 0;
+const REPEAT: usize = 1;
+const CRASH: usize = 2;
+const END: usize = 3;
+const TICK: usize = 4;
+
+impl World {
+    fn said(&mut self, from: Member, said: Vec<Said>) {
+        for said in said {
+            match said {
+                Said::Send(to, message) => {
+                    if let Message::Refused { tx, .. } = &message {
+                        self.aborted.insert(*tx);
+                    }
+                    self.send(from, to, message);
+                }
+                Said::Outcome(tx, true) => {
+                    self.committed.insert(tx);
+                }
+                Said::Outcome(tx, false) => {
+                    self.aborted.insert(tx);
+                }
+                Said::Plain(id, reads) => {
+                    self.plain_done.insert(id, reads);
+                }
+                Said::Broken(what) => self.broken = Some(what),
+                Said::Execute(..) => {}
+            }
+        }
+    }
+
+    fn send(&mut self, from: Member, to: NodeId, message: Message) {
+        let ended = |host: &Host| host.me.node == to && host.ended;
+        if !self.hosts.iter().any(ended) {
+            self.network.insert((from, to, message));
+        }
+    }
+
+    fn events(&mut self, host: usize, events: Vec<Event>) {
+        let from = self.hosts[host].me;
+        for event in events {
+            let (sequence, answer) = match event {
+                Event::Send { to, message } => {
+                    self.send(from, to, message);
+                    continue;
+                }
+                Event::Reply { sequence, replies } => {
+                    let reads = replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect();
+                    (sequence, Answer::Replied(reads))
+                }
+                Event::Close { sequence } => (sequence, Answer::Closed),
+                Event::Failed { sequence, .. } => (sequence, Answer::Failed),
+                Event::Reroute { .. } => {
+                    self.broken = Some("nothing has moved");
+                    continue;
+                }
+            };
+            let id = self.hosts[host].ids[&sequence];
+            if self.answers.insert(id, answer).is_some() {
+                self.broken = Some("answered twice");
+            }
+        }
+    }
+
+    fn on_server(&mut self, at: usize, f: impl FnOnce(&mut Server, &mut Vec<Said>)) {
+        let mut said = Vec::new();
+        f(&mut self.servers[at], &mut said);
+        let me = self.servers[at].me;
+        self.said(me, said);
+    }
+
+    fn deliver(&mut self, from: Member, to: NodeId, message: Message) {
+        if let Some(at) = self.servers.iter().position(|server| server.me.node == to) {
+            self.on_server(at, |server, said| server.message(0, from, message, said));
+        } else if let Some(host) = self.hosts.iter().position(|host| host.me.node == to && !host.ended) {
+            let mut events = Vec::new();
+            self.hosts[host].machine.message(0, from, message, &mut events);
+            self.events(host, events);
+        }
+    }
+
+    fn tick_host(&mut self, host: usize) {
+        let mut events = Vec::new();
+        self.hosts[host].machine.tick(0, &mut events);
+        self.events(host, events);
+    }
+
+    /// No more faults: everything that can go on does, in some fair order. Whether it comes to an end.
+    fn heal(&self) -> World {
+        let mut world = self.clone();
+        for _ in 0..60 {
+            if world.is_settled() {
+                break;
+            }
+            for (from, to, message) in std::mem::take(&mut world.network) {
+                world.deliver(from, to, message);
+            }
+            for at in 0..world.servers.len() {
+                let ended: Vec<Member> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
+                world.on_server(at, |server, said| {
+                    server.flush(0, said);
+                    ended.iter().for_each(|host| server.peer(0, *host, said));
+                    server.tick(0, said);
+                });
+            }
+            for host in 0..world.hosts.len() {
+                if world.hosts[host].ended {
+                    continue;
+                }
+                for at in 0..world.servers.len() {
+                    let (mut events, node) = (Vec::new(), world.servers[at].me);
+                    world.hosts[host].machine.peer(0, node, &mut events);
+                    if world.network.is_empty() {
+                        world.hosts[host].machine.linked(0, node.node, &mut events);
+                    }
+                    world.events(host, events);
+                }
+                world.tick_host(host);
+            }
+        }
+        world
+    }
+
+    /// Nobody waits for anything, nothing is locked, nothing need be remembered.
+    fn is_settled(&self) -> bool {
+        let idle =
+            |server: &Server| server.participant.is_empty() && server.locks.is_empty() && server.pending.is_empty();
+        self.servers.iter().all(idle) && self.hosts.iter().all(|host| host.ended || host.machine.is_empty())
+    }
+
+    /// Rule T4: an attempt is committed everywhere or nowhere.
+    fn is_atomic(&self) -> bool {
+        self.committed.is_disjoint(&self.aborted)
+    }
+
+    fn lists(&self) -> BTreeMap<u16, Vec<u32>> {
+        self.servers.iter().flat_map(|server| server.store.clone()).collect()
+    }
+
+    fn order(&self, cluster: &Cluster, complete: bool) -> Result<(), String> {
+        let mut observed = Vec::new();
+        for (id, answer) in &self.answers {
+            let writes: Vec<u16> = cluster.transaction(*id).parts.iter().flat_map(|part| part.2.clone()).collect();
+            match answer {
+                Answer::Replied(reads) => {
+                    observed.push(Observed { id: *id, reads: reads.clone(), writes, began: 0, answered: 0 });
+                }
+                // Committed, too.
+                Answer::Closed => observed.push(Observed { id: *id, reads: vec![], writes, began: 0, answered: 0 }),
+                Answer::Failed => {
+                    if self.lists().values().flatten().any(|found| found == id) {
+                        return Err(format!("{id} has failed, and was done"));
+                    }
+                }
+            }
+        }
+        for (id, reads) in &self.plain_done {
+            let plain = cluster.plain.iter().find(|plain| plain.0 == *id).expect("a command of the cluster");
+            let writes = plain.1.2.clone();
+            observed.push(Observed { id: *id, reads: reads.clone(), writes, began: 0, answered: 0 });
+        }
+        check(&observed, &self.lists(), complete)
+    }
+
+    /// All or nothing of each transaction is in the lists.
+    fn is_whole(&self, cluster: &Cluster) -> bool {
+        let lists = self.lists();
+        cluster.transactions.iter().all(|transaction| {
+            let mut keys = transaction.parts.iter().flat_map(|part| &part.2);
+            let there = |key: &u16| lists.get(key).is_some_and(|list| list.contains(&transaction.id));
+            let first = keys.next().is_none_or(there);
+            keys.all(|key| there(key) == first)
+        })
+    }
+
+    fn heals(&self, cluster: &Cluster) -> bool {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        if !hasher.finish().is_multiple_of(cluster.healed) {
+            return true;
+        }
+        let world = self.heal();
+        let answered = |t: &Transaction| world.hosts[t.coordinator].ended || world.answers.contains_key(&t.id);
+        world.is_settled()
+            && world.broken.is_none()
+            && world.is_atomic()
+            && world.is_whole(cluster)
+            && world.order(cluster, true).is_ok()
+            && cluster.transactions.iter().all(answered)
+    }
+}
+
+impl Model for Cluster {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let server = |at: usize| Member { node: NodeId(at as u64 + 1), incarnation: 1 };
+        let hosts = self.transactions.iter().map(|transaction| transaction.coordinator + 1).max().unwrap_or(0);
+        let host = |at: usize| {
+            let me = Member { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
+            let machine = Coordinator::new(Origin { member: me, lane: 0 }, NO_TIME);
+            Host { me, machine, ended: false, ids: BTreeMap::new() }
+        };
+        let mut world = World {
+            servers: (0..self.servers).map(|at| Server::new(server(at), NO_TIME, self.mistake)).collect(),
+            hosts: (0..hosts).map(host).collect(),
+            network: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            plain_done: BTreeMap::new(),
+            plain_left: (0..self.plain.len()).collect(),
+            committed: BTreeSet::new(),
+            aborted: BTreeSet::new(),
+            left: [self.lost, self.repeated, self.server_crashes, self.coordinator_crashes, self.ticks],
+            broken: None,
+        };
+        for transaction in &self.transactions {
+            let part = |(at, reads, writes): &Place| {
+                let (locks, commands) = program(transaction.id, reads, writes);
+                Part { member: server(*at), locks, commands, writes: !writes.is_empty() }
+            };
+            let parts = transaction.parts.iter().map(part).collect();
+            let mut events = Vec::new();
+            let host = &mut world.hosts[transaction.coordinator];
+            let sequence = host.machine.begin(0, u64::from(transaction.id), parts, &mut events);
+            host.ids.insert(sequence, transaction.id);
+            world.events(transaction.coordinator, events);
+        }
+        vec![world]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        for (_, to, message) in &world.network {
+            steps.push(Step::Deliver(message.clone(), *to));
+            if world.left[LOSE] > 0 {
+                steps.push(Step::Lose(message.clone(), *to));
+            }
+            if world.left[REPEAT] > 0 {
+                steps.push(Step::Repeat(message.clone(), *to));
+            }
+        }
+        for (at, server) in world.servers.iter().enumerate() {
+            if !server.pending.is_empty() {
+                steps.push(Step::Flush(at));
+            }
+            if world.left[CRASH] > 0 {
+                steps.push(Step::Crash(at, false));
+                if !server.pending.is_empty() {
+                    steps.push(Step::Crash(at, true));
+                }
+            }
+            if world.left[TICK] > 0 && server.participant.next_tick().is_some() {
+                steps.push(Step::TickServer(at));
+            }
+        }
+        for (at, host) in world.hosts.iter().enumerate() {
+            if host.ended {
+                steps.extend((0..self.servers).map(|server| Step::Hear(server, at)));
+                continue;
+            }
+            if world.left[END] > 0 {
+                steps.push(Step::End(at));
+            }
+            if world.left[TICK] > 0 && host.machine.next_tick().is_some() {
+                steps.push(Step::TickHost(at));
+            }
+        }
+        steps.extend(world.plain_left.iter().map(|plain| Step::Plain(*plain)));
+    }
+
+    fn next_state(&self, last: &World, step: Step) -> Option<World> {
+        let mut world = last.clone();
+        let take = |world: &mut World, message: &Message, to: NodeId, keep: bool| {
+            let found = world.network.iter().find(|(_, t, m)| *t == to && m == message).cloned()?;
+            if !keep {
+                world.network.remove(&found);
+            }
+            Some(found)
+        };
+        match step {
+            Step::Deliver(message, to) => {
+                let (from, to, message) = take(&mut world, &message, to, false)?;
+                world.deliver(from, to, message);
+            }
+            Step::Lose(message, to) => {
+                take(&mut world, &message, to, false)?;
+                world.left[LOSE] -= 1;
+            }
+            Step::Repeat(message, to) => {
+                let (from, to, message) = take(&mut world, &message, to, true)?;
+                world.left[REPEAT] -= 1;
+                world.deliver(from, to, message);
+            }
+            Step::Flush(at) => world.on_server(at, |server, said| server.flush(0, said)),
+            Step::Crash(at, kept) => {
+                world.left[CRASH] -= 1;
+                let kept = if kept { usize::MAX } else { 0 };
+                world.on_server(at, |server, said| server.crash(0, kept, said));
+            }
+            Step::End(at) => {
+                world.left[END] -= 1;
+                let host = &mut world.hosts[at];
+                host.ended = true;
+                host.me.incarnation += 1;
+                let node = host.me.node;
+                world.network.retain(|(_, to, _)| *to != node);
+            }
+            Step::Hear(at, host) => {
+                let host = world.hosts[host].me;
+                world.on_server(at, |server, said| server.peer(0, host, said));
+            }
+            Step::TickServer(at) => {
+                world.left[TICK] -= 1;
+                world.on_server(at, |server, said| server.tick(0, said));
+            }
+            Step::TickHost(at) => {
+                world.left[TICK] -= 1;
+                world.tick_host(at);
+            }
+            Step::Plain(plain) => {
+                world.plain_left.remove(&plain);
+                let (id, (at, reads, writes)) = &self.plain[plain];
+                let (locks, commands) = program(*id, reads, writes);
+                world.on_server(*at, |server, said| server.plain(*id, locks, commands, said));
+            }
+        }
+        Some(world)
+    }
+
+    fn within_boundary(&self, world: &World) -> bool {
+        let within = |host: &Host| {
+            let mut sequences = host.ids.keys();
+            sequences.all(|sequence| host.machine.current(*sequence).is_none_or(|tx| tx.attempt <= self.attempts_max))
+        };
+        world.hosts.iter().all(within)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::<Self>::always("sound", |_, world| world.broken.is_none()),
+            Property::<Self>::always("atomic", |_, world| world.is_atomic()),
+            Property::<Self>::always("exclusive", |_, world| !world.servers.iter().any(Server::conflict)),
+            Property::<Self>::always("serializable", |cluster, world| world.order(cluster, false).is_ok()),
+            Property::<Self>::always("going on", |cluster, world| world.heals(cluster)),
+        ]
+    }
+}
