@@ -1,0 +1,485 @@
+//! Nodes, each with a coordinator and a participant, their clients, and what happens to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
+
+use crate::glue::dice::Dice;
+use crate::glue::history::{Observed, check};
+use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
+
+const SETTINGS: Settings =
+    Settings { patience_ms: 150, resend_ms: 80, read_ms: 100, backoff_ms: 1, backoff_max_ms: 20 };
+
+/// Milliseconds in which transactions begin and faults happen.
+const BUSY_MS: u64 = 2500;
+/// And when everything must have come to an end.
+const END_MS: u64 = 60_000;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub nodes: usize,
+    pub keys: usize,
+    pub transactions: usize,
+    pub plain: usize,
+    /// In percent of transactions.
+    pub read_only: usize,
+    pub crashes: usize,
+    pub partitions: usize,
+    /// In percent of messages.
+    pub lost: usize,
+    /// In percent of messages.
+    pub late: usize,
+    pub mistake: Mistake,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed ^ 0x5eed);
+        Self {
+            seed,
+            nodes: 2 + dice.below(4),
+            keys: 1 + dice.below(5),
+            transactions: 20 + dice.below(80),
+            plain: dice.below(60),
+            read_only: dice.below(40),
+            crashes: dice.below(6),
+            partitions: dice.below(4),
+            lost: dice.below(2) * dice.below(8),
+            late: [2, 2, 10][dice.below(3)],
+            mistake: Mistake::None,
+        }
+    }
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub replied: usize,
+    pub closed: usize,
+    pub read_only: usize,
+    pub plain: usize,
+    pub retried: usize,
+    pub crashes: usize,
+}
+
+impl std::ops::AddAssign for Told {
+    fn add_assign(&mut self, other: Self) {
+        self.replied += other.replied;
+        self.closed += other.closed;
+        self.read_only += other.read_only;
+        self.plain += other.plain;
+        self.retried += other.retried;
+        self.crashes += other.crashes;
+    }
+}
+
+enum Happening {
+    Deliver(Member, usize, Vec<u8>),
+    Execute(usize, u64, TxId, Vec<u8>, bool),
+    Flush(usize),
+    Tick(usize),
+    Transaction(u32),
+    Plain(u32),
+    Crash(usize),
+    Restart(usize),
+    Hear(usize, Member),
+    Part(usize, usize),
+    Heal,
+}
+
+struct Node {
+    server: Server,
+    coordinator: Coordinator,
+    up: bool,
+    /// It serves nothing before (rule T3).
+    serves: u64,
+    /// What its clock is ahead of the simulation's.
+    ahead: u64,
+    flushing: bool,
+    ids: BTreeMap<u64, u32>,
+}
+
+#[derive(Clone)]
+struct Client {
+    began: u64,
+    node: usize,
+    writes: Vec<u16>,
+    /// Its node has ended, or its connection: it will not be answered.
+    gone: bool,
+}
+
+struct Cluster {
+    plan: Plan,
+    dice: Dice,
+    now: u64,
+    count: u64,
+    happenings: BTreeMap<(u64, u64), Happening>,
+    nodes: Vec<Node>,
+    parted: Option<(usize, usize)>,
+    clients: BTreeMap<u32, Client>,
+    observed: Vec<Observed>,
+    outcomes: BTreeMap<TxId, bool>,
+    told: Told,
+}
+
+/// Runs a plan; what is wrong, if anything is.
+pub fn run(plan: Plan) -> Result<Told, String> {
+    let mut cluster = Cluster::new(plan);
+    cluster.begin();
+    while let Some(((at, _), happening)) = cluster.happenings.pop_first() {
+        cluster.now = at;
+        if at > END_MS {
+            break;
+        }
+        cluster.happen(happening)?;
+        if at > BUSY_MS && cluster.is_settled() {
+            break;
+        }
+    }
+    cluster.at_the_end()?;
+    Ok(cluster.told)
+}
+
+impl Cluster {
+    fn new(plan: Plan) -> Self {
+        let mut dice = Dice(plan.seed);
+        let node = |at: usize| {
+            let me = Member { node: NodeId(at as u64), incarnation: 1 };
+            let mut server = Server::new(me, SETTINGS, plan.mistake);
+            server.instant = false;
+            Node {
+                server,
+                coordinator: Coordinator::new(Origin { member: me, lane: 0 }, SETTINGS),
+                up: true,
+                serves: 0,
+                ahead: dice.next() % 1_000_000,
+                flushing: false,
+                ids: BTreeMap::new(),
+            }
+        };
+        let nodes = (0..plan.nodes).map(node).collect();
+        Self {
+            plan,
+            dice,
+            now: 0,
+            count: 0,
+            happenings: BTreeMap::new(),
+            nodes,
+            parted: None,
+            clients: BTreeMap::new(),
+            observed: Vec::new(),
+            outcomes: BTreeMap::new(),
+            told: Told::default(),
+        }
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        self.count += 1;
+        self.happenings.insert((time, self.count), happening);
+    }
+
+    fn after(&mut self, ms: u64, happening: Happening) {
+        self.at(self.now + ms, happening);
+    }
+
+    fn sometime(&mut self) -> u64 {
+        self.dice.next() % BUSY_MS
+    }
+
+    fn any(&mut self) -> usize {
+        self.dice.below(self.plan.nodes)
+    }
+
+    fn begin(&mut self) {
+        for id in 1..=self.plan.transactions as u32 {
+            let time = self.sometime();
+            self.at(time, Happening::Transaction(id));
+        }
+        for id in 0..self.plan.plain as u32 {
+            let time = self.sometime();
+            self.at(time, Happening::Plain(10_000 + id));
+        }
+        for _ in 0..self.plan.crashes {
+            let (time, node) = (self.sometime(), self.any());
+            self.at(time, Happening::Crash(node));
+        }
+        for _ in 0..self.plan.partitions {
+            let (time, a, b) = (self.sometime(), self.any(), self.any());
+            self.at(time, Happening::Part(a, b));
+        }
+        (0..self.plan.nodes).for_each(|node| self.at(1, Happening::Tick(node)));
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), String> {
+        match happening {
+            Happening::Deliver(from, to, bytes) => {
+                let message = Message::decode(&bytes).map_err(|wrong| format!("{wrong} in {bytes:?}"))?;
+                self.deliver(from, to, message)?;
+            }
+            Happening::Execute(node, life, tx, commands, logged) => {
+                if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
+                    self.on(node, |server, now, said| server.execute(now, tx, &commands, logged, said))?;
+                }
+            }
+            Happening::Flush(node) => {
+                self.nodes[node].flushing = false;
+                if self.nodes[node].up {
+                    self.on(node, |server, now, said| server.flush(now, said))?;
+                }
+            }
+            Happening::Tick(node) => {
+                self.after(10, Happening::Tick(node));
+                if self.nodes[node].up {
+                    self.on(node, |server, now, said| server.tick(now, said))?;
+                    self.coordinate(node, |coordinator, now, events| coordinator.tick(now, events))?;
+                }
+            }
+            Happening::Transaction(id) => self.transaction(id)?,
+            Happening::Plain(id) => self.plain(id)?,
+            Happening::Crash(node) => self.crash(node),
+            Happening::Restart(node) => self.restart(node)?,
+            Happening::Hear(node, member) => {
+                if self.nodes[node].up {
+                    self.on(node, |server, now, said| server.peer(now, member, said))?;
+                    self.coordinate(node, |coordinator, now, events| coordinator.peer(now, member, events))?;
+                }
+            }
+            Happening::Part(a, b) => {
+                self.parted = Some((a, b));
+                let ms = 1 + self.dice.next() % 600;
+                self.after(ms, Happening::Heal);
+            }
+            Happening::Heal => self.heal()?,
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self) -> Result<(), String> {
+        let Some((a, b)) = self.parted.take() else { return Ok(()) };
+        for (node, other) in [(a, b), (b, a)] {
+            if self.nodes[node].up {
+                let other = NodeId(other as u64);
+                self.coordinate(node, |coordinator, now, events| coordinator.linked(now, other, events))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on(&mut self, node: usize, f: impl FnOnce(&mut Server, u64, &mut Vec<Said>)) -> Result<(), String> {
+        let mut said = Vec::new();
+        let now = self.now + self.nodes[node].ahead;
+        f(&mut self.nodes[node].server, now, &mut said);
+        let me = self.nodes[node].server.me;
+        for said in said {
+            match said {
+                Said::Send(to, message) => self.send(me, to, &message),
+                Said::Execute(tx, commands, logged) => {
+                    let ms = self.dice.next() % 6;
+                    self.after(ms, Happening::Execute(node, me.incarnation, tx, commands.to_vec(), logged));
+                }
+                Said::Outcome(tx, committed) => {
+                    if self.outcomes.insert(tx, committed).is_some_and(|before| before != committed) {
+                        return Err(format!("{tx:?} is committed and aborted"));
+                    }
+                }
+                Said::Plain(id, reads) => {
+                    self.told.plain += 1;
+                    self.answered(id, reads);
+                }
+                Said::Broken(what) => return Err(what.to_owned()),
+            }
+        }
+        if self.nodes[node].server.conflict() {
+            return Err(format!("two hold a key of {node}"));
+        }
+        if !self.nodes[node].server.pending.is_empty() && !self.nodes[node].flushing {
+            self.nodes[node].flushing = true;
+            let ms = if self.dice.percent(3) { self.dice.next() % 300 } else { 1 + self.dice.next() % 8 };
+            self.after(ms, Happening::Flush(node));
+        }
+        Ok(())
+    }
+
+    fn coordinate(
+        &mut self,
+        node: usize,
+        f: impl FnOnce(&mut Coordinator, u64, &mut Vec<Event>),
+    ) -> Result<(), String> {
+        let mut events = Vec::new();
+        let now = self.now + self.nodes[node].ahead;
+        f(&mut self.nodes[node].coordinator, now, &mut events);
+        let me = self.nodes[node].server.me;
+        for event in events {
+            match event {
+                Event::Send { to, message } => {
+                    if let Message::Prepare(prepare) = &message {
+                        self.told.retried += usize::from(prepare.tx.attempt > 1);
+                    }
+                    self.send(me, to, &message);
+                }
+                Event::Reply { sequence, replies } => {
+                    let id = self.nodes[node].ids[&sequence];
+                    self.told.replied += 1;
+                    self.told.read_only += usize::from(self.clients[&id].writes.is_empty());
+                    self.answered(id, replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect());
+                }
+                Event::Close { sequence } => {
+                    let id = self.nodes[node].ids[&sequence];
+                    self.told.closed += 1;
+                    self.answered(id, Vec::new());
+                }
+                Event::Failed { .. } | Event::Reroute { .. } => return Err(format!("{event:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, id: u32, reads: Reads) {
+        if let Some(client) = self.clients.remove(&id) {
+            let (writes, began) = (client.writes, client.began);
+            self.observed.push(Observed { id, reads, writes, began, answered: self.now });
+        }
+    }
+
+    fn send(&mut self, from: Member, to: NodeId, message: &Message) {
+        let (a, b) = (from.node.0 as usize, to.0 as usize);
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let busy = self.now < BUSY_MS;
+        if a == b {
+            return self.after(0, Happening::Deliver(from, b, bytes));
+        }
+        if self.parted == Some((a, b)) || self.parted == Some((b, a)) || (busy && self.dice.percent(self.plan.lost)) {
+            return;
+        }
+        for _ in 0..1 + usize::from(busy && self.dice.percent(4)) {
+            let ms = if self.dice.percent(self.plan.late) { self.dice.next() % 400 } else { 1 + self.dice.next() % 12 };
+            self.after(ms, Happening::Deliver(from, b, bytes.clone()));
+        }
+    }
+
+    fn deliver(&mut self, from: Member, to: usize, message: Message) -> Result<(), String> {
+        let node = &self.nodes[to];
+        let early = self.now < node.serves && matches!(message, Message::Prepare(_));
+        if !node.up || early {
+            return Ok(());
+        }
+        if message.coordinator(node.server.me).is_some() {
+            return self.coordinate(to, |coordinator, now, events| coordinator.message(now, from, message, events));
+        }
+        self.on(to, |server, now, said| server.message(now, from, message, said))
+    }
+
+    /// Keys of a node, each once: what is read only, and what is appended to as well.
+    fn keys(&mut self, node: usize, read_only: bool) -> (Vec<u16>, Vec<u16>) {
+        let mut keys = BTreeSet::new();
+        for _ in 0..1 + self.dice.below(2) {
+            keys.insert((node * 100 + self.dice.below(self.plan.keys)) as u16);
+        }
+        keys.into_iter().partition(|_| read_only || self.dice.percent(40))
+    }
+
+    fn transaction(&mut self, id: u32) -> Result<(), String> {
+        let node = self.any();
+        if !self.nodes[node].up || self.now < self.nodes[node].serves {
+            return Ok(());
+        }
+        let read_only = self.dice.percent(self.plan.read_only);
+        let mut at: Vec<usize> = (0..self.plan.nodes).collect();
+        while at.len() > 1 && (at.len() > 3 || self.dice.percent(40)) {
+            at.remove(self.dice.below(at.len()));
+        }
+        let (mut parts, mut all) = (Vec::new(), Vec::new());
+        for at in at {
+            let (reads, writes) = self.keys(at, read_only);
+            let (locks, commands) = program(id, &reads, &writes);
+            // What is known of the other: maybe it has started again since.
+            let member = self.nodes[at].server.me;
+            parts.push(Part { member, locks, commands, writes: !writes.is_empty() });
+            all.extend(writes);
+        }
+        self.clients.insert(id, Client { began: self.now, node, writes: all, gone: false });
+        // Clocks disagree.
+        let time = self.now + self.nodes[node].ahead % 100;
+        let mut sequence = 0;
+        let begin = |coordinator: &mut Coordinator, now: u64, events: &mut Vec<Event>| {
+            sequence = coordinator.begin(now, time, parts, events);
+        };
+        self.coordinate(node, begin)?;
+        self.nodes[node].ids.insert(sequence, id);
+        Ok(())
+    }
+
+    fn plain(&mut self, id: u32) -> Result<(), String> {
+        let node = self.any();
+        if !self.nodes[node].up || self.now < self.nodes[node].serves {
+            return Ok(());
+        }
+        let read_only = self.dice.percent(30);
+        let (reads, writes) = self.keys(node, read_only);
+        let (locks, commands) = program(id, &reads, &writes);
+        self.clients.insert(id, Client { began: self.now, node, writes, gone: false });
+        self.on(node, |server, _, said| server.plain(id, locks, commands, said))
+    }
+
+    fn crash(&mut self, node: usize) {
+        if !self.nodes[node].up {
+            return;
+        }
+        self.told.crashes += 1;
+        self.nodes[node].up = false;
+        self.clients.values_mut().filter(|client| client.node == node).for_each(|client| client.gone = true);
+        let ms = if self.dice.percent(50) { self.dice.next() % 500 } else { self.dice.next() % 5 };
+        self.after(ms, Happening::Restart(node));
+    }
+
+    fn restart(&mut self, node: usize) -> Result<(), String> {
+        let kept = self.dice.below(self.nodes[node].server.pending.len() + 1);
+        self.nodes[node].up = true;
+        self.on(node, |server, now, said| server.crash(now, kept, said))?;
+        let member = self.nodes[node].server.me;
+        let now = self.now;
+        let fresh = &mut self.nodes[node];
+        fresh.coordinator = Coordinator::new(Origin { member, lane: 0 }, SETTINGS);
+        fresh.ids.clear();
+        fresh.serves = now + SETTINGS.read_ms + 1;
+        for other in 0..self.plan.nodes {
+            let ms = self.dice.next() % 300;
+            self.after(ms, Happening::Hear(other, member));
+            let other = self.nodes[other].server.me;
+            self.after(ms, Happening::Hear(node, other));
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        let idle = |node: &Node| {
+            let server = &node.server;
+            node.up
+                && node.coordinator.is_empty()
+                && server.locks.is_empty()
+                && server.pending.is_empty()
+                && server.participant.in_doubt().next().is_none()
+        };
+        self.nodes.iter().all(idle)
+            && self.clients.values().all(|client| client.gone)
+            && !self.happenings.values().any(|h| matches!(h, Happening::Deliver(..) | Happening::Execute(..)))
+    }
+
+    fn at_the_end(&self) -> Result<(), String> {
+        if !self.is_settled() {
+            let waiting: Vec<_> = self.clients.iter().filter(|(_, client)| !client.gone).map(|(id, _)| *id).collect();
+            let locks: Vec<usize> = self.nodes.iter().map(|node| node.server.locks.iter().count()).collect();
+            let open: Vec<usize> = self.nodes.iter().map(|node| node.coordinator.len()).collect();
+            return Err(format!("no end: clients {waiting:?}, locks {locks:?}, transactions {open:?} at {}", self.now));
+        }
+        let lists = self.nodes.iter().flat_map(|node| node.server.store.clone()).collect();
+        check(&self.observed, &lists, true)?;
+        // Nobody need be remembered for ever. What is left is of coordinators that have not said a word since.
+        let known: usize = self.nodes.iter().map(|node| node.server.participant.len()).sum();
+        if known > 40 * self.plan.nodes { Err(format!("{known} attempts are remembered")) } else { Ok(()) }
+    }
+}
