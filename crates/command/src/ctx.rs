@@ -87,6 +87,8 @@ pub struct Ctx<'a> {
     pub rng: &'a mut Rng,
     /// Settings handlers depend on.
     pub tunables: &'a Tunables,
+    /// Where SCAN ends: the first slot that another node has its keys of.
+    pub scan_end: u16,
     /// A script has called it.
     pub in_script: bool,
     /// The key at argument 1, hashed when the command was parsed.

@@ -51,6 +51,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::TRANSFER_ROWS,
     generic::EXPIRE_ROWS,
     generic::SCAN_ROWS,
+    generic::SLOT_ROWS,
     generic::MEMORY_ROWS,
     generic::OBJECT_ROWS,
     generic::DATABASE_ROWS,

@@ -17,7 +17,7 @@ pub(crate) struct ScanOptions<'a> {
 }
 
 /// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before zero.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
     let first = digits.iter().position(|&byte| byte != b'0');

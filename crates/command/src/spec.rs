@@ -111,11 +111,13 @@ pub mod flags {
     pub const RUNS_SCRIPT: u32 = 1 << 24;
     /// Ours: looks at every key there is, and wants them all in memory.
     pub const EVERYTHING: u32 = 1 << 25;
+    /// Ours: refused by a server that is no node of a cluster.
+    pub const NEEDS_CLUSTER: u32 = 1 << 26;
 
     /// Two of ours that were given the same bit make one command do the other's things.
     const _: () = assert!(
-        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING
-            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING
+        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING ^ NEEDS_CLUSTER
+            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING + NEEDS_CLUSTER
     );
 
     /// Flag names as COMMAND INFO prints them, by bit.

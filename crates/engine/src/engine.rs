@@ -74,6 +74,8 @@ pub struct Engine {
     tunables: Arc<Tunables>,
     /// What runs now has been called by a script.
     pub in_script: bool,
+    /// Where SCAN ends: the first slot of another node.
+    pub scan_end: u16,
     /// What runs now has waited for its keys often enough: it asks the store itself, under its latches.
     pub insists: bool,
     /// Unix milliseconds of this turn.
@@ -131,6 +133,7 @@ impl Engine {
             events: Events::default(),
             tunables: Arc::default(),
             in_script: false,
+            scan_end: keyspace::SLOTS as u16,
             insists: false,
             now: 0,
             last_version: 0,
@@ -446,6 +449,7 @@ impl Engine {
             now: self.now,
             rng: &mut self.rng,
             tunables: &self.tunables,
+            scan_end: self.scan_end,
             in_script: self.in_script,
             first: call.first,
         })

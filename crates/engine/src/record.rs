@@ -151,6 +151,17 @@ impl Engine {
         std::mem::take(&mut self.recorder.left)
     }
 
+    /// The highest version that this engine has given or heard of.
+    #[inline]
+    pub fn last_version(&self) -> u64 {
+        self.last_version
+    }
+
+    /// Another node has given this version: what is changed from now on is above it (rule L1).
+    pub fn hear_of(&mut self, version: u64) {
+        self.last_version = self.last_version.max(version);
+    }
+
     /// The version for what is about to be changed: that of the open record, or one above everything seen so far in the held
     /// slots; what they see next is above it.
     pub(crate) fn next_version(&mut self, held: &Held) -> u64 {

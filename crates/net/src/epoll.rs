@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token as MioToken, Waker};
 use node::{Output, Token, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
+use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_BYTES_PER_TURN, Socket};
 
 const WAKE: MioToken = MioToken(usize::MAX);
@@ -40,6 +41,7 @@ pub struct Epoll {
     poll: Poll,
     worker: Worker,
     lanes: Arc<[Lane]>,
+    links: Links,
     sockets: Vec<Option<Place>>,
     /// Sockets that may have more to read.
     unfinished: Vec<Token>,
@@ -60,11 +62,12 @@ impl Epoll {
     }
 
     /// A driver for `worker`.
-    pub fn new(poll: Poll, worker: Worker, lanes: Arc<[Lane]>) -> Epoll {
+    pub(crate) fn new(poll: Poll, worker: Worker, links: Links) -> Epoll {
         Epoll {
             poll,
             worker,
-            lanes,
+            lanes: links.lanes().clone(),
+            links,
             sockets: Vec::new(),
             unfinished: Vec::new(),
             unsent: Vec::new(),
@@ -124,6 +127,9 @@ impl Epoll {
                 }
             }
             self.worker.turn(now);
+            while let Some(dial) = self.worker.next_dial() {
+                self.links.dial(self.worker.index(), &dial);
+            }
             while let Some(token) = self.worker.next_thirsty() {
                 self.read_later(token);
             }
@@ -163,17 +169,28 @@ impl Epoll {
     }
 
     fn take_incoming(&mut self, now: u64) {
-        for Incoming { socket, peer, moved } in self.lanes[self.worker.index()].take() {
-            if let Some(detached) = moved {
-                let token = self.worker.adopt(*detached);
-                self.install(token, socket);
-                continue;
-            }
-            match self.worker.accept(peer, now) {
-                Ok(token) => self.install(token, socket),
-                Err(refusal) => {
-                    let _ = socket.send(refusal);
+        for incoming in self.lanes[self.worker.index()].take() {
+            match incoming {
+                Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
+                    Ok(token) => self.install(token, socket),
+                    Err(refusal) => {
+                        let _ = socket.send(refusal);
+                    }
+                },
+                Incoming::Moved { socket, session } => {
+                    let token = self.worker.adopt(*session);
+                    self.install(token, socket);
                 }
+                Incoming::Link { socket, from } => {
+                    let token = self.worker.accept_link(&from, now);
+                    self.install(token, socket);
+                }
+                Incoming::Dialed { token, socket: Some(socket) } => {
+                    if self.worker.link_opened(token) {
+                        self.install(token, socket);
+                    }
+                }
+                Incoming::Dialed { token, socket: None } => self.worker.closed(token),
             }
         }
     }
@@ -188,12 +205,11 @@ impl Epoll {
             }
             let Some(detached) = self.worker.detach(token) else { continue };
             left -= 1;
-            let peer = detached.session.client.peer.clone();
             let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::take);
             if let Some(Place { socket, .. }) = place {
                 // What arrives from here on is reported to the new driver when it registers the socket.
                 let _ = self.poll.registry().deregister(&mut SourceFd(&socket.fd()));
-                self.lanes[order.to].put(Incoming { socket, peer, moved: Some(detached) });
+                self.lanes[order.to].put(Incoming::Moved { socket, session: detached });
             }
         }
     }

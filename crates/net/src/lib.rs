@@ -7,6 +7,7 @@ mod accept;
 mod epoll;
 mod governor;
 mod lane;
+mod links;
 mod listen;
 mod listening;
 mod server;
@@ -14,6 +15,7 @@ mod socket;
 mod uring;
 
 pub use lane::thread_cpu_ns;
+pub use links::Links;
 pub use listen::Listener;
 pub use listening::{Listening, listeners};
 pub use server::{Driver, Server};

@@ -66,7 +66,7 @@ impl Listener {
                 let socket = Socket::new(stream)?;
                 socket.tune_tcp(keepalive);
                 let peer = Peer { address: from.to_string(), local, unix: false, loopback, fd: socket.fd() };
-                Ok(Incoming { socket, peer, moved: None })
+                Ok(Incoming::Client { socket, peer })
             }
             Listener::Unix(listener, path) => {
                 let (stream, _) = listener.accept()?;
@@ -74,7 +74,7 @@ impl Listener {
                 let socket = Socket::new(stream)?;
                 let peer =
                     Peer { address: address.clone(), local: address, unix: true, loopback: true, fd: socket.fd() };
-                Ok(Incoming { socket, peer, moved: None })
+                Ok(Incoming::Client { socket, peer })
             }
         }
     }

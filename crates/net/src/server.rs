@@ -10,7 +10,7 @@ use node::{Mailbox, Node, Worker};
 
 use crate::accept::Acceptor;
 use crate::epoll::Epoll;
-use crate::lane::Lane;
+use crate::links::Links;
 use crate::listen::Listener;
 use crate::listening::Listening;
 use crate::uring::{self, Uring};
@@ -66,22 +66,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts all workers and the acceptor. `seed` feeds the workers' chance. `open` is called before the first connection
+    /// Starts all workers and the acceptor. `seed` feeds the workers' chance. `links`: those to other nodes. `open` is called before the first connection
     /// is accepted, with what changes where the server listens.
     pub fn start(
         node: Arc<Node>,
         listeners: Vec<Listener>,
         driver: Driver,
         seed: u64,
+        links: &Links,
         open: impl FnOnce(Listening),
     ) -> io::Result<Server> {
-        let lanes: Arc<[Lane]> = (0..node.workers()).map(|_| Lane::default()).collect();
+        let lanes = links.lanes().clone();
         let mut threads = Vec::new();
         for index in 0..node.workers() {
             // A worker lives and dies in its thread: scripts that are under way cannot move.
             let (shared, seed) = (node.clone(), seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
             let worker = move || Worker::new(shared, index, seed);
-            let (lane, stops) = (lanes.clone(), StopsWithMe(node.clone()));
+            let (lane, stops) = (links.clone(), StopsWithMe(node.clone()));
             let builder = std::thread::Builder::new().name(format!("worker-{index}"));
             let (wake, thread): (Wake, _) = match driver {
                 Driver::Epoll => {

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use node::{Detached, Outgoing, Peer, SLICES};
+use node::{Detached, Outgoing, Peer, SLICES, Token};
 
 /// Bytes sent to one connection before the others get their turn.
 pub const SEND_BYTES: usize = 1 << 20;
@@ -120,12 +120,34 @@ impl Socket {
     }
 }
 
-/// A socket on its way from the acceptor to a worker's driver.
-pub struct Incoming {
-    /// The socket.
-    pub socket: Socket,
-    /// Where it comes from.
-    pub peer: Peer,
-    /// The session, if another worker had the connection before.
-    pub moved: Option<Box<Detached>>,
+/// A socket on its way to a worker's driver.
+pub enum Incoming {
+    /// A client has connected.
+    Client {
+        /// The socket.
+        socket: Socket,
+        /// Where it comes from.
+        peer: Peer,
+    },
+    /// A client that another worker had before.
+    Moved {
+        /// The socket.
+        socket: Socket,
+        /// Its session.
+        session: Box<Detached>,
+    },
+    /// Another node's link, whose handshake is done.
+    Link {
+        /// The socket.
+        socket: Socket,
+        /// The other node.
+        from: String,
+    },
+    /// A link that the worker has asked for.
+    Dialed {
+        /// What the worker calls it.
+        token: Token,
+        /// The socket, whose handshake is done; `None`: that was not possible.
+        socket: Option<Socket>,
+    },
 }

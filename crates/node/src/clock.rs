@@ -13,6 +13,11 @@ pub trait Clock: Send + Sync {
     /// A time in nanoseconds that never goes back and has no meaning but its differences. Cheap: it is read around commands.
     fn monotonic_ns(&self) -> u64;
 
+    /// As [`Self::monotonic_ns`], but that it goes on while the machine sleeps: what leases are reckoned by (rule O1).
+    fn boot_ns(&self) -> u64 {
+        self.monotonic_ns()
+    }
+
     /// CPU time of the calling thread in nanoseconds. A system call: asked only while turns are measured.
     fn thread_cpu_ns(&self) -> u64;
 }

@@ -8,6 +8,7 @@ use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
 use crate::checkpoints::{Checkpoints, Ticket};
+use crate::cluster::{Remote, Role};
 use crate::jobs::Job;
 use crate::outgoing::Outgoing;
 use crate::session::{Session, Suspended};
@@ -37,6 +38,12 @@ pub(crate) enum Wait {
     Job(OwnedArgs, Arc<Job>),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
+    /// Replies of other nodes: until so many are to come at most. Its present command is still in the query buffer and will be run, or has been forwarded.
+    Replies(usize),
+    /// Room in a link to another node: its present command is still in the query buffer and will be run again.
+    Link,
+    /// What the node at the other end of this link answers.
+    Remote(usize),
     /// A script that goes on in slices. Its command is still in the query buffer.
     Script(Box<Suspended>),
 }
@@ -45,6 +52,10 @@ pub(crate) struct Conn {
     /// The worker's name for it: generation and index.
     pub(crate) token: u64,
     pub(crate) session: Session,
+    /// What it is.
+    pub(crate) role: Role,
+    /// What it has at other nodes.
+    pub(crate) remote: Option<Box<Remote>>,
     pub(crate) decoder: Decoder,
     /// Received and not yet executed, from `start` on.
     pub(crate) query: Vec<u8>,
@@ -97,10 +108,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(token: u64, session: Session) -> Self {
+    pub(crate) fn new(token: u64, session: Session, role: Role) -> Self {
         Self {
             token,
             session,
+            role,
+            remote: None,
             decoder: Decoder::new(),
             query: Vec::new(),
             start: 0,

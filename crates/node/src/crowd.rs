@@ -40,6 +40,9 @@ impl Node {
 impl Conn {
     /// Counts what the connection takes now. True: it is more than before.
     pub(crate) fn weigh(&mut self, stats: &WorkerStats) -> bool {
+        if !self.is_client() {
+            return false;
+        }
         let (before, now) = (self.weight, self.session.client.memory());
         self.weight = now;
         add(&stats.client_memory, now.wrapping_sub(before));

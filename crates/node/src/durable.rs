@@ -110,7 +110,8 @@ impl Worker {
     }
 
     fn awaits(&self) -> bool {
-        !self.gated.is_empty() || !self.backlog.is_idle()
+        let spreads = self.peers.as_ref().is_some_and(|peers| !peers.spread.is_empty());
+        !self.gated.is_empty() || !self.backlog.is_idle() || spreads
     }
 
     /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.

@@ -24,6 +24,8 @@ const STARVING: u32 = 16;
 /// A command waits so often for keys that the store has: then it asks the store itself.
 pub(crate) const INSISTS: u32 = 4;
 
+const NO_CLUSTER: &[u8] = b"ERR This instance has cluster support disabled";
+
 /// What a client with subscriptions may call in RESP2, where replies and messages look alike.
 const WHEN_SUBSCRIBED: [&str; 9] =
     ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"];
@@ -50,6 +52,7 @@ impl Worker {
         settings: &Arc<Settings>,
         args: Args<'_>,
         item: Item,
+        raw: &[u8],
     ) -> Next {
         if conn.session.client.seat.is_closed() {
             // CLIENT KILL has been answered: from here on the client does nothing.
@@ -57,7 +60,7 @@ impl Worker {
             return Next::Stop;
         }
         let failures = conn.busy;
-        let next = self.try_execute(conn, node, settings, args, item);
+        let next = self.try_execute(conn, node, settings, args, item, raw);
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.
             (conn.busy, conn.fetches) = (0, 0);
@@ -77,6 +80,7 @@ impl Worker {
         settings: &Arc<Settings>,
         args: Args<'_>,
         item: Item,
+        raw: &[u8],
     ) -> Next {
         let mut before = conn.out.bytes.len();
         let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
@@ -88,6 +92,10 @@ impl Worker {
                 Some(sub) => command = sub,
                 None if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) => {
                     self.refuse(conn, Some(command), session::DEBUG_FORBIDDEN);
+                    return Next::Continue;
+                }
+                None if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() => {
+                    self.refuse(conn, Some(command), NO_CLUSTER);
                     return Next::Continue;
                 }
                 None => {
@@ -106,6 +114,11 @@ impl Worker {
         {
             self.refuse(conn, Some(command), job.busy_error().as_bytes());
             return Next::Continue;
+        }
+        if self.peers.is_some()
+            && let Some(next) = self.route(conn, command, args, item, raw, settings.cluster_redirect)
+        {
+            return next;
         }
         conn.session.short_of_memory = false;
         if settings.maxmemory > 0 {
@@ -214,7 +227,7 @@ impl Worker {
         db: u16,
         before: usize,
     ) {
-        if self.monitored && command.is_shown_to_monitors() {
+        if self.monitored && command.is_shown_to_monitors() && !conn.is_virtual() {
             node.show_to_monitors(&conn.session.client, db, args);
         }
         let client = &conn.session.client;
@@ -259,6 +272,8 @@ impl Worker {
         command: &'a Command,
         args: Args<'a>,
     ) -> SessionCtx<'a> {
+        // The clients of other nodes are shown there.
+        let monitored = self.monitored && conn.is_client();
         SessionCtx {
             node,
             engine: &mut self.engine,
@@ -268,7 +283,8 @@ impl Worker {
             meter: &mut self.meter,
             machines: &mut self.machines,
             log: self.durable.as_deref().filter(|_| self.promised),
-            monitored: self.monitored,
+            monitored,
+            peers: self.peers.as_deref(),
             command,
             args,
             out: &mut conn.out.bytes,
@@ -431,6 +447,9 @@ impl Worker {
         if !conn.session.authenticated && !command.spec.has(flags::NO_AUTH) {
             return Some(b"NOAUTH Authentication required.".into());
         }
+        if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() {
+            return Some(NO_CLUSTER.into());
+        }
         if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
             return Some(b"ERR Command not allowed inside a transaction".into());
         }
@@ -459,7 +478,7 @@ impl Worker {
     }
 
     /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
-    fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
+    pub(crate) fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
         let before = conn.out.bytes.len();
         if let Some(command) = command {
             add(&self.stats.commands[command.counted_as].rejected, 1);
@@ -482,7 +501,7 @@ impl Worker {
         }
     }
 
-    fn drop_block(&mut self, conn: &mut Conn) {
+    pub(crate) fn drop_block(&mut self, conn: &mut Conn) {
         let watched = conn.session.leave_multi();
         self.engine.unwatch_later(watched);
     }

@@ -78,7 +78,8 @@ impl Worker {
     /// those who have subscribed or monitor listen.
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
         let idle = |c: &crate::conn::Conn| {
-            (matches!(c.wait, Wait::No) || c.stalled)
+            c.is_client()
+                && (matches!(c.wait, Wait::No) || c.stalled)
                 && !c.session.is_subscribed()
                 && !c.session.monitors
                 && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::Blocked;
 use keyspace::Horizon;
 
-use crate::pubsub::Delivery;
+use crate::pubsub::{Delivery, Kind};
 use crate::switching::Logging;
 use crate::tracking::Notice;
 
@@ -52,6 +52,17 @@ pub enum Message {
     },
     /// A message for subscribers.
     Publish(Box<Delivery>),
+    /// A message that other nodes are to hear of, for the worker's links.
+    Spread {
+        /// What it is published to.
+        kind: Kind,
+        /// See above.
+        channel: Vec<u8>,
+        /// The message.
+        payload: Vec<u8>,
+        /// What it waits for.
+        seen: Horizon,
+    },
     /// Something a client that caches must know.
     Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).

@@ -9,6 +9,7 @@ use keyspace::{Keyspace, Waiter};
 use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::config::Live;
 use crate::durable::Durable;
 use crate::jobs::Jobs;
@@ -86,6 +87,8 @@ pub struct Node {
     pub jobs: Jobs,
     /// The log and its checkpoints, if there is one.
     durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
+    /// The cluster that it is a node of, if any.
+    cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
     /// Called when it stops, before anybody is told.
@@ -153,6 +156,7 @@ impl Node {
             scripts: Scripts::default(),
             jobs: Jobs::default(),
             durable: RwLock::default(),
+            cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
         })
@@ -291,6 +295,21 @@ impl Node {
     /// The log, if there is one. Workers have it at hand.
     pub fn durable(&self) -> Option<Arc<Durable>> {
         Some(self.kept()?.0)
+    }
+
+    /// Makes it a node of a cluster. Once, before it has workers.
+    pub fn join(&self, cluster: Arc<Cluster>) {
+        assert!(self.cluster.set(cluster).is_ok(), "a node of one cluster");
+    }
+
+    /// The cluster that it is a node of, if any.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.get()
+    }
+
+    /// An id for a client that is not registered.
+    pub(crate) fn next_client_id(&self) -> u64 {
+        self.next_client.fetch_add(1, Relaxed)
     }
 
     /// Whether it shuts down.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use resp::{Part, Parts};
 
+use crate::holes::{Holes, Inserted};
+
 /// Pieces sent in one system call.
 pub const SLICES: usize = 16;
 
@@ -25,6 +27,8 @@ pub struct Outgoing {
     parts_unsent: usize,
     /// What lies from a place on waits for a version to be committed (rule L7). In the order of the places.
     gates: VecDeque<Gate>,
+    /// Replies that are to come from other nodes.
+    holes: Option<Box<Holes>>,
 }
 
 struct Gate {
@@ -45,14 +49,100 @@ impl Outgoing {
     /// Bytes that may be sent now.
     #[inline]
     pub fn sendable(&self) -> usize {
-        match self.gates.front() {
-            None => self.unsent(),
-            Some(gate) => {
-                let parts = self.parts.iter().take_while(|part| part.at < gate.at).map(|part| part.bytes.len());
-                // A part that has been begun lies before every gate.
-                gate.at - self.sent + parts.sum::<usize>() - self.part_sent
-            }
+        if self.gates.is_empty() && self.holes.is_none() {
+            return self.unsent();
         }
+        let end = self.end();
+        if end == self.bytes.len() {
+            return self.unsent();
+        }
+        let parts = self.parts.iter().take_while(|part| part.at < end).map(|part| part.bytes.len());
+        // A part that has been begun lies before every gate.
+        end - self.sent + parts.sum::<usize>() - self.part_sent
+    }
+
+    /// Whether replies are to come from other nodes.
+    #[inline]
+    pub(crate) fn has_holes(&self) -> bool {
+        self.holes() > 0
+    }
+
+    /// How many.
+    #[inline]
+    pub(crate) fn holes(&self) -> usize {
+        self.holes.as_ref().map_or(0, |holes| holes.len())
+    }
+
+    /// The first of them.
+    pub(crate) fn next_hole(&self) -> Option<u64> {
+        self.holes.as_ref()?.next()
+    }
+
+    /// Bytes of replies that have come before those that belong before them.
+    pub(crate) fn kept(&self) -> usize {
+        self.holes.as_ref().map_or(0, |holes| holes.kept())
+    }
+
+    /// Bytes behind the first place that waits for another node's reply.
+    pub(crate) fn behind_holes(&self) -> usize {
+        let at = self.holes.as_ref().and_then(|holes| holes.at());
+        at.map_or(0, |at| self.bytes.len() - at)
+    }
+
+    /// A place for a reply that will come from another node, behind everything that was written. Its number.
+    pub(crate) fn open_hole(&mut self) -> u64 {
+        self.holes.get_or_insert_default().open(self.bytes.len())
+    }
+
+    /// What has come for such a place; `whole`: there is no more to come.
+    pub(crate) fn fill(&mut self, hole: u64, reply: &[u8], whole: bool) {
+        let Some(holes) = &mut self.holes else { return };
+        let mut inserted = Vec::new();
+        holes.fill(hole, reply, whole, &mut self.bytes, &mut inserted);
+        if !inserted.is_empty() {
+            self.make_way(&inserted);
+        }
+    }
+
+    /// Parts and gates move with the bytes that they belong to.
+    fn make_way(&mut self, inserted: &[Inserted]) {
+        // What belongs to a reply written before a hole lies before its last byte, which is one of the own bytes.
+        let more = |before: &dyn Fn(usize) -> bool| -> usize {
+            inserted.iter().filter(|(at, _)| before(*at)).map(|(_, n)| n).sum()
+        };
+        for part in &mut self.parts {
+            part.at += more(&|at| at < part.at);
+        }
+        for gate in &mut self.gates {
+            gate.at += more(&|at| at <= gate.at);
+        }
+    }
+
+    /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who then says how much
+    /// it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
+    pub(crate) fn may_write_before_holes(&self) -> bool {
+        self.holes.as_ref().is_some_and(|holes| holes.at() == Some(self.bytes.len()) && !holes.is_begun())
+    }
+
+    /// `n` bytes were written before the holes.
+    pub(crate) fn wrote_before_holes(&mut self, n: usize) {
+        if let Some(holes) = &mut self.holes {
+            holes.move_down(n);
+        }
+    }
+
+    /// Whether there is nothing to send, now or later.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.unsent() == 0 && !self.has_holes()
+    }
+
+    /// Takes everything; the memory for holes stays.
+    pub(crate) fn take(&mut self) -> Outgoing {
+        let holes = self.holes.take();
+        let taken = std::mem::take(self);
+        self.holes = holes;
+        taken
     }
 
     /// Whether some of it has to wait.
@@ -92,23 +182,35 @@ impl Outgoing {
     /// Where the own bytes end that may be sent.
     #[inline]
     fn end(&self) -> usize {
-        self.gates.front().map_or(self.bytes.len(), |gate| gate.at)
+        let end = self.gates.front().map_or(self.bytes.len(), |gate| gate.at);
+        match self.holes.as_ref().and_then(|holes| holes.at()) {
+            None => end,
+            Some(at) => end.min(at),
+        }
     }
 
     /// Takes what may be sent now.
     pub(crate) fn split_sendable(&mut self) -> Outgoing {
         let end = self.end();
-        if self.gates.is_empty() {
-            return std::mem::take(self);
+        if self.gates.is_empty() && !self.has_holes() {
+            return self.take();
         }
         let bytes = self.bytes.split_off(end);
         let parts = self.parts.split_off(self.parts.partition_point(|part| part.at < end));
         let mut rest = Outgoing { bytes, parts, gates: std::mem::take(&mut self.gates), ..Outgoing::default() };
         rest.parts.iter_mut().for_each(|part| part.at -= end);
         rest.gates.iter_mut().for_each(|gate| gate.at -= end);
+        rest.holes = self.holes.take();
+        rest.move_holes_up(end);
         rest.parts_unsent = rest.parts.iter().map(|part| part.bytes.len()).sum();
         self.parts_unsent -= rest.parts_unsent;
         std::mem::replace(self, rest)
+    }
+
+    fn move_holes_up(&mut self, n: usize) {
+        if let Some(holes) = &mut self.holes {
+            holes.move_up(n);
+        }
     }
 
     /// Whether there are no parts: all there is to be sent is [`Self::plain`].
@@ -154,6 +256,13 @@ impl Outgoing {
         }
         put(&self.bytes[at..end]);
         count
+    }
+
+    /// A copy of what goes next, at most `most` bytes.
+    pub(crate) fn next_piece(&self, most: usize) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = self.slices(&mut slices, most);
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
     /// Counts `n` bytes as sent; parts that were sent go to `gone`.
@@ -207,6 +316,7 @@ impl Outgoing {
             for gate in &mut self.gates {
                 gate.at -= self.sent;
             }
+            self.move_holes_up(self.sent);
             self.sent = 0;
         }
     }

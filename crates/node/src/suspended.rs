@@ -80,6 +80,7 @@ impl Worker {
                     // It runs again, from the start, unless that is refused.
                     if self.wait_for_latch(conn, command, &busy) != Next::Retry {
                         conn.start += std::mem::take(&mut conn.suspended);
+                        conn.note_command();
                     }
                 }
                 flow => {
@@ -94,6 +95,7 @@ impl Worker {
                     self.meter.exact(command, args, &conn.session.client, self.engine.now(), conn.spent);
                     self.ran(conn, node, command, args, db, before);
                     conn.start += std::mem::take(&mut conn.suspended);
+                    conn.note_command();
                 }
             }
         }

@@ -328,7 +328,7 @@ impl Worker {
 
     /// Where to write what is no reply; it leaves when `seen` is committed.
     pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn, seen: &Horizon) -> &'c mut Vec<u8> {
-        if !conn.is_replying() {
+        if !conn.is_replying() && !conn.out.has_holes() {
             self.flush_pushes(conn);
             self.ensure_out(conn);
             let at = conn.out.bytes.len();
@@ -348,6 +348,7 @@ impl Worker {
             self.ensure_out(conn);
             let (at, seen) = (conn.out.bytes.len(), std::mem::take(&mut conn.pushes_seen));
             self.gate(conn, at, &seen);
+            conn.out.wrote_before_holes(conn.pushes.len());
             conn.out.bytes.append(&mut conn.pushes);
         }
     }
@@ -390,7 +391,8 @@ impl Conn {
         match &self.wait {
             Wait::Walk(_) => true,
             Wait::Keys(blocked) => blocked.is_being_served(),
-            _ => false,
+            // Before the reply of another node is still time, unless something stands behind it already.
+            _ => self.out.has_holes() && !self.out.may_write_before_holes(),
         }
     }
 }

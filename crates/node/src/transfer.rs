@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Ending;
 
+use crate::cluster::Role;
 use crate::config::{OutputLimit, Settings};
 use crate::conn::{Conn, Wait};
 use crate::outgoing::Outgoing;
@@ -46,7 +47,9 @@ impl Conn {
 
     /// Whether commands have arrived that will be executed without anything more.
     fn has_to_do(&self) -> bool {
-        self.queued || self.busy > 0 || matches!(self.wait, Wait::Latch | Wait::Walk(_) | Wait::Script(_))
+        self.queued
+            || self.busy > 0
+            || matches!(self.wait, Wait::Latch | Wait::Walk(_) | Wait::Script(_) | Wait::Replies(_) | Wait::Link)
     }
 }
 
@@ -110,7 +113,7 @@ impl Worker {
     }
 
     /// The query buffer with room for at least `least` bytes, at most [`BUFFER`].
-    fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>> {
+    pub(crate) fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>> {
         let index = token as u32 as usize;
         let conn = self.conns.get(index)?.as_deref().filter(|c| c.token == token && !c.closing)?;
         let fresh = (conn.query.capacity() < BUFFER).then(|| self.buffer());
@@ -149,6 +152,9 @@ impl Worker {
         let client = &conn.session.client;
         add(&client.bytes_in, n as u64);
         client.last_active.store(now, Relaxed);
+        if conn.role.is_link() {
+            return self.note_heard(token);
+        }
         // Commands queued by MULTI have not been executed yet either; those that will be at once do not count.
         let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
         let too_much = pending > limit || (pending > STRANGER_MAX && !conn.session.authenticated);
@@ -203,8 +209,9 @@ impl Worker {
     pub fn ended(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.ended = true;
-        if let Wait::Keys(_) = conn.wait {
+        if let Wait::Keys(_) | Wait::Remote(_) = conn.wait {
             self.end_session(&mut conn);
+            conn.cut |= matches!(conn.wait, Wait::Remote(_));
         } else if conn.is_free() && !conn.queued && conn.busy == 0 {
             conn.closing = true;
         }
@@ -246,11 +253,24 @@ impl Worker {
     // ---- output
 
     pub(crate) fn mark_dirty(&mut self, token: Token) {
-        if let Some(conn) = self.conn(token)
-            && !conn.dirty
+        let index = token as u32 as usize;
+        if let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|conn| conn.token == token)
+            && !std::mem::replace(&mut conn.dirty, true)
         {
-            conn.dirty = true;
-            self.dirty.push_back(token);
+            match (&mut self.peers, &conn.role) {
+                (Some(peers), Role::Virtual(_)) => peers.speaking.push(token),
+                _ => self.dirty.push_back(token),
+            }
+        }
+    }
+
+    /// As [`Self::mark_dirty`] for a connection that is not in its place.
+    pub(crate) fn note_output(&mut self, conn: &mut Conn) {
+        if !std::mem::replace(&mut conn.dirty, true) {
+            match (&mut self.peers, &conn.role) {
+                (Some(peers), Role::Virtual(_)) => peers.speaking.push(conn.token),
+                _ => self.dirty.push_back(conn.token),
+            }
         }
     }
 
@@ -273,7 +293,7 @@ impl Worker {
             Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
             Some(conn) if conn.cut => true,
             Some(conn) if conn.out.sendable() > 0 => false,
-            Some(conn) if conn.unsent() > 0 => return Output::Idle,
+            Some(conn) if !conn.out.is_done() => return Output::Idle,
             Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
                 if let Some(conn) = self.take_conn(token) {
                     self.dispose(conn);
@@ -304,8 +324,8 @@ impl Worker {
         };
         conn.out.advance(n, |part| self.engine.local().let_go(part));
         conn.count_out(n);
-        if conn.unsent() == 0 {
-            let out = std::mem::take(&mut conn.out);
+        if conn.out.is_done() {
+            let out = conn.out.take();
             conn.show_output();
             self.recycle(out);
         } else {

@@ -96,6 +96,9 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
+        if self.peers.is_some() {
+            self.begin_cluster_turn(now);
+        }
         self.look_at_pushes();
         self.limit_tracked(settings.tracking_table_max_keys);
         self.answer_committed();
@@ -144,6 +147,7 @@ impl Worker {
         if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
             self.read_mail();
         }
+        self.end_cluster_turn();
         self.await_log();
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
@@ -196,6 +200,10 @@ impl Worker {
             let called = args.get(0).unwrap_or_default();
             if called != name {
                 (name, found) = (called, self.node.table.find_command(called));
+                if found.is_none() && group.conn.is_virtual() {
+                    // What nodes say by themselves goes by no other name.
+                    found = self.node.table.find_own(called);
+                }
             }
             if let Some(command) = found {
                 item.command = command.id as u32 + 1;
@@ -254,11 +262,13 @@ impl Worker {
         let mut i = from;
         let unread = &query[conn.start..];
         while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
-            next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i]);
+            let raw = &unread[if i == from { 0 } else { batch.end(i - 1) }..batch.end(i)];
+            next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i], raw);
             if let Wait::Script(_) = conn.wait {
                 conn.suspended = batch.end(i) - consumed;
             }
             if !matches!(next, Next::Retry) {
+                conn.note_command();
                 self.watch_backlog(batch.end(i) - consumed, settings.log_backlog);
                 consumed = batch.end(i);
                 i += 1;
@@ -304,8 +314,8 @@ impl Worker {
         if conn.unsent() > 0 {
             let limit = output_limit(&conn, settings);
             self.check_output_limit(&mut conn, limit, now);
-        } else if !conn.closing {
-            let out = std::mem::take(&mut conn.out);
+        } else if !conn.closing && !conn.out.has_holes() {
+            let out = conn.out.take();
             self.recycle(out);
         }
         let limit = crowd::limit(settings).filter(|_| conn.weigh(&self.stats));
@@ -331,12 +341,14 @@ impl Worker {
                 | Wait::Save(..)
                 | Wait::Job(..)
                 | Wait::Walk(_)
+                | Wait::Replies(_)
+                | Wait::Link
+                | Wait::Remote(_)
                 | Wait::Script(_) => {}
             }
         }
-        if (conn.out.sendable() > 0 || conn.closing) && !conn.dirty {
-            conn.dirty = true;
-            self.dirty.push_back(conn.token);
+        if conn.out.sendable() > 0 || conn.closing {
+            self.note_output(&mut conn);
         }
         self.put_conn(conn);
         if let Some(limit) = limit {

@@ -71,17 +71,20 @@ impl Worker {
     fn notify(&mut self, events: Vec<Event>) {
         let classes = self.follower.settings().notify_keyspace_events;
         let seen = self.engine.everything_seen();
+        let alone = self.peers.as_ref().is_none_or(|peers| peers.is_alone());
         for event in events {
-            if !self.node.pubsub.any() {
+            if !self.node.pubsub.any() && alone {
                 continue;
             }
             if classes & class::KEYSPACE != 0 {
                 let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
                 self.node.publish(self.index, Kind::Channel, &channel, event.name.as_bytes(), &seen);
+                self.spread(Kind::Channel, &channel, event.name.as_bytes(), &seen);
             }
             if classes & class::KEYEVENT != 0 {
                 let channel = format!("__keyevent@{}__:{}", event.db, event.name);
                 self.node.publish(self.index, Kind::Channel, channel.as_bytes(), &event.key, &seen);
+                self.spread(Kind::Channel, channel.as_bytes(), &event.key, &seen);
             }
         }
     }
@@ -346,6 +349,9 @@ impl Worker {
         {
             conn.stalled = false;
             self.walks.push_back(token);
+        }
+        if self.peers.is_some() {
+            self.look_at_debts(token);
         }
     }
 

@@ -13,6 +13,7 @@ use resp::{Batch, Protocol, Reply};
 use smallvec::SmallVec;
 
 use crate::client::{Client, Peer};
+use crate::cluster::{Peers, Remote, Role};
 use crate::config::{EvictionPolicy, Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
 use crate::crowd;
@@ -115,6 +116,8 @@ pub struct Worker {
     pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
     pub(crate) turn: u64,
+    /// The cluster, if this is a node of one.
+    pub(crate) peers: Option<Box<Peers>>,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -170,12 +173,14 @@ impl Worker {
             unrung_since: 0,
             marks: SmallVec::new(),
             turn: 0,
+            peers: None,
             spares: Vec::new(),
         };
         if let Some(durable) = worker.node.durable() {
             worker.engine.log_to(durable.link(index, true));
             (worker.durable, worker.promised) = (Some(durable), true);
         }
+        worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
         worker.reconfigure();
         worker
     }
@@ -218,7 +223,7 @@ impl Worker {
         let client = Arc::new(Client::new(id, peer, now, self.index as u16, token));
         self.node.register(client.clone());
         let session = Session::new(client, settings.requirepass.is_none());
-        self.install(token, session);
+        self.install(token, session, Role::Client);
         Ok(token)
     }
 
@@ -230,12 +235,19 @@ impl Worker {
         if conn.session.monitors || conn.session.is_subscribed() {
             return None;
         }
-        if !conn.is_free() || conn.unsent() > 0 || conn.unread() > 0 || conn.queued || conn.dirty {
+        if !conn.is_free() || !conn.out.is_done() || conn.unread() > 0 || conn.queued || conn.dirty {
+            return None;
+        }
+        // What it has at other nodes is opened anew; but not what it watches there.
+        let stays = |remote: &Remote| remote.is_owed() || remote.lost_watch || remote.watching().next().is_some();
+        if !conn.is_client() || conn.remote.as_deref().is_some_and(stays) {
             return None;
         }
         let mut conn = self.take_conn(token)?;
+        self.leave_nodes(&mut conn);
         self.engine.cancel_reservation(token);
         self.release_token(token);
+        sub(&self.stats.clients, 1);
         conn.unweigh(&self.stats);
         Some(Box::new(Detached { session: conn.session }))
     }
@@ -247,7 +259,7 @@ impl Worker {
         client.worker.store(self.index as u16, Relaxed);
         client.token.store(token, Relaxed);
         let id = detached.session.client.id;
-        self.install(token, detached.session);
+        self.install(token, detached.session, Role::Client);
         // Killed on the way: who killed it may have told the worker it was leaving. It looks up the worker after it has
         // taken the client off the list, so either it finds this one or we find the client gone.
         if !self.node.clients().contains_key(&id) {
@@ -260,10 +272,9 @@ impl Worker {
         let index = token as u32;
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push(index);
-        sub(&self.stats.clients, 1);
     }
 
-    fn reserve_token(&mut self) -> Token {
+    pub(crate) fn reserve_token(&mut self) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.conns.push(None);
             self.generations.push(0);
@@ -272,9 +283,11 @@ impl Worker {
         u64::from(self.generations[index as usize]) << 32 | u64::from(index)
     }
 
-    fn install(&mut self, token: Token, session: Session) {
-        self.conns[token as u32 as usize] = Some(Box::new(Conn::new(token, session)));
-        add(&self.stats.clients, 1);
+    pub(crate) fn install(&mut self, token: Token, session: Session, role: Role) {
+        if let Role::Client = role {
+            add(&self.stats.clients, 1);
+        }
+        self.conns[token as u32 as usize] = Some(Box::new(Conn::new(token, session, role)));
     }
 
     pub(crate) fn conn(&mut self, token: Token) -> Option<&mut Conn> {
@@ -302,6 +315,13 @@ impl Worker {
     pub(crate) fn dispose(&mut self, mut conn: Box<Conn>) {
         self.release_token(conn.token);
         conn.unweigh(&self.stats);
+        match std::mem::replace(&mut conn.role, Role::Client) {
+            Role::Client => sub(&self.stats.clients, 1),
+            Role::Virtual(_) => {}
+            Role::Origin(link) => self.link_ended(link),
+            Role::Owner(inbound) => self.owner_ended(&inbound),
+        }
+        self.leave_nodes(&mut conn);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
@@ -333,6 +353,9 @@ impl Worker {
         }
         if let Wait::Log = wait {
             self.leave_log(conn.token);
+        }
+        if let Wait::Remote(_) = wait {
+            self.count_unblocked(conn);
         }
         if let Wait::Keys(blocked) = wait {
             self.count_out(conn, &blocked);
@@ -368,6 +391,7 @@ impl Worker {
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
+            Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),
             Message::Notice(notice) => self.deliver_notice(*notice),
             Message::ResetStats => {
                 self.stats.reset();
@@ -458,6 +482,7 @@ impl Worker {
             .chain(self.shortage.deadline())
             .chain(self.backlog.deadline(self.engine.now()))
             .chain(self.tidying.deadline())
+            .chain(self.link_deadline())
             .chain([self.next_round])
             .min()
     }
@@ -465,7 +490,9 @@ impl Worker {
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
-        let work = !self.ready.is_empty() || under_way || self.reclaiming || self.unrung != 0 || self.may_answer();
+        let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work());
+        let work =
+            !self.ready.is_empty() || linked || under_way || self.reclaiming || self.unrung != 0 || self.may_answer();
         work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
     }
 

@@ -207,6 +207,8 @@ struct Scan {
     filter: Filter,
     /// See [`slot_of_pattern`].
     slot: Option<u16>,
+    /// The slot from which on another node goes on.
+    end: u16,
     count: u64,
     seen: u64,
     names: Names,
@@ -214,6 +216,11 @@ struct Scan {
 
 /// Bits of the hash in a cursor.
 const HASH_BITS: u32 = 50;
+
+/// The slot that a cursor of SCAN names; `None`: it is none.
+pub fn slot_of_cursor(cursor: &[u8]) -> Option<u16> {
+    Some(position_of(scan_options::parse_cursor(cursor)?).slot)
+}
 
 fn cursor_of(at: Position) -> u64 {
     u64::from(at.slot) << HASH_BITS | at.hash >> (64 - HASH_BITS)
@@ -232,7 +239,7 @@ impl Walk for Scan {
     }
 
     fn end(&self) -> u16 {
-        self.slot.map_or(SLOTS as u16, |slot| slot + 1)
+        self.slot.map_or(self.end, |slot| self.end.min(slot + 1))
     }
 
     fn visit(&mut self, found: Visited<'_>) {
@@ -252,6 +259,8 @@ impl Walk for Scan {
     }
 
     fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>) -> bool {
+        let elsewhere = usize::from(self.end) < SLOTS && self.slot.is_none_or(|slot| slot >= self.end);
+        let next = next.or(elsewhere.then_some(Position { slot: self.end, hash: 0 }));
         self.names.write(out, |out| {
             out.array(2);
             out.bulk(next.map_or(0, cursor_of).to_string());
@@ -282,7 +291,15 @@ fn scan(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
     }
     let empty = ctx.db.keyspace().len(ctx.db.logical()) == 0;
     let start = if empty { THE_END } else { position_of(cursor) };
-    Ok(Box::new(Scan { start, slot: filter.slot(), filter, count, seen: 0, names: Names::default() }))
+    Ok(Box::new(Scan {
+        start,
+        slot: filter.slot(),
+        end: ctx.scan_end,
+        filter,
+        count,
+        seen: 0,
+        names: Names::default(),
+    }))
 }
 
 fn type_named(name: &[u8]) -> Result<&'static str, Error> {

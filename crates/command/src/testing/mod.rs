@@ -95,6 +95,7 @@ impl Bench {
             now: self.now,
             rng: &mut self.rng,
             tunables: &self.tunables,
+            scan_end: keyspace::SLOTS as u16,
             in_script: false,
             first: None,
         };

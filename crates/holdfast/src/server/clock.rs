@@ -33,6 +33,13 @@ impl Clock for SystemClock {
         self.since_start().as_nanos() as u64
     }
 
+    fn boot_ns(&self) -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a plain system call that fills `time`.
+        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
     fn thread_cpu_ns(&self) -> u64 {
         net::thread_cpu_ns()
     }

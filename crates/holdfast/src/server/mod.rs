@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use net::{Driver, Listener, Server};
+use net::{Driver, Links, Listener, Server};
 use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
@@ -113,7 +113,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let host_switch = Arc::clone(&switch);
     let open = |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, title }));
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
-    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, open)?;
+    let links = Links::new(Arc::clone(&node));
+    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, &links, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);

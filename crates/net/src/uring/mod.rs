@@ -19,6 +19,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use node::{Outgoing, Output, Token, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
+use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES_PER_TURN, Socket};
 use buffers::{Buffers, GROUP};
 use message::Message;
@@ -78,6 +79,7 @@ pub struct Uring {
     buffers: Buffers,
     worker: Worker,
     lanes: Arc<[Lane]>,
+    links: Links,
     waker: Arc<Waker>,
     /// Where the eventfd's counter is read to.
     wake_value: Box<u64>,
@@ -126,14 +128,15 @@ fn user_data(kind: u64, place: u32, generation: u32) -> u64 {
 
 impl Uring {
     /// A driver for `worker`, on the calling thread.
-    pub fn new(worker: Worker, lanes: Arc<[Lane]>, waker: Arc<Waker>) -> io::Result<Uring> {
+    pub(crate) fn new(worker: Worker, links: Links, waker: Arc<Waker>) -> io::Result<Uring> {
         let ring = new_ring()?;
         let buffers = Buffers::register(&ring.submitter())?;
         let mut driver = Uring {
             ring,
             buffers,
             worker,
-            lanes,
+            lanes: links.lanes().clone(),
+            links,
             waker,
             wake_value: Box::new(0),
             conns: Vec::new(),
@@ -181,6 +184,9 @@ impl Uring {
                 self.arm_receive(place)?;
             }
             self.worker.turn(now);
+            while let Some(dial) = self.worker.next_dial() {
+                self.links.dial(self.worker.index(), &dial);
+            }
             self.switch_to_polls()?;
             self.send_delayed()?;
             while let Some(token) = self.worker.next_output() {
@@ -519,15 +525,26 @@ impl Uring {
     }
 
     fn take_incoming(&mut self, now: u64) -> io::Result<()> {
-        for Incoming { socket, peer, moved } in self.lanes[self.worker.index()].take() {
-            if let Some(detached) = moved {
-                let token = self.worker.adopt(*detached);
-                self.install(token, socket)?;
-                continue;
-            }
-            match self.worker.accept(peer, now) {
-                Ok(token) => self.install(token, socket)?,
-                Err(refusal) => drop(socket.send(refusal)),
+        for incoming in self.lanes[self.worker.index()].take() {
+            match incoming {
+                Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
+                    Ok(token) => self.install(token, socket)?,
+                    Err(refusal) => drop(socket.send(refusal)),
+                },
+                Incoming::Moved { socket, session } => {
+                    let token = self.worker.adopt(*session);
+                    self.install(token, socket)?;
+                }
+                Incoming::Link { socket, from } => {
+                    let token = self.worker.accept_link(&from, now);
+                    self.install(token, socket)?;
+                }
+                Incoming::Dialed { token, socket: Some(socket) } => {
+                    if self.worker.link_opened(token) {
+                        self.install(token, socket)?;
+                    }
+                }
+                Incoming::Dialed { token, socket: None } => self.worker.closed(token),
             }
         }
         Ok(())
@@ -576,8 +593,7 @@ impl Uring {
         };
         if let Some(conn) = self.conns[place as usize].take() {
             self.free.push(place);
-            let peer = detached.session.client.peer.clone();
-            self.lanes[to].put(Incoming { socket: conn.socket, peer, moved: Some(detached) });
+            self.lanes[to].put(Incoming::Moved { socket: conn.socket, session: detached });
         }
         Ok(())
     }

@@ -66,11 +66,16 @@ const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Clu
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
     ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
+    ("asking", "accepted: a slot has one owner"),
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
+    ("cluster|links", "those of the worker that serves the connection"),
+    ("cluster|redirect", "not of Redis: FORWARD, MOVED or DEFAULT: what this connection gets for keys of other nodes"),
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
+    ("readonly", "accepted: there are no replicas yet"),
+    ("readwrite", "accepted: there are no replicas yet"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
     ("save", "the connection waits, others do not; needs `appendonly yes`"),
     ("shutdown", "SAVE needs `appendonly yes`"),
@@ -111,9 +116,10 @@ pub(crate) fn subcommand_not_there(container: &str, name: &[u8]) -> Option<Strin
 
 fn answer(name: &str, comes: Comes) -> Option<String> {
     match comes {
-        // What Redis answers where it is not part of a cluster.
+        // Asked of a node; who is none answers that.
         Comes::Cluster if !COMES.iter().any(|(known, _)| *known == name) => {
-            Some("ERR This instance has cluster support disabled".into())
+            let name = name.replace('|', " ");
+            Some(format!("ERR '{name}' is not supported by Holdfast: nodes arrange their slots themselves"))
         }
         // Perhaps one that is there, but this server was told to hide it (rename-command).
         Comes::Never => None,
@@ -221,7 +227,8 @@ mod tests {
         let answer = |name: &str| not_there(name.as_bytes());
         assert!(answer("SUBSCRIBE").unwrap().ends_with("it comes with publish and subscribe"));
         assert!(answer("ft.config").unwrap().contains("module"));
-        assert_eq!(answer("cluster").unwrap(), "ERR This instance has cluster support disabled");
+        let of_cluster = subcommand_not_there("cluster", b"meet").unwrap();
+        assert_eq!(of_cluster, "ERR 'cluster meet' is not supported by Holdfast: nodes arrange their slots themselves");
         assert_eq!(answer("nothing"), None);
         assert!(answer("failover").unwrap().ends_with("it comes with the cluster"));
         let of_acl = subcommand_not_there("acl", b"SETUSER").unwrap();

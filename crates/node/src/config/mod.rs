@@ -38,7 +38,7 @@ pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::{
-    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Settings,
+    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Redirect, Settings,
     Supervised,
 };
 pub use special::Special;

@@ -115,6 +115,15 @@ pub enum BusyScope {
     All,
 }
 
+/// What a client gets for a key of another node (`cluster-redirect`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// The reply.
+    Forward,
+    /// -MOVED, and where to.
+    Moved,
+}
+
 /// How workers talk to the kernel (`io-driver`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoDriver {
@@ -144,6 +153,8 @@ pub struct Settings {
     /// 0 for one per processor core.
     pub workers: usize,
     pub io_driver: IoDriver,
+    /// What a client gets for a key of another node.
+    pub cluster_redirect: Redirect,
     pub tcp_backlog: i32,
     /// Seconds; 0 for never.
     pub tcp_keepalive: u32,
@@ -264,6 +275,10 @@ impl Settings {
             bind: read.words("bind").iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
             port: read.number("port"),
             workers: read.number("workers"),
+            cluster_redirect: match read.choice("cluster-redirect") {
+                "moved" => Redirect::Moved,
+                _ => Redirect::Forward,
+            },
             io_driver: match read.choice("io-driver") {
                 "epoll" => IoDriver::Epoll,
                 "io_uring" => IoDriver::IoUring,

@@ -132,6 +132,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if let Some(protocol) = protocol {
         ctx.session.set_protocol(protocol);
     }
+    let mode = if ctx.node.cluster().is_some() { "cluster" } else { "standalone" };
     let (number, id) = (ctx.session.protocol.number(), ctx.session.client.id);
     let mut reply = ctx.reply();
     reply.map(7);
@@ -144,7 +145,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     reply.bulk("id");
     reply.count(id);
     reply.bulk("mode");
-    reply.bulk("standalone");
+    reply.bulk(mode);
     reply.bulk("role");
     reply.bulk("master");
     reply.bulk("modules");
@@ -163,6 +164,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     session.set_db(0);
     session.authenticated = ctx.settings.requirepass.is_none();
     session.replies = Replies::On;
+    session.redirect = None;
     session.client.no_evict.store(false, Relaxed);
     session.no_touch = false;
     session.client.no_touch.store(false, Relaxed);

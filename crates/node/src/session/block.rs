@@ -7,6 +7,7 @@ use keyspace::Need;
 use resp::Args;
 
 use super::SessionCtx;
+use crate::message::Message;
 use crate::node::Node;
 use crate::pubsub::Kind;
 
@@ -45,7 +46,12 @@ impl Block {
         self.lines.into_iter().for_each(|line| ctx.node.show_line(line));
         let seen = ctx.engine.everything_seen();
         for (kind, channel, payload) in self.messages {
-            ctx.node.publish(usize::from(ctx.engine.index()), kind, &channel, &payload, &seen);
+            let worker = usize::from(ctx.engine.index());
+            ctx.node.publish(worker, kind, &channel, &payload, &seen);
+            if ctx.peers.is_some() {
+                let message = Message::Spread { kind, channel, payload, seen: seen.clone() };
+                ctx.node.send_from(worker, worker, message);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod auth;
 mod backup;
 mod block;
 mod client;
+mod cluster;
 mod commands;
 mod config_command;
 mod connection;
@@ -36,8 +37,9 @@ pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::checkpoints::{Checkpoints, Ticket};
 use crate::client::Client;
+use crate::cluster::Peers;
 use crate::compatibility;
-use crate::config::Settings;
+use crate::config::{Redirect, Settings};
 use crate::durable::Durable;
 use crate::jobs::Job;
 use crate::meter::Meter;
@@ -58,6 +60,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     auth::ROWS,
     backup::ROWS,
     client::ROWS,
+    cluster::ROWS,
     commands::ROWS,
     config_command::ROWS,
     connection::ROWS,
@@ -106,6 +109,8 @@ pub struct Session {
     pub error_is_counted: bool,
     /// CLIENT REPLY.
     pub replies: Replies,
+    /// What this client gets for a key of another node, if not what `cluster-redirect` says.
+    pub redirect: Option<Redirect>,
 }
 
 /// The block between MULTI and EXEC.
@@ -229,6 +234,8 @@ pub struct SessionCtx<'a> {
     pub log: Option<&'a Durable>,
     /// Whether commands are shown to somebody (MONITOR).
     pub monitored: bool,
+    /// The cluster, if this is a node of one.
+    pub(crate) peers: Option<&'a Peers>,
     /// The command that runs.
     pub command: &'a Command,
     /// Its arguments.
@@ -259,6 +266,7 @@ impl<'a> SessionCtx<'a> {
             machines: self.machines,
             log: self.log,
             monitored: self.monitored,
+            peers: self.peers,
             command,
             args,
             out: self.out,
@@ -316,6 +324,7 @@ impl Session {
             short_of_memory: false,
             error_is_counted: false,
             replies: Replies::On,
+            redirect: None,
         }
     }
 

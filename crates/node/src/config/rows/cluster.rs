@@ -55,6 +55,13 @@ pub(super) static SECTION: Section = Section {
             "Bytes waiting for another node that end the link; 0 for no limit.",
         )
         .inert(NO_CLUSTER),
+        row(
+            "cluster-redirect",
+            Kind::Enum(&["forward", "moved"]),
+            "forward",
+            "What a client gets for a key of another node: the reply, or -MOVED and where to.",
+        )
+        .own(),
         row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
             .hidden()
             .inert(NO_CLUSTER),

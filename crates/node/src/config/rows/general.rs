@@ -1,6 +1,6 @@
 //! The process: files, logging, databases, timers.
 
-use super::{Kind, NO_CLUSTER, int};
+use super::{Kind, int};
 use crate::config::check;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
@@ -125,13 +125,5 @@ pub(super) static SECTION: Section = Section {
         .own()
         .immutable()
         .refused("interactive transactions are not built yet: everything is strictly serializable"),
-        row(
-            "cluster-redirect",
-            Kind::Enum(&["forward", "moved"]),
-            "forward",
-            "Forward commands for keys of other nodes, or answer -MOVED.",
-        )
-        .own()
-        .refused(NO_CLUSTER),
     ],
 };

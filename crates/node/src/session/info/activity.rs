@@ -96,9 +96,9 @@ pub fn modules(_: &Report<'_>, t: &mut Text) {
     t.title("Modules");
 }
 
-pub fn cluster(_: &Report<'_>, t: &mut Text) {
+pub fn cluster(r: &Report<'_>, t: &mut Text) {
     t.title("Cluster");
-    t.line("cluster_enabled", 0);
+    t.line("cluster_enabled", u8::from(r.node.cluster().is_some()));
 }
 
 pub fn keyspace(r: &Report<'_>, t: &mut Text) {

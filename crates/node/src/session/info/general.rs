@@ -17,7 +17,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("redis_git_sha1", "00000000");
     t.line("redis_git_dirty", 0);
     t.line("redis_build_id", 0);
-    t.line("redis_mode", "standalone");
+    t.line("redis_mode", if r.node.cluster().is_some() { "cluster" } else { "standalone" });
     t.line("server_name", "holdfast");
     t.line("holdfast_version", env!("CARGO_PKG_VERSION"));
     t.line("os", &facts.os);

@@ -43,6 +43,12 @@ impl ScriptRun {
                 return Ok(());
             }
         };
+        if let Some(error) = ctx.peers.and_then(|peers| peers.refuses_here(command, args)) {
+            add(&ctx.stats.commands[command.counted_as].rejected, 1);
+            ctx.stats.count_error(&error);
+            Reply::new(reply, protocol).error(&error);
+            return Ok(());
+        }
         if ctx.session.no_touch {
             ctx.engine.clock().set_touching(command.name == "touch");
         }

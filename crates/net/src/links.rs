@@ -1,0 +1,96 @@
+//! Links to other nodes: those that workers ask for, and those of other nodes. Somebody else connects them and does the handshake; then a worker's driver
+//! gets the socket, as it gets those of clients.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cluster::NodeId;
+use node::cluster::Dial;
+use node::{Node, Token};
+
+use crate::lane::Lane;
+use crate::socket::{Incoming, Socket};
+
+/// After so many seconds of silence a node is asked whether it is still there.
+const KEEPALIVE_S: u32 = 5;
+
+type OnDial = Box<dyn Fn(NodeId, u64) + Send + Sync>;
+
+/// Where the sockets of links go, and where workers say that they want one.
+#[derive(Clone)]
+pub struct Links(Arc<Shared>);
+
+struct Shared {
+    node: Arc<Node>,
+    lanes: Arc<[Lane]>,
+    on_dial: OnceLock<OnDial>,
+    /// Links that are being connected, by their tags: worker, and what that calls it.
+    wanted: Mutex<BTreeMap<u64, (usize, Token)>>,
+    next_tag: AtomicU64,
+    /// Links of other nodes that were given to workers.
+    given: AtomicUsize,
+}
+
+impl Links {
+    /// For the workers of a node that is about to be started.
+    pub fn new(node: Arc<Node>) -> Links {
+        let lanes = (0..node.workers()).map(|_| Lane::default()).collect();
+        let (on_dial, wanted) = (OnceLock::new(), Mutex::default());
+        let (next_tag, given) = (AtomicU64::new(1), AtomicUsize::new(0));
+        Links(Arc::new(Shared { node, lanes, on_dial, wanted, next_tag, given }))
+    }
+
+    pub(crate) fn lanes(&self) -> &Arc<[Lane]> {
+        &self.0.lanes
+    }
+
+    /// Sets what connects a link to a node, and later says with the same tag what came of it: [`Self::dialed`] or [`Self::failed`]. Once.
+    pub fn on_dial(&self, dial: impl Fn(NodeId, u64) + Send + Sync + 'static) {
+        let _ = self.0.on_dial.set(Box::new(dial));
+    }
+
+    /// A worker wants a link. Its lane hears of it in any case.
+    pub(crate) fn dial(&self, worker: usize, dial: &Dial) {
+        let Some(on_dial) = self.0.on_dial.get() else {
+            return self.0.lanes[worker].put(Incoming::Dialed { token: dial.token, socket: None });
+        };
+        let tag = self.0.next_tag.fetch_add(1, Relaxed);
+        self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(tag, (worker, dial.token));
+        on_dial(dial.node, tag);
+    }
+
+    fn wanted(&self, tag: u64) -> Option<(usize, Token)> {
+        self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(&tag)
+    }
+
+    /// A link that was asked for is connected, and its handshake done.
+    pub fn dialed(&self, tag: u64, stream: TcpStream) {
+        let Some((worker, token)) = self.wanted(tag) else { return };
+        self.0.lanes[worker].put(Incoming::Dialed { token, socket: tuned(stream).ok() });
+    }
+
+    /// A link that was asked for cannot be had.
+    pub fn failed(&self, tag: u64, why: &str) {
+        let Some((worker, token)) = self.wanted(tag) else { return };
+        tracing::debug!(why, "no link to a node");
+        self.0.lanes[worker].put(Incoming::Dialed { token, socket: None });
+    }
+
+    /// Takes a link that another node has opened and whose handshake is done.
+    pub fn take(&self, stream: TcpStream, from: &str) -> io::Result<()> {
+        let socket = tuned(stream)?;
+        let active = self.0.node.active_workers.load(Relaxed).clamp(1, self.0.lanes.len());
+        let worker = self.0.given.fetch_add(1, Relaxed) % active;
+        self.0.lanes[worker].put(Incoming::Link { socket, from: from.into() });
+        Ok(())
+    }
+}
+
+fn tuned(stream: TcpStream) -> io::Result<Socket> {
+    let socket = Socket::new(stream)?;
+    socket.tune_tcp(KEEPALIVE_S);
+    Ok(socket)
+}

@@ -1,0 +1,102 @@
+//! What one end of a link is about to say: the items of one turn become one frame.
+
+use ::cluster::frame::{self, HEADER, Kind};
+use ::cluster::items::{Item, extend_commands, put_commands, put_replies};
+
+/// Bytes of items in a frame above which another is begun: the other end has something to do meanwhile, and need not keep more.
+const FRAME: usize = 256 * 1024;
+
+/// Bytes that are copied rather than leave their memory behind.
+const COPIED: usize = 64 * 1024;
+
+/// Frames that are being made.
+#[derive(Default)]
+pub(crate) struct Stage {
+    bytes: Vec<u8>,
+    /// Where the last begins, if it has not ended.
+    open: Option<usize>,
+    /// The last item, if it holds commands: of which virtual connection, and where it begins.
+    commands: Option<(u32, usize)>,
+}
+
+impl Stage {
+    /// Where an item goes.
+    fn room(&mut self) -> &mut Vec<u8> {
+        self.commands = None;
+        if self.open.is_some_and(|at| self.bytes.len() - at > FRAME) {
+            self.close();
+        }
+        if self.open.is_none() {
+            self.open = Some(frame::begin(&mut self.bytes));
+        }
+        &mut self.bytes
+    }
+
+    /// Whether nothing is to be said.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes to be said.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds an item.
+    pub(crate) fn put(&mut self, item: &Item<'_>) {
+        item.put(self.room());
+    }
+
+    /// Adds `count` commands, to the last item if that holds commands of the same connection.
+    pub(crate) fn commands(&mut self, vc: u32, epoch: u64, count: u32, mut bytes: &[u8]) {
+        loop {
+            let (now, later) = bytes.split_at(bytes.len().min(FRAME));
+            let ended = if later.is_empty() { count } else { 0 };
+            let is_long = self.open.is_some_and(|at| self.bytes.len() - at > FRAME);
+            let at = match self.commands.filter(|(of, _)| *of == vc && !is_long) {
+                Some((_, at)) => at,
+                None => put_commands(self.room(), vc, epoch),
+            };
+            extend_commands(&mut self.bytes, at, ended, now);
+            self.commands = Some((vc, at));
+            if later.is_empty() {
+                return;
+            }
+            bytes = later;
+        }
+    }
+
+    /// Adds replies: see [`put_replies`]. At most [`Self::PIECE`] bytes of them.
+    pub(crate) fn replies(&mut self, vc: u32, lengths: &[u32], bytes: &[u8]) {
+        put_replies(self.room(), vc, lengths, |out| out.extend_from_slice(bytes));
+    }
+
+    /// Most bytes of replies at once.
+    pub(crate) const PIECE: usize = FRAME;
+
+    fn close(&mut self) {
+        self.commands = None;
+        if let Some(at) = self.open.take() {
+            frame::finish(&mut self.bytes, at, Kind::Data);
+        }
+    }
+
+    /// Ends the last frame and moves all there is to the end of `out`: much of it by exchanging memory if there is nothing.
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
+        self.close();
+        if out.is_empty() && self.bytes.len() > COPIED {
+            std::mem::swap(out, &mut self.bytes);
+        } else {
+            out.append(&mut self.bytes);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Stage::default();
+    }
+}
+
+const _: () = assert!(2 * FRAME + HEADER < frame::BODY_MAX);

@@ -1,0 +1,226 @@
+//! Commands in which every node has a part: each runs it as if it were alone, and the replies become one.
+
+use resp::{Args, Protocol, Reply, ReplyDecoder, Value, skip_reply};
+
+use super::remote::{Expect, Remote};
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::table::Command;
+use crate::worker::Worker;
+
+/// How replies become one. An error of any node is an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Merge {
+    /// Numbers are added.
+    Sum,
+    /// Numbers of receivers are added; who is not reached does not receive.
+    Receivers,
+    /// Lists follow one another.
+    Concat,
+    /// Lists follow one another, without what was in one before.
+    Unique,
+    /// Names and numbers in turn: the numbers are added.
+    Pairs,
+    /// Numbers of which the least counts.
+    Least,
+    /// All say the same.
+    Same,
+    /// One of those that are not nil, whichever.
+    Any,
+}
+
+impl Merge {
+    /// Of the command of this name, if every node has a part in it.
+    pub(crate) fn of(name: &str) -> Option<Merge> {
+        Some(match name {
+            "dbsize" | "pubsub|numpat" => Merge::Sum,
+            "publish" | "spublish" => Merge::Receivers,
+            "keys" => Merge::Concat,
+            "pubsub|channels" | "pubsub|shardchannels" => Merge::Unique,
+            "pubsub|numsub" | "pubsub|shardnumsub" => Merge::Pairs,
+            "script|exists" => Merge::Least,
+            "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" | "function|load"
+            | "function|delete" | "function|flush" | "function|restore" => Merge::Same,
+            "randomkey" => Merge::Any,
+            _ => return None,
+        })
+    }
+
+    /// One reply of several. `chance` chooses where any would do.
+    fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
+        let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
+        if let Some(error) = error {
+            return error.clone();
+        }
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, protocol);
+        match self {
+            Merge::Sum | Merge::Receivers => reply.integer(parts.iter().map(|part| number(part)).sum()),
+            Merge::Same => return parts.first().cloned().unwrap_or_default(),
+            Merge::Any => {
+                let is_nil = |part: &&Vec<u8>| part.starts_with(b"$-1") || part.starts_with(b"_");
+                let some: Vec<&Vec<u8>> = parts.iter().filter(|part| !is_nil(part)).collect();
+                let chosen = (chance as usize).checked_rem(some.len()).and_then(|i| some.get(i).copied());
+                return chosen.or(parts.first()).cloned().unwrap_or_default();
+            }
+            Merge::Concat => {
+                let lists: Vec<(usize, &[u8])> = parts.iter().map(|part| list(part)).collect();
+                reply.array(lists.iter().map(|(count, _)| count).sum());
+                lists.iter().for_each(|(_, elements)| reply.raw(elements));
+            }
+            Merge::Unique => {
+                let mut seen = std::collections::BTreeSet::new();
+                let lists = parts.iter().map(|part| list(part).1);
+                let elements: Vec<&[u8]> = lists.flat_map(Elements).filter(|element| seen.insert(*element)).collect();
+                reply.array(elements.len());
+                elements.iter().for_each(|element| reply.raw(element));
+            }
+            Merge::Pairs | Merge::Least => {
+                let lists: Vec<Vec<&[u8]>> = parts.iter().map(|part| Elements(list(part).1).collect()).collect();
+                let Some(first) = lists.first() else { return out };
+                reply.array(first.len());
+                for (i, element) in first.iter().enumerate() {
+                    let numbers = lists.iter().map(|list| list.get(i).map_or(0, |element| number(element)));
+                    match self {
+                        Merge::Least => reply.integer(numbers.min().unwrap_or(0)),
+                        _ if i % 2 == 0 => reply.raw(element),
+                        _ => reply.integer(numbers.sum()),
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+fn number(reply: &[u8]) -> i64 {
+    match ReplyDecoder::default().next(reply) {
+        Ok(Some((Value::Integer(n), _))) => n,
+        _ => 0,
+    }
+}
+
+/// How many elements a list has, and what they are.
+fn list(reply: &[u8]) -> (usize, &[u8]) {
+    let Some(end) = reply.windows(2).position(|two| two == b"\r\n") else { return (0, &[]) };
+    let count = reply.get(1..end).and_then(keyspace::canonical_int).unwrap_or(0);
+    (usize::try_from(count).unwrap_or(0), &reply[end + 2..])
+}
+
+/// The replies in a row of them.
+struct Elements<'a>(&'a [u8]);
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (end, _) = skip_reply(self.0).ok()??;
+        let (element, rest) = self.0.split_at_checked(end)?;
+        self.0 = rest;
+        Some(element)
+    }
+}
+
+/// A command under way at several nodes.
+pub(crate) struct Gather {
+    merge: Merge,
+    parts: Vec<Vec<u8>>,
+    /// Replies that have not come.
+    missing: usize,
+    /// Where the one goes, and whether the client wants it.
+    hole: (u64, bool),
+    protocol: Protocol,
+}
+
+impl Gather {
+    /// Whether it is about a message, which may be lost.
+    pub(crate) fn is_about_receivers(&self) -> bool {
+        self.merge == Merge::Receivers
+    }
+}
+
+impl Worker {
+    /// Sends a command to all nodes, this one included. The connection, which is owed nothing else, waits.
+    pub(crate) fn gather_from_all(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        merge: Merge,
+        raw: &[u8],
+    ) -> Next {
+        if conn.out.has_holes() {
+            return self.wait_for_replies(conn, 0);
+        }
+        let Some(peers) = &mut self.peers else { return Next::Continue };
+        let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
+        let hole = self.place_of_reply(conn);
+        let gather = Gather {
+            merge,
+            parts: vec![Vec::new(); links.len()],
+            missing: links.len(),
+            hole,
+            protocol: conn.session.protocol,
+        };
+        let remote: &mut Remote = conn.remote.get_or_insert_default();
+        remote.gather = Some(Box::new(gather));
+        for (part, link) in links.into_iter().enumerate() {
+            self.ask(conn, link, 1, Some(args), raw, [Expect::Part(part)]);
+        }
+        self.count_forwarded(conn, command, Some(args));
+        conn.wait = Wait::Replies(0);
+        Next::Stop
+    }
+
+    /// One of several replies has come, or some of it.
+    pub(crate) fn gather(&mut self, conn: &mut Conn, part: usize, reply: &[u8], whole: bool) {
+        let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.as_deref_mut()) else { return };
+        let Some(gathered) = gather.parts.get_mut(part) else { return };
+        gathered.extend_from_slice(reply);
+        if !whole {
+            return;
+        }
+        gather.missing -= 1;
+        if gather.missing > 0 {
+            return;
+        }
+        let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.take()) else { return };
+        let chance = self.engine.rng().next_u64();
+        let reply = gather.merge.merge(&gather.parts, gather.protocol, chance);
+        let (hole, wanted) = gather.hole;
+        conn.out.fill(hole, if wanted { &reply } else { &[] }, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(merge: Merge, parts: &[&str]) -> String {
+        let parts: Vec<Vec<u8>> = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
+        String::from_utf8(merge.merge(&parts, Protocol::Resp2, 1)).unwrap()
+    }
+
+    #[test]
+    fn replies_become_one() {
+        assert_eq!(merged(Merge::Sum, &[":3\r\n", ":0\r\n", ":4\r\n"]), ":7\r\n");
+        assert_eq!(merged(Merge::Sum, &[":3\r\n", "-ERR no\r\n"]), "-ERR no\r\n");
+        assert_eq!(merged(Merge::Receivers, &[":3\r\n", "-CLUSTERDOWN\r\n", ":1\r\n"]), ":4\r\n");
+        assert_eq!(
+            merged(Merge::Concat, &["*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n$1\r\nb\r\n$0\r\n\r\n"]),
+            "*3\r\n$1\r\na\r\n$1\r\nb\r\n$0\r\n\r\n"
+        );
+        assert_eq!(
+            merged(Merge::Unique, &["*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"]),
+            "*2\r\n$1\r\na\r\n$1\r\nb\r\n"
+        );
+        assert_eq!(
+            merged(Merge::Pairs, &["*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n"]),
+            "*2\r\n$1\r\na\r\n:3\r\n"
+        );
+        assert_eq!(merged(Merge::Least, &["*2\r\n:1\r\n:1\r\n", "*2\r\n:1\r\n:0\r\n"]), "*2\r\n:1\r\n:0\r\n");
+        assert_eq!(merged(Merge::Same, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(Merge::Any, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
+        assert_eq!(merged(Merge::Any, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+    }
+}

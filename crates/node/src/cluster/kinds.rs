@@ -1,0 +1,65 @@
+//! What a command is to a cluster: which nodes it concerns, and whether it may run before replies that are still to come.
+
+use command::flags;
+
+use super::gather::Merge;
+use crate::table::{Command, Handler, Table};
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// It works on its keys, and is answered at once.
+    Keyed,
+    /// It works on its keys, and may wait for something.
+    Patient,
+    /// EVAL and its like: keys that it declares, and perhaps others.
+    Script,
+    /// WATCH.
+    Watch,
+    /// It ends what WATCH began.
+    Unwatch,
+    /// EXEC.
+    Exec,
+    /// Every node has a part in it; how the parts become one reply.
+    Gather(Merge),
+    /// SCAN: the node of the slot in its cursor.
+    Scan,
+    /// A slot by its number: its owner.
+    Slot,
+    /// It writes a reply, and nothing it does is seen by others.
+    Quick,
+    /// It concerns this node alone.
+    Own,
+}
+
+impl Kind {
+    /// Of all commands, by their ids.
+    pub(crate) fn of_all(table: &Table) -> Box<[Kind]> {
+        table.all().iter().map(Kind::of).collect()
+    }
+
+    fn of(command: &Command) -> Kind {
+        if let Some(merge) = Merge::of(&command.name) {
+            return Kind::Gather(merge);
+        }
+        match command.name.as_str() {
+            "scan" => return Kind::Scan,
+            "cluster|countkeysinslot" | "cluster|getkeysinslot" => return Kind::Slot,
+            "watch" => return Kind::Watch,
+            "unwatch" | "discard" | "reset" => return Kind::Unwatch,
+            "exec" => return Kind::Exec,
+            "multi" | "ping" | "echo" | "select" | "time" => return Kind::Quick,
+            _ => {}
+        }
+        let spec = command.spec;
+        let has_keys = !spec.keys.is_empty() || spec.find_keys.is_some() || spec.find_all_keys.is_some();
+        match command.handler {
+            Handler::Session(_) if spec.has(flags::RUNS_SCRIPT) => Kind::Script,
+            // What a session looks up of a key (DEBUG, MEMORY USAGE) is rare enough to wait for.
+            Handler::Session(_) if has_keys && !spec.has(flags::PUBSUB) => Kind::Patient,
+            Handler::Data(_) if has_keys && spec.has(flags::BLOCKING) => Kind::Patient,
+            Handler::Data(_) if has_keys => Kind::Keyed,
+            _ => Kind::Own,
+        }
+    }
+}

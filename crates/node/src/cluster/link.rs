@@ -1,0 +1,430 @@
+//! The end of a link that forwards: it is dialed when there is something to say, and again after a while when that fails.
+//!
+//! What it says waits here until the other end has answered the handshake: if that fails, nothing of it has left, and those who wait are told so. If a
+//! link ends later, what was forwarded may have been executed, and those who wait for a reply are closed (rule T9).
+
+use std::sync::Arc;
+
+use ::cluster::items::Item;
+use ::cluster::{NodeId, map};
+
+use super::frames::Stage;
+use super::peers::HOME;
+use super::remote::{Expect, Remote};
+use super::{Inbound, Role};
+use crate::client::{Client, Peer};
+use crate::conn::{Conn, Wait};
+use crate::session::Session;
+use crate::worker::{Token, Worker, write_error};
+
+/// Bytes to be said above which nobody may say more.
+const LINK_MAX: usize = 4 << 20;
+/// After so many milliseconds a link that is not open yet has failed.
+const DIAL_MS: u64 = 2_000;
+/// Milliseconds before a link that has failed is dialed again: first, and at most.
+const BACKOFF_MS: (u64, u64) = (10, 500);
+
+/// A link to be connected.
+#[derive(Debug)]
+pub struct Dial {
+    /// What the worker calls the connection, as one that it has accepted.
+    pub token: Token,
+    /// The other node.
+    pub node: NodeId,
+    /// Where it is.
+    pub host: String,
+    /// See [`Self::host`].
+    pub port: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Not before this time, in unix milliseconds.
+    Down(u64),
+    /// Being connected, until this time.
+    Dialing(Token, u64),
+    /// The other end hears what is said.
+    Open(Token),
+}
+
+/// Whose a virtual connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Nobody,
+    Client(Token),
+    /// This node's own.
+    Node,
+    /// Its client has gone, the other end does not know yet.
+    Gone,
+}
+
+/// A link as CLUSTER LINKS shows it.
+pub(crate) struct OpenLink {
+    /// The other node.
+    pub(crate) node: NodeId,
+    /// When it was opened, unix milliseconds.
+    pub(crate) since: u64,
+    /// Bytes to be sent.
+    pub(crate) unsaid: usize,
+}
+
+/// See the module's text.
+pub(crate) struct Outbound {
+    /// The other node; none of the link that leads back.
+    pub(crate) node: Option<NodeId>,
+    /// The epoch of what it owns.
+    pub(crate) epoch: u64,
+    host: String,
+    port: u16,
+    state: State,
+    pub(crate) stage: Stage,
+    /// Bytes that were handed to the driver and that it has not sent.
+    unsent: usize,
+    /// By number.
+    owners: Vec<Owner>,
+    free: Vec<u32>,
+    /// Connections that wait for there to be less to say.
+    waiting: Vec<Token>,
+    failures: u32,
+    /// When it was opened, unix milliseconds.
+    since: u64,
+    /// The virtual connection for what no client has sent.
+    own: Option<u32>,
+    /// Bytes that were answered there and not acknowledged.
+    pub(crate) own_bytes: usize,
+    /// Of a link that leads back: its other end.
+    partner: Option<Token>,
+}
+
+impl Outbound {
+    fn new(node: Option<NodeId>) -> Self {
+        Self {
+            node,
+            epoch: 0,
+            host: String::new(),
+            port: 0,
+            state: State::Down(0),
+            stage: Stage::default(),
+            unsent: 0,
+            owners: Vec::new(),
+            free: Vec::new(),
+            waiting: Vec::new(),
+            failures: 0,
+            since: 0,
+            own: None,
+            own_bytes: 0,
+            partner: None,
+        }
+    }
+
+    pub(crate) fn to(member: &map::Node) -> Self {
+        Self::new(Some(member.id))
+    }
+
+    /// The link that leads back.
+    pub(crate) fn home() -> Self {
+        Self::new(None)
+    }
+
+    /// What the map says of the node.
+    pub(crate) fn look_up(&mut self, member: &map::Node) {
+        (self.host, self.port) = (member.host.clone(), member.bus_port);
+        self.epoch = member.epoch;
+    }
+
+    /// Whether nothing more may be said for now.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.stage.len() + self.unsent > LINK_MAX
+    }
+
+    /// Whether something is to be said, and can be.
+    pub(crate) fn has_something_to_say(&self) -> bool {
+        matches!(self.state, State::Open(_)) && !self.stage.is_empty()
+    }
+
+    /// A number for a virtual connection of this client.
+    pub(crate) fn open(&mut self, client: Token) -> u32 {
+        self.number(Owner::Client(client))
+    }
+
+    /// The virtual connection for what no client has sent.
+    pub(crate) fn own_line(&mut self) -> u32 {
+        if let Some(vc) = self.own {
+            return vc;
+        }
+        let vc = self.number(Owner::Node);
+        self.stage.put(&Item::Open { vc, client: 0, db: 0, protocol: 2 });
+        *self.own.insert(vc)
+    }
+
+    fn number(&mut self, owner: Owner) -> u32 {
+        let vc = self.free.pop().unwrap_or_else(|| {
+            self.owners.push(Owner::Nobody);
+            self.owners.len() as u32 - 1
+        });
+        self.owners[vc as usize] = owner;
+        vc
+    }
+
+    /// The client's end of a virtual connection has gone.
+    pub(crate) fn close(&mut self, vc: u32) {
+        if let Some(owner) = self.owners.get_mut(vc as usize) {
+            *owner = Owner::Gone;
+            self.stage.put(&Item::Close { vc });
+        }
+    }
+
+    /// The client of a virtual connection; `Ok(None)` if it has gone. `Err`: there is none.
+    pub(crate) fn client(&self, vc: u32) -> Result<Option<Token>, ()> {
+        match self.owners.get(vc as usize) {
+            Some(Owner::Client(token)) => Ok(Some(*token)),
+            Some(Owner::Gone | Owner::Node) => Ok(None),
+            _ => Err(()),
+        }
+    }
+
+    /// The other end has closed a virtual connection. Its client, if it has one.
+    pub(crate) fn closed(&mut self, vc: u32) -> Result<Option<Token>, ()> {
+        let client = self.client(vc)?;
+        self.own = self.own.filter(|own| *own != vc);
+        self.owners[vc as usize] = Owner::Nobody;
+        self.free.push(vc);
+        Ok(client)
+    }
+
+    /// What CLUSTER LINKS shows.
+    pub(crate) fn shown(&self) -> Option<OpenLink> {
+        let State::Open(_) = self.state else { return None };
+        Some(OpenLink { node: self.node?, since: self.since, unsaid: self.stage.len() + self.unsent })
+    }
+
+    /// When something is to be done, unix milliseconds.
+    fn deadline(&self) -> Option<u64> {
+        match self.state {
+            State::Down(until) if !self.stage.is_empty() => Some(until),
+            State::Dialing(_, until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// The end of everything: the clients that had virtual connections.
+    fn fail(&mut self, now: u64) -> Vec<Token> {
+        let wait = BACKOFF_MS.0.checked_shl(self.failures.min(16)).unwrap_or(BACKOFF_MS.1).min(BACKOFF_MS.1);
+        self.failures += 1;
+        self.state = State::Down(now + wait);
+        self.stage.clear();
+        (self.unsent, self.partner, self.own, self.own_bytes) = (0, None, None, 0);
+        self.free.clear();
+        std::mem::take(&mut self.owners)
+            .into_iter()
+            .filter_map(|owner| if let Owner::Client(token) = owner { Some(token) } else { None })
+            .collect()
+    }
+}
+
+impl Worker {
+    /// The next link that is to be connected. Then [`Self::link_opened`] is called and it is one more connection of the driver's; or [`Self::closed`].
+    pub fn next_dial(&mut self) -> Option<Dial> {
+        let peers = self.peers.as_deref_mut()?;
+        let (token, link) = peers.dials.pop()?;
+        let link = &peers.links[link];
+        Some(Dial { token, node: link.node?, host: link.host.clone(), port: link.port })
+    }
+
+    /// A link that was dialed is connected, and its handshake done: what is to be said goes out. False: nobody wants it any more.
+    #[must_use]
+    pub fn link_opened(&mut self, token: Token) -> bool {
+        let Some(Conn { role: Role::Origin(link), .. }) = self.conn(token) else { return false };
+        let (link, now) = (*link, self.engine.now());
+        if let Some(peers) = &mut self.peers {
+            let out = &mut peers.links[link];
+            (out.state, out.failures, out.since) = (State::Open(token), 0, now);
+        }
+        true
+    }
+
+    /// Takes an end of a link that another node, of this name, has dialed. What came with it is handed over as for any connection.
+    pub fn accept_link(&mut self, from: &str, now: u64) -> Token {
+        self.add_link_end(now, Role::Owner(Box::new(Inbound::new(from, None))))
+    }
+
+    fn add_link_end(&mut self, now: u64, role: Role) -> Token {
+        let token = self.reserve_token();
+        let client = Client::new(0, Peer::default(), now, self.index as u16, token);
+        self.install(token, Session::new(Arc::new(client), true), role);
+        token
+    }
+
+    /// Sees to it that a link is open some time.
+    pub(crate) fn want_link(&mut self, link: usize) {
+        let now = self.engine.now();
+        let Some(peers) = &self.peers else { return };
+        match peers.links[link].state {
+            State::Down(until) if until <= now => {}
+            _ => return,
+        }
+        let token = self.add_link_end(now, Role::Origin(link));
+        if link != HOME {
+            let Some(peers) = &mut self.peers else { return };
+            peers.links[link].state = State::Dialing(token, now + DIAL_MS);
+            return peers.dials.push((token, link));
+        }
+        let other = self.add_link_end(now, Role::Owner(Box::new(Inbound::new("", Some(token)))));
+        if let Some(peers) = &mut self.peers {
+            peers.links[HOME].state = State::Open(token);
+            peers.links[HOME].partner = Some(other);
+        }
+    }
+
+    /// Looks at how the links are doing.
+    pub(crate) fn look_at_links(&mut self, now: u64) {
+        for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
+            let Some(peers) = &mut self.peers else { return };
+            let out = &mut peers.links[link];
+            match out.state {
+                State::Down(until) if until <= now && !out.stage.is_empty() => self.want_link(link),
+                State::Dialing(token, until) if until <= now => self.closed(token),
+                State::Open(token) => {
+                    let unsent = self.conn(token).map_or(0, |conn| conn.owed());
+                    let Some(peers) = &mut self.peers else { return };
+                    let out = &mut peers.links[link];
+                    out.unsent = unsent;
+                    if !out.waiting.is_empty() && out.stage.len() + unsent < LINK_MAX / 2 {
+                        let waiting = std::mem::take(&mut out.waiting);
+                        self.go_on_saying(waiting);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Unix milliseconds at which a link has to be looked at.
+    pub(crate) fn link_deadline(&self) -> Option<u64> {
+        self.peers.as_ref()?.links.iter().filter_map(Outbound::deadline).min()
+    }
+
+    /// The connection waits, with its command unread, until there is less to say over a link.
+    pub(crate) fn wait_for_link(&mut self, conn: &mut Conn, link: usize) {
+        if let Some(peers) = &mut self.peers {
+            conn.wait = Wait::Link;
+            peers.links[link].waiting.push(conn.token);
+        }
+    }
+
+    fn go_on_saying(&mut self, waiting: Vec<Token>) {
+        for token in waiting {
+            if let Some(conn) = self.conn(token)
+                && matches!(conn.wait, Wait::Link)
+            {
+                conn.wait = Wait::No;
+                self.resume(token);
+            }
+        }
+    }
+
+    /// Hands what was said in this turn to the driver.
+    pub(crate) fn flush_links(&mut self) {
+        let clock = self.engine.last_version();
+        let Some(peers) = &self.peers else { return };
+        let news = clock > peers.told;
+        for link in 0..peers.links.len() {
+            let Some(peers) = &mut self.peers else { return };
+            let out = &mut peers.links[link];
+            let State::Open(token) = out.state else { continue };
+            if out.stage.is_empty() {
+                continue;
+            }
+            if news && link != HOME {
+                out.stage.put(&Item::Clock { lsn: clock });
+            }
+            let (partner, mut stage) = (out.partner, std::mem::take(&mut out.stage));
+            self.say(token, partner, &mut stage);
+            let Some(peers) = &mut self.peers else { return };
+            // Its memory is used again.
+            peers.links[link].stage = stage;
+        }
+        let Some(peers) = &mut self.peers else { return };
+        peers.told = peers.told.max(clock);
+        for token in std::mem::take(&mut peers.staged) {
+            let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) else { continue };
+            inbound.is_staged = false;
+            if news && inbound.partner.is_none() {
+                inbound.stage.put(&Item::Clock { lsn: clock });
+            }
+            let (partner, mut stage) = (inbound.partner, std::mem::take(&mut inbound.stage));
+            self.say(token, partner, &mut stage);
+            if let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) {
+                inbound.stage = stage;
+            }
+        }
+    }
+
+    /// Hands a frame to the driver, or to the other end if that is here.
+    fn say(&mut self, token: Token, partner: Option<Token>, stage: &mut Stage) {
+        if let Some(other) = partner {
+            if let Some(conn) = self.conn(other) {
+                stage.flush(&mut conn.query);
+                self.note_heard(other);
+            }
+            return;
+        }
+        if let Some(mut conn) = self.take_conn(token) {
+            self.ensure_out(&mut conn);
+            stage.flush(&mut conn.out.bytes);
+            self.put_conn(conn);
+            self.mark_dirty(token);
+        }
+    }
+
+    /// A link has ended, or could not be opened.
+    pub(crate) fn link_ended(&mut self, link: usize) {
+        let now = self.engine.now();
+        let Some(peers) = &mut self.peers else { return };
+        let out = &mut peers.links[link];
+        let was_open = matches!(out.state, State::Open(_));
+        let clients = out.fail(now);
+        let waiting = std::mem::take(&mut out.waiting);
+        for token in clients {
+            self.lose_line(token, link, was_open);
+        }
+        self.go_on_saying(waiting);
+    }
+
+    /// A connection has lost what it had at another node. What it is owed can only not have been executed if it has not left.
+    pub(crate) fn lose_line(&mut self, token: Token, link: usize, has_left: bool) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
+        let Some(mut line) = lost else { return self.put_conn(conn) };
+        if line.watches
+            && let Some(remote) = &mut conn.remote
+        {
+            remote.lost_watch = true;
+        }
+        let may_not_lie = |remote: &Remote| remote.gather.as_ref().is_some_and(|gather| gather.is_about_receivers());
+        let receivers = conn.remote.as_deref().is_some_and(may_not_lie);
+        let matters = |expect: &Expect| match expect {
+            Expect::Nothing => false,
+            Expect::Part(_) => !receivers,
+            Expect::Hole(..) | Expect::Block(..) => true,
+        };
+        if has_left && line.expected.iter().any(matters) {
+            self.put_conn(conn);
+            return self.cut(token);
+        }
+        self.ensure_out(&mut conn);
+        while let Some(expect) = line.expected.pop_front() {
+            let mut error = Vec::new();
+            write_error(&mut error, conn.session.protocol, UNREACHED);
+            self.answer(&mut conn, expect, &error, true);
+        }
+        self.look_at_answers(&mut conn, link);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+}
+
+/// What is answered to a command that has not left this node.
+const UNREACHED: &[u8] =
+    b"CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";

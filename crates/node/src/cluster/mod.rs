@@ -1,0 +1,100 @@
+//! A node among others: every node serves every key (DESIGN, decision 7).
+//!
+//! A command for a slot that another node owns is *forwarded*: over the *link* that this worker has to that node it goes to a *virtual connection* there, which
+//! runs it as any connection would and says its reply into the link. Here, it leaves a hole in the output of its connection (`holes.rs`), which the reply fills. So commands of
+//! a pipeline are under way to several nodes at a time, and replies come in order.
+//!
+//! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more connection.
+
+mod frames;
+mod gather;
+mod kinds;
+mod link;
+mod origin;
+mod owner;
+mod peers;
+mod remote;
+mod route;
+mod spread;
+mod transactions;
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ::cluster::{Map, NodeId};
+
+pub use link::Dial;
+pub(crate) use owner::Inbound;
+pub(crate) use owner::Virtual;
+pub(crate) use peers::Peers;
+pub(crate) use remote::Remote;
+
+/// What says whether this node may serve its slots.
+pub trait Lease: Send + Sync {
+    /// Until when, in nanoseconds of [`crate::Clock::boot_ns`] (rule O1).
+    fn until_ns(&self) -> u64;
+
+    /// Why no longer, in words for people.
+    fn reason(&self) -> String;
+}
+
+/// What the workers of a node share of the cluster.
+pub struct Cluster {
+    me: NodeId,
+    map: RwLock<Arc<Map>>,
+    /// Counts changes of the map.
+    changes: AtomicU64,
+    lease: Box<dyn Lease>,
+}
+
+impl Cluster {
+    /// The node `me`, which knows this map.
+    pub fn new(me: NodeId, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
+        Arc::new(Cluster { me, map: RwLock::new(map), changes: AtomicU64::new(0), lease })
+    }
+
+    /// The name of this node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// The present map.
+    pub fn map(&self) -> Arc<Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the map: workers see it from their next turn on.
+    pub fn set_map(&self, map: Arc<Map>) {
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        self.changes.fetch_add(1, Release);
+    }
+
+    /// What says whether this node may serve its slots.
+    pub fn lease(&self) -> &dyn Lease {
+        &*self.lease
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+}
+
+/// What a connection of a worker's table is.
+pub(crate) enum Role {
+    /// A client's.
+    Client,
+    /// A client's of another node, which has forwarded commands: it has no socket.
+    Virtual(Box<Virtual>),
+    /// This end of a link forwards: the number of the link.
+    Origin(usize),
+    /// This end of a link executes.
+    Owner(Box<Inbound>),
+}
+
+impl Role {
+    /// Whether it is one end of a link.
+    #[inline]
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self, Role::Origin(_) | Role::Owner(_))
+    }
+}

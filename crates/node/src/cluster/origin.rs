@@ -1,0 +1,284 @@
+//! What comes over links: frames, and what owners say to the node that has forwarded commands.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::cluster::frame::{self, Kind};
+use ::cluster::items::{Item, Lengths, items};
+
+use super::Role;
+use super::remote::{Expect, Remote};
+use crate::conn::{Conn, Wait};
+use crate::stats::sub;
+use crate::transfer::output_limit;
+use crate::worker::{Token, Worker};
+
+/// Bytes of replies that the owner is told have been taken at a time.
+const ACKNOWLEDGED: usize = 64 * 1024;
+/// Bytes that a client has not read, or that are kept for it, above which owners are not told that more has been taken for it.
+const AHEAD: usize = 1 << 20;
+/// What is kept of the buffer of a link.
+const QUERY_KEPT: usize = 1 << 20;
+
+/// Why a link cannot go on.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl From<&str> for Broken {
+    fn from(why: &str) -> Self {
+        Self(why.into())
+    }
+}
+
+const UNKNOWN: &str = "a virtual connection that there is not";
+const UNASKED: &str = "a reply that nobody waits for";
+
+impl Worker {
+    /// A link has received something.
+    pub(crate) fn note_heard(&mut self, token: Token) {
+        let Some(conn) = self.conn(token) else { return };
+        if !std::mem::replace(&mut conn.queued, true)
+            && let Some(peers) = &mut self.peers
+        {
+            peers.heard.push(token);
+        }
+    }
+
+    /// Takes what links have received.
+    pub(crate) fn hear(&mut self) {
+        let Some(peers) = &mut self.peers else { return };
+        for token in std::mem::take(&mut peers.heard) {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            conn.queued = false;
+            let result = self.hear_from(&mut conn);
+            self.look_at_thirst(&mut conn);
+            self.put_conn(conn);
+            if let Err(why) = result {
+                tracing::error!(why = why.0, "a link to another node is closed");
+                self.cut(token);
+            }
+        }
+    }
+
+    fn hear_from(&mut self, conn: &mut Conn) -> Result<(), Broken> {
+        let query = std::mem::take(&mut conn.query);
+        let mut result = Ok(());
+        while result.is_ok() && !conn.closing {
+            let frame = match frame::read(&query[conn.start..]) {
+                Ok(None) => break,
+                Ok(Some(frame)) => frame,
+                Err(damaged) => {
+                    result = Err(Broken(damaged.to_string()));
+                    break;
+                }
+            };
+            result = match frame.kind {
+                Kind::Data => self.hear_frame(conn, frame.body),
+                _ => Err("a frame that belongs on another link".into()),
+            };
+            conn.start += frame.size;
+        }
+        conn.query = query;
+        if conn.start == conn.query.len() {
+            conn.query.clear();
+            conn.query.shrink_to(QUERY_KEPT);
+            conn.start = 0;
+        } else if conn.start > conn.query.len() / 2 {
+            conn.query.drain(..conn.start);
+            conn.start = 0;
+        }
+        result
+    }
+
+    fn hear_frame(&mut self, conn: &mut Conn, body: &[u8]) -> Result<(), Broken> {
+        for item in items(body) {
+            let item = item.map_err(|malformed| Broken(malformed.to_string()))?;
+            if let Item::Clock { lsn } = item {
+                self.engine.hear_of(lsn);
+                continue;
+            }
+            match &mut conn.role {
+                Role::Origin(link) => self.hear_owner(*link, &item)?,
+                Role::Owner(inbound) => self.hear_origin(conn.token, inbound, &item)?,
+                Role::Client | Role::Virtual(_) => return Err("a frame on a connection that is no link".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What an owner says.
+    fn hear_owner(&mut self, link: usize, item: &Item<'_>) -> Result<(), Broken> {
+        let Some(peers) = &mut self.peers else { return Ok(()) };
+        let out = &mut peers.links[link];
+        match *item {
+            Item::Replies { vc, lengths, bytes } => match out.client(vc) {
+                Ok(Some(token)) => self.hear_replies(token, link, lengths, bytes),
+                // Its client has gone, or it has none: nobody wants them.
+                Ok(None) => {
+                    out.take_own(vc, bytes.len());
+                    Ok(())
+                }
+                Err(()) => Err(UNKNOWN.into()),
+            },
+            Item::Push { vc, bytes } => match out.client(vc) {
+                Ok(Some(token)) => {
+                    self.hear_push(token, bytes);
+                    Ok(())
+                }
+                Ok(None) => Ok(()),
+                Err(()) => Err(UNKNOWN.into()),
+            },
+            Item::Unblocked { vc, yes } => {
+                let _ = (vc, yes);
+                Ok(())
+            }
+            Item::Closed { vc } => {
+                if let Some(token) = out.closed(vc).map_err(|()| UNKNOWN)? {
+                    self.lose_line(token, link, true);
+                }
+                Ok(())
+            }
+            Item::TryAgain { .. } => Err("what nobody says yet".into()),
+            _ => Err("what only an origin says".into()),
+        }
+    }
+
+    fn hear_replies(&mut self, token: Token, link: usize, lengths: Lengths<'_>, bytes: &[u8]) -> Result<(), Broken> {
+        let Some(mut conn) = self.take_conn(token) else { return Err(UNKNOWN.into()) };
+        self.ensure_out(&mut conn);
+        let result = self.fill(&mut conn, link, lengths, bytes);
+        self.look_at_answers(&mut conn, link);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        result
+    }
+
+    fn fill(&mut self, conn: &mut Conn, link: usize, lengths: Lengths<'_>, bytes: &[u8]) -> Result<(), Broken> {
+        let mut rest = bytes;
+        for length in lengths.iter() {
+            let (reply, later) = rest.split_at_checked(length).ok_or("replies longer than their bytes")?;
+            rest = later;
+            let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
+            let expect = line.expected.pop_front().ok_or(UNASKED)?;
+            self.answer(conn, expect, reply, true);
+        }
+        let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
+        line.unacknowledged += bytes.len();
+        if !rest.is_empty() {
+            // The beginning of a long one.
+            let expect = *line.expected.front().ok_or(UNASKED)?;
+            self.answer(conn, expect, rest, false);
+        }
+        Ok(())
+    }
+
+    /// A reply has come for a connection, or, if it is not `whole`, some of it.
+    pub(crate) fn answer(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8], whole: bool) {
+        match expect {
+            Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
+            Expect::Block(hole, wanted, db) => {
+                // One that did not run says so at its beginning.
+                let ran = !(reply.starts_with(b"-") || reply.starts_with(b"*-1") || reply.starts_with(b"_"));
+                if let Some(db) = db.filter(|_| ran) {
+                    conn.session.set_db(db);
+                }
+                conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
+            }
+            Expect::Nothing => {}
+            Expect::Part(part) => self.gather(conn, part, reply, whole),
+        }
+    }
+
+    /// Replies have come for a connection over a link: sees what may go on now.
+    pub(crate) fn look_at_answers(&mut self, conn: &mut Conn, link: usize) {
+        conn.show_output();
+        let settings = self.follower.settings().clone();
+        let (limit, now) = (output_limit(conn, &settings), self.engine.now());
+        self.check_output_limit(conn, limit, now);
+        self.acknowledge(conn);
+        let holes = conn.out.holes();
+        if holes == 0
+            && let Some(remote) = &mut conn.remote
+        {
+            remote.forwarded = 0;
+        }
+        match conn.wait {
+            Wait::Replies(most) if holes <= most => conn.wait = Wait::No,
+            Wait::Remote(over) if over == link => {
+                let waits =
+                    |conn: &mut Conn| conn.remote.as_deref_mut()?.line(link).map(|line| !line.expected.is_empty());
+                if waits(conn) == Some(true) {
+                    return;
+                }
+                conn.wait = Wait::No;
+                self.count_unblocked(conn);
+            }
+            _ => return,
+        }
+        if conn.ended && conn.unread() == 0 {
+            conn.closing = true;
+        } else if !std::mem::replace(&mut conn.queued, true) {
+            self.ready.push_back(conn.token);
+        }
+    }
+
+    /// A connection no longer waits for another node, if it did.
+    pub(crate) fn count_unblocked(&self, conn: &Conn) {
+        if conn.session.client.blocked.swap(false, Relaxed) {
+            sub(&self.stats.blocked, 1);
+        }
+    }
+
+    /// Tells owners how much of what they have said was taken: that of the reply which is next as far as the client reads, of others as far as they are to be kept.
+    pub(crate) fn acknowledge(&mut self, conn: &mut Conn) {
+        let ready = conn.out.sendable() + conn.in_flight;
+        let (next, kept) = (conn.out.next_hole(), conn.out.kept());
+        let Some((remote, peers)) = conn.remote.as_deref_mut().zip(self.peers.as_deref_mut()) else { return };
+        for (link, line) in remote.lines.iter_mut().enumerate() {
+            let Some(line) = line.as_mut().filter(|line| line.unacknowledged >= ACKNOWLEDGED) else { continue };
+            let ahead = match line.expected.front() {
+                Some(Expect::Hole(hole, _) | Expect::Block(hole, ..)) if Some(*hole) != next => kept,
+                Some(Expect::Part(_) | Expect::Nothing) => 0,
+                _ => ready,
+            };
+            if ahead > AHEAD {
+                continue;
+            }
+            let bytes = std::mem::take(&mut line.unacknowledged) as u32;
+            peers.links[link].stage.put(&Item::Credit { vc: line.vc, bytes });
+        }
+    }
+
+    /// A client that has something at other nodes has read something.
+    pub(crate) fn look_at_debts(&mut self, token: Token) {
+        let has_debts = |remote: &Remote| remote.lines.iter().flatten().any(|line| line.unacknowledged >= ACKNOWLEDGED);
+        if self.conn(token).and_then(|conn| conn.remote.as_deref()).is_some_and(has_debts)
+            && let Some(mut conn) = self.take_conn(token)
+        {
+            self.acknowledge(&mut conn);
+            self.put_conn(conn);
+        }
+    }
+
+    /// Something for a client that is no reply.
+    fn hear_push(&mut self, token: Token, bytes: &[u8]) {
+        let limit = self.follower.settings().output_limit_pubsub;
+        let now = self.engine.now();
+        let Some(mut conn) = self.take_conn(token) else { return };
+        if !conn.closing {
+            self.beside_replies(&mut conn, &keyspace::Horizon::default()).extend_from_slice(bytes);
+            self.fed(&mut conn, limit, now);
+        }
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    /// A client has gone: so does what it has at other nodes.
+    pub(crate) fn leave_nodes(&mut self, conn: &mut Conn) {
+        let Some((remote, peers)) = conn.remote.take().zip(self.peers.as_deref_mut()) else { return };
+        for (link, line) in remote.lines.into_iter().enumerate() {
+            if let Some(line) = line {
+                peers.links[link].close(line.vc);
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The end of a link that executes: virtual connections, whose commands come out of frames and whose replies go into frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::cluster::items::Item;
+use resp::Protocol;
+
+use super::Role;
+use super::frames::Stage;
+use super::origin::Broken;
+use crate::client::{Client, Peer};
+use crate::conn::Conn;
+use crate::session::Session;
+use crate::worker::{Token, Worker};
+
+/// Most virtual connections over one link.
+const LINES_MAX: u32 = 1 << 20;
+/// Bytes of a virtual connection's output that are under way at most.
+const WINDOW: usize = 1 << 20;
+/// Bytes to be said over a link above which what virtual connections say waits.
+const LINK_MAX: usize = 4 << 20;
+
+/// What the end of a link knows that executes.
+pub(crate) struct Inbound {
+    /// Who forwards.
+    peer: String,
+    /// Virtual connections by number.
+    lines: Vec<Option<Token>>,
+    pub(crate) stage: Stage,
+    /// It is in the list of those with something to say.
+    pub(crate) is_staged: bool,
+    /// Of a link that leads back: its other end.
+    pub(crate) partner: Option<Token>,
+}
+
+impl Inbound {
+    pub(crate) fn new(peer: &str, partner: Option<Token>) -> Self {
+        Self { peer: peer.into(), lines: Vec::new(), stage: Stage::default(), is_staged: false, partner }
+    }
+
+    fn line(&self, vc: u32) -> Option<Token> {
+        *self.lines.get(vc as usize)?
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Token> + '_ {
+        self.lines.iter().flatten().copied()
+    }
+}
+
+/// What is special about a virtual connection.
+pub(crate) struct Virtual {
+    link: Token,
+    vc: u32,
+    /// The epoch of this node by which its last commands were sent here.
+    pub(crate) epoch: u64,
+    /// Bytes of output that were said.
+    said: u64,
+    /// Where replies end that were not said as a whole, counted as `said` is.
+    ends: VecDeque<u64>,
+    /// A command was executed whose reply may not have ended.
+    is_replying: bool,
+    /// Lengths of replies, to be said: memory.
+    lengths: Vec<u32>,
+}
+
+impl Conn {
+    /// Notes that a command of a virtual connection was executed.
+    #[inline]
+    pub(crate) fn note_command(&mut self) {
+        if let Role::Virtual(line) = &mut self.role {
+            line.is_replying = true;
+            self.note_end();
+        }
+    }
+
+    /// Notes where the reply of the last command ends, if it does.
+    #[inline]
+    pub(crate) fn note_end(&mut self) {
+        let (ended, unsent) = (self.has_ended(), self.out.unsent() as u64);
+        if let Role::Virtual(line) = &mut self.role
+            && line.is_replying
+            && ended
+        {
+            line.is_replying = false;
+            line.ends.push_back(line.said + unsent);
+        }
+    }
+
+    /// Whether it is a client of this node.
+    #[inline]
+    pub(crate) fn is_client(&self) -> bool {
+        matches!(self.role, Role::Client)
+    }
+
+    /// Whether it is a client of another node.
+    #[inline]
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self.role, Role::Virtual(_))
+    }
+}
+
+impl Worker {
+    /// What the origin of a link says.
+    pub(crate) fn hear_origin(&mut self, link: Token, inbound: &mut Inbound, item: &Item<'_>) -> Result<(), Broken> {
+        match *item {
+            Item::Open { vc, client, db, protocol } => self.open_line(link, inbound, vc, client, db, protocol),
+            Item::Commands { vc, epoch, bytes, .. } => {
+                if let Some(token) = inbound.line(vc) {
+                    self.feed(token, epoch, bytes);
+                }
+                Ok(())
+            }
+            Item::Credit { vc, bytes } => {
+                let Some(token) = inbound.line(vc) else { return Ok(()) };
+                let Some(conn) = self.conn(token) else { return Ok(()) };
+                conn.in_flight = conn.in_flight.saturating_sub(bytes as usize);
+                self.mark_dirty(token);
+                self.look_at_stall(token);
+                Ok(())
+            }
+            Item::Unblock { vc, with_error } => {
+                let Some(token) = inbound.line(vc) else { return Ok(()) };
+                let wait = self.conn(token).and_then(|conn| conn.session.client.seat.interrupt());
+                let yes = wait.is_some();
+                if let Some(wait) = wait {
+                    self.unblock(token, &wait, with_error);
+                }
+                inbound.stage.put(&Item::Unblocked { vc, yes });
+                self.note_staged(link, inbound);
+                Ok(())
+            }
+            Item::Close { vc } => {
+                if let Some(token) = inbound.lines.get_mut(vc as usize).and_then(Option::take) {
+                    self.closed(token);
+                    inbound.stage.put(&Item::Closed { vc });
+                    self.note_staged(link, inbound);
+                }
+                Ok(())
+            }
+            _ => Err("what only an owner says".into()),
+        }
+    }
+
+    fn note_staged(&mut self, link: Token, inbound: &mut Inbound) {
+        if !std::mem::replace(&mut inbound.is_staged, true)
+            && let Some(peers) = &mut self.peers
+        {
+            peers.staged.push(link);
+        }
+    }
+
+    fn open_line(
+        &mut self,
+        link: Token,
+        inbound: &mut Inbound,
+        vc: u32,
+        client: u64,
+        db: u16,
+        protocol: u8,
+    ) -> Result<(), Broken> {
+        if vc >= LINES_MAX || inbound.line(vc).is_some() {
+            return Err("a virtual connection that is open already".into());
+        }
+        let token = self.reserve_token();
+        let address = format!("{}:{client}", inbound.peer);
+        let peer = Peer { address, ..Peer::default() };
+        let client = Client::new(self.node.next_client_id(), peer, self.engine.now(), self.index as u16, token);
+        let mut session = Session::new(Arc::new(client), true);
+        let sound = set(&mut session, db, protocol, self.follower.settings().databases);
+        let line =
+            Virtual { link, vc, epoch: 0, said: 0, ends: VecDeque::new(), is_replying: false, lengths: Vec::new() };
+        self.install(token, session, Role::Virtual(Box::new(line)));
+        let index = vc as usize;
+        if inbound.lines.len() <= index {
+            inbound.lines.resize(index + 1, None);
+        }
+        inbound.lines[index] = Some(token);
+        sound
+    }
+
+    /// Commands have come for a virtual connection.
+    fn feed(&mut self, token: Token, epoch: u64, bytes: &[u8]) {
+        let limit = self.follower.settings().client_query_buffer_limit;
+        let now = self.engine.now();
+        if let Some(query) = self.room(token, bytes.len()) {
+            query.extend_from_slice(bytes);
+        }
+        let Some(conn) = self.conn(token) else { return };
+        if let Role::Virtual(line) = &mut conn.role {
+            line.epoch = epoch;
+        }
+        conn.session.client.last_active.store(now, Relaxed);
+        if conn.unread() as u64 > limit {
+            return self.overrun(token);
+        }
+        if conn.is_free() && !conn.queued {
+            conn.queued = true;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// Puts what virtual connections have to say into frames.
+    pub(crate) fn speak(&mut self) {
+        let Some(peers) = &mut self.peers else { return };
+        for token in std::mem::take(&mut peers.speaking) {
+            self.release(token);
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            conn.dirty = false;
+            if self.speak_for(&mut conn) {
+                self.dispose(conn);
+            } else {
+                self.put_conn(conn);
+            }
+        }
+    }
+
+    /// Says what a virtual connection has to say. True: it was closed.
+    fn speak_for(&mut self, conn: &mut Conn) -> bool {
+        conn.note_end();
+        let sendable = conn.out.sendable().min(WINDOW.saturating_sub(conn.in_flight));
+        let done = conn.closing && (conn.cut || conn.out.is_done());
+        let Role::Virtual(line) = &mut conn.role else { return false };
+        let link = line.link as u32 as usize;
+        let end = self.conns.get_mut(link).and_then(Option::as_deref_mut).filter(|end| end.token == line.link);
+        let Some(Conn { role: Role::Owner(inbound), out, in_flight, .. }) = end else { return true };
+        let unsaid = inbound.stage.len() + out.unsent() + *in_flight;
+        if unsaid > LINK_MAX && inbound.partner.is_none() && !done {
+            // Looked at again in the next turn, which comes when some of it was sent.
+            conn.dirty = true;
+            if let Some(peers) = &mut self.peers {
+                peers.speaking.push(conn.token);
+            }
+            return false;
+        }
+        let mut left = if conn.cut { 0 } else { sendable };
+        while left > 0 {
+            let plain = conn.out.plain();
+            let mixed;
+            let bytes = if plain.is_empty() {
+                mixed = conn.out.next_piece(left.min(Stage::PIECE));
+                &mixed[..]
+            } else {
+                &plain[..plain.len().min(left).min(Stage::PIECE)]
+            };
+            let n = bytes.len();
+            if n == 0 {
+                break;
+            }
+            line.lengths.clear();
+            let until = line.said + n as u64;
+            while let Some(end) = line.ends.front().copied().filter(|end| *end <= until) {
+                line.ends.pop_front();
+                line.lengths.push((end - line.said) as u32);
+                line.said = end;
+            }
+            line.said = until;
+            inbound.stage.replies(line.vc, &line.lengths, bytes);
+            let local = self.engine.local();
+            conn.out.advance(n, |part| local.let_go(part));
+            conn.in_flight += n;
+            left -= n;
+        }
+        if done {
+            inbound.stage.put(&Item::Closed { vc: line.vc });
+            inbound.lines[line.vc as usize] = None;
+        }
+        let staged = !inbound.stage.is_empty() && !std::mem::replace(&mut inbound.is_staged, true);
+        if staged && let Some(peers) = &mut self.peers {
+            peers.staged.push(line.link);
+        }
+        if conn.out.is_done() {
+            let out = conn.out.take();
+            self.recycle(out);
+        } else {
+            conn.out.compact(0);
+        }
+        done
+    }
+
+    /// A link has ended: so have those who have spoken over it.
+    pub(crate) fn owner_ended(&mut self, inbound: &Inbound) {
+        for token in inbound.lines() {
+            self.closed(token);
+        }
+    }
+}
+
+fn set(session: &mut Session, db: u16, protocol: u8, databases: u16) -> Result<(), Broken> {
+    if db >= databases {
+        return Err("a database that there is not: `databases` must be the same everywhere".into());
+    }
+    session.set_db(db);
+    session.set_protocol(if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 });
+    Ok(())
+}

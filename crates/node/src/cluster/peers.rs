@@ -1,0 +1,153 @@
+//! What a worker knows of the cluster: the map as its turn sees it, and its links.
+
+use std::sync::Arc;
+
+use ::cluster::Map;
+
+use super::Cluster;
+use super::kinds::Kind;
+use super::link::{OpenLink, Outbound};
+use super::spread::Spread;
+use crate::node::Node;
+use crate::worker::{Token, Worker};
+
+/// See the module's text.
+pub(crate) struct Peers {
+    pub(crate) shared: Arc<Cluster>,
+    pub(crate) map: Arc<Map>,
+    changes: u64,
+    /// This node's place in the map; nobody's if it is not there.
+    pub(crate) me: u16,
+    /// By id of the command.
+    pub(crate) kinds: Box<[Kind]>,
+    /// This node has a lease, as this turn sees it.
+    pub(crate) serves: bool,
+    /// Links of which this is the origin. The first leads back here: for commands in which every node has a part.
+    pub(crate) links: Vec<Outbound>,
+    /// Link of each node of the map.
+    routes: Vec<Option<usize>>,
+    /// Virtual connections that have something to say.
+    pub(crate) speaking: Vec<Token>,
+    /// Ends of links that have received something.
+    pub(crate) heard: Vec<Token>,
+    /// Ends of links here that others are the origins of, and that have something to say.
+    pub(crate) staged: Vec<Token>,
+    /// Links to be dialed, by the driver.
+    pub(crate) dials: Vec<(Token, usize)>,
+    /// What other nodes' subscribers are to hear.
+    pub(crate) spread: Spread,
+    /// The highest timestamp that was told over links.
+    pub(crate) told: u64,
+}
+
+/// The link that leads back.
+pub(crate) const HOME: usize = 0;
+
+/// The place of a node that is not in the map.
+const NOT_THERE: u16 = u16::MAX;
+
+impl Peers {
+    pub(crate) fn new(node: &Node, shared: Arc<Cluster>) -> Self {
+        let changes = shared.changes();
+        let mut peers = Self {
+            changes,
+            me: NOT_THERE,
+            routes: Vec::new(),
+            map: Arc::new(Map::empty()),
+            shared,
+            kinds: Kind::of_all(&node.table),
+            serves: false,
+            links: vec![Outbound::home()],
+            speaking: Vec::new(),
+            heard: Vec::new(),
+            staged: Vec::new(),
+            dials: Vec::new(),
+            spread: Spread::default(),
+            told: 0,
+        };
+        peers.take_map();
+        peers
+    }
+
+    fn take_map(&mut self) {
+        self.map = self.shared.map();
+        self.me = self.map.index_of(self.shared.me()).unwrap_or(NOT_THERE);
+        self.routes = vec![None; self.map.nodes().len()];
+    }
+
+    /// Looks at what has changed. `now`: nanoseconds of [`crate::Clock::boot_ns`], read after the bytes of this turn have arrived (rule O1).
+    pub(crate) fn begin_turn(&mut self, now: u64) {
+        self.serves = now < self.shared.lease().until_ns();
+        let changes = self.shared.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.take_map();
+        }
+    }
+
+    /// The link to a node of the map; a new one if there is none yet.
+    pub(crate) fn link_to(&mut self, node: u16) -> usize {
+        let index = usize::from(node);
+        if node == self.me {
+            return HOME;
+        }
+        if let Some(Some(link)) = self.routes.get(index) {
+            return *link;
+        }
+        let member = self.map.node(node);
+        let known = self.links.iter().position(|link| link.node == Some(member.id));
+        let link = known.unwrap_or_else(|| {
+            self.links.push(Outbound::to(member));
+            self.links.len() - 1
+        });
+        self.links[link].look_up(member);
+        self.routes[index] = Some(link);
+        link
+    }
+
+    /// This node's place in the map, if it has one.
+    pub(crate) fn my_place(&self) -> Option<u16> {
+        (self.me != NOT_THERE).then_some(self.me)
+    }
+
+    /// The links that are open, of those of which this worker is the origin.
+    pub(crate) fn open_links(&self) -> Vec<OpenLink> {
+        self.links.iter().filter_map(Outbound::shown).collect()
+    }
+
+    /// Whether links have received something, or are about to say something.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.heard.is_empty() || !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
+    }
+
+    /// The epoch of what this node owns.
+    pub(crate) fn my_epoch(&self) -> u64 {
+        if self.me == NOT_THERE { 0 } else { self.map.node(self.me).epoch }
+    }
+
+    /// Whether the node is the only one.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.map.nodes().len() <= 1
+    }
+}
+
+impl Worker {
+    /// The cluster's part of a turn before anything is executed.
+    pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
+        let boot = self.node.clock.boot_ns();
+        let Some(peers) = &mut self.peers else { return };
+        peers.begin_turn(boot);
+        self.look_at_links(now);
+        self.hear();
+    }
+
+    /// The cluster's part of a turn after everything was executed.
+    pub(crate) fn end_cluster_turn(&mut self) {
+        if self.peers.is_some() {
+            self.spread_committed();
+            self.speak();
+            self.flush_links();
+        }
+    }
+}

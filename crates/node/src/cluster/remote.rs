@@ -1,0 +1,99 @@
+//! What a client's connection has at other nodes: a virtual connection each, and the replies that it is owed.
+
+use std::collections::VecDeque;
+
+use resp::append_request;
+
+use super::gather::Gather;
+use crate::session::Session;
+
+/// A reply that is to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expect {
+    /// It goes into this hole of the output; whether the client wants it.
+    Hole(u64, bool),
+    /// As before, and it is that of a block: the database that it selects, if it runs.
+    Block(u64, bool, Option<u16>),
+    /// It belongs nowhere.
+    Nothing,
+    /// It is one of those that become one.
+    Part(usize),
+}
+
+/// This end of a virtual connection.
+pub(crate) struct Line {
+    /// Its number on the link.
+    pub(crate) vc: u32,
+    /// The session as the owner knows it.
+    pub(crate) db: u16,
+    pub(crate) protocol: u8,
+    pub(crate) no_touch: bool,
+    /// Replies to come, in their order.
+    pub(crate) expected: VecDeque<Expect>,
+    /// It watches keys.
+    pub(crate) watches: bool,
+    /// Bytes that have come and that the owner has not been told of: it says so many at a time and no more.
+    pub(crate) unacknowledged: usize,
+}
+
+impl Line {
+    /// Has the session there follow this one, in its turn among the commands. `say` says a command.
+    pub(crate) fn follow(&mut self, session: &Session, mut say: impl FnMut(&[u8])) {
+        let mut command = |words: &[&str]| {
+            let mut bytes = Vec::new();
+            append_request(&mut bytes, words);
+            say(&bytes);
+            self.expected.push_back(Expect::Nothing);
+        };
+        let protocol = session.protocol.number() as u8;
+        if self.db != session.db {
+            command(&["SELECT", &session.db.to_string()]);
+        }
+        if self.protocol != protocol {
+            command(&["HELLO", &protocol.to_string()]);
+        }
+        if self.no_touch != session.no_touch {
+            command(&["CLIENT", "NO-TOUCH", if session.no_touch { "ON" } else { "OFF" }]);
+        }
+        (self.db, self.protocol, self.no_touch) = (session.db, protocol, session.no_touch);
+    }
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Remote {
+    /// By link.
+    pub(crate) lines: Vec<Option<Line>>,
+    /// Replies that become one.
+    pub(crate) gather: Option<Box<Gather>>,
+    /// Keys that were watched elsewhere are not any more: the next block does not run.
+    pub(crate) lost_watch: bool,
+    /// Bytes of commands forwarded since the last time that nothing was owed.
+    pub(crate) forwarded: usize,
+}
+
+impl Remote {
+    /// The virtual connection over a link.
+    pub(crate) fn line(&mut self, link: usize) -> Option<&mut Line> {
+        self.lines.get_mut(link)?.as_mut()
+    }
+
+    /// The place of one that is to be opened.
+    pub(crate) fn place(&mut self, link: usize) -> &mut Option<Line> {
+        if self.lines.len() <= link {
+            self.lines.resize_with(link + 1, || None);
+        }
+        &mut self.lines[link]
+    }
+
+    /// Whether any reply is to come.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.lines.iter().flatten().any(|line| !line.expected.is_empty())
+    }
+
+    /// The links over which keys are watched.
+    pub(crate) fn watching(&self) -> impl Iterator<Item = usize> + '_ {
+        let watches = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.watches);
+        self.lines.iter().enumerate().filter(move |(_, line)| watches(line)).map(|(link, _)| link)
+    }
+}

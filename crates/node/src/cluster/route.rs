@@ -1,0 +1,392 @@
+//! Where a command runs: here, at the node that owns its keys, at all nodes, or nowhere for now.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::cluster::items::Item;
+use command::{KeyAt, flags};
+use resp::{Args, Reply};
+
+use super::Role;
+use super::gather::Merge;
+use super::kinds::Kind;
+use super::peers::Peers;
+use super::remote::{Expect, Line};
+use crate::config::Redirect;
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::session::Replies;
+use crate::stats::add;
+use crate::table::Command;
+use crate::turn::Item as Parsed;
+use crate::worker::Worker;
+
+/// Replies that a connection is owed at most.
+const HOLES_MAX: usize = 1024;
+/// Bytes of commands that were forwarded for a connection and not all answered, at most; but always one command.
+const FORWARDED_MAX: usize = 1 << 20;
+/// Bytes that stand behind a reply that is to come, at most; but always one reply.
+const BEHIND_MAX: usize = 64 * 1024;
+
+pub(crate) const SEVERAL: &[u8] = b"ERR the keys belong to several nodes: transactions over nodes are not there yet";
+pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
+const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
+
+/// To whom keys belong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// There are none.
+    Anywhere,
+    /// To this node; the first key's slot.
+    At(u16, u16),
+    /// The slot of one of them belongs to nobody.
+    Nobody,
+    /// To several nodes.
+    Several,
+}
+
+impl Place {
+    /// Both.
+    pub(crate) fn and(self, other: Place) -> Place {
+        match (self, other) {
+            (Place::Anywhere, place) | (place, Place::Anywhere) => place,
+            (Place::Nobody, _) | (_, Place::Nobody) => Place::Nobody,
+            (Place::At(a, slot), Place::At(b, _)) if a == b => Place::At(a, slot),
+            _ => Place::Several,
+        }
+    }
+}
+
+impl Peers {
+    /// To whom a slot belongs.
+    #[inline]
+    pub(crate) fn place(&self, slot: u16) -> Place {
+        self.map.owner_of(slot).map_or(Place::Nobody, |owner| Place::At(owner, slot))
+    }
+
+    /// To whom the keys of a command belong. `key`: the slot of its only key, if that is known.
+    pub(crate) fn place_of(&self, command: &Command, args: Args<'_>, key: Option<u16>) -> Place {
+        if let Some(slot) = key {
+            return self.place(slot);
+        }
+        let mut positions: Vec<KeyAt> = Vec::new();
+        command.spec.keys_of(args, &mut positions);
+        let keys = positions.iter().filter_map(|at| args.get(at.index));
+        keys.fold(Place::Anywhere, |place, key| place.and(self.place(keyspace::slot_of(key))))
+    }
+}
+
+impl Peers {
+    /// What is answered while this node has no lease.
+    pub(crate) fn no_lease(&self) -> Vec<u8> {
+        let reason = self.shared.lease().reason();
+        let reason = if reason.is_empty() { "this node has no lease" } else { &reason };
+        format!("CLUSTERDOWN {reason}").into()
+    }
+
+    /// Why a script that runs here may not call a command, if so.
+    pub(crate) fn refuses_here(&self, command: &Command, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
+        match self.kinds[command.id] {
+            Kind::Keyed | Kind::Patient | Kind::Script => match self.place_of(command, args, None) {
+                Place::Anywhere => None,
+                Place::At(owner, _) if owner == self.me => (!self.serves).then(|| self.no_lease().into()),
+                Place::At(..) | Place::Several => Some(SEVERAL.into()),
+                Place::Nobody => Some(NO_OWNER.into()),
+            },
+            Kind::Gather(Merge::Receivers) => None,
+            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => Some(SEVERAL.into()),
+            _ => None,
+        }
+    }
+
+    /// To whom the slot belongs that the cursor of SCAN names. One that names none runs anywhere, and is told so.
+    fn place_of_scan(&self, args: Args<'_>) -> Place {
+        args.get(1).and_then(command::slot_of_cursor).map_or(Place::Anywhere, |slot| self.place(slot))
+    }
+
+    /// To whom the slot belongs that a subcommand of CLUSTER names.
+    fn place_of_slot(&self, args: Args<'_>) -> Place {
+        args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(slot))
+    }
+
+    /// The first slot behind the range of this node that `slot` is in.
+    fn end_of_range(&self, slot: u16) -> u16 {
+        let range = self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
+        range.map_or(slot + 1, |range| range.end + 1)
+    }
+}
+
+impl Worker {
+    /// Sees to it that a command runs where it belongs. `None`: here and now.
+    #[inline]
+    pub(crate) fn route(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        parsed: Parsed,
+        raw: &[u8],
+        redirect: Redirect,
+    ) -> Option<Next> {
+        let peers = self.peers.as_deref()?;
+        let kind = peers.kinds[command.id];
+        if let Kind::Keyed = kind
+            && !conn.out.has_holes()
+            && conn.session.multi.is_none()
+        {
+            // The usual case of a client that knows where its keys are.
+            if let Some((slot, _)) = parsed.key
+                && peers.map.owner_of(slot) == Some(peers.me)
+                && peers.serves
+            {
+                return None;
+            }
+        }
+        match conn.is_virtual() {
+            true => self.admit(conn, command, args, kind),
+            false => self.send_where(conn, command, args, kind, parsed, raw, redirect),
+        }
+    }
+
+    /// What another node has forwarded runs here or nowhere.
+    fn admit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
+        let peers = self.peers.as_deref()?;
+        let place = match kind {
+            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Watch => peers.place_of(command, args, None),
+            Kind::Exec => self.place_of_block(conn).place,
+            Kind::Scan => peers.place_of_scan(args),
+            Kind::Slot => peers.place_of_slot(args),
+            _ => Place::Anywhere,
+        };
+        let peers = self.peers.as_deref()?;
+        let is_newer = matches!(&conn.role, Role::Virtual(line) if peers.my_epoch() < line.epoch);
+        let error = match place {
+            Place::Anywhere => return None,
+            // By a map that this node has not heard of.
+            Place::At(..) if is_newer => TRY_AGAIN,
+            Place::At(owner, slot) if owner == peers.me && peers.serves => {
+                if kind == Kind::Scan {
+                    self.engine.scan_end = peers.end_of_range(slot);
+                }
+                return None;
+            }
+            Place::At(owner, _) if owner == peers.me => {
+                let text = peers.no_lease();
+                return Some(self.decline(conn, command, &text));
+            }
+            Place::Nobody => NO_OWNER,
+            Place::At(..) | Place::Several => TRY_AGAIN,
+        };
+        Some(self.decline(conn, command, error))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what was found out about the command")]
+    fn send_where(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        kind: Kind,
+        parsed: Parsed,
+        raw: &[u8],
+        redirect: Redirect,
+    ) -> Option<Next> {
+        let peers = self.peers.as_deref()?;
+        let alone = peers.is_alone();
+        let moves = conn.session.redirect.unwrap_or(redirect) == Redirect::Moved;
+        let queues = conn.session.queues(command);
+        if queues && !moves {
+            return None;
+        }
+        let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
+        let place = match kind {
+            Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
+            Kind::Watch if moves => peers.place_of(command, args, key),
+            Kind::Watch => return self.route_watch(conn, command, args, raw),
+            Kind::Unwatch if !queues => {
+                self.forget_watched_elsewhere(conn, None);
+                return self.in_turn(conn, false);
+            }
+            Kind::Exec => return self.route_exec(conn, command),
+            Kind::Scan if !alone && !queues => peers.place_of_scan(args),
+            Kind::Slot if !queues => peers.place_of_slot(args),
+            Kind::Gather(merge) if !alone && !queues => {
+                return Some(self.gather_from_all(conn, command, args, merge, raw));
+            }
+            Kind::Quick => return self.in_turn(conn, true),
+            Kind::Gather(_) | Kind::Scan | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
+        };
+        let peers = self.peers.as_deref_mut()?;
+        match place {
+            Place::Anywhere => self.in_turn(conn, false),
+            Place::At(owner, _) if owner == peers.me && !peers.serves => {
+                let text = peers.no_lease();
+                Some(self.decline(conn, command, &text))
+            }
+            Place::At(owner, slot) if owner == peers.me => {
+                if kind == Kind::Scan {
+                    self.engine.scan_end = peers.end_of_range(slot);
+                }
+                self.in_turn(conn, kind == Kind::Keyed)
+            }
+            Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
+            Place::Several => Some(self.decline(conn, command, SEVERAL)),
+            Place::At(owner, slot) if moves => {
+                let member = peers.map.node(owner);
+                let text = format!("MOVED {slot} {}:{}", member.host, member.port);
+                Some(self.decline(conn, command, text.as_bytes()))
+            }
+            Place::At(owner, _) => {
+                let link = peers.link_to(owner);
+                Some(self.forward_command(conn, link, command, args, kind, raw))
+            }
+        }
+    }
+
+    /// A command runs here, but not before replies to come, unless it may stand behind them.
+    pub(crate) fn in_turn(&mut self, conn: &mut Conn, may_overtake: bool) -> Option<Next> {
+        let owed = conn.out.holes();
+        if owed == 0 {
+            return None;
+        }
+        if !may_overtake {
+            return Some(self.wait_for_replies(conn, 0));
+        }
+        let too_much = owed >= HOLES_MAX || conn.out.behind_holes() > BEHIND_MAX;
+        too_much.then(|| self.wait_for_replies(conn, HOLES_MAX / 2))
+    }
+
+    /// The connection waits, with its command unread, until so many replies are to come at most.
+    pub(crate) fn wait_for_replies(&mut self, conn: &mut Conn, most: usize) -> Next {
+        conn.wait = Wait::Replies(if conn.out.behind_holes() > BEHIND_MAX { 0 } else { most });
+        Next::Retry
+    }
+
+    fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
+        self.refuse(conn, Some(command), text);
+        Next::Continue
+    }
+
+    fn forward_command(
+        &mut self,
+        conn: &mut Conn,
+        link: usize,
+        command: &Command,
+        args: Args<'_>,
+        kind: Kind,
+        raw: &[u8],
+    ) -> Next {
+        // Who may have to wait for something else than the node does so alone.
+        let alone = matches!(kind, Kind::Patient | Kind::Scan | Kind::Slot);
+        if let Some(next) = self.may_forward(conn, link, alone) {
+            return next;
+        }
+        let (hole, wanted) = self.place_of_reply(conn);
+        self.ask(conn, link, 1, Some(args), raw, [Expect::Hole(hole, wanted)]);
+        self.count_forwarded(conn, command, Some(args));
+        if kind != Kind::Patient {
+            return Next::Continue;
+        }
+        conn.wait = Wait::Remote(link);
+        if command.spec.has(flags::BLOCKING) {
+            conn.session.client.blocked.store(true, Relaxed);
+            add(&self.stats.blocked, 1);
+        }
+        Next::Stop
+    }
+
+    /// Why the connection may not forward anything now, if so: it waits. `alone`: nothing else may be under way.
+    pub(crate) fn may_forward(&mut self, conn: &mut Conn, link: usize, alone: bool) -> Option<Next> {
+        if let Some(next) = self.in_turn(conn, !alone) {
+            return Some(next);
+        }
+        if conn.out.has_holes() && conn.remote.as_ref().is_some_and(|remote| remote.forwarded > FORWARDED_MAX) {
+            return Some(self.wait_for_replies(conn, 0));
+        }
+        if self.peers.as_ref().is_some_and(|peers| peers.links[link].is_full()) {
+            self.wait_for_link(conn, link);
+            return Some(Next::Retry);
+        }
+        None
+    }
+
+    /// Where the reply will go, and whether the client wants it.
+    pub(crate) fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool) {
+        let wanted = conn.session.replies == Replies::On;
+        if let Replies::Skip = conn.session.replies {
+            conn.session.replies = Replies::On;
+        }
+        self.ensure_out(conn);
+        (conn.out.open_hole(), wanted)
+    }
+
+    /// Says commands over a link, in the state of the session. `raw`: as they came; `args`: those of one that may have come inline.
+    pub(crate) fn ask(
+        &mut self,
+        conn: &mut Conn,
+        link: usize,
+        count: u32,
+        args: Option<Args<'_>>,
+        raw: &[u8],
+        expected: impl IntoIterator<Item = Expect>,
+    ) {
+        self.want_link(link);
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let out = &mut peers.links[link];
+        let remote = conn.remote.get_or_insert_default();
+        remote.forwarded += raw.len();
+        let (db, protocol) = (conn.session.db, conn.session.protocol.number() as u8);
+        let epoch = out.epoch;
+        let place = remote.place(link);
+        let line = match place {
+            Some(line) => line,
+            None => {
+                let vc = out.open(conn.token);
+                out.stage.put(&Item::Open { vc, client: conn.session.client.id, db, protocol });
+                place.insert(Line {
+                    vc,
+                    db,
+                    protocol,
+                    no_touch: false,
+                    expected: Default::default(),
+                    watches: false,
+                    unacknowledged: 0,
+                })
+            }
+        };
+        if (line.db, line.protocol, line.no_touch) != (db, protocol, conn.session.no_touch) {
+            let vc = line.vc;
+            line.follow(&conn.session, |bytes| out.stage.commands(vc, epoch, 1, bytes));
+        }
+        match args.filter(|_| raw.first() != Some(&b'*')) {
+            None => out.stage.commands(line.vc, epoch, count, raw),
+            Some(args) => {
+                let mut bytes = Vec::new();
+                append_args(&mut bytes, args);
+                out.stage.commands(line.vc, epoch, count, &bytes);
+            }
+        }
+        line.expected.extend(expected);
+    }
+
+    /// Notes that a command was sent to where it runs.
+    pub(crate) fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
+        if self.monitored
+            && command.is_shown_to_monitors()
+            && let Some(args) = args
+        {
+            self.node.show_to_monitors(&conn.session.client, conn.session.db, args);
+        }
+        self.meter.ran(command.counted_as);
+        let client = &conn.session.client;
+        client.last_command.store(command.id as u32 + 1, Relaxed);
+        client.last_active.store(self.engine.now(), Relaxed);
+    }
+}
+
+/// Writes a command as clients send it.
+pub(crate) fn append_args(out: &mut Vec<u8>, args: Args<'_>) {
+    let mut request = Reply::new(out, resp::Protocol::Resp2);
+    request.array(args.len());
+    args.iter().for_each(|arg| request.bulk(arg));
+}

@@ -1,0 +1,209 @@
+//! EXEC and WATCH: a block whose keys all belong to one other node is sent there as a whole, and runs there.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use resp::{Args, Reply};
+
+use super::gather::Merge;
+use super::kinds::Kind;
+use super::peers::HOME;
+use super::remote::Expect;
+use super::route::{NO_OWNER, Place, SEVERAL, append_args};
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::stats::add;
+use crate::table::Command;
+use crate::worker::Worker;
+
+const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+const NOT_THERE: &[u8] =
+    b"ERR the block has keys of another node, and commands that run at this one: transactions over nodes are not there yet";
+
+/// What a block needs.
+pub(crate) struct Needs {
+    /// To whom its keys belong.
+    pub(crate) place: Place,
+    /// It has commands in which every node has a part.
+    everything: bool,
+    /// It has commands that concern this node alone.
+    own: bool,
+    /// The database that it selects last.
+    db: Option<u16>,
+}
+
+impl Worker {
+    /// What the block of a connection needs.
+    pub(crate) fn place_of_block(&self, conn: &Conn) -> Needs {
+        let mut needs = Needs { place: Place::Anywhere, everything: false, own: false, db: None };
+        let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return needs };
+        for (queued, args) in multi.commands() {
+            let command = self.node.table.get(queued.command);
+            match peers.kinds[queued.command] {
+                Kind::Keyed | Kind::Patient | Kind::Script => {
+                    let key = queued.key.map(|(slot, _)| slot);
+                    needs.place = needs.place.and(peers.place_of(command, args, key));
+                }
+                Kind::Gather(Merge::Receivers) => {}
+                Kind::Gather(_) | Kind::Scan | Kind::Slot => needs.everything = true,
+                Kind::Unwatch => {}
+                Kind::Quick => {
+                    let databases = self.follower.settings().databases;
+                    let chosen = args.get(1).filter(|_| command.name == "select").and_then(keyspace::canonical_int);
+                    let chosen = chosen.and_then(|db| u16::try_from(db).ok()).filter(|db| *db < databases);
+                    needs.db = chosen.or(needs.db);
+                }
+                Kind::Watch | Kind::Exec | Kind::Own => needs.own = true,
+            }
+        }
+        needs
+    }
+
+    /// EXEC. `None`: the block runs here, or is refused as everywhere.
+    pub(crate) fn route_exec(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+        if conn.session.multi.as_ref().is_none_or(|multi| multi.aborted) {
+            self.forget_watched_elsewhere(conn, None);
+            return self.in_turn(conn, false);
+        }
+        let needs = self.place_of_block(conn);
+        let peers = self.peers.as_deref_mut()?;
+        let (me, alone, serves) = (peers.me, peers.is_alone(), peers.serves);
+        let watched_here = match conn.session.watched.first() {
+            Some(watched) => Place::At(me, watched.slot),
+            None => Place::Anywhere,
+        };
+        let no_lease = if serves { Vec::new() } else { peers.no_lease() };
+        let mut link = None;
+        let refusal: &[u8] = match needs.place.and(watched_here) {
+            Place::Nobody => NO_OWNER,
+            Place::Several => SEVERAL,
+            _ if needs.everything && !alone => SEVERAL,
+            Place::At(owner, _) if owner != me => {
+                link = Some(peers.link_to(owner));
+                if needs.own { NOT_THERE } else { b"" }
+            }
+            Place::At(..) if !serves => &no_lease,
+            Place::At(..) | Place::Anywhere => b"",
+        };
+        let target = link.unwrap_or(HOME);
+        let remote = conn.remote.as_deref();
+        let watches_elsewhere = remote.is_some_and(|remote| remote.watching().any(|watched| Some(watched) != link));
+        let refusal = if refusal.is_empty() && watches_elsewhere { SEVERAL } else { refusal };
+        if !refusal.is_empty() || remote.is_some_and(|remote| remote.lost_watch) {
+            self.forget_watched_elsewhere(conn, None);
+            if refusal.is_empty() {
+                self.break_block(conn);
+            } else {
+                self.refuse(conn, Some(command), refusal);
+            }
+            return Some(Next::Continue);
+        }
+        if link.is_none() {
+            // Without scripts it is done at once.
+            let quick = conn.session.multi.as_ref().is_some_and(|multi| {
+                let kind = |id: usize| self.peers.as_ref().map(|peers| peers.kinds[id]);
+                multi.queue.iter().all(|queued| kind(queued.command) != Some(Kind::Script))
+            });
+            return self.in_turn(conn, quick);
+        }
+        Some(self.forward_block(conn, target, command, needs.db))
+    }
+
+    fn forward_block(&mut self, conn: &mut Conn, link: usize, command: &Command, db: Option<u16>) -> Next {
+        // What it selects is known when it has run.
+        if let Some(next) = self.may_forward(conn, link, db.is_some()) {
+            return next;
+        }
+        let Some(mut multi) = conn.session.multi.take() else { return Next::Continue };
+        let mut bytes = MULTI.to_vec();
+        multi.commands().for_each(|(_, args)| append_args(&mut bytes, args));
+        bytes.extend_from_slice(EXEC);
+        let queued = multi.queue.len();
+        let (hole, wanted) = self.place_of_reply(conn);
+        let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + queued);
+        let last = Expect::Block(hole, wanted, db);
+        self.ask(conn, link, 2 + queued as u32, None, &bytes, expected.chain([last]));
+        if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+            line.watches = false;
+            // Not known before it has run.
+            line.db = db.unwrap_or(line.db);
+        }
+        multi.clear();
+        conn.session.spare_multi = Some(multi);
+        let watched = conn.session.leave_multi();
+        self.engine.unwatch_later(watched);
+        self.count_forwarded(conn, command, None);
+        match db {
+            Some(_) => {
+                conn.wait = Wait::Replies(0);
+                Next::Stop
+            }
+            None => Next::Continue,
+        }
+    }
+
+    /// Answers EXEC that a watched key has changed, or may have.
+    fn break_block(&mut self, conn: &mut Conn) {
+        let before = conn.out.bytes.len();
+        self.drop_block(conn);
+        Reply::new(&mut conn.out.bytes, conn.session.protocol).null_array();
+        self.apply_reply_mode(conn, before);
+    }
+
+    /// Ends what was watched at other nodes, but for one.
+    pub(crate) fn forget_watched_elsewhere(&mut self, conn: &mut Conn, but: Option<usize>) {
+        let Some(remote) = conn.remote.as_deref_mut() else { return };
+        remote.lost_watch = false;
+        let links: Vec<usize> = remote.watching().filter(|link| Some(*link) != but).collect();
+        for link in links {
+            if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+                line.watches = false;
+            }
+            self.ask(conn, link, 1, None, UNWATCH, [Expect::Nothing]);
+        }
+    }
+
+    /// WATCH. `None`: all of its keys are here.
+    pub(crate) fn route_watch(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        raw: &[u8],
+    ) -> Option<Next> {
+        if conn.session.multi.is_some() {
+            return self.in_turn(conn, false);
+        }
+        let peers = self.peers.as_deref_mut()?;
+        let me = peers.me;
+        match peers.place_of(command, args, None) {
+            Place::Anywhere => self.in_turn(conn, false),
+            Place::At(owner, _) if owner == me && peers.serves => self.in_turn(conn, false),
+            Place::At(owner, _) if owner != me => {
+                let link = peers.link_to(owner);
+                if let Some(next) = self.may_forward(conn, link, true) {
+                    return Some(next);
+                }
+                let (hole, wanted) = self.place_of_reply(conn);
+                self.ask(conn, link, 1, Some(args), raw, [Expect::Hole(hole, wanted)]);
+                if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+                    line.watches = true;
+                }
+                self.count_forwarded(conn, command, Some(args));
+                // What it watches is known when it has been answered.
+                conn.wait = Wait::Replies(0);
+                Some(Next::Stop)
+            }
+            Place::At(..) | Place::Nobody | Place::Several => {
+                if let Some(next) = self.in_turn(conn, false) {
+                    return Some(next);
+                }
+                add(&self.stats.commands[command.counted_as].rejected, 1);
+                conn.session.client.last_active.store(self.engine.now(), Relaxed);
+                self.refuse(conn, Some(command), SEVERAL);
+                Some(Next::Continue)
+            }
+        }
+    }
+}

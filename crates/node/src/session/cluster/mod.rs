@@ -1,0 +1,105 @@
+//! CLUSTER: what a client may know of the nodes and their slots; READONLY, READWRITE, ASKING.
+
+mod nodes;
+mod slots;
+
+use std::sync::Arc;
+
+use ::cluster::Map;
+use command::{Error, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun, container, help};
+use crate::config::Redirect;
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let flags = LOADING | STALE | NEEDS_CLUSTER;
+    let complexity = "O(N) where N is the total number of cluster nodes";
+    let spec = Spec { name, arity, flags, group: "cluster", since, complexity, syntax, summary, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
+const fn row(name: &'static str, since: &'static str, summary: &'static str, run: SessionRun) -> Row<SessionRun> {
+    let flags = FAST | LOADING | STALE | NEEDS_CLUSTER;
+    let spec = Spec { name, arity: 1, flags, group: "cluster", since, summary, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    Row {
+        spec: Spec {
+            name: "cluster",
+            arity: -2,
+            flags: NEEDS_CLUSTER,
+            group: "cluster",
+            since: "3.0.0",
+            complexity: "Depends on subcommand.",
+            summary: "A container for Redis Cluster commands.",
+            ..Spec::NEW
+        },
+        run: container,
+        subcommands: &[
+            sub("help", 2, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
+            sub("info", 2, "3.0.0", "", "Returns information about the state of a node.", nodes::info),
+            sub("keyslot", 3, "3.0.0", "key", "Returns the hash slot for a key.", keyslot),
+            sub("links", 2, "7.0.0", "", "Returns a list of all TCP links to and from peer nodes.", nodes::links),
+            sub("myid", 2, "3.0.0", "", "Returns the ID of a node.", myid),
+            sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myid),
+            sub("nodes", 2, "3.0.0", "", "Returns the cluster configuration for a node.", nodes::nodes),
+            sub(
+                "redirect",
+                3,
+                "8.0.0",
+                "<FORWARD | MOVED | DEFAULT>",
+                "Chooses what this connection gets for a key of another node: the reply, or -MOVED and where to.",
+                redirect,
+            ),
+            sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
+            sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),
+        ],
+    },
+    row("asking", "3.0.0", "Signals that a cluster client is following an -ASK redirect.", ok),
+    row("readonly", "3.0.0", "Enables read-only queries for a connection to a Redis Cluster replica node.", ok),
+    row("readwrite", "3.0.0", "Enables read-write queries for a connection to a Redis Cluster replica node.", ok),
+];
+
+/// The map as this turn sees it, and this node's place in it.
+fn map(ctx: &SessionCtx<'_>) -> Result<(Arc<Map>, Option<u16>), Error> {
+    let peers = ctx.peers.ok_or(Error::new("ERR This instance has cluster support disabled"))?;
+    Ok((peers.map.clone(), peers.my_place()))
+}
+
+fn ok(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+fn keyslot(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let slot = keyspace::slot_of(ctx.arg(2));
+    ctx.reply().count(slot.into());
+    Ok(Flow::Done)
+}
+
+fn myid(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let id = ctx.node.cluster().map(|cluster| cluster.me().to_string()).unwrap_or_default();
+    ctx.reply().bulk(id);
+    Ok(Flow::Done)
+}
+
+fn redirect(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.session.redirect = match () {
+        () if ctx.is(2, "forward") => Some(Redirect::Forward),
+        () if ctx.is(2, "moved") => Some(Redirect::Moved),
+        () if ctx.is(2, "default") => None,
+        () => return Err(Error::SYNTAX),
+    };
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}

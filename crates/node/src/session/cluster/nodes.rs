@@ -1,0 +1,78 @@
+//! Nodes and how they are doing: CLUSTER INFO, NODES, LINKS.
+
+use std::fmt::Write;
+
+use ::cluster::SLOTS;
+use command::Error;
+
+use super::{Flow, SessionCtx, map};
+
+pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, me) = map(ctx)?;
+    let serves = ctx.peers.is_some_and(|peers| peers.serves);
+    let assigned = map.assigned();
+    let lost: usize = (0..map.nodes().len() as u16).filter(|i| map.node(*i).lost).map(|i| map.slots_of(i)).sum();
+    let mut text = String::new();
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(text, "{name}:{value}\r\n");
+    };
+    line("cluster_enabled", &1);
+    line("cluster_state", if serves && assigned == SLOTS { &"ok" } else { &"fail" });
+    line("cluster_slots_assigned", &assigned);
+    line("cluster_slots_ok", &(assigned - lost));
+    line("cluster_slots_pfail", &0);
+    line("cluster_slots_fail", &lost);
+    line("cluster_known_nodes", &map.nodes().len());
+    line("cluster_size", &map.owners());
+    line("cluster_current_epoch", &map.epoch());
+    line("cluster_my_epoch", &me.map_or(0, |me| map.node(me).epoch));
+    line("cluster_map_version", &map.version());
+    line("cluster_lease", &u8::from(serves));
+    line("cluster_stats_messages_sent", &0);
+    line("cluster_stats_messages_received", &0);
+    line("total_cluster_links_buffer_limit_exceeded", &0);
+    ctx.reply().verbatim(*b"txt", &text);
+    Ok(Flow::Done)
+}
+
+pub(super) fn nodes(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, me) = map(ctx)?;
+    let mut text = String::new();
+    for (index, node) in map.nodes().iter().enumerate() {
+        let myself = if me == Some(index as u16) { "myself," } else { "" };
+        let (failed, link) = if node.lost { (",fail", "disconnected") } else { ("", "connected") };
+        let (id, host, port, bus) = (node.id, &node.host, node.port, node.bus_port);
+        let _ = write!(text, "{id} {host}:{port}@{bus} {myself}master{failed} - 0 0 {} {link}", node.epoch);
+        for range in map.ranges_of(index as u16) {
+            let _ = match range.start == range.end {
+                true => write!(text, " {}", range.start),
+                false => write!(text, " {}-{}", range.start, range.end),
+            };
+        }
+        text.push('\n');
+    }
+    ctx.reply().verbatim(*b"txt", &text);
+    Ok(Flow::Done)
+}
+
+pub(super) fn links(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let links = ctx.peers.map(|peers| peers.open_links()).unwrap_or_default();
+    let mut reply = ctx.reply();
+    reply.array(links.len());
+    for link in links {
+        reply.map(6);
+        reply.bulk("direction");
+        reply.bulk("to");
+        reply.bulk("node");
+        reply.bulk(link.node.to_string());
+        reply.bulk("create-time");
+        reply.count(link.since);
+        reply.bulk("events");
+        reply.bulk("rw");
+        reply.bulk("send-buffer-allocated");
+        reply.count(link.unsaid as u64);
+        reply.bulk("send-buffer-used");
+        reply.count(link.unsaid as u64);
+    }
+    Ok(Flow::Done)
+}

@@ -1,0 +1,55 @@
+//! Slots and their nodes in the forms that clients read: CLUSTER SLOTS, CLUSTER SHARDS.
+
+use command::Error;
+use resp::Reply;
+
+use super::{Flow, SessionCtx, map};
+
+pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, _) = map(ctx)?;
+    let mut reply = ctx.reply();
+    reply.array(map.ranges().len());
+    for range in map.ranges() {
+        let node = map.node(range.node);
+        reply.array(3);
+        reply.count(range.start.into());
+        reply.count(range.end.into());
+        reply.array(4);
+        reply.bulk(&node.host);
+        reply.count(node.port.into());
+        reply.bulk(node.id.to_string());
+        reply.array(0);
+    }
+    Ok(Flow::Done)
+}
+
+pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, _) = map(ctx)?;
+    let mut reply = ctx.reply();
+    reply.array(map.nodes().len());
+    for (index, node) in map.nodes().iter().enumerate() {
+        let ranges: Vec<_> = map.ranges_of(index as u16).collect();
+        reply.map(2);
+        reply.bulk("slots");
+        reply.array(ranges.len() * 2);
+        for range in ranges {
+            reply.count(range.start.into());
+            reply.count(range.end.into());
+        }
+        reply.bulk("nodes");
+        reply.array(1);
+        reply.map(7);
+        let mut field = |name: &str, value: &dyn Fn(&mut Reply<'_>)| {
+            reply.bulk(name);
+            value(&mut reply);
+        };
+        field("id", &|reply| reply.bulk(node.id.to_string()));
+        field("port", &|reply| reply.count(node.port.into()));
+        field("ip", &|reply| reply.bulk(&node.host));
+        field("endpoint", &|reply| reply.bulk(&node.host));
+        field("role", &|reply| reply.bulk("master"));
+        field("replication-offset", &|reply| reply.count(0));
+        field("health", &|reply| reply.bulk(if node.lost { "fail" } else { "online" }));
+    }
+    Ok(Flow::Done)
+}

@@ -1,0 +1,170 @@
+//! Commands in which every node has a part.
+
+use std::collections::BTreeSet;
+
+use resp::Value;
+
+use crate::net::{Net, shown};
+
+fn filled(nodes: usize, keys: usize) -> (Net, usize) {
+    let mut net = Net::new(nodes, 2, 11);
+    let client = net.connect(0);
+    for i in 0..keys {
+        net.send(client, &format!("SET key:{i} {i}"));
+    }
+    net.run();
+    assert_eq!(net.replies(client).len(), keys);
+    (net, client)
+}
+
+#[test]
+fn what_concerns_all_keys_concerns_those_of_all_nodes() {
+    let (mut net, client) = filled(3, 500);
+    assert_eq!(net.say(client, "DBSIZE"), "500");
+    let Value::Array(keys) = net.ask(client, "KEYS key:*") else { panic!("a list") };
+    let keys: BTreeSet<String> = keys.iter().map(shown).collect();
+    assert_eq!(keys.len(), 500);
+    assert!(net.say(client, "RANDOMKEY").starts_with("key:"));
+    let other = net.connect(2);
+    assert_eq!(net.say(other, "DBSIZE"), "500");
+    let replies = net.pipeline(other, &["DBSIZE", "SET a 1", "DBSIZE", "FLUSHALL", "DBSIZE", "RANDOMKEY"]);
+    assert_eq!(replies.iter().map(shown).collect::<Vec<_>>(), ["500", "OK", "501", "OK", "0", "nil"]);
+    assert_eq!(net.say(client, "DBSIZE"), "0");
+}
+
+#[test]
+fn scan_finds_every_key_of_every_node() {
+    let (mut net, _) = filled(3, 700);
+    for node in 0..3 {
+        let client = net.connect(node);
+        for extra in ["", " COUNT 100", " MATCH key:*"] {
+            let (mut cursor, mut found, mut calls) = ("0".to_owned(), Vec::new(), 0);
+            loop {
+                let Value::Array(reply) = net.ask(client, &format!("SCAN {cursor}{extra}")) else { panic!("a list") };
+                cursor = shown(&reply[0]);
+                let Value::Array(keys) = &reply[1] else { panic!("a list") };
+                found.extend(keys.iter().map(shown));
+                calls += 1;
+                if cursor == "0" {
+                    break;
+                }
+            }
+            let keys: BTreeSet<&String> = found.iter().collect();
+            assert_eq!((found.len(), keys.len()), (700, 700), "{extra}, {calls} calls");
+        }
+    }
+}
+
+#[test]
+fn scripts_and_functions_are_known_to_all_nodes() {
+    let mut net = Net::new(2, 1, 3);
+    let (a, b) = (net.connect(0), net.connect(1));
+    let mut load = Vec::new();
+    resp::append_request(&mut load, &["SCRIPT", "LOAD", "return 7"]);
+    net.send_raw(a, &load);
+    let sha = net.heard(a).remove(0);
+    for key in 0..10 {
+        assert_eq!(net.say(a, &format!("EVALSHA {sha} 1 k{key}")), "7");
+    }
+    assert_eq!(net.say(b, &format!("SCRIPT EXISTS {sha} {}", "0".repeat(40))), "[1 0]");
+    net.ask(b, "SCRIPT FLUSH");
+    assert_eq!(net.say(a, &format!("SCRIPT EXISTS {sha}")), "[0]");
+    let mut load = Vec::new();
+    let library = "#!lua name=l\nredis.register_function('f', function(keys) return redis.call('incr', keys[1]) end)";
+    resp::append_request(&mut load, &["FUNCTION", "LOAD", library]);
+    net.send_raw(b, &load);
+    assert_eq!(net.heard(b), ["l"]);
+    for key in 0..10 {
+        assert_eq!(net.say(a, &format!("FCALL f 1 k{key}")), "1");
+    }
+}
+
+#[test]
+fn messages_reach_the_subscribers_of_all_nodes() {
+    let mut net = Net::with(3, 2, 5, &[("notify-keyspace-events", "KEA")]);
+    let subscribers: Vec<usize> = (0..3).map(|node| net.connect(node)).collect();
+    for subscriber in &subscribers {
+        net.send(*subscriber, "SUBSCRIBE news");
+        net.run();
+        net.replies(*subscriber);
+    }
+    let publisher = net.connect(1);
+    assert_eq!(net.say(publisher, "PUBLISH news hello"), "3");
+    for subscriber in &subscribers {
+        assert_eq!(net.heard(*subscriber), ["[message news hello]"]);
+    }
+    assert_eq!(net.say(publisher, "PUBSUB NUMSUB news none"), "[news 3 none 0]");
+    assert_eq!(net.say(publisher, "PUBSUB CHANNELS"), "[news]");
+    // From a block and from a script, wherever they run.
+    let key = crate::net::key_of(2, 3, "k");
+    let set = format!("SET {key} 1");
+    net.pipeline(publisher, &["MULTI", &set, "PUBLISH news block", "EXEC"]);
+    let mut eval = Vec::new();
+    resp::append_request(&mut eval, &["EVAL", "return redis.call('publish', 'news', 'script')", "1", &key]);
+    net.send_raw(publisher, &eval);
+    net.heard(publisher);
+    for subscriber in &subscribers {
+        assert_eq!(net.heard(*subscriber), ["[message news block]", "[message news script]"]);
+    }
+    // A node that is gone receives nothing, and publishers go on.
+    net.cut(1, 2);
+    net.unreachable = vec![2];
+    net.sleep(1000);
+    net.send(publisher, "PUBLISH news again");
+    net.run();
+    net.sleep(3000);
+    assert_eq!(net.heard(publisher), ["2"]);
+}
+
+#[test]
+fn what_happens_to_keys_is_told_on_all_nodes() {
+    let mut net = Net::with(3, 2, 5, &[("notify-keyspace-events", "KEA")]);
+    let (subscriber, client) = (net.connect(0), net.connect(1));
+    net.send(subscriber, "PSUBSCRIBE __key*__:*");
+    net.run();
+    net.replies(subscriber);
+    for node in 0..3 {
+        let key = crate::net::key_of(node, 3, "k");
+        net.ask(client, &format!("SET {key} 1"));
+        net.sleep(1);
+        let heard = net.heard(subscriber);
+        assert_eq!(heard.len(), 2, "{heard:?}");
+        assert!(heard[0].ends_with("set]") && heard[1].ends_with(&format!("set {key}]")), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_node_says_what_it_knows_of_the_cluster() {
+    let mut net = Net::new(3, 1, 5);
+    let client = net.connect(1);
+    for i in 0..5 {
+        net.ask(client, &format!("SET {{tag}}{i} x"));
+    }
+    let slot = keyspace::slot_of(b"tag");
+    assert_eq!(net.say(client, "CLUSTER KEYSLOT x{tag}y"), slot.to_string());
+    assert_eq!(net.say(client, &format!("CLUSTER COUNTKEYSINSLOT {slot}")), "5");
+    let Value::Array(keys) = net.ask(client, &format!("CLUSTER GETKEYSINSLOT {slot} 3")) else { panic!("a list") };
+    assert_eq!(keys.len(), 3);
+    assert_eq!(net.say(client, "CLUSTER MYID"), "02".repeat(20));
+    let info = net.say(client, "CLUSTER INFO");
+    for line in ["cluster_state:ok", "cluster_slots_assigned:16384", "cluster_known_nodes:3", "cluster_size:3"] {
+        assert!(info.contains(line), "{info}");
+    }
+    let nodes = net.say(client, "CLUSTER NODES");
+    let mine = format!("{} 10.0.0.2:7001@17001 myself,master - 0 0 1 connected 5461-10921", "02".repeat(20));
+    assert!(nodes.lines().count() == 3 && nodes.contains(&mine), "{nodes}");
+    let id = "01".repeat(20);
+    assert!(net.say(client, "CLUSTER SLOTS").starts_with(&format!("[[0 5460 [10.0.0.1 7000 {id} []]] [5461")));
+    assert!(net.say(client, "CLUSTER SHARDS").contains("slots [0 5460]"));
+    for command in ["READONLY", "READWRITE", "ASKING"] {
+        assert_eq!(net.say(client, command), "OK");
+    }
+    let key = crate::net::key_of(0, 3, "k");
+    assert_eq!(net.say(client, "CLUSTER REDIRECT moved"), "OK");
+    assert!(net.say(client, &format!("GET {key}")).starts_with("-MOVED"));
+    assert_eq!(net.say(client, "CLUSTER REDIRECT default"), "OK");
+    assert_eq!(net.say(client, &format!("GET {key}")), "nil");
+    assert!(net.say(client, "CLUSTER LINKS").contains(&id));
+    assert!(net.say(client, "CLUSTER MEET 1 2").contains("arrange their slots themselves"));
+    assert!(net.say(client, "INFO cluster").contains("cluster_enabled:1"));
+}

@@ -1,0 +1,103 @@
+//! Links that end, nodes that are not there, leases that run out (rule T9: a true reply, or a closed connection).
+
+use std::sync::Arc;
+
+use cluster::Map;
+
+use crate::net::{Net, even_map, key_of, shown};
+
+#[test]
+fn what_may_have_been_executed_closes_the_connection() {
+    let mut net = Net::new(2, 1, 2);
+    let (owed, idle) = (net.connect(0), net.connect(0));
+    let (key, near) = (key_of(1, 2, "k"), key_of(0, 2, "k"));
+    net.ask(idle, &format!("SET {key} 1"));
+    net.stalled = true;
+    net.send(owed, "PING");
+    net.send(owed, &format!("INCR {key}"));
+    net.send(owed, &format!("SET {near} 1"));
+    net.run();
+    net.cut(0, 1);
+    net.stalled = false;
+    assert_eq!(net.heard(owed), ["PONG"], "what came before it is answered");
+    assert!(net.clients[owed].closed);
+    // The others do not notice.
+    assert!(!net.clients[idle].closed);
+    net.sleep(100);
+    assert_eq!(net.say(idle, &format!("GET {key}")), "1");
+}
+
+#[test]
+fn what_has_not_left_is_answered_with_an_error() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let (far, near) = (key_of(1, 2, "k"), key_of(0, 2, "k"));
+    net.unreachable = vec![1];
+    let (set, get) = (format!("SET {near} 1"), format!("GET {far}"));
+    let replies: Vec<String> = net.pipeline(client, &[&set, &get, "PING"]).iter().map(shown).collect();
+    assert!(replies[1].starts_with("-CLUSTERDOWN") && replies.len() == 3, "{replies:?}");
+    net.unreachable.clear();
+    // It is tried again after a moment.
+    net.send(client, &get);
+    net.run();
+    net.sleep(600);
+    assert_eq!(net.heard(client), ["nil"]);
+}
+
+#[test]
+fn a_node_without_a_lease_serves_nothing() {
+    let mut net = Net::new(2, 1, 2);
+    let (here, there) = (net.connect(0), net.connect(1));
+    let (key, other) = (key_of(0, 2, "k"), key_of(1, 2, "k"));
+    assert_eq!(net.say(here, &format!("SET {key} 1")), "OK");
+    net.lease(0, 0);
+    for client in [here, there] {
+        for command in ["GET", "INCR"] {
+            let reply = net.say(client, &format!("{command} {key}"));
+            assert_eq!(reply, "-CLUSTERDOWN this node has no lease: a test says so");
+        }
+        // What others own is served.
+        assert_eq!(net.say(client, &format!("GET {other}")), "nil");
+    }
+    let block = ["MULTI".to_owned(), format!("INCR {key}"), "EXEC".into()];
+    let block: Vec<&str> = block.iter().map(String::as_str).collect();
+    for client in [here, there] {
+        let last = net.pipeline(client, &block).pop().unwrap();
+        assert!(shown(&last).starts_with("-EXECABORT"), "{last:?}");
+    }
+    assert!(net.say(here, "CLUSTER INFO").contains("cluster_state:fail"));
+    net.lease(0, u64::MAX);
+    assert_eq!(net.say(there, &format!("GET {key}")), "1");
+}
+
+#[test]
+fn slots_of_nobody_and_of_others_are_not_served() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let (far, near) = (key_of(1, 2, "k"), key_of(0, 2, "k"));
+    net.ask(client, &format!("SET {far} 1"));
+    // The owner has heard of another map first.
+    let even = even_map(2, 2);
+    let swapped = even.ranges().iter().map(|range| cluster::map::Range { node: 1 - range.node, ..*range }).collect();
+    net.cluster(1).set_map(Arc::new(Map::new(even.cluster(), 2, 2, even.nodes().to_vec(), swapped)));
+    let reply = net.say(client, &format!("GET {far}"));
+    assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 3, 3, even.nodes().to_vec(), Vec::new())));
+    for key in [near, far] {
+        let reply = net.say(client, &format!("GET {key}"));
+        assert_eq!(reply, "-CLUSTERDOWN Hash slot not served");
+    }
+}
+
+#[test]
+fn smart_clients_are_told_where_to_go() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let client = net.connect(0);
+    let (far, near) = (key_of(2, 3, "k"), key_of(0, 3, "k"));
+    let slot = keyspace::slot_of(far.as_bytes());
+    assert_eq!(net.say(client, &format!("GET {far}")), format!("-MOVED {slot} 10.0.0.3:7002"));
+    assert_eq!(net.say(client, &format!("GET {near}")), "nil");
+    let get = format!("GET {far}");
+    let replies: Vec<String> = net.pipeline(client, &["MULTI", &get, "EXEC"]).iter().map(shown).collect();
+    assert!(replies[1].starts_with("-MOVED") && replies[2].starts_with("-EXECABORT"), "{replies:?}");
+}

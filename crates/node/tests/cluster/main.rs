@@ -1,0 +1,8 @@
+//! Several nodes in one process, their links joined by pipes: what clients of any node see.
+
+mod net;
+
+mod blocks;
+mod everywhere;
+mod failures;
+mod pipelines;

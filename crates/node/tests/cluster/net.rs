@@ -1,0 +1,420 @@
+//! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an order that a seed decides.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use cluster::map::{Node as Member, Range};
+use cluster::{ClusterId, Map, NodeId, SLOTS};
+use node::cluster::{Cluster, Lease};
+use node::config::{Live, Renames, Values};
+use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
+use resp::{ReplyDecoder, Value, append_request};
+
+/// A clock that stands still unless it is told not to.
+pub struct Hand {
+    us: AtomicU64,
+    ns: AtomicU64,
+}
+
+impl node::Clock for Hand {
+    fn unix_ms(&self) -> u64 {
+        self.us.load(Relaxed) / 1000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.ns.fetch_add(100, Relaxed)
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.unix_ms() * 1_000_000
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.ns.load(Relaxed)
+    }
+}
+
+/// A lease that tests give.
+pub struct Given(AtomicU64);
+
+impl Lease for &'static Given {
+    fn until_ns(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn reason(&self) -> String {
+        "this node has no lease: a test says so".into()
+    }
+}
+
+/// A connection's end: node, worker, what that calls it.
+type End = (usize, usize, Token);
+
+struct Machine {
+    node: Arc<Node>,
+    cluster: Arc<Cluster>,
+    lease: &'static Given,
+    workers: Vec<Worker>,
+    woken: Vec<Arc<AtomicBool>>,
+}
+
+/// What somebody sends and nobody has read yet.
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    closed: bool,
+}
+
+/// A client's connection.
+pub struct Client {
+    end: End,
+    to: Pipe,
+    received: Vec<u8>,
+    decoder: ReplyDecoder,
+    /// The server has closed it.
+    pub closed: bool,
+}
+
+/// See the module's text.
+pub struct Net {
+    pub clock: Arc<Hand>,
+    machines: Vec<Machine>,
+    pub clients: Vec<Client>,
+    /// By the end that writes: the end that reads, and what is under way.
+    links: BTreeMap<End, (End, Pipe)>,
+    seed: u64,
+    /// Nodes that nobody reaches.
+    pub unreachable: Vec<usize>,
+    /// Bytes are not moved between nodes.
+    pub stalled: bool,
+}
+
+/// Pieces that a network delivers.
+const PIECE: u64 = 4000;
+
+/// The map of `n` nodes, each of which owns one range.
+pub fn even_map(n: usize, version: u64) -> Map {
+    let nodes = (0..n).map(|i| Member {
+        id: NodeId([i as u8 + 1; 20]),
+        number: i as u32 + 1,
+        host: format!("10.0.0.{}", i + 1),
+        port: 7000 + i as u16,
+        bus_port: 17000 + i as u16,
+        incarnation: 1,
+        epoch: 1,
+        lost: false,
+        voter: true,
+    });
+    let at = |i: usize| (SLOTS * i / n) as u16;
+    let ranges = (0..n).map(|i| Range { start: at(i), end: (SLOTS * (i + 1) / n - 1) as u16, node: i as u16 });
+    Map::new(Some(ClusterId([9; 20])), version, 1, nodes.collect(), ranges.collect())
+}
+
+/// A key of node `i` of `n`, with these words in it.
+pub fn key_of(i: usize, n: usize, name: &str) -> String {
+    let map = even_map(n, 1);
+    (0..)
+        .map(|salt| format!("{name}:{salt}"))
+        .find(|key| map.owner_of(keyspace::slot_of(key.as_bytes())) == Some(i as u16))
+        .unwrap()
+}
+
+impl Net {
+    /// A cluster of `nodes` nodes with so many workers each.
+    pub fn new(nodes: usize, workers: usize, seed: u64) -> Net {
+        Self::with(nodes, workers, seed, &[])
+    }
+
+    /// A cluster with settings.
+    pub fn with(nodes: usize, workers: usize, seed: u64, settings: &[(&str, &str)]) -> Net {
+        let clock = Arc::new(Hand { us: AtomicU64::new(1_700_000_000_000_000), ns: AtomicU64::new(1) });
+        let machines = (0..nodes).map(|i| {
+            let mut values = Values::default();
+            values.set("protected-mode", b"no").unwrap();
+            settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
+            let live = Arc::new(Live::new(values, None, Renames::default()));
+            let node = Node::new(live, clock.clone(), workers, 7, Facts::default());
+            let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
+            let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), Arc::new(even_map(nodes, 1)), Box::new(lease));
+            node.join(cluster.clone());
+            let woken: Vec<Arc<AtomicBool>> = (0..workers).map(|_| Arc::default()).collect();
+            for (index, flag) in woken.iter().enumerate() {
+                let flag = flag.clone();
+                node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
+            }
+            let workers = (0..workers).map(|index| Worker::new(node.clone(), index, seed + index as u64)).collect();
+            Machine { node, cluster, lease, workers, woken }
+        });
+        Net {
+            machines: machines.collect(),
+            clock,
+            clients: Vec::new(),
+            links: BTreeMap::new(),
+            seed: seed | 1,
+            unreachable: Vec::new(),
+            stalled: false,
+        }
+    }
+
+    fn chance(&mut self, below: u64) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % below
+    }
+
+    /// The part of a node that the control plane sees.
+    pub fn cluster(&self, node: usize) -> &Cluster {
+        &self.machines[node].cluster
+    }
+
+    /// A node has a lease until then, in unix milliseconds.
+    pub fn lease(&self, node: usize, until_ms: u64) {
+        self.machines[node].lease.0.store(until_ms.saturating_mul(1_000_000), Relaxed);
+    }
+
+    /// The node.
+    pub fn node(&self, node: usize) -> &Node {
+        &self.machines[node].node
+    }
+
+    /// Time passes.
+    pub fn sleep(&mut self, ms: u64) {
+        self.clock.us.fetch_add(ms * 1000, Relaxed);
+        self.clock.ns.fetch_add(ms * 1_000_000, Relaxed);
+        self.run();
+    }
+
+    /// A client of a node; its number.
+    pub fn connect(&mut self, node: usize) -> usize {
+        let machine = &mut self.machines[node];
+        let worker = self.clients.len() % machine.workers.len();
+        let now = machine.node.clock.unix_ms();
+        let token = machine.workers[worker].accept(Peer { loopback: true, ..Peer::default() }, now).unwrap();
+        self.clients.push(Client {
+            end: (node, worker, token),
+            to: Pipe::default(),
+            received: Vec::new(),
+            decoder: ReplyDecoder::default(),
+            closed: false,
+        });
+        self.clients.len() - 1
+    }
+
+    /// A client sends bytes.
+    pub fn send_raw(&mut self, client: usize, bytes: &[u8]) {
+        self.clients[client].to.bytes.extend(bytes);
+    }
+
+    /// A client sends a command.
+    pub fn send(&mut self, client: usize, command: &str) {
+        let words: Vec<&str> = command.split(' ').collect();
+        let mut bytes = Vec::new();
+        append_request(&mut bytes, &words);
+        self.send_raw(client, &bytes);
+    }
+
+    /// A client sends commands and gets so many replies.
+    pub fn pipeline(&mut self, client: usize, commands: &[&str]) -> Vec<Value> {
+        commands.iter().for_each(|command| self.send(client, command));
+        self.run();
+        self.replies(client)
+    }
+
+    /// A command and its reply.
+    pub fn ask(&mut self, client: usize, command: &str) -> Value {
+        let mut replies = self.pipeline(client, &[command]);
+        assert_eq!(replies.len(), 1, "{command}: {replies:?}");
+        replies.remove(0)
+    }
+
+    /// A command and its reply as redis-cli would show it, roughly.
+    pub fn say(&mut self, client: usize, command: &str) -> String {
+        shown(&self.ask(client, command))
+    }
+
+    /// What has come for a client.
+    pub fn replies(&mut self, client: usize) -> Vec<Value> {
+        let client = &mut self.clients[client];
+        let mut values = Vec::new();
+        while let Some((value, length)) = client.decoder.next(&client.received).unwrap() {
+            client.received.drain(..length);
+            values.push(value);
+        }
+        values
+    }
+
+    /// What has come, as text.
+    pub fn heard(&mut self, client: usize) -> Vec<String> {
+        self.run();
+        self.replies(client).iter().map(shown).collect()
+    }
+
+    /// A client goes.
+    pub fn leave(&mut self, client: usize) {
+        self.clients[client].to.closed = true;
+    }
+
+    /// Ends all links between two nodes, with what is under way.
+    pub fn cut(&mut self, a: usize, b: usize) {
+        let ends: Vec<End> = self
+            .links
+            .iter()
+            .filter(|(from, (to, _))| from.0 == a && to.0 == b || from.0 == b && to.0 == a)
+            .map(|(from, _)| *from)
+            .collect();
+        for end in ends {
+            self.links.remove(&end);
+            self.machines[end.0].workers[end.1].closed(end.2);
+        }
+    }
+
+    /// Lets everything happen that can happen without time passing.
+    pub fn run(&mut self) {
+        for round in 0..100_000 {
+            let mut quiet = true;
+            for node in 0..self.machines.len() {
+                for worker in 0..self.machines[node].workers.len() {
+                    quiet &= !self.turn(node, worker);
+                }
+            }
+            quiet &= !self.deliver();
+            if quiet {
+                return;
+            }
+            assert!(round < 99_999, "it never ends");
+        }
+    }
+
+    fn turn(&mut self, node: usize, index: usize) -> bool {
+        let mut busy = false;
+        let now = self.machines[node].node.clock.unix_ms();
+        let machine = &mut self.machines[node];
+        if machine.woken[index].swap(false, Relaxed) {
+            busy = true;
+            machine.workers[index].read_mail();
+        }
+        machine.workers[index].turn(now);
+        busy |= machine.workers[index].has_work();
+        while machine.workers[index].next_thirsty().is_some() {}
+        while let Some(dial) = self.machines[node].workers[index].next_dial() {
+            busy = true;
+            self.dial(node, index, dial.token, dial.port);
+        }
+        while let Some(token) = self.machines[node].workers[index].next_output() {
+            busy |= self.flush((node, index, token));
+        }
+        busy
+    }
+
+    fn dial(&mut self, node: usize, worker: usize, token: Token, port: u16) {
+        let to = usize::from(port - 17000);
+        if self.unreachable.contains(&to) || self.unreachable.contains(&node) {
+            return self.machines[node].workers[worker].closed(token);
+        }
+        let other = self.chance(self.machines[to].workers.len() as u64) as usize;
+        let now = self.machines[to].node.clock.unix_ms();
+        let accepted = self.machines[to].workers[other].accept_link(&format!("node-{node}"), now);
+        let (a, b) = ((node, worker, token), (to, other, accepted));
+        self.links.insert(a, (b, Pipe::default()));
+        self.links.insert(b, (a, Pipe::default()));
+        assert!(self.machines[node].workers[worker].link_opened(token));
+    }
+
+    fn flush(&mut self, end: End) -> bool {
+        let mut busy = false;
+        loop {
+            let worker = &mut self.machines[end.0].workers[end.1];
+            let (bytes, closed) = match worker.output(end.2) {
+                Output::Idle => return busy,
+                Output::Close => (Vec::new(), true),
+                Output::Last(bytes) => (bytes.to_vec(), true),
+                Output::Send(out) => (bytes_of(out), false),
+            };
+            busy = true;
+            match closed {
+                true => worker.closed(end.2),
+                false => worker.sent(end.2, bytes.len()),
+            }
+            if let Some((_, pipe)) = self.links.get_mut(&end) {
+                pipe.bytes.extend(bytes);
+                pipe.closed |= closed;
+            } else if let Some(client) = self.clients.iter_mut().find(|client| client.end == end) {
+                client.received.extend(bytes);
+                client.closed |= closed;
+            }
+            if closed {
+                return true;
+            }
+        }
+    }
+
+    /// Moves some bytes of every connection.
+    fn deliver(&mut self) -> bool {
+        let mut busy = false;
+        for i in 0..self.clients.len() {
+            let most = self.chance(PIECE) as usize + 1;
+            let client = &mut self.clients[i];
+            let end = client.end;
+            let n = most.min(client.to.bytes.len());
+            let bytes: Vec<u8> = client.to.bytes.drain(..n).collect();
+            let ends = client.to.closed && client.to.bytes.is_empty() && !client.closed;
+            client.closed |= ends;
+            let worker = &mut self.machines[end.0].workers[end.1];
+            if !bytes.is_empty() {
+                busy = true;
+                worker.input(end.2, &bytes);
+            }
+            if ends {
+                busy = true;
+                worker.closed(end.2);
+            }
+        }
+        if self.stalled {
+            return busy;
+        }
+        let from: Vec<End> = self.links.keys().copied().collect();
+        for end in from {
+            let most = self.chance(PIECE) as usize + 1;
+            let Some((to, pipe)) = self.links.get_mut(&end) else { continue };
+            let to = *to;
+            let n = most.min(pipe.bytes.len());
+            let bytes: Vec<u8> = pipe.bytes.drain(..n).collect();
+            let ends = pipe.closed && pipe.bytes.is_empty();
+            if !bytes.is_empty() {
+                busy = true;
+                self.machines[to.0].workers[to.1].input(to.2, &bytes);
+            }
+            if ends {
+                busy = true;
+                self.links.remove(&end);
+                self.links.remove(&to);
+                self.machines[to.0].workers[to.1].closed(to.2);
+            }
+        }
+        busy
+    }
+}
+
+fn bytes_of(out: &Outgoing) -> Vec<u8> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let count = out.slices(&mut slices, usize::MAX);
+    slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+}
+
+/// A reply as text.
+pub fn shown(value: &Value) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let all = |values: &[Value]| values.iter().map(shown).collect::<Vec<_>>().join(" ");
+    match value {
+        Value::Simple(line) | Value::Bulk(line) => text(line),
+        Value::Error(line) => format!("-{}", text(line)),
+        Value::Integer(n) => n.to_string(),
+        Value::Null => "nil".into(),
+        Value::Array(values) | Value::Set(values) => format!("[{}]", all(values)),
+        Value::Push(values) => format!(">[{}]", all(values)),
+        other => format!("{other:?}"),
+    }
+}
