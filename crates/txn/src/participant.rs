@@ -186,16 +186,19 @@ impl Participant {
     pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Action>) {
         self.peer(now, from, out);
         match message {
-            Message::Prepare(prepare) => self.prepare(now, from.node, prepare, out),
+            Message::Prepare(prepare) => {
+                self.finished(from, prepare.tx.origin, prepare.finished, out);
+                self.prepare(now, from.node, prepare, out);
+            }
             Message::Commit { tx, finished } => {
-                self.finished(tx.origin, finished, out);
+                self.finished(from, tx.origin, finished, out);
                 self.commit(from.node, tx, out);
             }
             Message::Abort { tx, finished } => {
-                self.finished(tx.origin, finished, out);
+                self.finished(from, tx.origin, finished, out);
                 self.abort(from.node, tx, out);
             }
-            Message::Finished { origin, below } => self.finished(origin, below, out),
+            Message::Finished { origin, below } => self.finished(from, origin, below, out),
             Message::Inquire { tx, incarnation } => self.inquire(from.node, tx, incarnation, out),
             Message::Status { tx, status } => self.status(from.node, tx, status, out),
             Message::Acknowledged { tx } => self.acknowledged(from.node, tx),

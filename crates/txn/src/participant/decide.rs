@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::attempt::{Attempt, Logged, Phase, Want};
 use super::{Action, Participant, send};
 use crate::inquiry::Verdict;
-use crate::{Message, NodeId, Origin, Record, Status, TxId};
+use crate::{Member, Message, NodeId, Origin, Record, Status, TxId};
 
 impl Participant {
     /// Somebody knows that all are prepared.
@@ -166,8 +166,11 @@ impl Participant {
         }
     }
 
-    /// Nobody will ask about transactions below `below` any more (rule T5).
-    pub(super) fn finished(&mut self, origin: Origin, below: u64, out: &mut Vec<Action>) {
+    /// Nobody will ask about transactions below `below` any more (rule T5), if it is the coordinator that says so.
+    pub(super) fn finished(&mut self, from: Member, origin: Origin, below: u64, out: &mut Vec<Action>) {
+        if from != origin.member {
+            return;
+        }
         let mark = self.finished.entry((origin.member.node, origin.lane)).or_default();
         let new = (origin.member.incarnation, below);
         if new <= *mark {

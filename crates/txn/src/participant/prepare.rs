@@ -9,7 +9,6 @@ use crate::{Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
 impl Participant {
     pub(super) fn prepare(&mut self, now: u64, from: NodeId, prepare: Arc<Prepare>, out: &mut Vec<Action>) {
         let tx = prepare.tx;
-        self.finished(tx.origin, prepare.finished, out);
         if let Some(attempt) = self.known.get(&tx) {
             // It was sent again: the answer may have been lost.
             let answer = match &attempt.phase {

@@ -41,13 +41,15 @@ pub enum Entry {
     Record(Record),
     Commit(Record, Arc<[u8]>),
     Plain(u32, Arc<[u8]>),
+    /// What a checkpoint has saved: everything before it is void.
+    Saved(BTreeMap<u16, Vec<u32>>),
 }
 
 impl Entry {
     fn record(&self) -> Option<&Record> {
         match self {
             Entry::Record(record) | Entry::Commit(record, _) => Some(record),
-            Entry::Plain(..) => None,
+            Entry::Plain(..) | Entry::Saved(_) => None,
         }
     }
 }
@@ -117,8 +119,10 @@ impl Server {
         let mut server = Self::new(me, self.settings, self.mistake);
         server.instant = self.instant;
         for entry in &durable {
-            if let Entry::Commit(_, effects) | Entry::Plain(_, effects) = entry {
-                server.apply(effects);
+            match entry {
+                Entry::Commit(_, effects) | Entry::Plain(_, effects) => server.apply(effects),
+                Entry::Saved(store) => server.store = store.clone(),
+                Entry::Record(_) => {}
             }
         }
         // As a log has them: in bytes.
@@ -196,6 +200,17 @@ impl Server {
             let mut actions = Vec::new();
             self.participant.executed(tx, execution, &mut actions);
             self.act(now, actions, said);
+        }
+    }
+
+    /// Keys are saved, and the log is given up but for what transactions need (rule C6).
+    pub fn checkpoint(&mut self) {
+        if self.pending.is_empty() {
+            let records = self.participant.records().map(|record| match record {
+                Record::Commit { .. } => Entry::Commit(record, Arc::new([])),
+                record => Entry::Record(record),
+            });
+            self.durable = std::iter::once(Entry::Saved(self.store.clone())).chain(records).collect();
         }
     }
 

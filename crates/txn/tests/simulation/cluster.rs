@@ -228,6 +228,9 @@ impl Cluster {
                 self.nodes[node].flushing = false;
                 if self.nodes[node].up {
                     self.on(node, |server, now, said| server.flush(now, said))?;
+                    if self.dice.percent(5) {
+                        self.nodes[node].server.checkpoint();
+                    }
                 }
             }
             Happening::Tick(node) => {

@@ -1,0 +1,319 @@
+//! What clients are told (rule T9), and what coordinators and participants do when something is moved, cannot be done or is lost for good.
+
+mod glue;
+
+use std::sync::Arc;
+
+use glue::program;
+use txn::{
+    Action, Coordinator, Event, Execution, Member, Message, NodeId, Origin, Part, Participant, Record, RecordKind,
+    Refusal, Settings, Status, TxId,
+};
+
+const SETTINGS: Settings =
+    Settings { patience_ms: 500, resend_ms: 100, read_ms: 100, backoff_ms: 4, backoff_max_ms: 10 };
+
+fn member(node: u64, incarnation: u64) -> Member {
+    Member { node: NodeId(node), incarnation }
+}
+
+fn part(node: u64, key: u16) -> Part {
+    let (locks, commands) = program(1, &[], &[key]);
+    Part { member: member(node, 1), locks, commands, writes: true }
+}
+
+fn coordinator() -> Coordinator {
+    Coordinator::new(Origin { member: member(9, 1), lane: 3 }, SETTINGS)
+}
+
+/// One with a transaction at nodes 1 and 2, which have been asked.
+fn begun() -> (Coordinator, u64) {
+    let mut coordinator = coordinator();
+    let mut events = Vec::new();
+    let sequence = coordinator.begin(0, 70, vec![part(2, 2), part(1, 1)], &mut events);
+    assert_eq!(events.len(), 2);
+    (coordinator, sequence)
+}
+
+fn tell(coordinator: &mut Coordinator, now: u64, from: u64, message: Message) -> Vec<Event> {
+    let mut events = Vec::new();
+    coordinator.message(now, member(from, 1), message, &mut events);
+    events
+}
+
+fn tick(coordinator: &mut Coordinator, now: u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    coordinator.tick(now, &mut events);
+    events
+}
+
+fn prepared(tx: TxId) -> Message {
+    Message::Prepared { tx, replies: Some(Arc::new([7])) }
+}
+
+fn refused(tx: TxId, why: Refusal) -> Message {
+    Message::Refused { tx, why }
+}
+
+/// Whom which kinds of message go to.
+fn sent(events: &[Event]) -> Vec<(u64, &'static str)> {
+    let kind = |event: &Event| match event {
+        Event::Send { to, message } => Some((
+            to.0,
+            match message {
+                Message::Prepare(_) => "prepare",
+                Message::Commit { .. } => "commit",
+                Message::Abort { .. } => "abort",
+                Message::Finished { .. } => "finished",
+                _ => "other",
+            },
+        )),
+        _ => None,
+    };
+    events.iter().filter_map(kind).collect()
+}
+
+#[test]
+fn the_client_is_answered_when_all_are_prepared() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    assert_eq!(tell(&mut coordinator, 1, 2, prepared(tx)), []);
+    assert_eq!(tell(&mut coordinator, 1, 2, prepared(tx)), [], "said twice is said once");
+    let events = tell(&mut coordinator, 2, 1, prepared(tx));
+    let reply: Arc<[u8]> = Arc::new([7]);
+    let replies = vec![(NodeId(1), Arc::clone(&reply)), (NodeId(2), reply)];
+    assert_eq!(events[0], Event::Reply { sequence, replies });
+    assert_eq!(sent(&events), [(1, "commit"), (2, "commit")]);
+    assert_eq!(coordinator.finished(), sequence);
+    tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
+    assert_eq!(sent(&tick(&mut coordinator, 102)), [(2, "commit")], "until it is acknowledged");
+    tell(&mut coordinator, 103, 2, Message::Acknowledged { tx });
+    assert_eq!(coordinator.finished(), sequence + 1);
+    assert_eq!(sent(&tick(&mut coordinator, 203)), [(1, "finished"), (2, "finished")]);
+    assert_eq!(coordinator.next_tick(), None);
+}
+
+#[test]
+fn a_conflict_is_never_the_clients_problem() {
+    let (mut coordinator, sequence) = begun();
+    let first = coordinator.current(sequence).expect("open");
+    let mut now = 1;
+    for attempt in 1..10 {
+        let tx = coordinator.current(sequence).expect("open");
+        assert_eq!(tx, TxId { attempt, ..first });
+        let events = tell(&mut coordinator, now, 1, refused(tx, Refusal::Conflict));
+        assert_eq!(sent(&events), [(2, "abort")]);
+        assert_eq!(events.len(), 1);
+        tell(&mut coordinator, now, 2, Message::Acknowledged { tx });
+        now = coordinator.next_tick().expect("it tries again");
+        let events = tick(&mut coordinator, now);
+        assert_eq!(sent(&events), [(1, "prepare"), (2, "prepare")]);
+        let ages = events.iter().filter_map(|event| match event {
+            Event::Send { message: Message::Prepare(prepare), .. } => Some(prepare.stamp.time),
+            _ => None,
+        });
+        assert!(ages.into_iter().all(|time| time == 70), "only the stamp survives");
+    }
+}
+
+#[test]
+fn who_does_not_hear_of_aborts_is_not_asked_again_and_again() {
+    let (mut coordinator, sequence) = begun();
+    let mut asked = 0;
+    for now in 1..5000 {
+        let events = tick(&mut coordinator, now);
+        asked += sent(&events).iter().filter(|(to, what)| *to == 1 && *what == "prepare").count();
+        let tx = coordinator.current(sequence).expect("open");
+        tell(&mut coordinator, now, 1, refused(tx, Refusal::Conflict));
+    }
+    assert!(asked < 20, "{asked}");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_and_done_nowhere() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 1, prepared(tx));
+    let why = Refusal::Failed((*b"OOM").into());
+    let events = tell(&mut coordinator, 1, 2, refused(tx, why.clone()));
+    assert!(events.contains(&Event::Failed { sequence, why }));
+    assert_eq!(sent(&events), [(1, "abort")]);
+    assert_eq!(coordinator.finished(), sequence, "1 may still be prepared");
+    tell(&mut coordinator, 2, 1, Message::Acknowledged { tx });
+    assert!(coordinator.is_empty());
+}
+
+#[test]
+fn what_has_moved_is_asked_elsewhere() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    let events = tell(&mut coordinator, 1, 2, refused(tx, Refusal::Moved));
+    assert!(events.contains(&Event::Reroute { sequence }));
+    coordinator.routed(2, sequence, vec![part(1, 1), part(3, 2)]);
+    let now = coordinator.next_tick().expect("it tries again");
+    assert_eq!(sent(&tick(&mut coordinator, now)), [(1, "prepare"), (3, "prepare")]);
+    let second = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, now, 1, prepared(second));
+    let events = tell(&mut coordinator, now, 3, prepared(second));
+    assert!(matches!(events[0], Event::Reply { .. }));
+    tell(&mut coordinator, now, 1, Message::Acknowledged { tx: second });
+    tell(&mut coordinator, now, 3, Message::Acknowledged { tx: second });
+    assert_eq!(coordinator.finished(), sequence, "1 has not acknowledged that the first attempt is over");
+    tell(&mut coordinator, now, 1, Message::Acknowledged { tx });
+    assert!(coordinator.is_empty());
+    // Or there is nowhere to go.
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 2, refused(tx, Refusal::Moved));
+    let mut events = Vec::new();
+    coordinator.fail(2, sequence, Refusal::Moved, &mut events);
+    assert_eq!(events, [Event::Failed { sequence, why: Refusal::Moved }]);
+    assert_eq!(sent(&tick(&mut coordinator, 200)), [(1, "abort")]);
+}
+
+#[test]
+fn a_client_that_is_gone_gets_nothing_and_what_is_prepared_is_committed() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    let mut events = Vec::new();
+    coordinator.abandon(1, sequence, &mut events);
+    tell(&mut coordinator, 1, 1, prepared(tx));
+    assert_eq!(events, []);
+    let events = tell(&mut coordinator, 1, 2, prepared(tx));
+    assert_eq!((sent(&events).len(), events.len()), (2, 2));
+    // What is refused then is not tried again.
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    coordinator.abandon(1, sequence, &mut Vec::new());
+    let events = tell(&mut coordinator, 1, 2, refused(tx, Refusal::Conflict));
+    assert_eq!((sent(&events), events.len()), (vec![(1, "abort")], 1));
+    tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
+    assert!(coordinator.is_empty());
+}
+
+#[test]
+fn replies_that_are_lost_close_the_connection() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 1, prepared(tx));
+    let mut events = Vec::new();
+    coordinator.message(2, member(2, 1), Message::Acknowledged { tx }, &mut events);
+    coordinator.peer(2, member(2, 2), &mut events);
+    assert_eq!(sent(&events), [(2, "prepare")], "a new life is asked what it knows");
+    let events = tell(&mut coordinator, 3, 2, Message::Prepared { tx, replies: None });
+    assert_eq!(events[0], Event::Close { sequence });
+}
+
+#[test]
+fn a_node_that_is_lost_for_good_holds_nobody_up() {
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 1, prepared(tx));
+    let mut events = Vec::new();
+    coordinator.lost(2, NodeId(2));
+    coordinator.resolve(2, tx, true, &mut events);
+    assert_eq!(events[0], Event::Close { sequence }, "nobody knows whether it was answered");
+    coordinator.lost(3, NodeId(2));
+    tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
+    assert!(coordinator.is_empty());
+}
+
+/// A participant that is prepared for `tx`, whose other members are 2 and 3.
+fn in_doubt() -> (Participant, TxId) {
+    let origin = Origin { member: member(9, 1), lane: 0 };
+    let tx = TxId { origin, sequence: 1, attempt: 1 };
+    let (locks, commands) = program(1, &[], &[1]);
+    let members = Arc::new([member(1, 1), member(2, 1), member(3, 1)]);
+    let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
+    let prepare = txn::Prepare { tx, stamp, members, locks, commands, logged: true, finished: 0 };
+    let mut participant = Participant::new(member(1, 1), SETTINGS);
+    let mut actions = Vec::new();
+    participant.message(0, member(9, 1), Message::Prepare(Arc::new(prepare)), &mut actions);
+    participant.locked(tx, true, &mut actions);
+    let done = Execution::Done { effects: Arc::new([1]), replies: Arc::new([2]) };
+    participant.executed(tx, done, &mut actions);
+    participant.committed(0, tx, RecordKind::Prepare, &mut actions);
+    assert_eq!(participant.in_doubt().count(), 1);
+    (participant, tx)
+}
+
+fn installs(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Install { .. }))
+}
+
+#[test]
+fn a_participant_in_doubt_asks_and_waits_for_all() {
+    let (mut participant, tx) = in_doubt();
+    let mut actions = Vec::new();
+    assert_eq!(participant.next_tick(), Some(500));
+    participant.tick(499, &mut actions);
+    assert_eq!(actions, []);
+    participant.tick(500, &mut actions);
+    let inquire = |node| Action::Send { to: NodeId(node), message: Message::Inquire { tx, incarnation: 1 } };
+    assert_eq!(actions, [inquire(2), inquire(3)]);
+    actions.clear();
+    let say = |participant: &mut Participant, node, status| {
+        let mut actions = Vec::new();
+        participant.message(501, member(node, 1), Message::Status { tx, status }, &mut actions);
+        actions
+    };
+    assert_eq!(say(&mut participant, 2, Status::Prepared), []);
+    assert_eq!(say(&mut participant, 3, Status::Pending), []);
+    participant.tick(1000, &mut actions);
+    assert_eq!(actions, [inquire(3)], "what was said is for good");
+    let mut other = participant.clone();
+    assert!(installs(&say(&mut other, 3, Status::Prepared)));
+    let actions = say(&mut participant, 3, Status::Refused);
+    assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
+}
+
+#[test]
+fn when_coordinator_and_a_participant_are_lost_the_metadata_decide() {
+    for commit in [true, false] {
+        let (mut participant, tx) = in_doubt();
+        let mut actions = Vec::new();
+        participant.lost(1, NodeId(9), &mut actions);
+        participant.lost(1, NodeId(3), &mut actions);
+        participant.tick(1, &mut actions);
+        participant.message(2, member(2, 1), Message::Status { tx, status: Status::Prepared }, &mut actions);
+        assert!(!installs(&actions), "the lost one may have refused");
+        actions.clear();
+        participant.resolve(tx, commit, &mut actions);
+        assert_eq!(installs(&actions), commit);
+        let kind = if commit { RecordKind::Commit } else { RecordKind::Abort };
+        participant.committed(3, tx, kind, &mut actions);
+        if commit {
+            // The other is told, until it has it.
+            assert_eq!(participant.len(), 1);
+            let told = Action::Send { to: NodeId(2), message: Message::Commit { tx, finished: 0 } };
+            assert_eq!(actions.last(), Some(&told));
+            participant.message(4, member(2, 1), Message::Acknowledged { tx }, &mut actions);
+        }
+        assert!(participant.is_empty());
+    }
+}
+
+#[test]
+fn what_is_finished_is_forgotten_and_not_done_again() {
+    let (mut participant, tx) = in_doubt();
+    let mut actions = Vec::new();
+    let coordinator = member(9, 1);
+    participant.message(1, coordinator, Message::Commit { tx, finished: 1 }, &mut actions);
+    assert!(installs(&actions));
+    actions.clear();
+    participant.committed(2, tx, RecordKind::Commit, &mut actions);
+    let acknowledged = Action::Send { to: NodeId(9), message: Message::Acknowledged { tx } };
+    assert_eq!(actions.first(), Some(&acknowledged), "when it is in the log (rule T5)");
+    participant.message(3, coordinator, Message::Finished { origin: tx.origin, below: 2 }, &mut actions);
+    assert!(participant.is_empty());
+    actions.clear();
+    let (locks, commands) = program(1, &[], &[1]);
+    let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
+    let members = Arc::new([member(1, 1), member(2, 1)]);
+    let prepare = txn::Prepare { tx, stamp, members, locks, commands, logged: true, finished: 0 };
+    participant.message(4, coordinator, Message::Prepare(Arc::new(prepare)), &mut actions);
+    participant.message(4, member(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
+    assert_eq!(actions, [], "it has been on its way for long");
+    participant.message(4, coordinator, Message::Commit { tx, finished: 1 }, &mut actions);
+    assert_eq!(actions, [acknowledged]);
+}
