@@ -43,6 +43,8 @@ counts! {
     failures: "failed logs",
     /// Looks at a machine whose log had no room.
     full: "looks at full logs",
+    /// Backups that were taken, and started with.
+    backups: "backups",
     /// Checkpoints that were completed.
     checkpoints: "checkpoints",
     /// Keys that left memory for the store.

@@ -18,7 +18,9 @@ pub type Records = BTreeMap<(Lsn, u16), Vec<Vec<u8>>>;
 pub struct Ledger {
     /// Records of this life.
     fresh: Records,
-    /// What the records of all lives before have made.
+    /// Those of all lives before that were not lost, in their order.
+    settled_records: Vec<(Lsn, Vec<u8>)>,
+    /// What they have made.
     model: Memory,
     /// Where each stream ended when this life began: what is at or below has been settled.
     settled: Vec<Lsn>,
@@ -28,7 +30,13 @@ pub struct Ledger {
 impl Ledger {
     /// Of a log of so many streams in which there is nothing. `now`: unix milliseconds.
     pub fn new(streams: usize, now: u64) -> Self {
-        Self { fresh: Records::new(), model: Memory::empty(), settled: vec![0; streams], now }
+        Self {
+            fresh: Records::new(),
+            settled_records: Vec::new(),
+            model: Memory::empty(),
+            settled: vec![0; streams],
+            now,
+        }
     }
 
     /// Reads what the disks have by now.
@@ -68,9 +76,20 @@ impl Ledger {
         let fresh = std::mem::take(&mut self.fresh);
         let survived = fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
         let records = survived.flat_map(|((lsn, _), records)| records.iter().map(|effects| (*lsn, &effects[..])));
-        self.model.replay(records, self.now).map_err(|error| error.to_string())?;
+        self.model.replay(records.clone(), self.now).map_err(|error| error.to_string())?;
+        self.settled_records.extend(records.map(|(lsn, effects)| (lsn, effects.to_vec())));
         self.settled = ends.into();
         Ok(self.model.digests())
+    }
+
+    /// What all records make up to these positions, one in each stream of this life.
+    pub fn until(&self, ends: &[Lsn]) -> Result<Digests, String> {
+        let fresh = self.fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
+        let fresh = fresh.flat_map(|((lsn, _), records)| records.iter().map(|effects| (*lsn, &effects[..])));
+        let before = self.settled_records.iter().map(|(lsn, effects)| (*lsn, &effects[..]));
+        let memory = Memory::empty();
+        memory.replay(before.chain(fresh), self.now).map_err(|error| error.to_string())?;
+        Ok(memory.digests())
     }
 
     /// Those of what a start has found that are of this life, as the ledger keeps them.

@@ -117,7 +117,7 @@ impl World {
 
     fn event(&mut self) -> Verdict {
         self.tell_time();
-        match self.story.chance.below(108) {
+        match self.story.chance.below(110) {
             0..30 => self.ask(),
             30..50 => self.deliver(),
             50..74 => {
@@ -130,6 +130,7 @@ impl World {
             89..95 => return self.host.checkpoint(&mut self.story),
             95..100 => self.host.pass_time(&mut self.story),
             100..105 => self.host.fetch(&mut self.story),
+            105 | 106 => return self.host.back_up(&mut self.story),
             _ if self.host.is_full() && self.story.once_in(8) => return self.probe(),
             _ => self.host.change_room(&mut self.story),
         }

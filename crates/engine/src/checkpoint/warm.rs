@@ -1,7 +1,7 @@
 //! After a start, what the store has is read into memory in the background, slot by slot, while workers go on (rule C5).
 //!
 //! What was read a moment ago may be put into memory, unless memory knows of the key, as long as memory cannot have known of it since and forgotten: no key of the slot was
-//! evicted, no round of checkpoints has begun, which might drop tombstones, and the database was not flushed. If one of that has happened, it is read again.
+//! evicted, no round of checkpoints has begun or become durable, after which tombstones are dropped, and the database was not flushed. If one of that has happened, it is read again.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub struct WarmUp {
     /// As of when.
     space: Space,
     round: u32,
+    coverings: u64,
     /// Up to this key of the store everything is in memory, and up to this one when what was read is.
     after: Vec<u8>,
     then: Vec<u8>,
@@ -82,6 +83,7 @@ impl WarmUp {
             read: Vec::new(),
             space: 0,
             round: 0,
+            coverings: 0,
             after: Vec::new(),
             then: Vec::new(),
             ended: false,
@@ -175,6 +177,7 @@ impl WarmUp {
     fn read_on(&mut self) -> Result<(), Unloadable> {
         let ks = &self.shared.keyspace;
         (self.space, self.round) = (ks.present_space(self.physical), ks.round());
+        self.coverings = ks.coverings();
         let prefix = format::slot_prefix(self.space, self.slot);
         let end = format::slot_prefix(self.space, self.slot + 1);
         let low = if self.after.is_empty() { Bound::Included(&prefix[..]) } else { Bound::Excluded(&self.after[..]) };
@@ -213,7 +216,7 @@ impl WarmUp {
         if evictions != before || ks.present_space(self.physical) != self.space {
             return Ok(Progress::Void);
         }
-        if ks.round() != self.round {
+        if (ks.round(), ks.coverings()) != (self.round, self.coverings) {
             self.read.clear();
             self.ended = false;
             return Ok(Progress::More);

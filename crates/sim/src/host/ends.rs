@@ -31,7 +31,7 @@ impl Host {
         let (machine, start, has_failed) = self.start(story)?;
         let was_weak = self.machine.process.promise().was_weak;
         let keeps_promises = !was_weak || stop == Stop::Kill && !has_failed;
-        self.faults = Faults::default();
+        (self.faults, self.backup) = (Faults::default(), None);
         let before = std::mem::replace(&mut self.machine, machine);
         let before = (is_quiet && keeps_promises && !log_failed).then(|| before.into_digests()).transpose();
         let before = before.map_err(|what| Violation { rule: "store", what })?;

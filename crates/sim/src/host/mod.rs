@@ -1,8 +1,10 @@
 //! A host: disks and a clock, the machine that is on at present, and the ledger of all that was written to its log.
 
+mod backup;
 mod ends;
 mod faults;
 
+use backup::Backup;
 use faults::Faults;
 use log::Lsn;
 use node::Token;
@@ -29,6 +31,7 @@ pub struct Host {
     pub machine: Machine,
     ledger: Ledger,
     faults: Faults,
+    backup: Option<Backup>,
 }
 
 impl Host {
@@ -42,7 +45,7 @@ impl Host {
                 return Err(Violation { rule: "start", what: format!("the first start fails: {why:?}") });
             }
         };
-        let host = Self { plan: plan.clone(), hardware, machine, ledger, faults: Faults::default() };
+        let host = Self { plan: plan.clone(), hardware, machine, ledger, faults: Faults::default(), backup: None };
         host.plant();
         Ok(host)
     }
@@ -174,6 +177,9 @@ impl Host {
         self.look_at_failure(story)?;
         if self.machine.rounds.is_asked() {
             self.machine.begin_checkpoint();
+        }
+        if self.backup.is_some() {
+            self.back_up(story)?;
         }
         // One that somebody waits for.
         self.step_checkpoint(600, story)?;

@@ -19,7 +19,8 @@ pub fn check(start: &Start, model: &Digests, before: Option<&Digests>) -> Verdic
     }
 }
 
-fn differences(there: &Digests, wanted: &Digests) -> String {
+/// In which keys one is not what it should be.
+pub fn differences(there: &Digests, wanted: &Digests) -> String {
     let of = |one: &Digests, other: &Digests| {
         let differ = one.iter().filter(|(key, digest)| other.get(key) != Some(digest));
         differ.map(|((db, key), _)| format!("{db}:{}", key.escape_ascii())).collect::<Vec<_>>().join(" ")

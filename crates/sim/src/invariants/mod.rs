@@ -1,6 +1,7 @@
 //! What must hold, a file each. Some look at what clients are told, some at the records of the log.
 
 pub mod acknowledged;
+pub mod backup;
 pub mod blocks;
 pub mod cut;
 pub mod digest;

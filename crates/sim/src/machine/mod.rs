@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, Warmth};
-use log::{Log, Lsn};
+use log::{Gate, Log, Lsn};
 use node::{Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use store::Store;
 
@@ -23,7 +23,7 @@ use checkpoints::Rounds;
 use fetching::Fetching;
 use memory::Digests;
 use promise::Process;
-pub use start::{Found, NoStart, Start};
+pub use start::{Found, LIMITS, NoStart, Start};
 use streams::Stream;
 use watched::Watched;
 
@@ -60,6 +60,8 @@ pub struct Machine {
     pub rounds: Rounds,
     /// What it sees.
     pub outside: Watched,
+    /// Gates of whoever makes backups.
+    pub backup_gates: Vec<Gate>,
     /// Who fetches keys from the store.
     pub fetching: Fetching,
     /// Reads what the store has into memory.

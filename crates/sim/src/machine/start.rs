@@ -22,7 +22,8 @@ use super::{HASH_SEED, Machine};
 use crate::hardware::{Hardware, SEGMENT};
 use crate::plan::{Plan, Planted};
 
-const LIMITS: Limits = Limits { segment: SEGMENT, spares: 1, reserve: 3000, block: 4096 };
+/// Of the log.
+pub const LIMITS: Limits = Limits { segment: SEGMENT, spares: 1, reserve: 3000, block: 4096 };
 
 /// Settings other than the defaults: thresholds so low that short histories cross them.
 const SETTINGS: [(&str, &str); 9] = [
@@ -127,8 +128,9 @@ impl Machine {
             clock: Arc::new(move || clock.nanos()),
             seed: chance.bits() & 0xffff,
         };
-        let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 1, settings)?;
+        let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 2, settings)?;
         let gate = gates.pop().unwrap_or_default();
+        let backup_gates = gates.pop().unwrap_or_default();
         let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
         node.set_log(Some((Arc::new(Durable::new(log.clone(), gates)), checkpoints.clone())));
         let watcher = Arc::downgrade(&node);
@@ -172,6 +174,7 @@ impl Machine {
             checkpointer,
             rounds,
             outside,
+            backup_gates,
             fetching,
             warm_up,
         };

@@ -7,3 +7,4 @@ mod fetched;
 mod generations;
 mod hand;
 mod model;
+mod warming;

@@ -1,0 +1,14 @@
+//! A backup has what there was at its moment, and nothing else.
+
+use super::{Verdict, violated};
+use crate::invariants::digest::differences;
+use crate::machine::Start;
+use crate::machine::memory::Digests;
+
+/// `wanted`: what the records up to the moment make.
+pub fn check(start: &Start, wanted: &Digests) -> Verdict {
+    if start.digests == *wanted {
+        return Ok(());
+    }
+    violated("backup", format_args!("not what there was at its moment: {}", differences(&start.digests, wanted)))
+}
