@@ -244,6 +244,8 @@ impl World {
                     server.tick(0, said);
                 });
             }
+            // Where nothing is under way something may have been lost: links are made anew.
+            let quiet = world.network.is_empty();
             for host in 0..world.hosts.len() {
                 if world.hosts[host].ended {
                     continue;
@@ -251,7 +253,7 @@ impl World {
                 for at in 0..world.servers.len() {
                     let (mut events, node) = (Vec::new(), world.servers[at].me);
                     world.hosts[host].machine.peer(0, node, &mut events);
-                    if world.network.is_empty() {
+                    if quiet {
                         world.hosts[host].machine.linked(0, node.node, &mut events);
                     }
                     world.events(host, events);
