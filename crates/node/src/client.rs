@@ -83,6 +83,8 @@ pub struct Client {
     pub shard_channels: AtomicU32,
     /// Bytes of the names of all these.
     pub subscribed_bytes: AtomicU64,
+    /// Blocked in a command that another node runs.
+    pub waits_elsewhere: AtomicBool,
     /// In MONITOR mode.
     pub monitor: AtomicBool,
     /// CLIENT NO-EVICT, NO-TOUCH.
@@ -138,6 +140,7 @@ impl Client {
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
             subscribed_bytes: AtomicU64::new(0),
+            waits_elsewhere: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
 use crate::checkpoints::{Checkpoints, Ticket};
-use crate::cluster::{Remote, Role};
+use crate::cluster::{Remote, Role, Verdict};
 use crate::jobs::Job;
 use crate::outgoing::Outgoing;
 use crate::session::{Session, Suspended};
@@ -36,6 +36,8 @@ pub(crate) enum Wait {
     Save(OwnedArgs, Arc<Checkpoints>, Ticket),
     /// The end of a job, with its arguments (CONFIG SET appendonly); then it is answered.
     Job(OwnedArgs, Arc<Job>),
+    /// What another node decides (CLIENT UNBLOCK).
+    Verdict(Arc<Verdict>),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
     /// Replies of other nodes: until so many are to come at most. Its present command is still in the query buffer and will be run, or has been forwarded.

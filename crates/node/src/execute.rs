@@ -351,6 +351,10 @@ impl Worker {
                         self.await_job(conn, args, job);
                         Next::Stop
                     }
+                    Flow::Verdict(verdict) => {
+                        self.await_verdict(conn, verdict);
+                        Next::Stop
+                    }
                     Flow::Close => {
                         conn.closing = true;
                         Next::Stop

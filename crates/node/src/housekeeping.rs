@@ -79,6 +79,7 @@ impl Worker {
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
         let idle = |c: &crate::conn::Conn| {
             c.is_client()
+                && !c.out.has_holes()
                 && (matches!(c.wait, Wait::No) || c.stalled)
                 && !c.session.is_subscribed()
                 && !c.session.monitors

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::Blocked;
 use keyspace::Horizon;
 
+use crate::cluster::Question;
 use crate::pubsub::{Delivery, Kind};
 use crate::switching::Logging;
 use crate::tracking::Notice;
@@ -42,6 +43,15 @@ pub enum Message {
         wait: Arc<Blocked>,
         /// With an error instead of the nil of a timeout.
         with_error: bool,
+    },
+    /// As before, for a connection that waits for another node.
+    UnblockElsewhere {
+        /// The connection.
+        token: u64,
+        /// With an error instead of the nil of a timeout.
+        with_error: bool,
+        /// Who asks wants to know whether it was still waiting.
+        question: Question,
     },
     /// A command for a client in MONITOR mode to see.
     Seen {

@@ -340,6 +340,7 @@ impl Worker {
                 | Wait::Sync(..)
                 | Wait::Save(..)
                 | Wait::Job(..)
+                | Wait::Verdict(_)
                 | Wait::Walk(_)
                 | Wait::Replies(_)
                 | Wait::Link

@@ -9,6 +9,7 @@ use keyspace::Horizon;
 use resp::{Args, OwnedArgs, Reply};
 
 use crate::checkpoints::{Checkpoints, Ticket};
+use crate::cluster::Verdict;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::jobs::{Job, Outcome};
@@ -261,6 +262,24 @@ impl Worker {
         self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
     }
 
+    /// CLIENT UNBLOCK of somebody who waits for another node.
+    pub(crate) fn await_verdict(&mut self, conn: &mut Conn, verdict: Arc<Verdict>) {
+        conn.wait = Wait::Verdict(verdict);
+        self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
+    }
+
+    fn answer_verdict(&mut self, token: Token, yes: bool) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.wait = Wait::No;
+        self.ensure_out(&mut conn);
+        let before = conn.out.bytes.len();
+        Reply::new(&mut conn.out.bytes, conn.session.protocol).integer(yes.into());
+        self.apply_reply_mode(&mut conn, before);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        self.resume(token);
+    }
+
     fn wake_up(&mut self, token: Token, outcome: &Outcome) {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.ensure_out(&mut conn);
@@ -313,6 +332,13 @@ impl Worker {
                     let outcome =
                         checkpoints.outcome(*ticket).map(|good| if good { Ok(()) } else { Err(b"ERR".into()) });
                     self.wake_up_if(token, outcome.as_ref(), now);
+                    continue;
+                }
+                Wait::Verdict(verdict) => {
+                    match verdict.get() {
+                        Some(yes) => self.answer_verdict(token, yes),
+                        None => drop(self.deadlines.insert((now + SAVE_LOOK_MS, token))),
+                    }
                     continue;
                 }
                 Wait::Job(_, job) => {

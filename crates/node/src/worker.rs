@@ -389,6 +389,9 @@ impl Worker {
             Message::Kill { token } => self.cut(token),
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
+            Message::UnblockElsewhere { token, with_error, question } => {
+                self.unblock_elsewhere(token, with_error, question)
+            }
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
             Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),

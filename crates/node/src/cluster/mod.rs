@@ -17,6 +17,7 @@ mod remote;
 mod route;
 mod spread;
 mod transactions;
+mod verdict;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,6 +29,7 @@ pub(crate) use owner::Inbound;
 pub(crate) use owner::Virtual;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
+pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.
 pub trait Lease: Send + Sync {

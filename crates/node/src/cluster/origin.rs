@@ -128,7 +128,11 @@ impl Worker {
                 Err(()) => Err(UNKNOWN.into()),
             },
             Item::Unblocked { vc, yes } => {
-                let _ = (vc, yes);
+                let client = out.client(vc).map_err(|()| UNKNOWN)?;
+                let remote = client.and_then(|token| self.conn(token)).and_then(|conn| conn.remote.as_deref_mut());
+                if let Some(line) = remote.and_then(|remote| remote.line(link)) {
+                    line.unblocked(yes);
+                }
                 Ok(())
             }
             Item::Closed { vc } => {
@@ -191,8 +195,7 @@ impl Worker {
     /// Replies have come for a connection over a link: sees what may go on now.
     pub(crate) fn look_at_answers(&mut self, conn: &mut Conn, link: usize) {
         conn.show_output();
-        let settings = self.follower.settings().clone();
-        let (limit, now) = (output_limit(conn, &settings), self.engine.now());
+        let (limit, now) = (output_limit(conn, self.follower.settings()), self.engine.now());
         self.check_output_limit(conn, limit, now);
         self.acknowledge(conn);
         let holes = conn.out.holes();
@@ -223,6 +226,7 @@ impl Worker {
 
     /// A connection no longer waits for another node, if it did.
     pub(crate) fn count_unblocked(&self, conn: &Conn) {
+        conn.session.client.waits_elsewhere.store(false, Relaxed);
         if conn.session.client.blocked.swap(false, Relaxed) {
             sub(&self.stats.blocked, 1);
         }

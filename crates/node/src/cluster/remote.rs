@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use resp::append_request;
 
 use super::gather::Gather;
+use super::verdict::Question;
 use crate::session::Session;
 
 /// A reply that is to come.
@@ -30,6 +31,8 @@ pub(crate) struct Line {
     pub(crate) no_touch: bool,
     /// Replies to come, in their order.
     pub(crate) expected: VecDeque<Expect>,
+    /// Whether it was unblocked is being asked.
+    pub(crate) questions: VecDeque<Question>,
     /// It watches keys.
     pub(crate) watches: bool,
     /// Bytes that have come and that the owner has not been told of: it says so many at a time and no more.

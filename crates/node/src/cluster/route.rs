@@ -289,6 +289,7 @@ impl Worker {
         }
         conn.wait = Wait::Remote(link);
         if command.spec.has(flags::BLOCKING) {
+            conn.session.client.waits_elsewhere.store(true, Relaxed);
             conn.session.client.blocked.store(true, Relaxed);
             add(&self.stats.blocked, 1);
         }
@@ -349,6 +350,7 @@ impl Worker {
                     protocol,
                     no_touch: false,
                     expected: Default::default(),
+                    questions: Default::default(),
                     watches: false,
                     unacknowledged: 0,
                 })

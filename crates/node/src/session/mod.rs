@@ -37,7 +37,7 @@ pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::checkpoints::{Checkpoints, Ticket};
 use crate::client::Client;
-use crate::cluster::Peers;
+use crate::cluster::{Peers, Verdict};
 use crate::compatibility;
 use crate::config::{Redirect, Settings};
 use crate::durable::Durable;
@@ -208,6 +208,8 @@ pub enum Flow {
     Save(Arc<Checkpoints>, Ticket),
     /// The reply comes when this is done.
     Job(Arc<Job>),
+    /// The reply comes when another node has decided.
+    Verdict(Arc<Verdict>),
     /// A latch is busy: nothing has happened, run again later.
     Busy(Busy),
     /// It goes on later.

@@ -76,6 +76,10 @@ struct Options<'a> {
 }
 
 fn options<'a>(ctx: &SessionCtx<'a>) -> Result<Options<'a>, Error> {
+    if ctx.peers.is_some_and(|peers| !peers.is_alone()) {
+        // Half of the keys would be missed.
+        return Err(Error::new("ERR CLIENT TRACKING over several nodes is not there yet"));
+    }
     let mut options = Options::default();
     let mut i = 3;
     while i < ctx.args.len() {

@@ -281,6 +281,7 @@ impl Net {
                 }
             }
             quiet &= !self.deliver();
+            quiet &= !self.machines.iter().flat_map(|machine| &machine.woken).any(|woken| woken.load(Relaxed));
             if quiet {
                 return;
             }

@@ -167,3 +167,33 @@ fn long_replies_of_several_nodes_wait_for_each_other() {
         assert!(reply.len() == 3_000_000 && reply.starts_with(&(5 - i % 6).to_string()), "reply {i}");
     }
 }
+
+#[test]
+fn a_client_that_waits_elsewhere_is_unblocked_here() {
+    let mut net = Net::new(2, 2, 4);
+    let (waiter, other) = (net.connect(0), net.connect(0));
+    let list = key_of(1, 2, "list");
+    let id = net.say(waiter, "CLIENT ID");
+    let unblock = |net: &mut Net, how: &str| {
+        net.send(other, &format!("CLIENT UNBLOCK {id}{how}"));
+        net.run();
+        net.sleep(5);
+        net.heard(other)
+    };
+    assert_eq!(unblock(&mut net, ""), ["0"]);
+    for (how, expected) in [("", "nil"), (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
+        net.send(waiter, &format!("BLPOP {list} 0"));
+        net.run();
+        assert!(net.say(other, "INFO clients").contains("blocked_clients:1"));
+        assert_eq!(unblock(&mut net, how), ["1"]);
+        assert_eq!(net.heard(waiter), [expected]);
+    }
+    assert_eq!(net.say(other, &format!("RPUSH {list} x")), "1");
+    // Killed while it waits.
+    net.send(waiter, &format!("BLPOP {} 0", key_of(1, 2, "none")));
+    net.run();
+    assert_eq!(net.say(other, &format!("CLIENT KILL ID {id}")), "1");
+    net.run();
+    assert!(net.clients[waiter].closed);
+    assert_eq!(unblock(&mut net, ""), ["0"]);
+}

@@ -11,6 +11,7 @@ use command::Error;
 
 use super::{Flow, Replies, SessionCtx};
 use crate::client::Client;
+use crate::cluster::Question;
 use crate::message::Message;
 
 pub use rows::ROWS;
@@ -180,6 +181,14 @@ fn unblock(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     };
     let id = ctx.int(2)?;
     let target = u64::try_from(id).ok().and_then(|id| ctx.node.clients().get(&id).cloned());
+    if let Some(client) = target.as_ref().filter(|client| client.waits_elsewhere.load(Relaxed))
+        && ctx.block.is_none()
+    {
+        let (question, verdict) = Question::new();
+        let message = Message::UnblockElsewhere { token: client.token.load(Relaxed), with_error, question };
+        ctx.node.send(usize::from(client.worker.load(Relaxed)), message);
+        return Ok(Flow::Verdict(verdict));
+    }
     let wait = target.as_ref().and_then(|client| client.seat.interrupt());
     let blocked = wait.is_some();
     if let Some((client, wait)) = target.zip(wait) {

@@ -90,7 +90,8 @@ impl ScriptRun {
                     | Flow::Suspend(_)
                     | Flow::AwaitSync { .. }
                     | Flow::Save(..)
-                    | Flow::Job(_) => {
+                    | Flow::Job(_)
+                    | Flow::Verdict(_) => {
                         reply.clear();
                         Reply::new(reply, protocol).error(NOT_FROM_SCRIPT);
                     }
