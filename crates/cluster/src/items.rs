@@ -23,15 +23,6 @@ pub enum Item<'a> {
         /// 2 or 3: the version of RESP it speaks.
         protocol: u8,
     },
-    /// Origin: what the client's next commands are to find.
-    Set {
-        /// Which client.
-        vc: u32,
-        /// The database it has selected.
-        db: u16,
-        /// 2 or 3.
-        protocol: u8,
-    },
     /// Origin: commands of the client, as RESP.
     Commands {
         /// Which client.
@@ -130,7 +121,7 @@ impl<'a> Lengths<'a> {
 
 mod tag {
     pub const OPEN: u8 = 1;
-    pub const SET: u8 = 2;
+    // 2 is not used: SELECT and HELLO keep their place among the commands.
     pub const COMMANDS: u8 = 3;
     pub const CREDIT: u8 = 4;
     pub const UNBLOCK: u8 = 5;
@@ -170,7 +161,6 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
     let (tag, vc) = (from.u8()?, from.u32()?);
     Ok(match tag {
         tag::OPEN => Item::Open { vc, client: from.u64()?, db: from.u16()?, protocol: protocol(from)? },
-        tag::SET => Item::Set { vc, db: from.u16()?, protocol: protocol(from)? },
         tag::COMMANDS => {
             let (epoch, count) = (from.u64()?, from.u32()?);
             let bytes = from.bytes(BODY_MAX)?;
@@ -220,11 +210,6 @@ impl Item<'_> {
             Self::Open { vc, client, db, protocol } => {
                 head(out, tag::OPEN, vc);
                 out.extend_from_slice(&client.to_le_bytes());
-                out.extend_from_slice(&db.to_le_bytes());
-                out.push(protocol);
-            }
-            Self::Set { vc, db, protocol } => {
-                head(out, tag::SET, vc);
                 out.extend_from_slice(&db.to_le_bytes());
                 out.push(protocol);
             }
@@ -318,7 +303,6 @@ mod tests {
         let lengths = [[5, 0, 0, 0], [1, 0, 0, 0]];
         let all: &[(Item<'_>, &[u8])] = &[
             (Item::Open { vc: 7, client: 258, db: 3, protocol: 2 }, b"\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x03\0\x02"),
-            (Item::Set { vc: 7, db: 3, protocol: 3 }, b"\x02\x07\0\0\0\x03\0\x03"),
             (
                 Item::Commands { vc: 7, epoch: 9, count: 1, bytes: b"PING\r\n" },
                 b"\x03\x07\0\0\0\x09\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0PING\r\n",
@@ -350,7 +334,8 @@ mod tests {
     fn what_lies_about_itself_is_malformed() {
         let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
         assert!(malformed(b"\x0d\0\0\0\0"), "an unknown item");
-        assert!(malformed(b"\x02\x07\0\0\0\x03\0\x04"), "RESP4");
+        assert!(malformed(b"\x02\x07\0\0\0\x03\0\x03"), "an item that is not used any more");
+        assert!(malformed(b"\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x03\0\x04"), "RESP4");
         assert!(malformed(b"\x07\x07\0\0\0\x01\0\0\0\x05\0\0\0\x01\0\0\0+"), "a reply longer than its bytes");
         assert!(malformed(b"\x07\x07\0\0\0\xff\xff\xff\xff"), "as many replies as there are numbers");
         assert!(malformed(b"\x03\x07\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0+"), "more commands than bytes");

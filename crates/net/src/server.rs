@@ -108,6 +108,8 @@ impl Server {
             node.open_mailbox(index, Mailbox::new(Box::new(move || wake())));
             threads.push(thread);
         }
+        // What came through them before they had a driver.
+        lanes.iter().for_each(crate::lane::Lane::wake);
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;
         let listening = Listening::new(listeners, poll.registry().try_clone()?)?;

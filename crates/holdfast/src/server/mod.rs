@@ -9,6 +9,7 @@ mod effort;
 mod host;
 mod loaders;
 mod log;
+mod membership;
 mod process;
 pub mod rehearsal;
 mod replay;
@@ -33,6 +34,7 @@ use self::clock::SystemClock;
 use self::durable::Disks;
 use self::host::Process;
 use self::log::Log;
+use self::membership::Membership;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
 use self::switch::Switch;
@@ -99,7 +101,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         Some(seed) => seed,
         None => random_seed()?,
     };
-    let node = start_node(Arc::clone(&live), driver, clock, seed)?;
+    let node = start_node(Arc::clone(&live), driver, clock.clone(), seed)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
     let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {
@@ -114,6 +116,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let open = |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, title }));
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let links = Links::new(Arc::clone(&node));
+    let membership = Membership::begin(&settings, &node, &links, clock)?;
     let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, &links, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
@@ -121,6 +124,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;
     let ended = server.join();
+    drop(membership);
     node.jobs.wake();
     if chores.join().is_err() {
         tracing::warn!("The thread of what takes long has panicked");

@@ -32,6 +32,12 @@ impl Server {
         Server(Launched::start(settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
+    /// As [`Self::start`], on a port of the caller's choice.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn on_port(port: u16, settings: &[&str]) -> Server {
+        Server(Launched::on_port(port, settings).unwrap_or_else(|error| panic!("no server: {error}")))
+    }
+
     /// Starts a server with these settings, or says what it said.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn try_start(settings: &[&str]) -> Result<Server, String> {

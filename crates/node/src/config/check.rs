@@ -59,6 +59,11 @@ pub(super) fn signal(text: &[u8]) -> Result<(), Refusal> {
     ensure(!(has(b"save") && has(b"nosave")), "shutdown options SAVE and NOSAVE can't be used simultaneously")
 }
 
+/// `cluster-seeds`.
+pub(super) fn seeds(text: &[u8]) -> Result<(), Refusal> {
+    ensure(super::seeds(text).is_some(), "argument must be host:port[@cluster-port], separated by commas")
+}
+
 /// `cluster-announce-hostname`.
 pub(super) fn host_name(text: &[u8]) -> Result<(), Refusal> {
     ensure(text.len() < HOST_NAME_MAX, "Hostnames must be less than 256 characters")?;

@@ -39,7 +39,7 @@ pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::{
     Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, LogLevel, OutputLimit, Redirect, Settings,
-    Supervised,
+    Supervised, seeds,
 };
 pub use special::Special;
 pub use table::{Id, find};

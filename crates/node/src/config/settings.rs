@@ -124,6 +124,23 @@ pub enum Redirect {
     Moved,
 }
 
+/// What `cluster-seeds` says: hosts, and their ports for nodes: those named, or those for clients and 10000. `None`: it says nothing sound.
+pub fn seeds(text: &[u8]) -> Option<Vec<(String, u16)>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let words = text.split([',', ' ']).filter(|word| !word.is_empty());
+    let seed = |word: &str| {
+        let (client, bus) = word.split_once('@').map_or((word, None), |(client, bus)| (client, Some(bus)));
+        let (host, port) = client.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = match bus {
+            Some(bus) => bus.parse().ok()?,
+            None => port.parse::<u16>().ok()?.checked_add(10_000)?,
+        };
+        (!host.is_empty()).then(|| (host.to_owned(), port))
+    };
+    words.map(seed).collect()
+}
+
 /// How workers talk to the kernel (`io-driver`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoDriver {
@@ -153,6 +170,16 @@ pub struct Settings {
     /// 0 for one per processor core.
     pub workers: usize,
     pub io_driver: IoDriver,
+    /// The server is a node of a cluster.
+    pub cluster_enabled: bool,
+    /// Where others are found; see [`seeds`].
+    pub cluster_seeds: Vec<u8>,
+    /// What proves that a node belongs to the cluster.
+    pub cluster_secret: Option<Vec<u8>>,
+    /// Port for other nodes; 0: that for clients and 10000.
+    pub cluster_port: u16,
+    /// Where others are told to find this node.
+    pub cluster_announce_ip: Option<Vec<u8>>,
     /// What a client gets for a key of another node.
     pub cluster_redirect: Redirect,
     pub tcp_backlog: i32,
@@ -275,6 +302,11 @@ impl Settings {
             bind: read.words("bind").iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
             port: read.number("port"),
             workers: read.number("workers"),
+            cluster_enabled: read.bool("cluster-enabled"),
+            cluster_seeds: read.text("cluster-seeds"),
+            cluster_secret: read.optional("cluster-secret"),
+            cluster_port: read.number("cluster-port"),
+            cluster_announce_ip: read.optional("cluster-announce-ip"),
             cluster_redirect: match read.choice("cluster-redirect") {
                 "moved" => Redirect::Moved,
                 _ => Redirect::Forward,

@@ -7,16 +7,33 @@ use crate::config::row::{Section, row};
 pub(super) static SECTION: Section = Section {
     title: "Cluster",
     rows: &[
-        row("cluster-enabled", Kind::Bool, "no", "Whether this server is a node of a cluster.")
+        row(
+            "cluster-enabled",
+            Kind::Bool,
+            "no",
+            "Whether this server is a node of a cluster; `cluster-seeds` implies it.",
+        )
+        .immutable(),
+        row(
+            "cluster-seeds",
+            Kind::OptionalText,
+            "",
+            "Some nodes of the cluster, or all that are to form one: host:port[@cluster-port], separated by commas.",
+        )
+        .check(check::seeds)
+        .immutable()
+        .own(),
+        row("cluster-secret", Kind::OptionalText, "", "What all nodes of the cluster know, and nobody else.")
+            .sensitive()
             .immutable()
-            .refused(NO_CLUSTER),
+            .own(),
         row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps what it knows.")
             .immutable()
             .inert(NO_CLUSTER),
         row("cluster-node-timeout", super::long(0), "15000", "Milliseconds of silence after which a node is down.")
             .inert(NO_CLUSTER),
-        row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable().inert(NO_CLUSTER),
-        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce.").inert(NO_CLUSTER),
+        row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable(),
+        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce.").immutable(),
         row("cluster-announce-hostname", Kind::OptionalText, "", "Host name to announce.")
             .check(check::host_name)
             .inert(NO_CLUSTER),

@@ -64,5 +64,5 @@ const PORT: Kind = Kind::Integer { min: 0, max: 65535 };
 const NO_SNAPSHOTS: &str = "snapshot files are not built yet";
 const NO_LOG: &str = "the log is not an AOF file";
 const NO_REPLICATION: &str = "replication is not built yet";
-const NO_CLUSTER: &str = "the cluster is not built yet";
+const NO_CLUSTER: &str = "nodes find and watch each other in another way than in Redis";
 const NO_TLS: &str = "TLS is not built yet";

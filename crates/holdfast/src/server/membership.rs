@@ -1,0 +1,130 @@
+//! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the workers.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, OnceLock};
+
+use cluster::Map;
+use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings};
+use net::Links;
+use node::cluster::{Cluster, Lease};
+use node::config::{Settings, seeds};
+use node::{Clock, Node};
+
+use super::clock::SystemClock;
+
+/// Between the port for clients and that for nodes, as in Redis.
+const BUS: u16 = 10_000;
+
+/// The lease that the control thread renews.
+struct Renewed {
+    until: Arc<AtomicU64>,
+    control: Arc<Control>,
+}
+
+impl Lease for Renewed {
+    fn until_ns(&self) -> u64 {
+        self.until.load(Acquire)
+    }
+
+    fn reason(&self) -> String {
+        self.control.reason()
+    }
+}
+
+/// The node's part in its cluster; it ends with the value.
+pub struct Membership(Arc<Control>);
+
+impl Membership {
+    /// Takes part in a cluster, if the settings say so. Before the node has workers.
+    pub fn begin(
+        settings: &Settings,
+        node: &Arc<Node>,
+        links: &Links,
+        clock: Arc<SystemClock>,
+    ) -> Result<Option<Membership>, Box<dyn Error>> {
+        if !settings.cluster_enabled && settings.cluster_seeds.is_empty() {
+            return Ok(None);
+        }
+        let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
+        let hooks = hooks(node, links, &known);
+        let clock = Arc::new(move || clock.boot_ns());
+        let control = Arc::new(Control::start(of(settings)?, clock, Arc::new(chance), hooks)?);
+        let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
+        let cluster = Cluster::new(control.id(), control.map(), Box::new(renewed));
+        let _ = known.set(Arc::clone(&cluster));
+        // One that came before it was known where to.
+        cluster.set_map(control.map());
+        node.join(cluster);
+        let dials = Arc::downgrade(&control);
+        let failed = links.clone();
+        links.on_dial(move |node, tag| match dials.upgrade() {
+            Some(control) => control.dial(node, tag),
+            None => failed.failed(tag, "the server stops"),
+        });
+        tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
+        Ok(Some(Membership(control)))
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -> Hooks {
+    let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
+    let (taken, failed) = (links.clone(), links.clone());
+    Hooks {
+        on_map: Arc::new(move |map: Arc<Map>| {
+            if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
+                cluster.set_map(map);
+                node.look_all();
+            }
+        }),
+        on_data: Arc::new(move |link: DataLink| match link.dialed {
+            Some(tag) => taken.dialed(tag, link.socket),
+            None => {
+                if let Err(error) = taken.take(link.socket, &link.peer.party.node.to_string()) {
+                    tracing::warn!(%error, "a link of another node cannot be taken");
+                }
+            }
+        }),
+        on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
+    }
+}
+
+fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
+    let bus = match settings.cluster_port {
+        0 => settings.port.checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
+        port => port,
+    };
+    let host = settings.bind.first().map_or("*", |host| host.trim_start_matches('-'));
+    let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
+    let host = if host.is_empty() { "::" } else { host };
+    let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
+    let folder = Path::new(std::ffi::OsStr::new(&*String::from_utf8_lossy(&settings.dir))).join("cluster");
+    let mut control = ControlSettings::new(folder, bind, settings.port);
+    control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@bus-port], ...")?;
+    control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
+    control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
+    control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
+    if settings.cluster_secret.is_none() && !bind.ip().is_loopback() {
+        tracing::warn!("cluster-secret is empty: whoever reaches {bind} may join the cluster");
+    }
+    Ok(control)
+}
+
+/// Chance that nobody can foresee.
+fn chance(bytes: &mut [u8]) {
+    let filled: io::Result<()> = File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+    if let Err(error) = filled {
+        // Without it no name and no handshake is worth anything.
+        panic!("/dev/urandom: {error}");
+    }
+}
