@@ -85,7 +85,7 @@ impl Map {
         self.cluster
     }
 
-    /// Rises with every change; maps of one cluster with the same version are equal.
+    /// Rises with every change of the metadata: maps of one cluster with the same version are equal, but for who votes.
     pub fn version(&self) -> u64 {
         self.version
     }

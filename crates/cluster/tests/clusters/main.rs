@@ -7,3 +7,4 @@ mod data_links;
 mod forming;
 mod leases;
 mod members;
+mod storm;
