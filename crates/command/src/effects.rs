@@ -69,6 +69,8 @@ pub struct Effects {
     pub dirty: u64,
     /// Encoded effects.
     pub encoded: Vec<u8>,
+    /// Number of effects encoded so far that do not say what they found ([`Before::Unknown`]): who does them again has to know that.
+    pub unknown: u64,
     /// Changed keys, in order, possibly repeated.
     pub touched: Vec<Touched>,
     /// What is to be done to whole databases when the handler has returned: see [`crate::Barrier`].
@@ -120,6 +122,7 @@ impl Effects {
         let at = self.encoded.len();
         self.encoded.push(0);
         write(&mut Writer(&mut self.encoded));
+        self.unknown += u64::from(string::before(op, &self.encoded[at + 1..]) == Before::Unknown);
         let length = self.encoded.len() - at - 1;
         if length < 0x80 {
             self.encoded[at] = length as u8;

@@ -109,6 +109,12 @@ impl Engine {
         self.local.set_committed(marks.into_iter().flatten().collect::<SmallVec<[u64; 2]>>().into_iter());
     }
 
+    /// Number of effects since the last call that do not say what they found ([`command::Before::Unknown`]): a start reads their keys.
+    #[inline]
+    pub fn take_unknown(&mut self) -> u64 {
+        std::mem::take(&mut self.fx.unknown)
+    }
+
     /// Whether what is seen up to here is committed.
     pub fn is_committed(&self, version: u64) -> bool {
         self.promised().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))

@@ -242,6 +242,7 @@ impl Worker {
                 self.unrung_since = now;
             }
             self.unrung |= left;
+            durable.tail().left_unknown(self.engine.take_unknown());
             self.watch_tail(now);
             if now.saturating_sub(self.unrung_since) < durable.log.patience() {
                 return;

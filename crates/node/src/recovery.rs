@@ -42,7 +42,10 @@ pub fn recover(
         let mut outcome = Ok(());
         records(&mut |record| {
             if outcome.is_ok() {
-                outcome = dealer.deal(record.lsn, record.effects, |_, batches| hand.apply(&mut local, &mut batches[0]));
+                outcome = dealer.deal(record.lsn, record.effects, |_, batches| {
+                    hand.apply(&mut local, &mut batches[0])?;
+                    hand.settle(&mut local)
+                });
             }
             if outcome.is_ok() && dealer.batches()[0].is_full() {
                 outcome = hand.apply(&mut local, &mut dealer.batches()[0]);
@@ -50,6 +53,7 @@ pub fn recover(
         })?;
         outcome?;
         hand.apply(&mut local, &mut dealer.batches()[0])?;
+        hand.settle(&mut local)?;
         Ok(dealer.finish([&hand]))
     })
 }

@@ -14,6 +14,9 @@ use log::Log;
 
 /// What a record counts beside its bytes: to replay it takes as long as to read so many.
 const RECORD: u64 = 64;
+/// What an effect counts that does not say what it found: a start may have to read its key from the store. A key that is changed often is read once; but then
+/// little is changed, and the checkpoints cost little that are made more often.
+const UNKNOWN: u64 = 384;
 /// Without any sign of life for so long a checkpoint counts as one that does not end, in nanoseconds.
 const STALLED_NS: u64 = 60_000_000_000;
 /// The longest wait before the next look, in nanoseconds.
@@ -25,9 +28,10 @@ const CREDIT_NS: u64 = 10_000_000;
 /// Who was faster waits no longer than this for it, in nanoseconds: what may be is known better by then.
 const DEBT_MAX_NS: u64 = 100_000_000;
 
-/// The size of so much of the log as a tail.
-pub fn size_of(bytes: u64, records: u64) -> u64 {
-    bytes.saturating_add(records.saturating_mul(RECORD))
+/// The size of so much of the log as a tail: of the bytes of its records, their number, and the number of those of their effects that do not say what they found.
+pub fn size_of(bytes: u64, records: u64, unknown: u64) -> u64 {
+    let records = records.saturating_mul(RECORD);
+    bytes.saturating_add(records).saturating_add(unknown.saturating_mul(UNKNOWN))
 }
 
 /// How far the tail may grow. Positions are sizes of all that was written since the tail began that was replayed at the start; times are
@@ -49,6 +53,8 @@ pub struct Bound {
 pub struct Tail {
     /// The size of what was replayed at the start.
     replayed: AtomicU64,
+    /// Effects since then that do not say what they found.
+    unknown: AtomicU64,
     kept: AtomicU64,
     limit: AtomicU64,
     ends_at: AtomicU64,
@@ -88,6 +94,7 @@ impl Default for Tail {
     fn default() -> Self {
         Self {
             replayed: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
             kept: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             ends_at: AtomicU64::new(0),
@@ -108,10 +115,17 @@ impl Tail {
         self.replayed.store(size, Relaxed);
     }
 
+    /// So many effects have been left for the log that do not say what they found.
+    pub(crate) fn left_unknown(&self, effects: u64) {
+        if effects > 0 {
+            self.unknown.fetch_add(effects, Relaxed);
+        }
+    }
+
     /// Up to where the log has been written, and what has been left for it.
     pub fn position(&self, log: &Log) -> u64 {
         let (bytes, records) = log.written();
-        self.replayed.load(Relaxed) + size_of(bytes, records) + log.backlog()
+        self.replayed.load(Relaxed) + size_of(bytes, records, self.unknown.load(Relaxed)) + log.backlog()
     }
 
     /// The size of the tail.

@@ -48,7 +48,12 @@ const FULL_BYTES: usize = 2 << 20;
 impl Batch {
     /// Whether it is time to apply it.
     pub fn is_full(&self) -> bool {
-        self.effects.len() >= FULL || self.bytes.len() >= FULL_BYTES
+        self.holds(FULL, FULL_BYTES)
+    }
+
+    /// Whether there are so many effects in it, or so many bytes.
+    pub(super) fn holds(&self, effects: usize, bytes: usize) -> bool {
+        self.effects.len() >= effects || self.bytes.len() >= bytes
     }
 
     /// Whether there is nothing in it.
@@ -79,9 +84,12 @@ impl Batch {
         }
     }
 
-    /// The number of the record that was dealt last.
-    pub(super) fn last_record(&self) -> Option<u64> {
-        self.effects.last().map(|dealt| dealt.record)
+    /// Puts the effects in the order in which the store has their keys, and those of a key as they were dealt.
+    pub(super) fn sort_as_stored(&mut self) {
+        let place = |effect: &Dealt| u64::from(effect.slot) << 32 | effect.hash >> 32;
+        let mut order: Vec<(u64, u32)> = self.effects.iter().map(place).zip(0..).collect();
+        order.sort_unstable();
+        self.order.extend(order.into_iter().map(|(_, index)| index));
     }
 
     /// Empties it.
@@ -101,12 +109,28 @@ impl Batch {
         self.order.get(n).and_then(|index| self.effects.get(*index as usize))
     }
 
-    pub(super) fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {
+    /// The number of the record of the last effect that was dealt; 0: there is none.
+    pub(super) fn last_record(&self) -> u64 {
+        self.effects.last().map_or(0, |effect| effect.record)
+    }
+
+    /// Puts in what was in another one.
+    pub(super) fn push_again(&mut self, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) {
+        let Dealt { lsn, record, alone, op, db, slot, hash, .. } = *dealt;
+        let at = self.put(key.bytes, payload);
+        self.effects.push(Dealt { lsn, record, alone, op, db, slot, hash, at });
+    }
+
+    fn put(&mut self, key: &[u8], payload: &[u8]) -> [u32; 3] {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(key.bytes);
-        let payload = self.bytes.len();
-        self.bytes.extend_from_slice(effect.payload.0);
-        let at = [start as u32, payload as u32, self.bytes.len() as u32];
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        [start as u32, middle as u32, self.bytes.len() as u32]
+    }
+
+    pub(super) fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {
+        let at = self.put(key.bytes, effect.payload.0);
         let Effect { op, db, .. } = *effect;
         self.effects.push(Dealt { lsn, record, alone, op, db, slot: key.slot, hash: key.hash, at });
     }

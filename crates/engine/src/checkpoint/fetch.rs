@@ -32,7 +32,13 @@ pub fn fetch_from(snapshot: &dyn Snapshot, space: Space, key: &Key<'_>) -> Resul
     of_key(key, &stored_key, &value, snapshot).map(Some)
 }
 
-fn of_key(key: &Key<'_>, stored_key: &[u8], value: &[u8], leaves: &dyn Snapshot) -> Result<Fetched, Unloadable> {
+/// What the store's value under a key says.
+pub(super) fn of_key(
+    key: &Key<'_>,
+    stored_key: &[u8],
+    value: &[u8],
+    leaves: &dyn Snapshot,
+) -> Result<Fetched, Unloadable> {
     let (bytes, stored) = format::read_entry(stored_key, value).map_err(|corrupt| nonsense(stored_key, corrupt))?;
     // Of long keys the store's key does not say all.
     if *bytes != *key.bytes {

@@ -4,21 +4,20 @@
 //! record does to the key. What was done to a database before its last flush that the store knows of is void.
 //!
 //! A [`Dealer`] deals the effects of records out to [`Hand`]s by slot: what was done to a slot is done again by one hand, in the order of LSNs. Hands may
-//! be on threads of their own; only what is done to whole databases has to wait for all of them.
+//! be on threads of their own; only what is done to whole databases has to wait for all of them. What the store must be asked for first they put off
+//! ([`super::later`]).
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use command::{Barrier, Before, Effect, Generation, effects};
-use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Need, Record, SLOTS, Value};
+use command::{Barrier, Generation, effects};
+use keyspace::{Keyspace, Local, Need};
 use log::Lsn;
 use object::{Corrupt, Limits};
-use store::{Snapshot, Store};
+use store::Store;
 
-use super::batch::{Batch, Dealt};
-use super::fetch::fetch_from;
+use super::batch::Batch;
+use super::hand::{Ground, Hand};
 use super::load::{Loaded, Unloadable};
 
 /// A record that cannot be applied.
@@ -80,21 +79,6 @@ pub struct Replayed {
     pub ended: Option<u64>,
 }
 
-/// What all hands stand on.
-struct Ground<'a> {
-    keyspace: &'a Keyspace,
-    limits: Limits,
-    /// What the store has.
-    snapshot: Option<Box<dyn Snapshot>>,
-    /// Of every slot, the highest version that a key there may have in the store.
-    reach: Box<[Lsn]>,
-    /// Unix milliseconds, for the access times of what is made.
-    now: u64,
-}
-
-/// So many effects before its turn comes, an entry is brought here; its bucket, and the slot, that much earlier again.
-const AHEAD: usize = 12;
-
 /// See the module's text. Nobody else uses the keyspace.
 #[must_use]
 pub struct Dealer<'a> {
@@ -139,7 +123,7 @@ impl<'a> Dealer<'a> {
             floors,
             figures: Replayed { libraries, ..Replayed::default() },
         };
-        let hands = (0..hands).map(|_| Hand::new(ground.clone())).collect();
+        let hands = (0..hands).map(|_| Hand::new(ground.clone(), hands)).collect();
         (dealer, hands)
     }
 
@@ -148,8 +132,8 @@ impl<'a> Dealer<'a> {
         &mut self.batches
     }
 
-    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt, and returns when
-    /// that is done; it may use the dealer's part of the keyspace for that.
+    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt ([`Hand::apply`], then
+    /// [`Hand::settle`]), and returns when that is done; it may use the dealer's part of the keyspace for that.
     pub fn deal(
         &mut self,
         lsn: Lsn,
@@ -266,6 +250,9 @@ impl<'a> Dealer<'a> {
     }
 
     /// What was done. Everything that was dealt has been applied, by these hands.
+    ///
+    /// # Panics
+    /// If one of them has put something off ([`Hand::settle`]).
     pub fn finish<'h>(mut self, hands: impl IntoIterator<Item = &'h Hand<'a>>) -> Replayed
     where
         'a: 'h,
@@ -274,189 +261,12 @@ impl<'a> Dealer<'a> {
         while !self.local.step_dying(1000) {}
         self.local.end_turn();
         for hand in hands {
+            assert!(hand.is_settled(), "what was put off has been applied");
             self.figures.applied += hand.applied;
             self.figures.skipped += hand.skipped;
             self.figures.fetched += hand.fetched;
         }
         self.figures
-    }
-}
-
-/// The keys that a record is applied to.
-#[derive(Default)]
-struct Applied {
-    record: u64,
-    keys: BTreeSet<(u16, Box<[u8]>)>,
-}
-
-impl Applied {
-    /// Of this record now.
-    fn begin(&mut self, record: u64) {
-        if self.record != record {
-            self.record = record;
-            self.keys.clear();
-        }
-    }
-}
-
-/// Applies what was dealt to it. Each has slots of its own.
-pub struct Hand<'a> {
-    ground: Arc<Ground<'a>>,
-    clock: AccessClock,
-    /// The record under way, and the keys that it is applied to.
-    present: Applied,
-    /// The same of the last record of the batch, and of the last of the one before: a record may be in several batches, and what is replayed by
-    /// slots does not begin or end with it.
-    last: Applied,
-    before: Applied,
-    /// For each slot, when a batch is sorted.
-    places: Box<[u32]>,
-    applied: u64,
-    skipped: u64,
-    fetched: u64,
-}
-
-impl<'a> Hand<'a> {
-    fn new(ground: Arc<Ground<'a>>) -> Self {
-        let mut clock = AccessClock::new(ground.now);
-        clock.set(ground.now, false, 0, 0);
-        Self {
-            ground,
-            clock,
-            present: Applied::default(),
-            last: Applied::default(),
-            before: Applied::default(),
-            places: vec![0; SLOTS].into(),
-            applied: 0,
-            skipped: 0,
-            fetched: 0,
-        }
-    }
-
-    /// Applies a batch, which is empty afterwards.
-    pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
-        batch.sort(&mut self.places);
-        if let Some(record) = batch.last_record().filter(|record| *record != self.last.record) {
-            let last = Applied { record, keys: BTreeSet::new() };
-            self.before = std::mem::replace(&mut self.last, last);
-        }
-        local.begin_turn();
-        let outcome = self.apply_all(local, batch);
-        while !local.step_dying(1000) {}
-        local.end_turn();
-        batch.clear();
-        outcome
-    }
-
-    fn apply_all(&mut self, local: &mut Local, batch: &Batch) -> Result<(), Unreplayable> {
-        let keyspace = self.ground.keyspace;
-        let mut outcome = Ok(());
-        let mut held: Option<(u16, Held)> = None;
-        for index in 0..batch.sorted() {
-            let Some(dealt) = batch.nth(index) else { break };
-            if let Some(later) = batch.nth(index + 3 * AHEAD) {
-                keyspace.prefetch_slot(later.slot);
-            }
-            if let Some(later) = batch.nth(index + 2 * AHEAD) {
-                keyspace.prefetch_bucket(local, later.slot, later.hash);
-            }
-            if let Some(later) = batch.nth(index + AHEAD) {
-                keyspace.prefetch_entry(local, later.slot, later.hash);
-            }
-            let (key, payload) = dealt.parts(batch);
-            if let Some((_, other)) = held.take_if(|(slot, _)| *slot != dealt.slot) {
-                keyspace.release(other, |_| {});
-            }
-            let (_, held) = held.get_or_insert_with(|| {
-                let taken = std::iter::repeat_with(|| keyspace.try_one(dealt.slot)).find_map(|held| {
-                    if held.is_none() {
-                        std::hint::spin_loop();
-                    }
-                    held
-                });
-                (dealt.slot, taken.expect("it was tried until it was there"))
-            });
-            if let Err(why) = self.one(local, held, dealt, &key, payload) {
-                outcome = Err(Unreplayable { lsn: dealt.lsn, why });
-                break;
-            }
-        }
-        if let Some((_, held)) = held {
-            keyspace.release(held, |_| {});
-        }
-        outcome
-    }
-
-    fn one(&mut self, local: &mut Local, held: &Held, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) -> Result<(), Why> {
-        let keyspace = self.ground.keyspace;
-        let mut effect = Effect { op: dealt.op, db: dealt.db, key: key.bytes, payload: effects::Reader(payload) };
-        if !self.decide(local, held, dealt, key, effect.before())? {
-            self.skipped += 1;
-            return Ok(());
-        }
-        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn);
-        effects::replay(&mut effect, &mut db, &self.ground.limits)?;
-        // Some effects are applied to readers' entries.
-        db.stamp(key);
-        keyspace.raise_slot(held, dealt.slot, dealt.lsn);
-        self.applied += 1;
-        Ok(())
-    }
-
-    /// Whether the record is applied to the key: unless the store has it. `before`: what the effect says of what was there.
-    fn decide(
-        &mut self,
-        local: &mut Local,
-        held: &Held,
-        dealt: &Dealt,
-        key: &Key<'_>,
-        before: Before,
-    ) -> Result<bool, Why> {
-        let keyspace = self.ground.keyspace;
-        let physical = keyspace.physical(dealt.db);
-        let mut version = keyspace.version_of(held, physical, key);
-        if version == 0 && keyspace.cold(held, dealt.slot, physical).is_some() {
-            // Nothing in the store is as of later than that: what the effect found is what the store has.
-            let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)];
-            match before {
-                Before::Nothing if known => {}
-                Before::Plain if known => {
-                    // It is overwritten at once.
-                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, 0);
-                    let (value, access, mark) = (Value::Int(0), self.clock.fresh(), Mark::live(false, false, false));
-                    db.warm(key, Some(Fetched::There(Record { value, expiry: None, access, version: 1, mark })));
-                }
-                _ => {
-                    self.fetch(local, held, dealt.db, key)?;
-                    version = keyspace.version_of(held, physical, key);
-                }
-            }
-        }
-        let applied = match dealt.record {
-            record if record == self.last.record => &mut self.last,
-            record if record == self.before.record => &mut self.before,
-            _ => &mut self.present,
-        };
-        applied.begin(dealt.record);
-        if version >= dealt.lsn {
-            // Or the record itself has done that.
-            return Ok(!applied.keys.is_empty() && applied.keys.contains(&(physical, key.bytes.into())));
-        }
-        if !dealt.alone {
-            applied.keys.insert((physical, key.bytes.into()));
-        }
-        Ok(true)
-    }
-
-    /// Puts what the store has of a key into memory, which does not know of it.
-    fn fetch(&mut self, local: &mut Local, held: &Held, logical: u16, key: &Key<'_>) -> Result<(), Why> {
-        let keyspace = self.ground.keyspace;
-        let space = keyspace.present_space(keyspace.physical(logical));
-        let Some(snapshot) = self.ground.snapshot.as_deref().filter(|_| space != 0) else { return Ok(()) };
-        self.fetched += 1;
-        let fetched = fetch_from(snapshot, space, key).map_err(Why::Store)?;
-        Db::new(keyspace, held, local, &self.clock, logical, 0).warm(key, fetched);
-        Ok(())
     }
 }
 
@@ -485,7 +295,10 @@ impl<'a> Replay<'a> {
     /// The next record, which is applied now or later.
     pub fn record(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Unreplayable> {
         let hand = &mut self.hand;
-        self.dealer.deal(lsn, encoded, |local, batches| hand.apply(local, &mut batches[0]))?;
+        self.dealer.deal(lsn, encoded, |local, batches| {
+            hand.apply(local, &mut batches[0])?;
+            hand.settle(local)
+        })?;
         if self.dealer.batches[0].is_full() { self.apply() } else { Ok(()) }
     }
 
@@ -496,6 +309,7 @@ impl<'a> Replay<'a> {
     /// Applies the rest.
     pub fn finish(mut self) -> Result<Replayed, Unreplayable> {
         self.apply()?;
+        self.hand.settle(&mut self.dealer.local)?;
         Ok(self.dealer.finish([&self.hand]))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Header, StoreSource, Unloadable, WarmUp, header};
+use engine::checkpoint::{Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, header};
 use log::{Fsync, Gate, Limits, Log, Lsn, Opened};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
@@ -123,12 +123,11 @@ impl Disks {
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
         let (keys, highest) = (recovered.keys(), recovered.highest());
-        let tail = size_of(recovered.replayed.bytes, recovered.replayed.records);
+        let Replayed { bytes, records, fetched, .. } = recovered.replayed;
+        let tail = size_of(bytes, records, fetched);
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(
-            "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint and are read when they are needed; {} records of the log, for which {} were read",
-            recovered.replayed.records,
-            recovered.replayed.fetched
+            "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint and are read when they are needed; {records} records of the log, for which {fetched} were read"
         );
 
         self.heed(&recovered)?;

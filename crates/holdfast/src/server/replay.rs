@@ -45,9 +45,13 @@ fn work<'a>(
                 hand.apply(&mut local, &mut batch)?;
                 let _ = empty.send(batch);
             }
-            Order::Say(done) => drop(done.send(())),
+            Order::Say(done) => {
+                hand.settle(&mut local)?;
+                let _ = done.send(());
+            }
         }
     }
+    hand.settle(&mut local)?;
     Ok(hand)
 }
 

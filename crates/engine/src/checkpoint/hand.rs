@@ -1,0 +1,269 @@
+//! Applies effects to the keys of some slots, one after the other (rule C1). A [`Hand`] is what a [`super::Dealer`] deals to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use command::{Before, Effect, effects};
+use keyspace::access::AccessClock;
+use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value};
+use log::Lsn;
+use object::Limits;
+use store::Snapshot;
+
+use super::batch::{Batch, Dealt};
+use super::later::{Later, Reads};
+use super::replay::{Unreplayable, Why};
+
+/// What all hands stand on.
+pub(super) struct Ground<'a> {
+    pub(super) keyspace: &'a Keyspace,
+    pub(super) limits: Limits,
+    /// What the store has.
+    pub(super) snapshot: Option<Box<dyn Snapshot>>,
+    /// Of every slot, the highest version that a key there may have in the store.
+    pub(super) reach: Box<[Lsn]>,
+    /// Unix milliseconds, for the access times of what is made.
+    pub(super) now: u64,
+}
+
+/// So many effects before its turn comes, an entry is brought here; its bucket, and the slot, that much earlier again.
+const AHEAD: usize = 12;
+
+/// Applies what was dealt to it. Each has slots of its own.
+pub struct Hand<'a> {
+    ground: Arc<Ground<'a>>,
+    clock: AccessClock,
+    /// The record under way.
+    current: Changed,
+    /// The last record of this batch and of the one before: some of what they do may be in the next one.
+    ends: [Changed; 2],
+    later: Later,
+    /// For each slot, when a batch is sorted.
+    places: Box<[u32]>,
+    pub(super) applied: u64,
+    pub(super) skipped: u64,
+    pub(super) fetched: u64,
+}
+
+/// The keys that a record is applied to.
+#[derive(Default)]
+struct Changed {
+    /// Its number; 0: none.
+    record: u64,
+    keys: BTreeSet<(u16, Box<[u8]>)>,
+}
+
+/// What to do with an effect.
+enum Decision {
+    Apply,
+    /// The store has it.
+    Skip,
+    /// The store is to be asked first.
+    PutOff,
+}
+
+impl<'a> Hand<'a> {
+    pub(super) fn new(ground: Arc<Ground<'a>>, hands: usize) -> Self {
+        let mut clock = AccessClock::new(ground.now);
+        clock.set(ground.now, false, 0, 0);
+        Self {
+            ground,
+            clock,
+            current: Changed::default(),
+            ends: Default::default(),
+            later: Later::new(hands),
+            places: vec![0; SLOTS].into(),
+            applied: 0,
+            skipped: 0,
+            fetched: 0,
+        }
+    }
+
+    /// Applies a batch, which is empty afterwards. Some of it may have been put off: see [`Self::settle`].
+    pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
+        let last = batch.last_record();
+        if last > self.ends[1].record {
+            self.ends.swap(0, 1);
+            self.ends[1] = Changed { record: last, keys: BTreeSet::new() };
+        }
+        batch.sort(&mut self.places);
+        let outcome = self.apply_all(local, batch, None);
+        batch.clear();
+        outcome?;
+        if self.later.is_full() { self.settle(local) } else { Ok(()) }
+    }
+
+    /// Whether nothing is put off.
+    pub(super) fn is_settled(&self) -> bool {
+        self.later.is_empty()
+    }
+
+    /// Applies what was put off.
+    pub fn settle(&mut self, local: &mut Local) -> Result<(), Unreplayable> {
+        if self.later.is_empty() {
+            return Ok(());
+        }
+        let batch = self.later.take();
+        let ground = self.ground.clone();
+        let mut reads = ground.snapshot.as_deref().map(Reads::new);
+        let outcome = self.apply_all(local, &batch, reads.as_mut());
+        self.later.give_back(batch);
+        outcome
+    }
+
+    fn apply_all(
+        &mut self,
+        local: &mut Local,
+        batch: &Batch,
+        reads: Option<&mut Reads<'_>>,
+    ) -> Result<(), Unreplayable> {
+        local.begin_turn();
+        let outcome = self.apply_each(local, batch, reads);
+        while !local.step_dying(1000) {}
+        local.end_turn();
+        outcome
+    }
+
+    /// Without `reads`, effects on keys of which the store must be asked are put off.
+    fn apply_each(
+        &mut self,
+        local: &mut Local,
+        batch: &Batch,
+        mut reads: Option<&mut Reads<'_>>,
+    ) -> Result<(), Unreplayable> {
+        let keyspace = self.ground.keyspace;
+        let mut outcome = Ok(());
+        let mut held: Option<(u16, Held)> = None;
+        for index in 0..batch.sorted() {
+            let Some(dealt) = batch.nth(index) else { break };
+            if let Some(later) = batch.nth(index + 3 * AHEAD) {
+                keyspace.prefetch_slot(later.slot);
+            }
+            if let Some(later) = batch.nth(index + 2 * AHEAD) {
+                keyspace.prefetch_bucket(local, later.slot, later.hash);
+            }
+            if let Some(later) = batch.nth(index + AHEAD) {
+                keyspace.prefetch_entry(local, later.slot, later.hash);
+            }
+            let (key, payload) = dealt.parts(batch);
+            if let Some((_, other)) = held.take_if(|(slot, _)| *slot != dealt.slot) {
+                keyspace.release(other, |_| {});
+            }
+            let (_, held) = held.get_or_insert_with(|| {
+                let taken = std::iter::repeat_with(|| keyspace.try_one(dealt.slot)).find_map(|held| {
+                    if held.is_none() {
+                        std::hint::spin_loop();
+                    }
+                    held
+                });
+                let held = taken.expect("it was tried until it was there");
+                if let Some(reads) = &mut reads {
+                    let here = (index..).map_while(|at| batch.nth(at)).take_while(|other| other.slot == dealt.slot);
+                    let physical = keyspace.physical(dealt.db);
+                    let stored = keyspace.cold(&held, dealt.slot, physical).map_or(0, |figures| figures.keys);
+                    reads.begin(keyspace.present_space(physical), dealt.slot, here.count() as u64, stored);
+                }
+                (dealt.slot, held)
+            });
+            if let Err(why) = self.one(local, held, dealt, (&key, payload), reads.as_deref_mut()) {
+                outcome = Err(Unreplayable { lsn: dealt.lsn, why });
+                break;
+            }
+        }
+        if let Some((_, held)) = held {
+            keyspace.release(held, |_| {});
+        }
+        outcome
+    }
+
+    fn one(
+        &mut self,
+        local: &mut Local,
+        held: &Held,
+        dealt: &Dealt,
+        (key, payload): (&Key<'_>, &[u8]),
+        reads: Option<&mut Reads<'_>>,
+    ) -> Result<(), Why> {
+        let keyspace = self.ground.keyspace;
+        let mut effect = Effect { op: dealt.op, db: dealt.db, key: key.bytes, payload: effects::Reader(payload) };
+        match self.decide(local, held, dealt, key, effect.before(), reads)? {
+            Decision::Apply => {}
+            Decision::Skip => {
+                self.skipped += 1;
+                return Ok(());
+            }
+            Decision::PutOff => {
+                self.later.push(dealt, key, payload);
+                return Ok(());
+            }
+        }
+        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn);
+        effects::replay(&mut effect, &mut db, &self.ground.limits)?;
+        // Some effects are applied to readers' entries.
+        db.stamp(key);
+        keyspace.raise_slot(held, dealt.slot, dealt.lsn);
+        self.applied += 1;
+        Ok(())
+    }
+
+    /// Whether the record is applied to the key: unless the store has it. `before`: what the effect says of what was there.
+    fn decide(
+        &mut self,
+        local: &mut Local,
+        held: &Held,
+        dealt: &Dealt,
+        key: &Key<'_>,
+        before: Before,
+        reads: Option<&mut Reads<'_>>,
+    ) -> Result<Decision, Why> {
+        let keyspace = self.ground.keyspace;
+        let physical = keyspace.physical(dealt.db);
+        let mut version = keyspace.version_of(held, physical, key);
+        if version == 0 && keyspace.cold(held, dealt.slot, physical).is_some() {
+            // Nothing in the store is as of later than that: what the effect found is what the store has.
+            let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)] && !self.later.may_have(key);
+            match before {
+                Before::Nothing if known => {}
+                Before::Plain if known => {
+                    // It is overwritten at once.
+                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, 0);
+                    let (value, access, mark) = (Value::Int(0), self.clock.fresh(), Mark::live(false, false, false));
+                    db.warm(key, Some(Fetched::There(Record { value, expiry: None, access, version: 1, mark })));
+                }
+                _ => {
+                    let space = keyspace.present_space(physical);
+                    if space != 0 && self.ground.snapshot.is_some() {
+                        let Some(reads) = reads else { return Ok(Decision::PutOff) };
+                        self.fetched += 1;
+                        let fetched = reads.fetch(space, key).map_err(Why::Store)?;
+                        Db::new(keyspace, held, local, &self.clock, dealt.db, 0).warm(key, fetched);
+                    }
+                    version = keyspace.version_of(held, physical, key);
+                }
+            }
+        }
+        let (is_there, alone) = (version >= dealt.lsn, dealt.alone);
+        let keys = self.changed_by(dealt.record);
+        if is_there {
+            // Or the record itself has done that.
+            let is_own = !keys.is_empty() && keys.contains(&(physical, key.bytes.into()));
+            return Ok(if is_own { Decision::Apply } else { Decision::Skip });
+        }
+        if !alone {
+            keys.insert((physical, key.bytes.into()));
+        }
+        Ok(Decision::Apply)
+    }
+
+    /// The keys that a record is applied to. Of a key, what one record does comes together.
+    fn changed_by(&mut self, record: u64) -> &mut BTreeSet<(u16, Box<[u8]>)> {
+        if let Some(end) = self.ends.iter().position(|end| end.record == record) {
+            return &mut self.ends[end].keys;
+        }
+        if self.current.record != record {
+            self.current.record = record;
+            self.current.keys.clear();
+        }
+        &mut self.current.keys
+    }
+}

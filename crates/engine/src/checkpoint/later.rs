@@ -1,0 +1,136 @@
+//! Effects on keys of which the store must be asked first: put off, so that many keys are read in the order in which the store has them.
+//!
+//! Once an effect on a key was put off, so is everything else that is done to the key, until all of it is applied in its order. Nothing else depends on it but
+//! what is done to whole databases, before which everything is applied.
+
+use std::iter::Peekable;
+use std::ops::Bound;
+
+use keyspace::{Fetched, Key, Space};
+use store::{Entries, Snapshot};
+
+use super::batch::{Batch, Dealt};
+use super::fetch::{fetch_from, of_key};
+use super::format;
+use super::load::Unloadable;
+
+/// Effects that are put off, at most, by all hands together: the more there are, the more of the keys of a slot are read at once.
+const FULL: usize = if cfg!(test) { 7 } else { 1 << 19 };
+/// Bytes of their keys and payloads.
+const FULL_BYTES: usize = 64 << 20;
+/// Bits that say of which keys something was put off.
+const BITS: usize = if cfg!(test) { 64 } else { 1 << 22 };
+/// All keys of a slot are read if one in so many is needed: a key that is read on its own costs about as much as so many in a row.
+const SCAN: u64 = if cfg!(test) { 2 } else { 6 };
+
+/// See the module's text.
+pub(super) struct Later {
+    /// Hands that share what may be put off.
+    hands: usize,
+    batch: Batch,
+    /// By hash; of others they may say so, too, which are put off for nothing. Empty until something is.
+    bits: Vec<u64>,
+}
+
+impl Later {
+    pub(super) fn new(hands: usize) -> Self {
+        Self { hands, batch: Batch::default(), bits: Vec::new() }
+    }
+
+    fn bit(hash: u64) -> (usize, u64) {
+        let bit = hash as usize % BITS;
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    /// Whether something that was done to the key may have been put off.
+    pub(super) fn may_have(&self, key: &Key<'_>) -> bool {
+        let (word, bit) = Self::bit(key.hash);
+        self.bits.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    pub(super) fn push(&mut self, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) {
+        if self.bits.is_empty() {
+            self.bits.resize(BITS / 64, 0);
+        }
+        let (word, bit) = Self::bit(key.hash);
+        self.bits[word] |= bit;
+        self.batch.push_again(dealt, key, payload);
+    }
+
+    /// Whether it is time to apply it.
+    pub(super) fn is_full(&self) -> bool {
+        self.batch.holds(FULL / self.hands, FULL_BYTES / self.hands)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Everything, in the order in which the store has the keys, and of each key as it was done.
+    pub(super) fn take(&mut self) -> Batch {
+        self.bits.fill(0);
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_as_stored();
+        batch
+    }
+
+    /// Its memory is used again.
+    pub(super) fn give_back(&mut self, mut batch: Batch) {
+        batch.clear();
+        self.batch = batch;
+    }
+}
+
+/// Reads keys from the store, most of them in its order.
+pub(super) struct Reads<'s> {
+    snapshot: &'s dyn Snapshot,
+    /// What is read of a slot, from the last key that was asked for on.
+    scan: Option<Scan<'s>>,
+    /// Where keys lie.
+    stored_key: Vec<u8>,
+}
+
+struct Scan<'s> {
+    slot: u16,
+    space: Space,
+    entries: Peekable<Entries<'s>>,
+    last: Vec<u8>,
+}
+
+impl<'s> Reads<'s> {
+    pub(super) fn new(snapshot: &'s dyn Snapshot) -> Self {
+        Self { snapshot, scan: None, stored_key: Vec::new() }
+    }
+
+    /// The keys of this slot follow, of which the store has so many; so many are asked for.
+    pub(super) fn begin(&mut self, space: Space, slot: u16, wanted: u64, stored: u64) {
+        self.scan = None;
+        if wanted.saturating_mul(SCAN) < stored {
+            return;
+        }
+        let prefix = format::slot_prefix(space, slot);
+        let end = format::slot_prefix(space, slot + 1);
+        let entries = self.snapshot.range((Bound::Included(&prefix), Bound::Excluded(&end))).peekable();
+        self.scan = Some(Scan { slot, space, entries, last: Vec::new() });
+    }
+
+    /// What the store has under a key.
+    pub(super) fn fetch(&mut self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
+        self.stored_key.clear();
+        format::entry_key(space, key, &mut self.stored_key);
+        let wanted = &self.stored_key;
+        let ahead = |scan: &&mut Scan<'_>| (scan.slot, scan.space) == (key.slot, space) && scan.last < *wanted;
+        let Some(scan) = self.scan.as_mut().filter(ahead) else { return fetch_from(self.snapshot, space, key) };
+        scan.last.clone_from(wanted);
+        let is_before = |entry: &Result<(Vec<u8>, Vec<u8>), store::Error>| matches!(entry, Ok((at, _)) if at < wanted);
+        while scan.entries.next_if(is_before).is_some() {}
+        // An error ends the scan: whoever comes to it gets it.
+        match scan.entries.next_if(|entry| entry.as_ref().map_or(true, |(at, _)| at == wanted)) {
+            Some(entry) => {
+                let (at, value) = entry?;
+                of_key(key, &at, &value, self.snapshot).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+}
