@@ -17,6 +17,9 @@ use crate::socket::{Incoming, Socket};
 /// After so many seconds of silence a node is asked whether it is still there.
 const KEEPALIVE_S: u32 = 5;
 
+/// Milliseconds after which a node that acknowledges nothing is given up: whoever is owed a reply by it is closed then.
+const SILENCE_MS: i32 = 10_000;
+
 type OnDial = Box<dyn Fn(NodeId, u64) + Send + Sync>;
 
 /// Where the sockets of links go, and where workers say that they want one.
@@ -92,5 +95,6 @@ impl Links {
 fn tuned(stream: TcpStream) -> io::Result<Socket> {
     let socket = Socket::new(stream)?;
     socket.tune_tcp(KEEPALIVE_S);
+    socket.give_up_after(SILENCE_MS);
     Ok(socket)
 }

@@ -107,6 +107,11 @@ impl Socket {
         }
     }
 
+    /// What was sent and is not acknowledged for `ms` milliseconds ends the connection.
+    pub fn give_up_after(&self, ms: i32) {
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms);
+    }
+
     /// Sends small replies at once, and finds dead peers after about `keepalive` seconds (0: never).
     pub fn tune_tcp(&self, keepalive: u32) {
         self.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);

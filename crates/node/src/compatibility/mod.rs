@@ -35,8 +35,10 @@ pub enum Comes {
     HyperLogLog,
     /// The log and its checkpoints.
     Durability,
-    /// Several nodes.
-    Cluster,
+    /// Slots that move, standbys.
+    Moves,
+    /// Nothing: nodes do it by themselves.
+    Arranged,
     /// ACL users.
     Users,
     /// Data types that are modules in Redis.
@@ -53,7 +55,8 @@ impl Comes {
             Comes::Geo => "comes with geo",
             Comes::HyperLogLog => "comes with HyperLogLog",
             Comes::Durability => "comes with durability",
-            Comes::Cluster => "comes with the cluster",
+            Comes::Moves => "comes with slots that move",
+            Comes::Arranged => "nodes arrange their slots themselves",
             Comes::Users => "comes with users (ACL)",
             Comes::Modules => "comes after the core: in Redis it is a module",
         }
@@ -61,7 +64,7 @@ impl Comes {
 }
 
 /// Commands without a row that come with something else than the rest of their area.
-const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Cluster), ("migrate", Comes::Cluster)];
+const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Moves), ("migrate", Comes::Moves)];
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
@@ -116,10 +119,10 @@ pub(crate) fn subcommand_not_there(container: &str, name: &[u8]) -> Option<Strin
 
 fn answer(name: &str, comes: Comes) -> Option<String> {
     match comes {
-        // Asked of a node; who is none answers that.
-        Comes::Cluster if !COMES.iter().any(|(known, _)| *known == name) => {
+        // Who is no node of a cluster has answered that already.
+        Comes::Arranged => {
             let name = name.replace('|', " ");
-            Some(format!("ERR '{name}' is not supported by Holdfast: nodes arrange their slots themselves"))
+            Some(format!("ERR '{name}' is not supported by Holdfast: {}", comes.text()))
         }
         // Perhaps one that is there, but this server was told to hide it (rename-command).
         Comes::Never => None,
@@ -142,7 +145,7 @@ pub fn markdown(table: &Table) -> String {
          HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current -->\n\n\
          Every command of Redis 8, those of its modules included: {there} of {} commands and subcommands are there. One that \
          is there\nhas all options and legacy forms of Redis unless a remark says otherwise; one that is not answers an error \
-         that says\nwhat it comes with. As in Redis, those of a cluster answer that this server is not part of one, and those that there \
+         that says\nwhat it comes with. As in Redis, those of a cluster answer so if the server is not part of one, and those that there \
          will never be\nare unknown. How close they are is measured by Redis's own test suite: `tests/redis-suite/run`, with what it skips \
          in `tests/redis-suite/skips.txt`.\n\n| area | there | of |\n|---|---|---|\n",
         all.len(),
@@ -230,7 +233,7 @@ mod tests {
         let of_cluster = subcommand_not_there("cluster", b"meet").unwrap();
         assert_eq!(of_cluster, "ERR 'cluster meet' is not supported by Holdfast: nodes arrange their slots themselves");
         assert_eq!(answer("nothing"), None);
-        assert!(answer("failover").unwrap().ends_with("it comes with the cluster"));
+        assert!(answer("failover").unwrap().ends_with("it comes with slots that move"));
         let of_acl = subcommand_not_there("acl", b"SETUSER").unwrap();
         assert_eq!(of_acl, "ERR 'acl setuser' is not supported by this version of Holdfast: it comes with users (ACL)");
         assert_eq!(subcommand_not_there("client", b"nothing"), None);

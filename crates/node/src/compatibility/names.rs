@@ -99,7 +99,7 @@ pub const AREAS: &[Area] = &[
     Area { title: "HyperLogLog", comes: Comes::HyperLogLog, commands: "pfadd pfcount pfdebug pfmerge pfselftest" },
     Area {
         title: "Cluster",
-        comes: Comes::Cluster,
+        comes: Comes::Arranged,
         commands: "asking cluster cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|count-failure-reports \
                    cluster|countkeysinslot cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslots \
                    cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|keyslot cluster|links \
