@@ -104,3 +104,31 @@ fn replies_that_wait_for_a_slow_disk_are_bounded() {
         assert_eq!(client.reply().len(), value.len() + 6);
     }
 }
+
+/// Eviction writes to the log: where that has enough to do, who needs room waits, too, and is not refused.
+#[test]
+fn eviction_waits_for_a_slow_disk() {
+    let dir = Scratch::new();
+    let path = dir.path().display().to_string();
+    let durable = ["--dir", &path, "--appendonly", "yes", "--workers", "2"];
+    let slow = ["--log-backlog", "1mb", "--log-pace", "20000us 32mb"];
+    let full = ["--maxmemory", "48mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = Server::start(&[&durable[..], &slow[..], &full[..]].concat());
+    let value = "v".repeat(16 << 10);
+    let threads: Vec<_> = (0..4)
+        .map(|writer| {
+            let (mut client, value) = (server.client(), value.clone());
+            thread::spawn(move || {
+                for first in (0..1200).step_by(60) {
+                    // What waits to be read takes of the memory, too.
+                    (first..first + 60).for_each(|i| client.send(&format!("set key:{writer}:{i} {value}")));
+                    (0..60).for_each(|_| assert_eq!(client.reply(), "+OK"));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut client = server.client();
+    assert!(!client.call("info stats").contains(" evicted_keys:0 "), "there was room for all");
+    assert!(field(&mut client, "log_waiting_clients") == 0);
+}

@@ -140,6 +140,8 @@ impl Worker {
                 }
                 Room::Soon => {}
                 Room::Dirty => return self.wait_for_room(conn),
+                // Keys may go as soon as the log takes that.
+                Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn),
                 Room::None => {
                     let why = self.out_of_memory(settings);
                     self.refuse(conn, Some(command), why.as_bytes());

@@ -120,6 +120,13 @@ impl Worker {
         }
     }
 
+    /// Whether keys could be evicted if less were waiting for the log, which takes writes.
+    pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
+        settings.maxmemory_policy != EvictionPolicy::NoEviction
+            && self.backlog.is_over()
+            && self.promise().is_none_or(|durable| durable.log().takes_writes())
+    }
+
     /// There are no checkpoints to wait for any more.
     pub(crate) fn forget_shortage(&mut self) {
         (self.shortage.ticket, self.shortage.barren_until) = (None, 0);
