@@ -12,7 +12,7 @@ use crate::clients::reader::Reader;
 use crate::clients::{Client, Common, Found, Request, refusal, survey};
 use crate::counts::Counts;
 use crate::host::{Host, Mail};
-use crate::invariants::{Verdict, Violation, full};
+use crate::invariants::{Verdict, Violation, counts, full};
 use crate::link::Link;
 use crate::machine::Sent;
 use crate::note;
@@ -22,6 +22,9 @@ use crate::trace::{Trace, hash};
 
 /// Steps in which whatever is under way comes to its end.
 const QUIET_STEPS: usize = 20_000;
+
+/// Steps in which somebody who waits for nothing else is answered.
+const PROBE_STEPS: usize = 400;
 
 /// A client and its connection.
 struct Seat {
@@ -166,7 +169,7 @@ impl World {
     fn probe(&mut self) -> Verdict {
         note!(self.story.trace, "a look at a full log");
         let mut link = self.visit();
-        let replies = self.call(&mut link, &full::probe())?;
+        let replies = self.call_for(PROBE_STEPS, &mut link, &full::probe())?;
         self.leave(&link);
         match replies.filter(|_| self.host.is_full()) {
             Some(replies) => {
@@ -258,6 +261,7 @@ impl World {
     /// Whether the power has failed.
     fn everybody_works(&mut self) -> Result<bool, Violation> {
         let mail = self.host.everybody_works(&mut self.story)?;
+        self.tell_time();
         self.hand_out(mail)?;
         Ok(self.host.hardware.is_dead())
     }
@@ -271,6 +275,8 @@ impl World {
         names.extend(self.common.timed.iter().cloned());
         let Some(values) = self.call(&mut link, &survey::values(&names))? else { return Ok(()) };
         let contents = survey::read_values(&names, &values)?;
+        let Some(counted) = self.call(&mut link, &survey::counts())? else { return Ok(()) };
+        counts::check(&contents, &counted, self.host.hardware.clock.unix_ms())?;
         note!(self.story.trace, "survey: {contents:?}");
         self.leave(&link);
         self.tell_time();
@@ -296,10 +302,15 @@ impl World {
 
     /// Asks and waits for the answer; `None`: the power fails before.
     fn call(&mut self, link: &mut Link, request: &Request) -> Result<Option<Vec<Value>>, Violation> {
+        self.call_for(QUIET_STEPS, link, request)
+    }
+
+    /// Asks and waits so long for the answer. `None`: the power fails before, or it has to wait for what the log has no room for.
+    fn call_for(&mut self, steps: usize, link: &mut Link, request: &Request) -> Result<Option<Vec<Value>>, Violation> {
         let Some((worker, token)) = link.to.filter(|_| !request.is_empty()) else { return Ok(Some(Vec::new())) };
         self.to_nobody.clear();
         link.send(request);
-        for _ in 0..QUIET_STEPS {
+        for _ in 0..steps {
             let bytes: Vec<u8> = link.under_way.drain(..).collect();
             self.host.machine.workers[worker].input(token, &bytes);
             if self.everybody_works()? {
@@ -319,6 +330,9 @@ impl World {
                     _ => {}
                 }
             }
+        }
+        if self.host.is_full() && !self.host.is_committed() {
+            return Ok(None);
         }
         Err(Violation { rule: "rest", what: "the survey is not answered".into() })
     }

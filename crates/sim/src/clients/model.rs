@@ -162,6 +162,15 @@ impl Act {
         }
     }
 
+    /// Those of them that it may change; `None`: whole databases.
+    pub fn written(&self) -> Option<Vec<&Name>> {
+        match self {
+            Get(_) => Some(Vec::new()),
+            Copy(_, to) => Some(vec![to]),
+            _ => self.keys(),
+        }
+    }
+
     /// As the server is asked for it.
     pub fn words(&self) -> Vec<String> {
         let words: Vec<&dyn fmt::Display> = match self {

@@ -47,6 +47,12 @@ impl Op {
         self.acts.iter().any(|act| matches!(act, Act::Set(key, _) if key.0 == 0 && key.1 == register))
     }
 
+    /// The keys that its acts may change; `None`: whole databases.
+    fn written(&self) -> Option<Vec<&Name>> {
+        let keys: Option<Vec<_>> = self.acts.iter().map(Act::written).collect();
+        Some(keys?.concat())
+    }
+
     /// The keys of all acts; `None`: whole databases.
     fn keys(&self) -> Option<Vec<&Name>> {
         let keys: Option<Vec<_>> = self.acts.iter().map(Act::keys).collect();
@@ -59,8 +65,8 @@ impl blocks::Whole for Op {
         Op::apply(self, contents);
     }
 
-    fn meets(&self, other: &Op) -> bool {
-        match (self.keys(), other.keys()) {
+    fn stands_on(&self, other: &Op) -> bool {
+        match (self.keys(), other.written()) {
             (Some(mine), Some(theirs)) => mine.iter().any(|key| theirs.contains(key)),
             _ => true,
         }
@@ -276,7 +282,14 @@ impl Client for Owner {
         };
         let there = found.contents.iter().filter(|(key, _)| mine(key));
         let there: Contents = there.map(|(key, entry)| (key.clone(), entry.clone())).collect();
-        let pending: Vec<Op> = std::mem::take(&mut self.pending).into();
+        // What has changed nothing when it was done has left nothing that later ones would stand on.
+        let mut done = self.base.clone();
+        let changes = |op: &Op| {
+            let before = done.clone();
+            op.apply(&mut done);
+            done != before
+        };
+        let pending: Vec<Op> = std::mem::take(&mut self.pending).into_iter().filter(changes).collect();
         if found.keeps_promises {
             let fits = |wanted: &Contents| may_be(wanted, &there, found.from, found.to.max(common.latest));
             if !blocks::can_be(&self.base, &pending, &fits) {

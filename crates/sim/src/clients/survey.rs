@@ -31,6 +31,13 @@ pub fn read_names(replies: &[Value]) -> BTreeSet<Name> {
     names
 }
 
+/// Asks how many keys there are, and for their names once more.
+pub fn counts() -> Request {
+    let ask =
+        |db: u16| [words(&["select", &db.to_string()]), words(&["dbsize"]), words(&["scan", "0", "count", "100000"])];
+    (0..DATABASES).flat_map(ask).collect()
+}
+
 /// Asks for what these keys hold.
 pub fn values(names: &BTreeSet<Name>) -> Request {
     let ask = |(db, key): &Name| {

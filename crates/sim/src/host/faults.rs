@@ -35,6 +35,9 @@ impl Host {
             15 => (self.faults.fills_log, self.faults.fills_store) = (true, true),
             _ => {}
         }
+        if self.plan.planted == Planted::RetriedSync {
+            hardware.plan_failed_sync(chance, 20);
+        }
     }
 
     /// Some disk is full now, or has room again.

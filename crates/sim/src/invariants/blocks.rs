@@ -6,8 +6,8 @@ use crate::clients::model::Contents;
 pub trait Whole {
     /// What it makes of the contents.
     fn apply(&self, contents: &mut Contents);
-    /// Whether the later of the two survives only if the earlier does: they have a key in common.
-    fn meets(&self, other: &Self) -> bool;
+    /// Whether it, which was done later, survives only if the other does: it has read or changed what that has changed.
+    fn stands_on(&self, other: &Self) -> bool;
 }
 
 /// Whether some of what is pending, in its order, makes of `base` what `fits`: any choice that leaves nothing out that a later one stands
@@ -24,7 +24,7 @@ fn choose<W: Whole>(
     fits: &dyn Fn(&Contents) -> bool,
 ) -> bool {
     let Some(next) = pending.get(at) else { return fits(contents) };
-    if !left_out.iter().any(|earlier| next.meets(&pending[*earlier])) {
+    if !left_out.iter().any(|earlier| next.stands_on(&pending[*earlier])) {
         let mut with = contents.clone();
         next.apply(&mut with);
         if choose(&with, pending, at + 1, left_out, fits) {

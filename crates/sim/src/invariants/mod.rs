@@ -3,6 +3,7 @@
 pub mod acknowledged;
 pub mod backup;
 pub mod blocks;
+pub mod counts;
 pub mod cut;
 pub mod digest;
 pub mod expiry;
