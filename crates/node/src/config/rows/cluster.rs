@@ -33,7 +33,7 @@ pub(super) static SECTION: Section = Section {
         row("cluster-node-timeout", super::long(0), "15000", "Milliseconds of silence after which a node is down.")
             .inert(NO_CLUSTER),
         row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable(),
-        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce.").immutable(),
+        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce; a change counts from the next start."),
         row("cluster-announce-hostname", Kind::OptionalText, "", "Host name to announce.")
             .check(check::host_name)
             .inert(NO_CLUSTER),

@@ -149,21 +149,25 @@ fn is_open(ctx: &SessionCtx<'_>, spec: &command::Spec) -> bool {
 
 const UNKNOWN: &[u8] = b"ERR Unknown Redis command called from script";
 
+/// What a script hears that calls a command without a row; `why`: what Redis has under that name, and why it is not here.
+fn not_there(why: Option<String>) -> Vec<u8> {
+    match why {
+        Some(text) => format!("{NOT_FROM_SCRIPT}: {}", text.trim_start_matches("ERR ")).into(),
+        None => UNKNOWN.into(),
+    }
+}
+
 /// The command, if there is one that takes as many arguments.
 fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
     let table = &ctx.node.table;
     let Some(mut command) = table.find_command(&args[0]) else {
-        return Err(match compatibility::not_there(&args[0]) {
-            Some(text) => format!("{NOT_FROM_SCRIPT}: {}", text.trim_start_matches("ERR ")).into(),
-            None => UNKNOWN.into(),
-        });
+        return Err(not_there(compatibility::not_there(&args[0])));
     };
     if command.is_container() && args.len() > 1 {
         match table.find_subcommand(command, &args[1]) {
             Some(sub) => command = sub,
             None => {
-                let text = compatibility::subcommand_not_there(&command.name, &args[1]);
-                return Err(text.map_or_else(|| UNKNOWN.into(), Vec::from));
+                return Err(not_there(compatibility::subcommand_not_there(&command.name, &args[1])));
             }
         }
     }
