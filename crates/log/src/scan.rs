@@ -238,8 +238,9 @@ impl<D: Disk> Scan<D> {
                 let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
                 let follows = |head: &Head| {
                     let next = !begins && head.sequence == sequence + 1 && head.incarnation >= incarnation;
-                    // The first block of an incarnation knows what before it is durable; the rest may be gone by now.
-                    let starts = starts && head.incarnation == newest && head.length == 0 && head.sequence > sequence;
+                    // The first block of an incarnation knows what before it is durable; the rest may be gone by now. Or only that may be left
+                    // which was behind a hole, and is void: its sequences may be higher.
+                    let starts = starts && head.incarnation == newest && head.length == 0;
                     (next || (begins || starts) && head.cut >= base) && head.incarnation <= newest
                 };
                 let Some(place) = window.find(at, follows)? else { break };

@@ -106,3 +106,50 @@ fn a_missing_newest_segment_is_noticed_after_a_crash() {
         }
     }
 }
+
+/// What a start has cut stays cut when the log begins with it later: of the segments that are given up any may be left after a crash, one too
+/// that was behind a hole and belongs to no chain. And nothing is lost that was promised after that start.
+#[test]
+fn a_segment_that_was_behind_a_hole_may_become_the_first() {
+    let limits = Limits { spares: 0, ..LIMITS };
+    let open = |disk: &Simulated| {
+        let mut found = Vec::new();
+        let mut opened = Opened::of(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
+        opened.replay(|record| found.push(record.lsn)).unwrap_or_else(|damage| panic!("{damage}"));
+        (opened, found)
+    };
+    let mut began_behind_a_hole = 0;
+    for seed in 0..300 {
+        let (disk, mut chance) = (Simulated::default(), Chance(seed));
+        let mut kept = Vec::new();
+        for (life, fsync) in [(1, Fsync::Everysec), (2, Fsync::Always)] {
+            let (opened, found) = open(&disk);
+            kept = found;
+            let settings = Settings { limits, fsync, clock: Arc::new(|| 1), seed: 1 };
+            let started = opened.start_by_hand([1; 16], life << 16, 1, settings);
+            let (log, mut gates, mut streams) = started.unwrap_or_else(|damage| panic!("{damage}"));
+            for _ in 0..[12, 2][life as usize - 1] {
+                let gate = &mut gates[0][0];
+                let lsn = ((gate.enter() >> 4) + 1) << 4;
+                gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 3000], out));
+                gate.exit();
+                streams[0].step(true);
+                kept.push(lsn);
+            }
+            if life == 2 {
+                // All segments of the life before.
+                log.truncate(&[2 << 16]);
+                streams[0].step(true);
+                while streams[0].help(0) {}
+            }
+            disk.crash(&mut chance);
+        }
+        let (opened, found) = open(&disk);
+        let first = opened.recovery().bases()[0];
+        began_behind_a_hole += u32::from(first > 0 && first < 2 << 16 && !kept.contains(&first));
+        assert!(found.iter().all(|lsn| kept.contains(lsn)), "seed {seed}: {found:x?}, of {kept:x?}");
+        let promised = kept.iter().filter(|lsn| **lsn > 2 << 16);
+        assert!(promised.clone().all(|lsn| found.contains(lsn)), "seed {seed}: {found:x?}, of {kept:x?}");
+    }
+    assert!(began_behind_a_hole > 3, "only {began_behind_a_hole} times");
+}
