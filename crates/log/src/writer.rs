@@ -123,6 +123,8 @@ pub(crate) struct Unsynced<F> {
     present: Arc<F>,
     /// Once it is synced, everything up to here is.
     cut: Lsn,
+    /// The last block of it: there may be later ones with the same cut.
+    sequence: u64,
 }
 
 impl<F: File> Unsynced<F> {
@@ -601,7 +603,12 @@ impl<D: Disk> Writer<D> {
 
     /// What is to be synced now, for another thread to do.
     pub(crate) fn unsynced(&self) -> Unsynced<D::File> {
-        Unsynced { older: self.older.clone(), present: self.present.file.clone(), cut: self.cut }
+        Unsynced {
+            older: self.older.clone(),
+            present: self.present.file.clone(),
+            cut: self.cut,
+            sequence: self.sequence,
+        }
     }
 
     /// How many full segments are not synced.
@@ -613,7 +620,7 @@ impl<D: Disk> Writer<D> {
     pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
         self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
         self.synced = self.synced.max(unsynced.cut);
-        if self.synced == self.cut {
+        if unsynced.sequence == self.sequence {
             self.dirty = false;
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::simulated::{Chance, Simulated};
-use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
+use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped, Taken};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 2, reserve: 0, block: 16 << 20 };
 
@@ -152,4 +152,39 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
         assert!(promised.clone().all(|lsn| found.contains(lsn)), "seed {seed}: {found:x?}, of {kept:x?}");
     }
     assert!(began_behind_a_hole > 3, "only {began_behind_a_hole} times");
+}
+
+/// A sync that began before a part of a group was written does not make that durable, also if the rest of the group waits for room.
+#[test]
+fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
+    let group = |lsns: &[Lsn]| {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for lsn in lsns {
+            Record::encode(*lsn, &[], &[7; 3000], &mut bytes);
+            ends.push(bytes.len());
+        }
+        (bytes, Taken { cut: lsns[lsns.len() - 1], ends })
+    };
+    for seed in 0..20 {
+        let disk = Simulated::default();
+        let limits = Limits { segment: 8192, spares: 0, reserve: 0, block: 3500 };
+        let recovery = crate::recover(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
+        let mut writers = recovery.open([1; 16], 1, limits).unwrap_or_else(|damage| panic!("{damage}"));
+        let writer = &mut writers[0];
+        let (bytes, taken) = group(&[0x10]);
+        writer.write(&bytes, &taken, false).expect("room");
+        let unsynced = writer.unsynced();
+        unsynced.sync().expect("a sync");
+        let ((bytes, taken), mut done) = (group(&[0x20, 0x30, 0x40]), 0);
+        disk.set_room(Some(0));
+        writer.write_from(&bytes, &taken, false, &mut done).expect_err("no room");
+        assert!(done > 0, "one of them is written");
+        writer.note_synced(&unsynced);
+        disk.set_room(None);
+        writer.write_from(&bytes, &taken, false, &mut done).expect("room");
+        assert_eq!(writer.sync().expect("a sync"), 0x40);
+        disk.crash(&mut Chance(seed));
+        let found = crate::recover(vec![disk], &[]).and_then(|mut recovery| recovery.ends());
+        assert_eq!(found.unwrap_or_else(|damage| panic!("seed {seed}: {damage}")), [0x40], "seed {seed}");
+    }
 }
