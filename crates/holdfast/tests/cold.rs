@@ -262,3 +262,28 @@ fn after_a_start_what_is_in_the_store_only_is_seen_and_expires() {
     assert_eq!(scan(&mut client, "", |_| {}).len(), 601);
     fields_go(&mut client);
 }
+
+/// A client that reads one cold key after the other waits for each, while others are served: it does not read the store itself because
+/// earlier commands have waited.
+#[test]
+fn every_command_waits_anew() {
+    const KEYS: usize = 20;
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "1"]);
+    let mut client = server.client();
+    let lines: Vec<String> = (0..KEYS).map(|n| format!("set key:{n} {n}")).collect();
+    assert!(all(&mut client, &lines).iter().all(|reply| reply == "+OK"));
+    while info(&mut client, "keys_in_store_only") < KEYS as u64 {
+        cool(&mut client);
+    }
+    let parked = |client: &mut Client| -> usize {
+        let text = client.call("info everything");
+        let at = text.find(",parked=").expect("of a worker") + ",parked=".len();
+        text[at..].split(',').next().unwrap().parse().unwrap()
+    };
+    let before = parked(&mut client);
+    for n in 0..KEYS {
+        assert_eq!(client.call(&format!("get key:{n}")), format!("${} {n}", n.to_string().len()));
+    }
+    assert!(parked(&mut client) - before >= KEYS, "each of them was waited for");
+}

@@ -270,7 +270,7 @@ impl<D: Disk> Writer<D> {
             // Room for what must be there: reads are served, and writes when there is more.
             Err(error) if is_full(&error) => {
                 let name = making(identity.incarnation, u64::MAX);
-                (disk.create(&name, size)?, name, size)
+                (create_anew(&*disk, &name, size)?, name, size)
             }
             taken => taken?,
         };
@@ -409,7 +409,7 @@ impl<D: Disk> Writer<D> {
         let Identity { node, stream, incarnation, .. } = self.identity;
         let end = CleanEnd { node, stream, number, sequence };
         let name = making(incarnation, END);
-        let made = self.disk.create(&name, END_SIZE as u64).and_then(|file| {
+        let made = create_anew(&*self.disk, &name, END_SIZE as u64).and_then(|file| {
             let written = file.write(0, &end.encode()).and_then(|()| file.sync());
             if written.is_err() {
                 let _ = self.disk.remove(&name);
@@ -661,5 +661,16 @@ fn take<D: Disk>(disk: &D, spares: &Spares, size: u64, body: usize) -> io::Resul
         return Ok((file, spare, size));
     }
     let name = making(spares.incarnation, u64::MAX);
-    Ok((disk.create(&name, size)?, name, size))
+    Ok((create_anew(disk, &name, size)?, name, size))
+}
+
+/// A new file. One of that name is what a step left that had no room for what comes next: nobody knows it.
+fn create_anew<D: Disk>(disk: &D, name: &str, size: u64) -> io::Result<D::File> {
+    match disk.create(name, size) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove(name)?;
+            disk.create(name, size)
+        }
+        made => made,
+    }
 }

@@ -24,6 +24,15 @@ const WATCH_BYTES: usize = 128 * 1024;
 /// The same while the tail may have to wait.
 const WATCH_BYTES_NEAR: usize = 16 * 1024;
 
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Until {
+    /// That less is left for the log.
+    LessIsLeft,
+    /// That less of what it was answered waits for the log.
+    Answered,
+}
+
 /// What a worker knows of it.
 #[derive(Default)]
 pub(crate) struct Backlog {
@@ -68,20 +77,24 @@ impl Backlog {
 }
 
 impl Worker {
-    /// Whether the command has to wait until less is left for the log, or less of what its connection was answered.
-    pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
+    /// For what the command has to wait, if for something.
+    pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> Option<Until> {
         let writes = || !conn.session.queues(command) && self.may_write(conn, command, args);
-        self.backlog.holds() && writes() || conn.out.is_gated() && conn.unsent() > REPLIES_MAX
+        if self.backlog.holds() && writes() {
+            return Some(Until::LessIsLeft);
+        }
+        (conn.out.is_gated() && conn.unsent() > REPLIES_MAX).then_some(Until::Answered)
     }
 
     /// The connection waits for the log, with its command unread.
-    pub(crate) fn wait_for_log(&mut self, conn: &mut Conn) -> Next {
+    pub(crate) fn wait_for_log(&mut self, conn: &mut Conn, until: Until) -> Next {
         conn.wait = Wait::Log;
-        if self.backlog.holds() {
-            add(&self.stats.slowed, u64::from(self.backlog.is_slowed()));
-            self.backlog.waiting.push(conn.token);
-        } else {
-            self.backlog.unanswered.push(conn.token);
+        match until {
+            Until::LessIsLeft => {
+                add(&self.stats.slowed, u64::from(self.backlog.is_slowed()));
+                self.backlog.waiting.push(conn.token);
+            }
+            Until::Answered => self.backlog.unanswered.push(conn.token),
         }
         self.show_waiting();
         Next::Retry

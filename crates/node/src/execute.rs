@@ -8,6 +8,7 @@ use engine::{Call, Ran, Room};
 use keyspace::{Key, Need};
 use resp::{Args, Protocol};
 
+use crate::backlog::Until;
 use crate::compatibility;
 use crate::config::{BusyScope, Settings};
 use crate::conn::{Conn, Wait};
@@ -61,9 +62,12 @@ impl Worker {
         }
         let failures = conn.busy;
         let next = self.try_execute(conn, node, settings, args, item, raw);
+        if conn.fetches > 0 && next != Next::Retry {
+            conn.fetches = 0;
+        }
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.
-            (conn.busy, conn.fetches) = (0, 0);
+            conn.busy = 0;
             conn.session.again = None;
             self.engine.cancel_reservation(conn.token);
         }
@@ -141,7 +145,7 @@ impl Worker {
                 Room::Soon => {}
                 Room::Dirty => return self.wait_for_room(conn),
                 // Keys may go as soon as the log takes that.
-                Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn),
+                Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn, Until::LessIsLeft),
                 Room::None => {
                     let why = self.out_of_memory(settings);
                     self.refuse(conn, Some(command), why.as_bytes());
@@ -153,8 +157,8 @@ impl Worker {
             self.refuse(conn, Some(command), error.as_bytes());
             return Next::Continue;
         }
-        if self.must_wait_for_log(conn, command, args) {
-            return self.wait_for_log(conn);
+        if let Some(until) = self.must_wait_for_log(conn, command, args) {
+            return self.wait_for_log(conn, until);
         }
         if self.paused.is_some() && self.is_held_back(conn, command, args) {
             return self.wait_for_pause(conn);

@@ -150,13 +150,12 @@ impl<'a> Hand<'a> {
                 keyspace.release(other, |_| {});
             }
             let (_, held) = held.get_or_insert_with(|| {
-                let taken = std::iter::repeat_with(|| keyspace.try_one(dealt.slot)).find_map(|held| {
-                    if held.is_none() {
-                        std::hint::spin_loop();
+                let held = loop {
+                    match keyspace.try_one(dealt.slot) {
+                        Some(held) => break held,
+                        None => std::hint::spin_loop(),
                     }
-                    held
-                });
-                let held = taken.expect("it was tried until it was there");
+                };
                 if let Some(reads) = &mut reads {
                     let here = (index..).map_while(|at| batch.nth(at)).take_while(|other| other.slot == dealt.slot);
                     let physical = keyspace.physical(dealt.db);

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -16,6 +15,7 @@ use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
 
+use super::chance;
 use super::{checkpoints, loaders, replay, warm_up};
 
 /// Threads that replay the log, at most: one reads for them.
@@ -186,7 +186,7 @@ pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<d
         Some(node) => node,
         None => match store::node_of(folder)? {
             Some(node) => node,
-            None => random()?,
+            None => chance::random()?,
         },
     })
 }
@@ -214,7 +214,7 @@ pub fn run(
         limits: Limits::of(settings.log_segment_size),
         fsync,
         clock: Arc::new(move || clock.monotonic_ns()),
-        seed: u64::from_ne_bytes(*random()?.first_chunk().unwrap_or(&[0; 8])),
+        seed: u64::from_ne_bytes(chance::random()?),
     };
     let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;
     let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
@@ -257,11 +257,4 @@ fn limits(maxmemory: u64) -> store::Limits {
     }
     let part = maxmemory / 32;
     store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), ..most }
-}
-
-/// From the system's source of randomness.
-fn random() -> std::io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }

@@ -1,9 +1,9 @@
 //! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the workers.
 
 use std::error::Error;
-use std::fs::File;
-use std::io::{self, Read};
+use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
@@ -15,6 +15,7 @@ use node::cluster::{Cluster, Lease};
 use node::config::{Settings, seeds};
 use node::{Clock, Node};
 
+use super::chance::Source;
 use super::clock::SystemClock;
 
 /// Between the port for clients and that for nodes, as in Redis.
@@ -53,7 +54,10 @@ impl Membership {
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let hooks = hooks(node, links, &known);
         let clock = Arc::new(move || clock.boot_ns());
-        let control = Arc::new(Control::start(of(settings)?, clock, Arc::new(chance), hooks)?);
+        let source = Source::open()?;
+        let chance =
+            Arc::new(move |bytes: &mut [u8]| source.fill(bytes).expect("the open source of chance can be read"));
+        let control = Arc::new(Control::start(of(settings)?, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.map(), Box::new(renewed));
         let _ = known.set(Arc::clone(&cluster));
@@ -108,7 +112,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
-    let folder = Path::new(std::ffi::OsStr::new(&*String::from_utf8_lossy(&settings.dir))).join("cluster");
+    let folder = Path::new(OsStr::from_bytes(&settings.dir)).join("cluster");
     let mut control = ControlSettings::new(folder, bind, settings.port);
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@bus-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
@@ -118,13 +122,4 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
         tracing::warn!("cluster-secret is empty: whoever reaches {bind} may join the cluster");
     }
     Ok(control)
-}
-
-/// Chance that nobody can foresee.
-fn chance(bytes: &mut [u8]) {
-    let filled: io::Result<()> = File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
-    if let Err(error) = filled {
-        // Without it no name and no handshake is worth anything.
-        panic!("/dev/urandom: {error}");
-    }
 }

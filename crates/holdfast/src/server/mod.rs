@@ -1,6 +1,7 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
 mod backup;
+mod chance;
 mod checkpoints;
 mod chores;
 mod clock;
@@ -99,7 +100,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let seed = match disks.as_ref().and_then(Disks::seed) {
         Some(seed) => seed,
-        None => random_seed()?,
+        None => u64::from_le_bytes(chance::random()?),
     };
     let node = start_node(Arc::clone(&live), driver, clock.clone(), seed)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
@@ -117,7 +118,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let links = Links::new(Arc::clone(&node));
     let membership = Membership::begin(&settings, &node, &links, clock)?;
-    let server = Server::start(Arc::clone(&node), listeners, driver, random_seed()?, &links, open)?;
+    let server =
+        Server::start(Arc::clone(&node), listeners, driver, u64::from_le_bytes(chance::random()?), &links, open)?;
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);
@@ -179,7 +181,12 @@ fn start_node(
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if settings.workers == 0 { cores } else { settings.workers };
     let facts = Facts {
-        run_id: format!("{:016x}{:016x}{:08x}", random_seed()?, random_seed()?, random_seed()? as u32),
+        run_id: format!(
+            "{:016x}{:016x}{:08x}",
+            u64::from_le_bytes(chance::random()?),
+            u64::from_le_bytes(chance::random()?),
+            u32::from_le_bytes(chance::random()?)
+        ),
         pid: std::process::id(),
         os: process::system(),
         cpu: Some(process::cpu),
@@ -235,13 +242,6 @@ fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor) -> io::Res
     };
     // Nobody waits for this thread: the process ends with its main thread, whatever stopped the node.
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
-}
-
-/// Eight bytes from the system's source of randomness.
-fn random_seed() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    std::fs::File::open(Path::new("/dev/urandom"))?.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
 }
 
 fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {

@@ -188,3 +188,26 @@ fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
         assert_eq!(found.unwrap_or_else(|damage| panic!("seed {seed}: {damage}")), [0x40], "seed {seed}");
     }
 }
+
+/// What a step has left that had no room for the next stands in nobody's way when there is room (rule L8).
+#[test]
+fn what_a_step_without_room_has_left_is_made_anew() {
+    let disk = Simulated::default();
+    let limits = Limits { segment: 8192, spares: 0, reserve: 0, block: 16 << 20 };
+    let recovery = crate::recover(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
+    let mut writers = recovery.open([1; 16], 1, limits).unwrap_or_else(|damage| panic!("{damage}"));
+    let mut write = |lsn| {
+        let mut bytes = Vec::new();
+        Record::encode(lsn, &[], &[7; 6000], &mut bytes);
+        let taken = Taken { cut: lsn, ends: vec![bytes.len()] };
+        writers[0].write(&bytes, &taken, true).expect("a segment of its own");
+    };
+    write(0x10);
+    write(0x20);
+    let names = disk.names();
+    let incarnation = names.iter().find_map(|name| name.strip_prefix("end-")).expect("it is said where the log ends");
+    for number in [u64::MAX, u64::MAX - 1] {
+        disk.create(&format!("making-{incarnation}-{number:x}"), 8).expect("room");
+    }
+    write(0x30);
+}

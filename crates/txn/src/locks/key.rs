@@ -92,21 +92,17 @@ impl<O: Copy + Eq> KeyLock<O> {
         self.holders().filter(|claim| claim.owner != owner).map(|claim| claim.stamp).min()
     }
 
-    /// A holder wants the key for itself: before all who wait, since they wait for it. Answers whether it has it so now.
-    ///
-    /// # Panics
-    /// If `owner` does not hold the key: that is for the caller to know.
-    pub(super) fn upgrade(&mut self, owner: O) -> bool {
-        let Some(claim) = self.holders().find(|claim| claim.owner == owner).copied() else {
-            panic!("a holder upgrades");
-        };
+    /// A holder wants the key for itself: before all who wait, since they wait for it. Answers whether it has it so now; `None` if
+    /// it does not hold it.
+    pub(super) fn upgrade(&mut self, owner: O) -> Option<bool> {
+        let claim = self.holders().find(|claim| claim.owner == owner).copied()?;
         let claim = Claim { mode: Mode::Exclusive, ..claim };
         if self.oldest_other(owner).is_some() {
             self.queue.push_front(claim);
-            return false;
+            return Some(false);
         }
         self.hold(claim);
-        true
+        Some(true)
     }
 
     /// `owner` holds it no more and waits for it no more. Calls `granted` with those who hold it now and waited.

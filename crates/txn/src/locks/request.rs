@@ -38,7 +38,10 @@ where
 {
     match oldest(locks, keys.clone()) {
         Some(other) if stamp >= other => Requested::Dies,
-        _ => claim(locks, owner, stamp, keys),
+        _ => match claim(locks, owner, stamp, keys) {
+            0 => Requested::Granted,
+            waits => Requested::Waits(waits),
+        },
     }
 }
 
@@ -53,10 +56,8 @@ where
     L::Key: 'k,
 {
     let stamp = oldest(locks, keys.clone())?;
-    match claim(locks, owner, stamp, keys) {
-        Requested::Waits(keys) => Some(keys),
-        Requested::Granted | Requested::Dies => unreachable!("somebody is in its way"),
-    }
+    // Somebody is in its way: at least one of them is not its own yet.
+    Some(claim(locks, owner, stamp, keys))
 }
 
 fn oldest<'k, L: Locks<O>, O: Copy + Eq>(locks: &mut L, keys: impl Iterator<Item = (&'k L::Key, Mode)>) -> Option<Stamp>
@@ -66,28 +67,29 @@ where
     keys.filter_map(|(key, mode)| locks.of(key, |lock| lock.oldest(mode)).flatten()).min()
 }
 
+/// Takes the keys or a place in their queues; for how many it waits.
 fn claim<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
     stamp: Stamp,
     keys: impl Iterator<Item = (&'k L::Key, Mode)>,
-) -> Requested
+) -> usize
 where
     L::Key: 'k,
 {
-    let waits = keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, stamp))).count();
-    if waits == 0 { Requested::Granted } else { Requested::Waits(waits) }
+    keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, stamp))).count()
 }
 
-/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds what it held.
-///
-/// # Panics
-/// If `owner` does not hold the key.
+/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds what it held. Who
+/// does not hold the key dies: it has lost it.
 pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
     locks.with(key, |lock| match lock.oldest_other(owner) {
         Some(other) if stamp >= other => Requested::Dies,
-        _ if lock.upgrade(owner) => Requested::Granted,
-        _ => Requested::Waits(1),
+        _ => match lock.upgrade(owner) {
+            Some(true) => Requested::Granted,
+            Some(false) => Requested::Waits(1),
+            None => Requested::Dies,
+        },
     })
 }
 
@@ -118,5 +120,5 @@ pub fn restore<'k, L: Locks<O>, O: Copy + Eq>(
 where
     L::Key: 'k,
 {
-    claim(locks, owner, stamp, keys) == Requested::Granted
+    claim(locks, owner, stamp, keys) == 0
 }

@@ -1,0 +1,35 @@
+//! Chance that nobody can foresee, from the system.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// The system's source of randomness, opened once: who connects to nodes must not need a descriptor for it that is not there.
+pub struct Source(File);
+
+impl Source {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// There is none, or no descriptor is left.
+    pub fn open() -> io::Result<Self> {
+        File::open("/dev/urandom").map(Self)
+    }
+
+    /// Fills `bytes`.
+    ///
+    /// # Errors
+    /// Those of reading, which the system does not know for this source.
+    pub fn fill(&self, bytes: &mut [u8]) -> io::Result<()> {
+        (&self.0).read_exact(bytes)
+    }
+}
+
+/// So many bytes of it.
+///
+/// # Errors
+/// Those of [`Source::open`].
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    Source::open()?.fill(&mut bytes)?;
+    Ok(bytes)
+}
