@@ -29,8 +29,6 @@ pub enum Item<'a> {
         vc: u32,
         /// The epoch of the owner in the map by which the origin has routed them.
         epoch: u64,
-        /// How many commands *end* in these bytes.
-        count: u32,
         /// The bytes.
         bytes: &'a [u8],
     },
@@ -63,13 +61,6 @@ pub enum Item<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Owner: something that answers no command.
-    Push {
-        /// To which client.
-        vc: u32,
-        /// Whole messages.
-        bytes: &'a [u8],
-    },
     /// Owner: whether there was somebody to unblock.
     Unblocked {
         /// Which client.
@@ -81,15 +72,6 @@ pub enum Item<'a> {
     Closed {
         /// Which client.
         vc: u32,
-    },
-    /// Owner: in place of that many replies: nothing was executed, as it does not own the slots by its map.
-    TryAgain {
-        /// To which client.
-        vc: u32,
-        /// How many commands.
-        count: u32,
-        /// The version of the owner's map.
-        version: u64,
     },
     /// Both: every LSN here is at or below this one (rules L1, T7).
     Clock {
@@ -127,10 +109,10 @@ mod tag {
     pub const UNBLOCK: u8 = 5;
     pub const CLOSE: u8 = 6;
     pub const REPLIES: u8 = 7;
-    pub const PUSH: u8 = 8;
+    // 8 is kept for messages that answer no command.
     pub const UNBLOCKED: u8 = 9;
     pub const CLOSED: u8 = 10;
-    pub const TRY_AGAIN: u8 = 11;
+    // 11 is kept for commands that were not executed and are to be sent elsewhere.
     pub const CLOCK: u8 = 12;
 }
 
@@ -161,14 +143,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
     let (tag, vc) = (from.u8()?, from.u32()?);
     Ok(match tag {
         tag::OPEN => Item::Open { vc, client: from.u64()?, db: from.u16()?, protocol: protocol(from)? },
-        tag::COMMANDS => {
-            let (epoch, count) = (from.u64()?, from.u32()?);
-            let bytes = from.bytes(BODY_MAX)?;
-            if count as usize > bytes.len() {
-                return Err(Malformed("no more commands than bytes"));
-            }
-            Item::Commands { vc, epoch, count, bytes }
-        }
+        tag::COMMANDS => Item::Commands { vc, epoch: from.u64()?, bytes: from.bytes(BODY_MAX)? },
         tag::CREDIT => Item::Credit { vc, bytes: from.u32()? },
         tag::UNBLOCK => Item::Unblock { vc, with_error: from.flag()? },
         tag::CLOSE => Item::Close { vc },
@@ -182,10 +157,8 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
             }
             Item::Replies { vc, lengths, bytes }
         }
-        tag::PUSH => Item::Push { vc, bytes: from.bytes(BODY_MAX)? },
         tag::UNBLOCKED => Item::Unblocked { vc, yes: from.flag()? },
         tag::CLOSED => Item::Closed { vc },
-        tag::TRY_AGAIN => Item::TryAgain { vc, count: from.u32()?, version: from.u64()? },
         tag::CLOCK if vc == 0 => Item::Clock { lsn: from.u64()? },
         _ => return Err(Malformed("an item")),
     })
@@ -213,9 +186,9 @@ impl Item<'_> {
                 out.extend_from_slice(&db.to_le_bytes());
                 out.push(protocol);
             }
-            Self::Commands { vc, epoch, count, bytes } => {
+            Self::Commands { vc, epoch, bytes } => {
                 let at = put_commands(out, vc, epoch);
-                extend_commands(out, at, count, bytes);
+                extend_commands(out, at, bytes);
             }
             Self::Credit { vc, bytes } => {
                 head(out, tag::CREDIT, vc);
@@ -232,20 +205,11 @@ impl Item<'_> {
                 out.extend_from_slice(lengths.0.as_flattened());
                 put_bytes(out, bytes);
             }
-            Self::Push { vc, bytes } => {
-                head(out, tag::PUSH, vc);
-                put_bytes(out, bytes);
-            }
             Self::Unblocked { vc, yes } => {
                 head(out, tag::UNBLOCKED, vc);
                 out.push(u8::from(yes));
             }
             Self::Closed { vc } => head(out, tag::CLOSED, vc),
-            Self::TryAgain { vc, count, version } => {
-                head(out, tag::TRY_AGAIN, vc);
-                out.extend_from_slice(&count.to_le_bytes());
-                out.extend_from_slice(&version.to_le_bytes());
-            }
             Self::Clock { lsn } => {
                 head(out, tag::CLOCK, 0);
                 out.extend_from_slice(&lsn.to_le_bytes());
@@ -254,23 +218,22 @@ impl Item<'_> {
     }
 }
 
-/// Where `count` of an item of commands stands behind the item's place.
-const COUNT: usize = 1 + 4 + 8;
+/// Where the length of an item of commands stands behind the item's place.
+const LENGTH: usize = 1 + 4 + 8;
 
 /// Appends an item of no commands yet; gives the place that [`extend_commands`] wants to know.
 pub fn put_commands(out: &mut Vec<u8>, vc: u32, epoch: u64) -> usize {
     let at = out.len();
     head(out, tag::COMMANDS, vc);
     out.extend_from_slice(&epoch.to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&[0; 4]);
     at
 }
 
-/// Appends `bytes`, in which `count` more commands end, to the item at `at`, which is the last one.
-pub fn extend_commands(out: &mut Vec<u8>, at: usize, count: u32, bytes: &[u8]) {
+/// Appends `bytes` to the item at `at`, which is the last one.
+pub fn extend_commands(out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     out.extend_from_slice(bytes);
-    add(out, at + COUNT, count);
-    add(out, at + COUNT + 4, bytes.len() as u32);
+    add(out, at + LENGTH, bytes.len() as u32);
 }
 
 fn add(out: &mut [u8], at: usize, more: u32) {
@@ -304,8 +267,8 @@ mod tests {
         let all: &[(Item<'_>, &[u8])] = &[
             (Item::Open { vc: 7, client: 258, db: 3, protocol: 2 }, b"\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x03\0\x02"),
             (
-                Item::Commands { vc: 7, epoch: 9, count: 1, bytes: b"PING\r\n" },
-                b"\x03\x07\0\0\0\x09\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\0PING\r\n",
+                Item::Commands { vc: 7, epoch: 9, bytes: b"PING\r\n" },
+                b"\x03\x07\0\0\0\x09\0\0\0\0\0\0\0\x06\0\0\0PING\r\n",
             ),
             (Item::Credit { vc: 7, bytes: 4096 }, b"\x04\x07\0\0\0\0\x10\0\0"),
             (Item::Unblock { vc: 7, with_error: true }, b"\x05\x07\0\0\0\x01"),
@@ -314,10 +277,8 @@ mod tests {
                 Item::Replies { vc: 7, lengths: Lengths(&lengths), bytes: b"+OK\r\n\n+" },
                 b"\x07\x07\0\0\0\x02\0\0\0\x05\0\0\0\x01\0\0\0\x07\0\0\0+OK\r\n\n+",
             ),
-            (Item::Push { vc: 7, bytes: b">0\r\n" }, b"\x08\x07\0\0\0\x04\0\0\0>0\r\n"),
             (Item::Unblocked { vc: 7, yes: false }, b"\x09\x07\0\0\0\0"),
             (Item::Closed { vc: 7 }, b"\x0a\x07\0\0\0"),
-            (Item::TryAgain { vc: 7, count: 2, version: 5 }, b"\x0b\x07\0\0\0\x02\0\0\0\x05\0\0\0\0\0\0\0"),
             (Item::Clock { lsn: 1 }, b"\x0c\0\0\0\0\x01\0\0\0\0\0\0\0"),
         ];
         let mut body = Vec::new();
@@ -334,11 +295,16 @@ mod tests {
     fn what_lies_about_itself_is_malformed() {
         let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
         assert!(malformed(b"\x0d\0\0\0\0"), "an unknown item");
-        assert!(malformed(b"\x02\x07\0\0\0\x03\0\x03"), "an item that is not used any more");
+        for unused in [2, 8, 11] {
+            assert!(
+                malformed(&[unused, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                "an item that is not used: {unused}"
+            );
+        }
         assert!(malformed(b"\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x03\0\x04"), "RESP4");
         assert!(malformed(b"\x07\x07\0\0\0\x01\0\0\0\x05\0\0\0\x01\0\0\0+"), "a reply longer than its bytes");
         assert!(malformed(b"\x07\x07\0\0\0\xff\xff\xff\xff"), "as many replies as there are numbers");
-        assert!(malformed(b"\x03\x07\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0+"), "more commands than bytes");
+        assert!(malformed(b"\x03\x07\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0+"), "commands longer than their bytes");
         assert!(malformed(b"\x0c\x01\0\0\0\x01\0\0\0\0\0\0\0"), "a clock of a client");
     }
 
@@ -347,10 +313,10 @@ mod tests {
         let mut body = Vec::new();
         Item::Open { vc: 1, client: 1, db: 0, protocol: 3 }.put(&mut body);
         let at = put_commands(&mut body, 1, 4);
-        extend_commands(&mut body, at, 1, b"GET x\r\n");
-        extend_commands(&mut body, at, 2, b"PING\r\nPING\r\nPI");
+        extend_commands(&mut body, at, b"GET x\r\n");
+        extend_commands(&mut body, at, b"PING\r\nPING\r\nPI");
         let last = items(&body).last().unwrap().unwrap();
-        assert_eq!(last, Item::Commands { vc: 1, epoch: 4, count: 3, bytes: b"GET x\r\nPING\r\nPING\r\nPI" });
+        assert_eq!(last, Item::Commands { vc: 1, epoch: 4, bytes: b"GET x\r\nPING\r\nPING\r\nPI" });
     }
 
     proptest! {

@@ -45,7 +45,7 @@ pub use effects::{Before, Effect, Effects, Touched};
 pub use error::Error;
 pub use families::{FAMILIES, Run};
 pub use generation::Generation;
-pub use generic::{slot_of_argument, slot_of_cursor};
+pub use generic::{CLUSTER, slot_of_argument, slot_of_cursor};
 pub use help::write_help;
 pub use notify::{Event, Events, class};
 pub use rest::Rest;

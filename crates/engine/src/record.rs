@@ -163,9 +163,16 @@ impl Engine {
         self.last_version
     }
 
-    /// Another node has given this version: what is changed from now on is above it (rule L1).
-    pub fn hear_of(&mut self, version: u64) {
-        self.last_version = self.last_version.max(version);
+    /// Another node has given this version: what is changed from now on is above it (rule L1). False, and nothing is changed, if it is more than a day ahead
+    /// of the clock: versions never go back, so whoever follows one that is wrong keeps it for good.
+    #[must_use]
+    pub fn hear_of(&mut self, version: u64) -> bool {
+        const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+        let believed = version >> VERSION_SHIFT <= self.now.saturating_add(DAY_MS);
+        if believed {
+            self.last_version = self.last_version.max(version);
+        }
+        believed
     }
 
     /// The version for what is about to be changed: that of the open record, or one above everything seen so far in the held

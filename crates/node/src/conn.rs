@@ -189,6 +189,9 @@ impl Conn {
     /// Drops the output.
     pub(crate) fn forget_output(&mut self) {
         self.out = Outgoing::default();
+        if let Some(remote) = &mut self.remote {
+            remote.gather = None;
+        }
         let client = &self.session.client;
         client.output_len.store(self.in_flight as u64, Relaxed);
         client.output_buffer.store(0, Relaxed);

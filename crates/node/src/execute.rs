@@ -25,7 +25,7 @@ const STARVING: u32 = 16;
 /// A command waits so often for keys that the store has: then it asks the store itself.
 pub(crate) const INSISTS: u32 = 4;
 
-const NO_CLUSTER: &[u8] = b"ERR This instance has cluster support disabled";
+pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 
 /// What a client with subscriptions may call in RESP2, where replies and messages look alike.
 const WHEN_SUBSCRIBED: [&str; 9] =
@@ -99,7 +99,7 @@ impl Worker {
                     return Next::Continue;
                 }
                 None if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() => {
-                    self.refuse(conn, Some(command), NO_CLUSTER);
+                    self.refuse(conn, Some(command), NO_CLUSTER.as_bytes());
                     return Next::Continue;
                 }
                 None => {
@@ -458,7 +458,7 @@ impl Worker {
             return Some(b"NOAUTH Authentication required.".into());
         }
         if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() {
-            return Some(NO_CLUSTER.into());
+            return Some(NO_CLUSTER.as_bytes().into());
         }
         if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
             return Some(b"ERR Command not allowed inside a transaction".into());

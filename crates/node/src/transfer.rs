@@ -366,7 +366,8 @@ impl Worker {
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         // As in Redis, what fits the first buffer is always allowed.
-        let len = Some(conn.owed() + conn.pushes.len()).filter(|&len| len > BUFFER).unwrap_or(0) as u64;
+        let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
+        let len = Some(conn.owed() + conn.pushes.len() + elsewhere).filter(|&len| len > BUFFER).unwrap_or(0) as u64;
         let soft = limit.soft > 0 && len > limit.soft;
         if !soft {
             conn.over_soft_since = None;

@@ -6,6 +6,7 @@ use resp::Value;
 use crate::clients::bank::Banker;
 use crate::clients::chaos::Chaos;
 use crate::clients::counter::Counter;
+use crate::clients::heedless::Heedless;
 use crate::clients::operator::Operator;
 use crate::clients::owner::Owner;
 use crate::clients::reader::Reader;
@@ -63,8 +64,8 @@ impl World {
         clients.push(Box::new(Banker::new(6)));
         clients.push(Box::new(Counter::new(7)));
         clients.push(Box::new(Counter::new(8)));
-        clients.push(Box::new(Chaos::new(9, [3, 4])));
-        clients.push(Box::new(Operator::new(&plan)));
+        clients.push(Box::new(Heedless::new(Chaos::new(9, [3, 4]))));
+        clients.push(Box::new(Heedless::new(Operator::new(&plan))));
         // Some worlds lack some of them.
         let mut seats = Vec::new();
         for client in clients {

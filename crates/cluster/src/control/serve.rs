@@ -1,13 +1,14 @@
 //! Connections that others open.
 
+use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::agent::Agent;
 use super::forming::Founding;
@@ -19,23 +20,51 @@ use crate::codec::Reader;
 use crate::frame::{self, Kind};
 use crate::handshake::{Peer, Refusal, Role};
 
-/// Connections that have not proved anything yet.
+/// Connections that have not proved anything yet, at most.
 const STRANGERS_MAX: usize = 64;
 
 /// Requests of one link that are being answered.
 const REQUESTS_MAX: usize = 64;
 
+/// Connections that have not proved anything yet, the oldest first. Where one more than may be comes, the oldest is closed: a node proves itself within
+/// moments, and who is silent keeps nobody out.
+#[derive(Default)]
+struct Strangers {
+    next: u64,
+    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
+}
+
+impl Strangers {
+    /// One more: its number, and what ends when it is to be closed.
+    fn add(&mut self) -> (u64, oneshot::Receiver<()>) {
+        let (stays, closes) = oneshot::channel();
+        self.next += 1;
+        self.waiting.push_back((self.next, stays));
+        if self.waiting.len() > STRANGERS_MAX {
+            self.waiting.pop_front();
+        }
+        (self.next, closes)
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.waiting.retain(|(waiting, _)| *waiting != number);
+    }
+}
+
 /// Takes connections until the runtime ends.
 pub async fn accept(agent: Arc<Agent>, listener: TcpListener, on_data: OnData) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let strangers: Arc<Mutex<Strangers>> = Arc::default();
     loop {
-        let Ok(permit) = Arc::clone(&strangers).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (agent, on_data) = (Arc::clone(&agent), Arc::clone(&on_data));
+                let (agent, on_data, strangers) = (Arc::clone(&agent), Arc::clone(&on_data), Arc::clone(&strangers));
+                let (number, closes) = strangers.lock().unwrap_or_else(PoisonError::into_inner).add();
                 tokio::spawn(async move {
-                    let met = meet(&agent, stream).await;
-                    drop(permit);
+                    let met = match select(pin!(meet(&agent, stream)), closes).await {
+                        Either::Left((met, _)) => met,
+                        Either::Right(_) => None,
+                    };
+                    strangers.lock().unwrap_or_else(PoisonError::into_inner).remove(number);
                     if let Some((stream, peer)) = met {
                         serve(agent, stream, peer, &on_data).await;
                     }

@@ -1,8 +1,9 @@
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use cluster::handshake::Role;
 
-use crate::harness::Nodes;
+use crate::harness::{Nodes, wait};
 
 #[test]
 fn data_links_come_to_who_carries_commands_at_both_ends() {
@@ -30,4 +31,21 @@ fn data_links_come_to_who_carries_commands_at_both_ends() {
     assert_eq!(nodes.nodes[0].no_link().0, 78);
     nodes.nodes[0].control().dial(cluster::NodeId([9; 20]), 79);
     assert!(nodes.nodes[0].no_link().1.contains("has no node"));
+}
+
+#[test]
+fn who_says_nothing_keeps_no_node_out() {
+    let nodes = Nodes::formed(61, 2);
+    let [a, b] = &nodes.nodes[..] else { panic!("two nodes") };
+    let mut silent = Vec::new();
+    for tag in 0..5 {
+        silent.extend((0..100).map(|_| TcpStream::connect(b.settings.bind).unwrap()));
+        a.control().dial(b.id(), tag);
+        // The port would be free again when the silent ones have had their time: a node need not wait for that.
+        let link = wait("a link or none", || a.try_data_link().map(Ok).or_else(|| a.try_no_link().map(Err)));
+        assert_eq!(link.map(|link| link.dialed).map_err(|(_, why)| why), Ok(Some(tag)));
+        b.data_link();
+    }
+    // The first ones have been closed.
+    assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
 }

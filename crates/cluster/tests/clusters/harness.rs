@@ -221,6 +221,14 @@ impl Node {
         self.links.1.recv_timeout(PATIENCE).unwrap()
     }
 
+    pub fn try_data_link(&self) -> Option<DataLink> {
+        self.links.1.try_recv().ok()
+    }
+
+    pub fn try_no_link(&self) -> Option<(u64, String)> {
+        self.no_links.1.try_recv().ok()
+    }
+
     pub fn no_link(&self) -> (u64, String) {
         self.no_links.1.recv_timeout(PATIENCE).unwrap()
     }

@@ -25,7 +25,7 @@ pub use keys::ROWS as KEY_ROWS;
 pub use memory::ROWS as MEMORY_ROWS;
 pub use object::ROWS as OBJECT_ROWS;
 pub use scan::{ROWS as SCAN_ROWS, slot_of_cursor};
-pub use slots::{ROWS as SLOT_ROWS, slot_of_argument};
+pub use slots::{CLUSTER, ROWS as SLOT_ROWS, slot_of_argument};
 pub use sort::ROWS as SORT_ROWS;
 pub use transfer::ROWS as TRANSFER_ROWS;
 pub use wait::ROWS as WAIT_ROWS;

@@ -11,18 +11,21 @@ use crate::families::Run;
 use crate::spec::{Row, Spec, flags::*};
 use crate::walk::{Position, Visited, Walk};
 
+/// CLUSTER itself.
+pub const CLUSTER: Spec = Spec {
+    name: "cluster",
+    arity: -2,
+    flags: NEEDS_CLUSTER,
+    group: "cluster",
+    since: "3.0.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for Redis Cluster commands.",
+    ..Spec::NEW
+};
+
 /// The rows of this file. The other subcommands are the node's.
 pub const ROWS: &[Row<Run>] = &[Row {
-    spec: Spec {
-        name: "cluster",
-        arity: -2,
-        flags: NEEDS_CLUSTER,
-        group: "cluster",
-        since: "3.0.0",
-        complexity: "Depends on subcommand.",
-        summary: "A container for Redis Cluster commands.",
-        ..Spec::NEW
-    },
+    spec: CLUSTER,
     run: Run::Container,
     subcommands: &[
         Row {

@@ -49,17 +49,16 @@ impl Stage {
         item.put(self.room());
     }
 
-    /// Adds `count` commands, to the last item if that holds commands of the same connection.
-    pub(crate) fn commands(&mut self, vc: u32, epoch: u64, count: u32, mut bytes: &[u8]) {
+    /// Adds commands, to the last item if that holds commands of the same connection.
+    pub(crate) fn commands(&mut self, vc: u32, epoch: u64, mut bytes: &[u8]) {
         loop {
             let (now, later) = bytes.split_at(bytes.len().min(FRAME));
-            let ended = if later.is_empty() { count } else { 0 };
             let is_long = self.open.is_some_and(|at| self.bytes.len() - at > FRAME);
             let at = match self.commands.filter(|(of, _)| *of == vc && !is_long) {
                 Some((_, at)) => at,
                 None => put_commands(self.room(), vc, epoch),
             };
-            extend_commands(&mut self.bytes, at, ended, now);
+            extend_commands(&mut self.bytes, at, now);
             self.commands = Some((vc, at));
             if later.is_empty() {
                 return;

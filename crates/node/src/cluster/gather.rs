@@ -133,6 +133,11 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
+    /// Bytes that have come.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
+    }
+
     /// Whether it is about a message, which may be lost.
     pub(crate) fn is_about_receivers(&self) -> bool {
         self.merge == Merge::Receivers
@@ -165,7 +170,7 @@ impl Worker {
         let remote: &mut Remote = conn.remote.get_or_insert_default();
         remote.gather = Some(Box::new(gather));
         for (part, link) in links.into_iter().enumerate() {
-            self.ask(conn, link, 1, Some(args), raw, [Expect::Part(part)]);
+            self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
         self.count_forwarded(conn, command, Some(args));
         conn.wait = Wait::Replies(0);

@@ -65,9 +65,13 @@ impl Cluster {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the map: workers see it from their next turn on.
+    /// Replaces the map: workers see it from their next turn on. One that is older than the present one, as maps may come out of order, is not taken.
     pub fn set_map(&self, map: Arc<Map>) {
-        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        let mut present = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if map.version() < present.version() {
+            return;
+        }
+        *present = map;
         self.changes.fetch_add(1, Release);
     }
 

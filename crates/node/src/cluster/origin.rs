@@ -29,6 +29,7 @@ impl From<&str> for Broken {
     }
 }
 
+const AHEAD_OF_TIME: &str = "a timestamp more than a day ahead: do the clocks of all nodes agree?";
 const UNKNOWN: &str = "a virtual connection that there is not";
 const UNASKED: &str = "a reply that nobody waits for";
 
@@ -93,7 +94,9 @@ impl Worker {
         for item in items(body) {
             let item = item.map_err(|malformed| Broken(malformed.to_string()))?;
             if let Item::Clock { lsn } = item {
-                self.engine.hear_of(lsn);
+                if !self.engine.hear_of(lsn) {
+                    return Err(AHEAD_OF_TIME.into());
+                }
                 continue;
             }
             match &mut conn.role {
@@ -119,14 +122,6 @@ impl Worker {
                 }
                 Err(()) => Err(UNKNOWN.into()),
             },
-            Item::Push { vc, bytes } => match out.client(vc) {
-                Ok(Some(token)) => {
-                    self.hear_push(token, bytes);
-                    Ok(())
-                }
-                Ok(None) => Ok(()),
-                Err(()) => Err(UNKNOWN.into()),
-            },
             Item::Unblocked { vc, yes } => {
                 let client = out.client(vc).map_err(|()| UNKNOWN)?;
                 let remote = client.and_then(|token| self.conn(token)).and_then(|conn| conn.remote.as_deref_mut());
@@ -141,7 +136,6 @@ impl Worker {
                 }
                 Ok(())
             }
-            Item::TryAgain { .. } => Err("what nobody says yet".into()),
             _ => Err("what only an origin says".into()),
         }
     }
@@ -180,9 +174,10 @@ impl Worker {
         match expect {
             Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
             Expect::Block(hole, wanted, db) => {
-                // One that did not run says so at its beginning.
-                let ran = !(reply.starts_with(b"-") || reply.starts_with(b"*-1") || reply.starts_with(b"_"));
-                if let Some(db) = db.filter(|_| ran) {
+                if let Some(db) = db
+                    && let Some(remote) = conn.remote.as_deref_mut()
+                    && remote.has_run(reply, whole) == Some(true)
+                {
                     conn.session.set_db(db);
                 }
                 conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
@@ -261,19 +256,6 @@ impl Worker {
             self.acknowledge(&mut conn);
             self.put_conn(conn);
         }
-    }
-
-    /// Something for a client that is no reply.
-    fn hear_push(&mut self, token: Token, bytes: &[u8]) {
-        let limit = self.follower.settings().output_limit_pubsub;
-        let now = self.engine.now();
-        let Some(mut conn) = self.take_conn(token) else { return };
-        if !conn.closing {
-            self.beside_replies(&mut conn, &keyspace::Horizon::default()).extend_from_slice(bytes);
-            self.fed(&mut conn, limit, now);
-        }
-        self.put_conn(conn);
-        self.mark_dirty(token);
     }
 
     /// A client has gone: so does what it has at other nodes.

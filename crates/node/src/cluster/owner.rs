@@ -106,7 +106,7 @@ impl Worker {
     pub(crate) fn hear_origin(&mut self, link: Token, inbound: &mut Inbound, item: &Item<'_>) -> Result<(), Broken> {
         match *item {
             Item::Open { vc, client, db, protocol } => self.open_line(link, inbound, vc, client, db, protocol),
-            Item::Commands { vc, epoch, bytes, .. } => {
+            Item::Commands { vc, epoch, bytes } => {
                 if let Some(token) = inbound.line(vc) {
                     self.feed(token, epoch, bytes);
                 }

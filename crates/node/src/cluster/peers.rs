@@ -18,6 +18,8 @@ pub(crate) struct Peers {
     changes: u64,
     /// This node's place in the map; nobody's if it is not there.
     pub(crate) me: u16,
+    /// The epoch of what it owns.
+    pub(crate) epoch: u64,
     /// By id of the command.
     pub(crate) kinds: Box<[Kind]>,
     /// This node has a lease, as this turn sees it.
@@ -52,6 +54,7 @@ impl Peers {
         let mut peers = Self {
             changes,
             me: NOT_THERE,
+            epoch: 0,
             routes: Vec::new(),
             map: Arc::new(Map::empty()),
             shared,
@@ -72,17 +75,21 @@ impl Peers {
     fn take_map(&mut self) {
         self.map = self.shared.map();
         self.me = self.map.index_of(self.shared.me()).unwrap_or(NOT_THERE);
+        self.epoch = self.my_place().map_or(0, |me| self.map.node(me).epoch);
         self.routes = vec![None; self.map.nodes().len()];
     }
 
-    /// Looks at what has changed. `now`: nanoseconds of [`crate::Clock::boot_ns`], read after the bytes of this turn have arrived (rule O1).
-    pub(crate) fn begin_turn(&mut self, now: u64) {
+    /// Looks at what has changed; whether that is the map. `now`: nanoseconds of [`crate::Clock::boot_ns`], read after the bytes of this turn have arrived
+    /// (rule O1).
+    pub(crate) fn begin_turn(&mut self, now: u64) -> bool {
         self.serves = now < self.shared.lease().until_ns();
         let changes = self.shared.changes();
-        if changes != self.changes {
-            self.changes = changes;
-            self.take_map();
+        if changes == self.changes {
+            return false;
         }
+        self.changes = changes;
+        self.take_map();
+        true
     }
 
     /// The link to a node of the map; a new one if there is none yet.
@@ -120,11 +127,6 @@ impl Peers {
         !self.heard.is_empty() || !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
     }
 
-    /// The epoch of what this node owns.
-    pub(crate) fn my_epoch(&self) -> u64 {
-        if self.me == NOT_THERE { 0 } else { self.map.node(self.me).epoch }
-    }
-
     /// Whether the node is the only one.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
@@ -137,7 +139,10 @@ impl Worker {
     pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
         let boot = self.node.clock.boot_ns();
         let Some(peers) = &mut self.peers else { return };
-        peers.begin_turn(boot);
+        if peers.begin_turn(boot) {
+            // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
+            self.engine.scan_end = keyspace::SLOTS as u16;
+        }
         self.look_at_links(now);
         self.hear();
     }

@@ -25,8 +25,8 @@ pub(crate) enum Expect {
 pub(crate) struct Line {
     /// Its number on the link.
     pub(crate) vc: u32,
-    /// The session as the owner knows it.
-    pub(crate) db: u16,
+    /// The session as the owner knows it. The database: not known after a block that selects one, which may not have run.
+    pub(crate) db: Option<u16>,
     pub(crate) protocol: u8,
     pub(crate) no_touch: bool,
     /// Replies to come, in their order.
@@ -49,7 +49,7 @@ impl Line {
             self.expected.push_back(Expect::Nothing);
         };
         let protocol = session.protocol.number() as u8;
-        if self.db != session.db {
+        if self.db != Some(session.db) {
             command(&["SELECT", &session.db.to_string()]);
         }
         if self.protocol != protocol {
@@ -58,7 +58,7 @@ impl Line {
         if self.no_touch != session.no_touch {
             command(&["CLIENT", "NO-TOUCH", if session.no_touch { "ON" } else { "OFF" }]);
         }
-        (self.db, self.protocol, self.no_touch) = (session.db, protocol, session.no_touch);
+        (self.db, self.protocol, self.no_touch) = (Some(session.db), protocol, session.no_touch);
     }
 }
 
@@ -71,11 +71,25 @@ pub(crate) struct Remote {
     pub(crate) gather: Option<Box<Gather>>,
     /// Keys that were watched elsewhere are not any more: the next block does not run.
     pub(crate) lost_watch: bool,
+    /// How the reply of a block that selects a database begins. There is one at most: nothing is forwarded with it or behind it.
+    pub(crate) beginning: Vec<u8>,
     /// Bytes of commands forwarded since the last time that nothing was owed.
     pub(crate) forwarded: usize,
 }
 
 impl Remote {
+    /// Some of the reply of a block that selects a database has come. Whether it has run, once it is whole: one that has not says so with nil or an error.
+    pub(crate) fn has_run(&mut self, reply: &[u8], whole: bool) -> Option<bool> {
+        const NIL: &[u8] = b"*-1";
+        let lacking = NIL.len() - self.beginning.len();
+        self.beginning.extend_from_slice(&reply[..reply.len().min(lacking)]);
+        if !whole {
+            return None;
+        }
+        let beginning = std::mem::take(&mut self.beginning);
+        Some(!(beginning.starts_with(b"-") || beginning.starts_with(b"_") || beginning == NIL))
+    }
+
     /// The virtual connection over a link.
     pub(crate) fn line(&mut self, link: usize) -> Option<&mut Line> {
         self.lines.get_mut(link)?.as_mut()
@@ -87,6 +101,11 @@ impl Remote {
             self.lines.resize_with(link + 1, || None);
         }
         &mut self.lines[link]
+    }
+
+    /// Bytes of replies that have come and that will become one.
+    pub(crate) fn gathered(&self) -> usize {
+        self.gather.as_ref().map_or(0, |gather| gather.len())
     }
 
     /// Whether any reply is to come.

@@ -109,10 +109,17 @@ impl Peers {
         args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(slot))
     }
 
-    /// The first slot behind the range of this node that `slot` is in.
-    fn end_of_range(&self, slot: u16) -> u16 {
-        let range = self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
-        range.map_or(slot + 1, |range| range.end + 1)
+    /// Where a SCAN that runs here ends: behind the range of this node that the slot in its cursor is in.
+    fn end_of_scan(&self, args: Args<'_>) -> u16 {
+        let slot = args.get(1).and_then(command::slot_of_cursor);
+        let of_slot = |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
+        slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end + 1)
+    }
+
+    /// Whether what has come for a virtual connection was sent here by a map that this node has not heard of.
+    #[inline]
+    fn is_behind(&self, conn: &Conn) -> bool {
+        matches!(&conn.role, Role::Virtual(line) if self.epoch < line.epoch)
     }
 }
 
@@ -138,6 +145,7 @@ impl Worker {
             if let Some((slot, _)) = parsed.key
                 && peers.map.owner_of(slot) == Some(peers.me)
                 && peers.serves
+                && !peers.is_behind(conn)
             {
                 return None;
             }
@@ -159,17 +167,13 @@ impl Worker {
             _ => Place::Anywhere,
         };
         let peers = self.peers.as_deref()?;
-        let is_newer = matches!(&conn.role, Role::Virtual(line) if peers.my_epoch() < line.epoch);
+        if kind == Kind::Scan {
+            self.engine.scan_end = peers.end_of_scan(args);
+        }
         let error = match place {
             Place::Anywhere => return None,
-            // By a map that this node has not heard of.
-            Place::At(..) if is_newer => TRY_AGAIN,
-            Place::At(owner, slot) if owner == peers.me && peers.serves => {
-                if kind == Kind::Scan {
-                    self.engine.scan_end = peers.end_of_range(slot);
-                }
-                return None;
-            }
+            Place::At(..) if peers.is_behind(conn) => TRY_AGAIN,
+            Place::At(owner, _) if owner == peers.me && peers.serves => return None,
             Place::At(owner, _) if owner == peers.me => {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
@@ -217,18 +221,16 @@ impl Worker {
             Kind::Gather(_) | Kind::Scan | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
         };
         let peers = self.peers.as_deref_mut()?;
+        if kind == Kind::Scan {
+            self.engine.scan_end = peers.end_of_scan(args);
+        }
         match place {
             Place::Anywhere => self.in_turn(conn, false),
             Place::At(owner, _) if owner == peers.me && !peers.serves => {
                 let text = peers.no_lease();
                 Some(self.decline(conn, command, &text))
             }
-            Place::At(owner, slot) if owner == peers.me => {
-                if kind == Kind::Scan {
-                    self.engine.scan_end = peers.end_of_range(slot);
-                }
-                self.in_turn(conn, kind == Kind::Keyed)
-            }
+            Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
             Place::Several => Some(self.decline(conn, command, SEVERAL)),
             Place::At(owner, slot) if moves => {
@@ -262,7 +264,7 @@ impl Worker {
         Next::Retry
     }
 
-    fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
+    pub(super) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         self.refuse(conn, Some(command), text);
         Next::Continue
     }
@@ -282,7 +284,7 @@ impl Worker {
             return next;
         }
         let (hole, wanted) = self.place_of_reply(conn);
-        self.ask(conn, link, 1, Some(args), raw, [Expect::Hole(hole, wanted)]);
+        self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
         self.count_forwarded(conn, command, Some(args));
         if kind != Kind::Patient {
             return Next::Continue;
@@ -326,7 +328,6 @@ impl Worker {
         &mut self,
         conn: &mut Conn,
         link: usize,
-        count: u32,
         args: Option<Args<'_>>,
         raw: &[u8],
         expected: impl IntoIterator<Item = Expect>,
@@ -346,7 +347,7 @@ impl Worker {
                 out.stage.put(&Item::Open { vc, client: conn.session.client.id, db, protocol });
                 place.insert(Line {
                     vc,
-                    db,
+                    db: Some(db),
                     protocol,
                     no_touch: false,
                     expected: Default::default(),
@@ -356,16 +357,16 @@ impl Worker {
                 })
             }
         };
-        if (line.db, line.protocol, line.no_touch) != (db, protocol, conn.session.no_touch) {
+        if (line.db, line.protocol, line.no_touch) != (Some(db), protocol, conn.session.no_touch) {
             let vc = line.vc;
-            line.follow(&conn.session, |bytes| out.stage.commands(vc, epoch, 1, bytes));
+            line.follow(&conn.session, |bytes| out.stage.commands(vc, epoch, bytes));
         }
         match args.filter(|_| raw.first() != Some(&b'*')) {
-            None => out.stage.commands(line.vc, epoch, count, raw),
+            None => out.stage.commands(line.vc, epoch, raw),
             Some(args) => {
                 let mut bytes = Vec::new();
                 append_args(&mut bytes, args);
-                out.stage.commands(line.vc, epoch, count, &bytes);
+                out.stage.commands(line.vc, epoch, &bytes);
             }
         }
         line.expected.extend(expected);

@@ -71,7 +71,7 @@ impl super::link::Outbound {
             return;
         }
         let (vc, epoch) = (self.own_line(), self.epoch);
-        self.stage.commands(vc, epoch, 1, command);
+        self.stage.commands(vc, epoch, command);
     }
 
     /// Something was answered to such a command.

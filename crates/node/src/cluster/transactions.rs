@@ -1,7 +1,5 @@
 //! EXEC and WATCH: a block whose keys all belong to one other node is sent there as a whole, and runs there.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use resp::{Args, Reply};
 
 use super::gather::Merge;
@@ -11,7 +9,6 @@ use super::remote::Expect;
 use super::route::{NO_OWNER, Place, SEVERAL, append_args};
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::stats::add;
 use crate::table::Command;
 use crate::worker::Worker;
 
@@ -123,11 +120,10 @@ impl Worker {
         let (hole, wanted) = self.place_of_reply(conn);
         let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + queued);
         let last = Expect::Block(hole, wanted, db);
-        self.ask(conn, link, 2 + queued as u32, None, &bytes, expected.chain([last]));
+        self.ask(conn, link, None, &bytes, expected.chain([last]));
         if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
             line.watches = false;
-            // Not known before it has run.
-            line.db = db.unwrap_or(line.db);
+            line.db = line.db.filter(|_| db.is_none());
         }
         multi.clear();
         conn.session.spare_multi = Some(multi);
@@ -160,7 +156,7 @@ impl Worker {
             if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
                 line.watches = false;
             }
-            self.ask(conn, link, 1, None, UNWATCH, [Expect::Nothing]);
+            self.ask(conn, link, None, UNWATCH, [Expect::Nothing]);
         }
     }
 
@@ -186,7 +182,7 @@ impl Worker {
                     return Some(next);
                 }
                 let (hole, wanted) = self.place_of_reply(conn);
-                self.ask(conn, link, 1, Some(args), raw, [Expect::Hole(hole, wanted)]);
+                self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
                 if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
                     line.watches = true;
                 }
@@ -195,15 +191,12 @@ impl Worker {
                 conn.wait = Wait::Replies(0);
                 Some(Next::Stop)
             }
-            Place::At(..) | Place::Nobody | Place::Several => {
-                if let Some(next) = self.in_turn(conn, false) {
-                    return Some(next);
-                }
-                add(&self.stats.commands[command.counted_as].rejected, 1);
-                conn.session.client.last_active.store(self.engine.now(), Relaxed);
-                self.refuse(conn, Some(command), SEVERAL);
-                Some(Next::Continue)
+            Place::At(..) => {
+                let text = peers.no_lease();
+                Some(self.decline(conn, command, &text))
             }
+            Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
+            Place::Several => Some(self.decline(conn, command, SEVERAL)),
         }
     }
 }

@@ -1,6 +1,11 @@
 //! MULTI, WATCH and scripts whose keys are those of one other node.
 
-use crate::net::{Net, key_of};
+use std::sync::Arc;
+
+use cluster::Map;
+use cluster::map::Node as Member;
+
+use crate::net::{Net, even_map, key_of, shown};
 
 #[test]
 fn a_block_of_another_nodes_keys_runs_there() {
@@ -20,7 +25,7 @@ fn a_block_of_another_nodes_keys_runs_there() {
         commands.extend(["MULTI".to_owned(), format!("INCR {key}"), format!("INCR {key}"), "EXEC".into()]);
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let replies: Vec<String> = net.pipeline(client, &commands).iter().map(crate::net::shown).collect();
+    let replies: Vec<String> = net.pipeline(client, &commands).iter().map(shown).collect();
     for i in 0..50 {
         let n = i / 3 * 2;
         assert_eq!(
@@ -44,16 +49,97 @@ fn a_block_that_selects_a_database_elsewhere_selects_it_here() {
 }
 
 #[test]
+fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
+    // Replies that come a byte at a time are judged by what they are as a whole.
+    for (crumbles, protocol) in [(false, 2), (true, 2), (false, 3), (true, 3)] {
+        let mut net = Net::new(2, 1, 2);
+        let (client, other) = (net.connect(0), net.connect(1));
+        net.ask(client, &format!("HELLO {protocol}"));
+        net.crumbles = crumbles;
+        let far = key_of(1, 2, "far");
+        let set = |value: &str| format!("SET {far} {value}");
+        let block = |net: &mut Net| {
+            net.pipeline(client, &["MULTI", "SELECT 4", &set("block"), "EXEC"]).pop().map(|last| shown(&last)).unwrap()
+        };
+        let databases = |net: &mut Net| -> Vec<String> {
+            (["0", "4"].iter())
+                .map(|db| {
+                    net.ask(other, &format!("SELECT {db}"));
+                    net.say(other, &format!("GET {far}"))
+                })
+                .collect()
+        };
+        // A watched key was touched.
+        net.ask(client, &format!("WATCH {far}"));
+        net.ask(other, &set("touched"));
+        assert_eq!(block(&mut net), "nil");
+        net.ask(client, "SELECT 4");
+        net.ask(client, &set("there"));
+        assert_eq!(databases(&mut net), ["touched", "there"], "crumbles: {crumbles}");
+        net.ask(client, "SELECT 0");
+        net.ask(client, &format!("WATCH {far}"));
+        net.ask(other, "SELECT 0");
+        net.ask(other, &set("touched"));
+        assert_eq!(block(&mut net), "nil");
+        net.ask(client, &set("kept"));
+        assert_eq!(databases(&mut net), ["kept", "there"], "crumbles: {crumbles}");
+        // By the map of the origin the owner has slots of which it does not know yet.
+        let even = even_map(2, 2);
+        let nodes = even.nodes().iter().map(|node| Member { epoch: 2, ..node.clone() }).collect();
+        let newer = Arc::new(Map::new(even.cluster(), 2, 2, nodes, even.ranges().to_vec()));
+        net.cluster(0).set_map(newer.clone());
+        let refused = block(&mut net);
+        assert!(refused.starts_with("-EXECABORT"), "{refused}");
+        net.cluster(1).set_map(newer);
+        net.ask(client, &set("home"));
+        assert_eq!(databases(&mut net), ["home", "there"], "crumbles: {crumbles}");
+        // And one that runs.
+        assert!(block(&mut net).starts_with("[OK"));
+        net.ask(client, &set("after"));
+        assert_eq!(databases(&mut net), ["home", "after"], "crumbles: {crumbles}");
+    }
+}
+
+#[test]
+fn a_long_block_may_end_anywhere_in_a_frame() {
+    const FRAME: usize = 256 * 1024;
+    let mut net = Net::new(2, 1, 2);
+    let (client, idle) = (net.connect(0), net.connect(0));
+    let far = key_of(1, 2, "far");
+    let request = |words: &[&str]| {
+        let mut bytes = Vec::new();
+        resp::append_request(&mut bytes, words);
+        bytes
+    };
+    for frames in [1, 2] {
+        for more in 0..4 {
+            let length = frames * FRAME + more;
+            let fill = |n: usize| {
+                [request(&["MULTI"]), request(&["PING"]), request(&["SET", &far, &"v".repeat(n)]), request(&["EXEC"])]
+                    .concat()
+            };
+            let most = fill(length - 200).len();
+            let block = fill(length - 200 + length - most);
+            assert_eq!(block.len(), length, "the length of the block");
+            net.send_raw(client, &block);
+            assert_eq!(net.heard(client), ["OK", "QUEUED", "QUEUED", "[PONG OK]"], "{frames} frames and {more} bytes");
+        }
+    }
+    assert!(!net.clients[client].closed);
+    assert_eq!(net.say(idle, &format!("STRLEN {far}")).len(), 6);
+}
+
+#[test]
 fn a_broken_block_says_so() {
     let mut net = Net::new(2, 1, 2);
     let client = net.connect(0);
     let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
     let (set, get) = (format!("SET {far} 1"), format!("GET {near}"));
     let replies = net.pipeline(client, &["MULTI", &set, &get, "EXEC", "PING"]);
-    assert!(crate::net::shown(&replies[3]).starts_with("-EXECABORT"), "{replies:?}");
-    assert_eq!(crate::net::shown(&replies[4]), "PONG");
+    assert!(shown(&replies[3]).starts_with("-EXECABORT"), "{replies:?}");
+    assert_eq!(shown(&replies[4]), "PONG");
     let replies = net.pipeline(client, &["MULTI", &set, "SET", "EXEC"]);
-    assert!(crate::net::shown(&replies[3]).starts_with("-EXECABORT"), "{replies:?}");
+    assert!(shown(&replies[3]).starts_with("-EXECABORT"), "{replies:?}");
     assert_eq!(net.say(client, &format!("EXISTS {far}")), "0");
 }
 
@@ -93,6 +179,27 @@ fn watched_keys_of_another_node_break_a_block() {
     net.sleep(100);
     net.pipeline(client, &block);
     assert_eq!(net.say(client, "EXEC"), "[OK]");
+}
+
+#[test]
+fn a_watch_that_is_refused_says_why() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
+    let rejected = |net: &mut Net| {
+        let stats = net.say(client, "INFO commandstats");
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_watch:")).map(str::to_owned);
+        line.and_then(|line| line.split("rejected_calls=").nth(1)?.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    assert!(net.say(client, &format!("WATCH {far} {near}")).starts_with("-ERR the keys belong to several nodes"));
+    assert_eq!(rejected(&mut net), 1);
+    net.lease(0, 0);
+    assert_eq!(net.say(client, &format!("WATCH {near}")), "-CLUSTERDOWN this node has no lease: a test says so");
+    net.lease(0, u64::MAX);
+    let even = even_map(2, 2);
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 2, even.nodes().to_vec(), Vec::new())));
+    assert_eq!(net.say(client, &format!("WATCH {near}")), "-CLUSTERDOWN Hash slot not served");
+    assert_eq!(rejected(&mut net), 3);
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Commands in which every node has a part.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use cluster::map::Range;
+use cluster::{Map, SLOTS};
 use resp::Value;
 
-use crate::net::{Net, shown};
+use crate::net::{Net, even_map, key_of, shown};
 
 fn filled(nodes: usize, keys: usize) -> (Net, usize) {
     let mut net = Net::new(nodes, 2, 11);
@@ -56,6 +59,55 @@ fn scan_finds_every_key_of_every_node() {
 }
 
 #[test]
+fn scan_knows_no_end_that_is_not_there_any_more() {
+    let (mut net, _) = filled(2, 0);
+    let client = net.connect(0);
+    for i in 0..50 {
+        net.ask(client, &format!("SET {} 1", key_of(0, 2, &format!("key:{i}"))));
+    }
+    let cursor = |net: &mut Net| {
+        let Value::Array(reply) = net.ask(client, "SCAN 0 COUNT 1000") else { panic!("a list") };
+        shown(&reply[0])
+    };
+    assert_ne!(cursor(&mut net), "0", "the other node's slots are behind this one's");
+    // Now the node is the only one.
+    let nodes = even_map(2, 2).nodes()[..1].to_vec();
+    let all = Range { start: 0, end: SLOTS as u16 - 1, node: 0 };
+    net.cluster(0).set_map(Arc::new(Map::new(even_map(2, 2).cluster(), 2, 1, nodes, vec![all])));
+    let eval = |net: &mut Net| {
+        let mut bytes = Vec::new();
+        resp::append_request(&mut bytes, &["EVAL", "return redis.call('scan', '0', 'count', '1000')[1]", "0"]);
+        net.send_raw(client, &bytes);
+        net.heard(client).join(" ")
+    };
+    assert_eq!(eval(&mut net), "0", "in a script");
+    let block = net.pipeline(client, &["MULTI", "SCAN 0 COUNT 1000", "EXEC"]).pop().map(|block| shown(&block));
+    assert!(block.as_ref().is_some_and(|block| block.starts_with("[[0 ")), "in a block: {block:?}");
+    assert_eq!(cursor(&mut net), "0");
+}
+
+#[test]
+fn parts_of_a_reply_count_as_output() {
+    let mut net = Net::with(3, 1, 11, &[("client-output-buffer-limit", "normal 100kb 0 0")]);
+    let client = net.connect(0);
+    for i in 0..800 {
+        let key = key_of(i % 2, 3, &format!("{}:{i}", "k".repeat(200)));
+        net.send(client, &format!("SET {key} 1"));
+        net.run();
+    }
+    assert_eq!(net.replies(client).len(), 800);
+    // Two nodes say what they have, each less than the limit; the third says nothing.
+    net.ask(client, &format!("GET {}", key_of(2, 3, "k")));
+    net.stalled = vec![2];
+    net.send(client, "KEYS *");
+    net.run();
+    assert!(net.clients[client].closed);
+    net.stalled.clear();
+    let other = net.connect(1);
+    assert_eq!(net.say(other, "DBSIZE"), "800");
+}
+
+#[test]
 fn scripts_and_functions_are_known_to_all_nodes() {
     let mut net = Net::new(2, 1, 3);
     let (a, b) = (net.connect(0), net.connect(1));
@@ -96,7 +148,7 @@ fn messages_reach_the_subscribers_of_all_nodes() {
     assert_eq!(net.say(publisher, "PUBSUB NUMSUB news none"), "[news 3 none 0]");
     assert_eq!(net.say(publisher, "PUBSUB CHANNELS"), "[news]");
     // From a block and from a script, wherever they run.
-    let key = crate::net::key_of(2, 3, "k");
+    let key = key_of(2, 3, "k");
     let set = format!("SET {key} 1");
     net.pipeline(publisher, &["MULTI", &set, "PUBLISH news block", "EXEC"]);
     let mut eval = Vec::new();
@@ -124,7 +176,7 @@ fn what_happens_to_keys_is_told_on_all_nodes() {
     net.run();
     net.replies(subscriber);
     for node in 0..3 {
-        let key = crate::net::key_of(node, 3, "k");
+        let key = key_of(node, 3, "k");
         net.ask(client, &format!("SET {key} 1"));
         net.sleep(1);
         let heard = net.heard(subscriber);
@@ -159,7 +211,7 @@ fn a_node_says_what_it_knows_of_the_cluster() {
     for command in ["READONLY", "READWRITE", "ASKING"] {
         assert_eq!(net.say(client, command), "OK");
     }
-    let key = crate::net::key_of(0, 3, "k");
+    let key = key_of(0, 3, "k");
     assert_eq!(net.say(client, "CLUSTER REDIRECT moved"), "OK");
     assert!(net.say(client, &format!("GET {key}")).starts_with("-MOVED"));
     assert_eq!(net.say(client, "CLUSTER REDIRECT default"), "OK");

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use cluster::Map;
+use cluster::items::Item;
+use cluster::map::Node as Member;
 
 use crate::net::{Net, even_map, key_of, shown};
 
@@ -12,13 +14,13 @@ fn what_may_have_been_executed_closes_the_connection() {
     let (owed, idle) = (net.connect(0), net.connect(0));
     let (key, near) = (key_of(1, 2, "k"), key_of(0, 2, "k"));
     net.ask(idle, &format!("SET {key} 1"));
-    net.stalled = true;
+    net.stalled = vec![1];
     net.send(owed, "PING");
     net.send(owed, &format!("INCR {key}"));
     net.send(owed, &format!("SET {near} 1"));
     net.run();
     net.cut(0, 1);
-    net.stalled = false;
+    net.stalled.clear();
     assert_eq!(net.heard(owed), ["PONG"], "what came before it is answered");
     assert!(net.clients[owed].closed);
     // The others do not notice.
@@ -86,6 +88,67 @@ fn slots_of_nobody_and_of_others_are_not_served() {
     for key in [near, far] {
         let reply = net.say(client, &format!("GET {key}"));
         assert_eq!(reply, "-CLUSTERDOWN Hash slot not served");
+    }
+}
+
+#[test]
+fn an_older_map_does_not_replace_a_newer_one() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let even = even_map(2, 3);
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 3, 3, even.nodes().to_vec(), Vec::new())));
+    net.cluster(0).set_map(Arc::new(even_map(2, 2)));
+    assert_eq!(net.cluster(0).map().version(), 3);
+    assert_eq!(net.say(client, "GET key"), "-CLUSTERDOWN Hash slot not served");
+    // Of the same version another may come: who votes is not in it.
+    net.cluster(0).set_map(Arc::new(even));
+    assert_eq!(net.say(client, "GET key"), "nil");
+}
+
+#[test]
+fn an_owner_that_has_not_heard_of_its_epoch_executes_nothing() {
+    let mut net = Net::new(2, 1, 2);
+    let (client, there) = (net.connect(0), net.connect(1));
+    let far = key_of(1, 2, "k");
+    let even = even_map(2, 2);
+    let nodes = even.nodes().iter().map(|node| Member { epoch: 2, ..node.clone() }).collect();
+    let newer = Arc::new(Map::new(even.cluster(), 2, 2, nodes, even.ranges().to_vec()));
+    net.cluster(0).set_map(newer.clone());
+    for command in [format!("SET {far} 1"), format!("MGET {far} {far}"), format!("DEL {far} {far}")] {
+        let reply = net.say(client, &command);
+        assert!(reply.starts_with("-TRYAGAIN"), "{command}: {reply}");
+    }
+    assert_eq!(net.say(there, &format!("GET {far}")), "nil", "its own clients are served");
+    net.cluster(1).set_map(newer);
+    assert_eq!(net.say(client, &format!("SET {far} 1")), "OK");
+}
+
+#[test]
+fn a_timestamp_far_ahead_ends_its_link() {
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+    let mut net = Net::new(2, 1, 2);
+    let (client, there) = (net.connect(0), net.connect(1));
+    let (far, near) = (key_of(1, 2, "k"), key_of(0, 2, "k"));
+    net.ask(client, &format!("SET {far} 1"));
+    net.ask(there, &format!("SET {near} 1"));
+    let now = node::Clock::unix_ms(&*net.clock);
+    let of = |ms: u64| Item::Clock { lsn: ms << 14 };
+    let links = net.links(0, 1);
+    assert!(links > 0);
+    // A clock that is off by hours is followed.
+    net.slip_in(0, 1, &of(now + DAY / 2));
+    net.run();
+    assert_eq!(net.links(0, 1), links);
+    for far_ahead in [of(now + 2 * DAY), Item::Clock { lsn: u64::MAX }, Item::Clock { lsn: u64::MAX - 16 }] {
+        net.slip_in(0, 1, &far_ahead);
+        net.run();
+        assert_eq!(net.links(0, 1), 0, "{far_ahead:?}");
+        net.sleep(1000);
+        for (client, key) in [(client, &far), (there, &near)] {
+            // Who was owed nothing does not notice.
+            assert_eq!(net.say(client, &format!("SET {key} 2")), "OK");
+        }
+        assert!(net.links(0, 1) > 0);
     }
 }
 

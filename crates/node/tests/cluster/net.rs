@@ -5,6 +5,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use cluster::frame::{self, Kind};
+use cluster::items::{Item, items, put_replies};
 use cluster::map::{Node as Member, Range};
 use cluster::{ClusterId, Map, NodeId, SLOTS};
 use node::cluster::{Cluster, Lease};
@@ -87,8 +89,10 @@ pub struct Net {
     seed: u64,
     /// Nodes that nobody reaches.
     pub unreachable: Vec<usize>,
-    /// Bytes are not moved between nodes.
-    pub stalled: bool,
+    /// Nodes from and to which no bytes of links are moved.
+    pub stalled: Vec<usize>,
+    /// Replies go over links a byte at a time: each is an item of its own.
+    pub crumbles: bool,
 }
 
 /// Pieces that a network delivers.
@@ -154,7 +158,8 @@ impl Net {
             links: BTreeMap::new(),
             seed: seed | 1,
             unreachable: Vec::new(),
-            stalled: false,
+            stalled: Vec::new(),
+            crumbles: false,
         }
     }
 
@@ -257,6 +262,22 @@ impl Net {
         self.clients[client].to.closed = true;
     }
 
+    /// One end of every link from `from` to `to` says something that no node would.
+    pub fn slip_in(&mut self, from: usize, to: usize, item: &Item<'_>) {
+        let mut bytes = Vec::new();
+        let at = frame::begin(&mut bytes);
+        item.put(&mut bytes);
+        frame::finish(&mut bytes, at, Kind::Data);
+        for (_, (_, pipe)) in self.links.iter_mut().filter(|(a, (b, _))| a.0 == from && b.0 == to) {
+            pipe.bytes.extend(&bytes);
+        }
+    }
+
+    /// How many links there are between two nodes.
+    pub fn links(&self, a: usize, b: usize) -> usize {
+        self.links.iter().filter(|(from, (to, _))| from.0 == a && to.0 == b).count()
+    }
+
     /// Ends all links between two nodes, with what is under way.
     pub fn cut(&mut self, a: usize, b: usize) {
         let ends: Vec<End> = self
@@ -340,7 +361,7 @@ impl Net {
                 false => worker.sent(end.2, bytes.len()),
             }
             if let Some((_, pipe)) = self.links.get_mut(&end) {
-                pipe.bytes.extend(bytes);
+                pipe.bytes.extend(if self.crumbles { crumbled(&bytes) } else { bytes });
                 pipe.closed |= closed;
             } else if let Some(client) = self.clients.iter_mut().find(|client| client.end == end) {
                 client.received.extend(bytes);
@@ -373,14 +394,14 @@ impl Net {
                 worker.closed(end.2);
             }
         }
-        if self.stalled {
-            return busy;
-        }
         let from: Vec<End> = self.links.keys().copied().collect();
         for end in from {
             let most = self.chance(PIECE) as usize + 1;
             let Some((to, pipe)) = self.links.get_mut(&end) else { continue };
             let to = *to;
+            if self.stalled.contains(&end.0) || self.stalled.contains(&to.0) {
+                continue;
+            }
             let n = most.min(pipe.bytes.len());
             let bytes: Vec<u8> = pipe.bytes.drain(..n).collect();
             let ends = pipe.closed && pipe.bytes.is_empty();
@@ -403,6 +424,30 @@ fn bytes_of(out: &Outgoing) -> Vec<u8> {
     let mut slices = [IoSlice::new(&[]); SLICES];
     let count = out.slices(&mut slices, usize::MAX);
     slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+}
+
+/// Whole frames, with every item of replies as items of one byte each.
+fn crumbled(mut frames: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let Some(frame) = frame::read(frames).unwrap() {
+        let at = frame::begin(&mut out);
+        for item in items(frame.body).map(Result::unwrap) {
+            let Item::Replies { vc, lengths, bytes } = item else {
+                item.put(&mut out);
+                continue;
+            };
+            let ends: Vec<usize> =
+                lengths.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length) + length)).collect();
+            for (i, byte) in bytes.iter().enumerate() {
+                let ended: &[u32] = if ends.contains(&(i + 1)) { &[1] } else { &[] };
+                put_replies(&mut out, vc, ended, |out| out.push(*byte));
+            }
+        }
+        frame::finish(&mut out, at, Kind::Data);
+        frames = &frames[frame.size..];
+    }
+    assert!(frames.is_empty(), "an output ends with a frame");
+    out
 }
 
 /// A reply as text.

@@ -1,12 +1,9 @@
 //! A client that does whatever there is to do with data, in databases that nobody else looks at: what comes of it is compared by digest.
 
 use log::simulated::Chance;
-use resp::Value;
 
-use super::{Client, Common, Found, Request, Verdict, Words, block};
-
-/// Requests under way at most.
-const WINDOW: u64 = 4;
+use super::heedless::Deeds;
+use super::{Request, Words, block};
 
 /// `K` is a key, `D` a database, `N` a small number, `V` a value, `L` a key of large values, `W` a long element, `T` a time soon.
 const LINES: &[&str] = &[
@@ -79,14 +76,12 @@ const LINES: &[&str] = &[
 pub struct Chaos {
     id: usize,
     dbs: [u16; 2],
-    pending: u64,
-    is_cut_off: bool,
 }
 
 impl Chaos {
     /// Client number `id`, in these databases.
     pub fn new(id: usize, dbs: [u16; 2]) -> Self {
-        Self { id, dbs, pending: 0, is_cut_off: false }
+        Self { id, dbs }
     }
 
     fn words(&self, chance: &mut Chance) -> Words {
@@ -109,38 +104,18 @@ impl Chaos {
     }
 }
 
-impl Client for Chaos {
+impl Deeds for Chaos {
+    const WINDOW: u64 = 4;
+
     fn name(&self) -> String {
         format!("chaos {}", self.id)
     }
 
-    fn next(&mut self, _: &mut Common, chance: &mut Chance) -> Option<Request> {
-        if self.is_cut_off || self.pending >= WINDOW {
-            return None;
-        }
-        self.pending += 1;
+    fn request(&mut self, chance: &mut Chance) -> Request {
         // A new connection begins in a database that is not its own.
         let select = vec!["select".to_owned(), self.dbs[chance.below(2) as usize].to_string()];
         let commands = (0..1 + chance.below(4)).map(|_| self.words(chance));
         let commands: Vec<Words> = [select].into_iter().chain(commands).collect();
-        Some(if chance.below(3) == 0 { block(commands) } else { commands })
-    }
-
-    fn answered(&mut self, _: &mut Common, _: Vec<Value>) -> Verdict {
-        self.pending -= 1;
-        Ok(())
-    }
-
-    fn refused(&mut self, _: &mut Common) {
-        self.pending -= 1;
-    }
-
-    fn cut_off(&mut self) {
-        (self.is_cut_off, self.pending) = (true, 0);
-    }
-
-    fn look(&mut self, _: &mut Common, _: &Found<'_>) -> Verdict {
-        self.is_cut_off = false;
-        Ok(())
+        if chance.below(3) == 0 { block(commands) } else { commands }
     }
 }

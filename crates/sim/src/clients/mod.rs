@@ -3,6 +3,7 @@
 pub mod bank;
 pub mod chaos;
 pub mod counter;
+pub mod heedless;
 pub mod model;
 pub mod operator;
 pub mod owner;

@@ -10,6 +10,7 @@ use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
 use crate::config::Redirect;
+use crate::execute::NO_CLUSTER;
 
 const fn sub(
     name: &'static str,
@@ -34,16 +35,7 @@ const fn row(name: &'static str, since: &'static str, summary: &'static str, run
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
     Row {
-        spec: Spec {
-            name: "cluster",
-            arity: -2,
-            flags: NEEDS_CLUSTER,
-            group: "cluster",
-            since: "3.0.0",
-            complexity: "Depends on subcommand.",
-            summary: "A container for Redis Cluster commands.",
-            ..Spec::NEW
-        },
+        spec: command::CLUSTER,
         run: container,
         subcommands: &[
             sub("help", 2, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
@@ -72,7 +64,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
 
 /// The map as this turn sees it, and this node's place in it.
 fn map(ctx: &SessionCtx<'_>) -> Result<(Arc<Map>, Option<u16>), Error> {
-    let peers = ctx.peers.ok_or(Error::new("ERR This instance has cluster support disabled"))?;
+    let peers = ctx.peers.ok_or(Error::new(NO_CLUSTER))?;
     Ok((peers.map.clone(), peers.my_place()))
 }
 

@@ -1,0 +1,62 @@
+//! Clients that remember nothing: whatever is answered is right, and what comes of what they do is for others to see.
+
+use log::simulated::Chance;
+use resp::Value;
+
+use super::{Client, Common, Found, Request, Verdict};
+
+/// What such a client does.
+pub trait Deeds {
+    /// Requests under way at most.
+    const WINDOW: u64;
+    /// For messages.
+    fn name(&self) -> String;
+    /// What it sends next.
+    fn request(&mut self, chance: &mut Chance) -> Request;
+}
+
+/// See the module's text.
+pub struct Heedless<D> {
+    deeds: D,
+    pending: u64,
+    is_cut_off: bool,
+}
+
+impl<D: Deeds> Heedless<D> {
+    /// Does this.
+    pub fn new(deeds: D) -> Self {
+        Self { deeds, pending: 0, is_cut_off: false }
+    }
+}
+
+impl<D: Deeds> Client for Heedless<D> {
+    fn name(&self) -> String {
+        self.deeds.name()
+    }
+
+    fn next(&mut self, _: &mut Common, chance: &mut Chance) -> Option<Request> {
+        if self.is_cut_off || self.pending >= D::WINDOW {
+            return None;
+        }
+        self.pending += 1;
+        Some(self.deeds.request(chance))
+    }
+
+    fn answered(&mut self, _: &mut Common, _: Vec<Value>) -> Verdict {
+        self.pending -= 1;
+        Ok(())
+    }
+
+    fn refused(&mut self, _: &mut Common) {
+        self.pending -= 1;
+    }
+
+    fn cut_off(&mut self) {
+        (self.is_cut_off, self.pending) = (true, 0);
+    }
+
+    fn look(&mut self, _: &mut Common, _: &Found<'_>) -> Verdict {
+        self.is_cut_off = false;
+        Ok(())
+    }
+}
