@@ -47,6 +47,11 @@ impl Effects {
         }
     }
 
+    /// Notes what became of an attempt of a transaction over nodes: see [`op::TRANSACTION`]. Nothing has changed by that.
+    pub fn push_transaction(&mut self, record: &[u8]) {
+        self.encode(op::TRANSACTION, 0, b"", |w| w.0.extend_from_slice(record));
+    }
+
     /// Asks for a barrier. `changes`: how many keys it changes.
     pub fn push_barrier(&mut self, barrier: Barrier, changes: u64) {
         self.dirty += changes;
@@ -68,9 +73,14 @@ impl Effect<'_> {
         (self.op == op::LIBRARIES).then_some(self.payload.0)
     }
 
+    /// What became of an attempt of a transaction over nodes, in `txn`'s terms, if that is what it says.
+    pub fn transaction(&self) -> Option<&[u8]> {
+        (self.op == op::TRANSACTION).then_some(self.payload.0)
+    }
+
     /// Whether it concerns no single entry.
     pub fn is_barrier(&self) -> bool {
-        matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES | op::GENERATION)
+        matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES | op::GENERATION | op::TRANSACTION)
     }
 
     /// The barrier it stands for, if it is none of a single entry.

@@ -32,6 +32,8 @@ pub mod op {
     /// A generation of the log begins (payload: 1) or ends (0), and when (varint, unix milliseconds); database and key are empty. See
     /// [`crate::Generation`].
     pub const GENERATION: u8 = 7;
+    /// What became of an attempt of a transaction over nodes here (payload: a record of `txn`); database and key are empty.
+    pub const TRANSACTION: u8 = 8;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
     pub const LISTS: u8 = 32;

@@ -1,16 +1,18 @@
-//! What the engine hangs on a slot while somebody watches, waits for or caches keys in it.
+//! What the engine hangs on a slot while somebody watches, waits for, caches or locks keys in it.
 
 use std::collections::BTreeMap;
 
 use keyspace::{Held, Keyspace};
+use txn::locks::KeyLock;
 
 use crate::serve::Queue;
 use crate::tracking::Readers;
+use crate::transactions::Owner;
 
 /// A key with its logical database.
 pub(crate) type DbKey = (u16, Box<[u8]>);
 
-/// Watched keys, blocked clients and cached keys of one slot; guarded by its latch.
+/// Watched keys, blocked clients, cached and locked keys of one slot; guarded by its latch.
 #[derive(Default)]
 pub(crate) struct Attachment {
     /// By key: how many sessions watch it, and the version of the last change while it was watched. The entry is the
@@ -22,6 +24,8 @@ pub(crate) struct Attachment {
     pub(crate) reaching: usize,
     /// Keys that clients may have cached, in whatever database.
     pub(crate) tracked: BTreeMap<Box<[u8]>, Readers>,
+    /// Keys that transactions over nodes have locked.
+    pub(crate) locks: BTreeMap<DbKey, KeyLock<Owner>>,
 }
 
 pub(crate) struct Watched {
@@ -54,6 +58,6 @@ impl Attachment {
     }
 
     fn is_idle(&self) -> bool {
-        self.watched.is_empty() && self.blocked.is_empty() && self.tracked.is_empty()
+        self.watched.is_empty() && self.blocked.is_empty() && self.tracked.is_empty() && self.locks.is_empty()
     }
 }

@@ -9,6 +9,7 @@ use std::ops::AddAssign;
 use command::{Event, Outcome, Rng, Run, Touched};
 use keyspace::{Held, Need};
 use resp::Reply;
+use txn::locks::Mode;
 
 use crate::call::{Busy, Call};
 use crate::engine::{Engine, FREED_AT_ONCE};
@@ -20,6 +21,8 @@ use crate::watch::WatchedKey;
 #[must_use]
 pub struct BlockRun {
     held: Held,
+    /// Whose it is.
+    token: u64,
     /// Somebody watches or waits in the slots.
     interest: bool,
     /// Somebody who waits there may need further slots.
@@ -93,7 +96,10 @@ impl Engine {
         };
         let watched = begin.watched.iter().map(|watched| (watched.db, &*watched.key));
         let further = watched.chain(begin.declared.iter().copied());
-        if let Some(busy) = self.await_keys(begin.calls, further, &held, token) {
+        let locked = begin.watched.iter().map(|watched| (watched.db, &*watched.key, Mode::Shared));
+        let locked = locked.chain(begin.declared.iter().map(|(db, key)| (*db, *key, Mode::Exclusive)));
+        let busy = self.await_locks(begin.calls, locked, &held, token);
+        if let Some(busy) = busy.or_else(|| self.await_keys(begin.calls, further, &held, token)) {
             self.release(held);
             return Err(busy);
         }
@@ -115,8 +121,14 @@ impl Engine {
         if let Some(again) = begin.again {
             self.rng = again.rng.clone();
         }
+        let now = begin.again.map_or(self.now, |again| again.now);
+        Ok(Some(self.open_block(held, token, begin.may_widen, now)))
+    }
+
+    /// A block over these latches.
+    pub(crate) fn open_block(&mut self, held: Held, token: u64, may_be_undone: bool, now: u64) -> BlockRun {
         // Who may have to wait in the middle is not inside the gate of the log meanwhile.
-        let deferred = begin.may_widen && self.is_logged();
+        let deferred = may_be_undone && self.is_logged();
         if deferred {
             self.seal(&held);
             self.deferring(|engine| engine.next_version(&held));
@@ -125,10 +137,10 @@ impl Engine {
         }
         let interest = self.has_interest(&held);
         let reaching = interest && self.has_reaching(&held);
-        let journal = (begin.may_widen && !held.is_all()).then(|| Journal::new(self.rng.clone()));
-        let now = begin.again.map_or(self.now, |again| again.now);
-        Ok(Some(BlockRun {
+        let journal = (may_be_undone && !held.is_all()).then(|| Journal::new(self.rng.clone()));
+        BlockRun {
             held,
+            token,
             interest,
             reaching,
             now,
@@ -139,7 +151,7 @@ impl Engine {
             deferred,
             stamped: false,
             journal,
-        }))
+        }
     }
 
     fn need_of_block(&mut self, begin: &Begin<'_>) -> Need {
@@ -178,7 +190,9 @@ impl Engine {
         if !block.can_be_undone() {
             return Ok(());
         }
-        self.await_keys(std::slice::from_ref(call), None.into_iter(), &block.held, call.token).map_or(Ok(()), Err)
+        let call_alone = std::slice::from_ref(call);
+        let busy = self.await_locks(call_alone, [].into_iter(), &block.held, block.token);
+        busy.or_else(|| self.await_keys(call_alone, None.into_iter(), &block.held, call.token)).map_or(Ok(()), Err)
     }
 
     fn widen_for(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Result<(), Busy> {
@@ -225,6 +239,9 @@ impl Engine {
             }
         };
         if block.held.is_all() {
+            if let Some(busy) = self.await_quiet(block.token, true) {
+                return Err(Busy { need: Need::All, ..busy });
+            }
             // Nothing can be busy any more.
             block.journal = None;
             match block.deferred {
@@ -317,11 +334,16 @@ impl Engine {
         self.invalidate_in_order(&block.touched, &block.reads, &block.held);
         let now = self.now;
         self.now += later;
+        self.on_behalf = self.behalf_of(block.token);
         self.serve(block.touched, &block.held);
+        self.on_behalf = None;
         self.now = now;
         if !self.is_logged() {
             // Of the block's commands, most took the next version without asking.
             self.shared.keyspace.raise(&block.held, self.last_version);
+        }
+        if !self.claims.is_empty() {
+            self.end_claims(block.token, &block.held);
         }
         self.release(block.held);
     }
@@ -334,22 +356,42 @@ impl Engine {
 
     /// Undoes what a block did that may widen, and gives its latches back: as if it had never begun. What it needs to run
     /// again, when it was found to need `need`.
-    pub fn undo_block(&mut self, block: BlockRun, need: Need) -> Again {
+    pub fn undo_block(&mut self, mut block: BlockRun, need: Need) -> Again {
         let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
-        if let Some(journal) = block.journal {
+        self.undo_changes(&mut block);
+        self.seal_undone(&block);
+        self.release(block.held);
+        Again { need, now: block.now, rng }
+    }
+
+    /// Undoes what a block did, under its latches. What it would have said is left in it.
+    pub(crate) fn undo_changes(&mut self, block: &mut BlockRun) {
+        if let Some(journal) = block.journal.take() {
             self.undo(journal, &block.held);
         }
+        self.fx.dirty -= std::mem::take(&mut block.pending.dirty);
+    }
+
+    /// Chooses the version of a block that was undone, and of what is to be said in its record.
+    pub(crate) fn seal_undone(&mut self, block: &BlockRun) {
         if block.deferred {
             let stamped = self.local.take_stamped() || block.stamped;
             self.stamp_block(&block.held, stamped);
         }
-        self.fx.dirty -= block.pending.dirty;
-        self.release(block.held);
-        Again { need, now: block.now, rng }
     }
 }
 
 impl BlockRun {
+    /// What it would have done to keys, and what it would have told; it says nothing of that any more.
+    pub(crate) fn take_effects(&mut self) -> (Vec<u8>, Vec<Event>) {
+        (std::mem::take(&mut self.pending.encoded), std::mem::take(&mut self.pending.published))
+    }
+
+    /// Gives the latches back to whoever takes it apart.
+    pub(crate) fn into_held(self) -> Held {
+        self.held
+    }
+
     /// Changes that commands of the block have made.
     pub fn changes(&self) -> u64 {
         self.pending.dirty

@@ -1,5 +1,6 @@
 //! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -7,12 +8,15 @@ use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tuna
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Sighting, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
+use txn::locks::Mode;
 
+use crate::attachment::DbKey;
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
 use crate::cold::{Requests, Shelf};
 use crate::record::Recorder;
 use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
+use crate::transactions::{Owner, Transactions};
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
@@ -34,6 +38,8 @@ pub struct Shared {
     pub waited_keys_minding_absence: AtomicU64,
     /// What clients may have cached.
     pub tracking: Tracking,
+    /// Transactions over nodes.
+    pub transactions: Transactions,
     /// What loaders are to do.
     pub requests: Requests,
     /// Where cold keys are, if there is anything.
@@ -49,6 +55,7 @@ impl Shared {
             waited_keys: AtomicU64::new(0),
             waited_keys_minding_absence: AtomicU64::new(0),
             tracking: Tracking::default(),
+            transactions: Transactions::default(),
             requests: Requests::default(),
             source: Shelf::default(),
         }
@@ -115,6 +122,16 @@ pub struct Engine {
     pub(crate) keep_expired: bool,
     /// Who of this worker has waited last for keys that its command has found out, and how often.
     pub(crate) found: Option<(u64, u32)>,
+    /// By connection of this worker: keys that its command waits for, as transactions have locked some of them.
+    pub(crate) claims: BTreeMap<u64, Vec<(DbKey, Mode)>>,
+    /// By connection of this worker: since when its command waits for transactions to end.
+    pub(crate) quiet: BTreeMap<u64, u64>,
+    /// What was claimed, to be given back when its latch is free.
+    pub(crate) unclaimed: Vec<(Owner, DbKey)>,
+    /// Keys whose waiters are to be served when their latches are free.
+    pub(crate) unserved: Vec<DbKey>,
+    /// In whose name something is done to locked keys now.
+    pub(crate) on_behalf: Option<Owner>,
     /// Those that are out of sight while latches are held.
     pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
@@ -154,6 +171,11 @@ impl Engine {
             positions: Vec::new(),
             keep_expired: false,
             found: None,
+            claims: BTreeMap::new(),
+            quiet: BTreeMap::new(),
+            unclaimed: Vec::new(),
+            unserved: Vec::new(),
+            on_behalf: None,
             hidden: Vec::new(),
         }
     }
@@ -247,7 +269,14 @@ impl Engine {
             let Some(held) = self.acquire_one(key.slot) else {
                 return Ran::Busy(Busy::latch(Need::Slots([key.slot].as_slice().into()), key.slot));
             };
-            if !self.shared.keyspace.interest(&held, key.slot) || !self.has_reaching(&held) {
+            let interest = self.shared.keyspace.interest(&held, key.slot);
+            if !interest || !self.has_reaching(&held) {
+                if interest
+                    && let Some(busy) = self.await_locks(std::slice::from_ref(call), [].into_iter(), &held, call.token)
+                {
+                    self.release(held);
+                    return Ran::Busy(busy);
+                }
                 if let Some(busy) = self.await_keys(std::slice::from_ref(call), None.into_iter(), &held, call.token) {
                     self.release(held);
                     return Ran::Busy(busy);
@@ -267,6 +296,9 @@ impl Engine {
             self.note_everything();
         }
         if let Run::Walk(begin) = call.row.run {
+            if let Some(busy) = self.await_quiet(call.token, false) {
+                return Ran::Busy(busy);
+            }
             return self.begin_walk(call, begin, out);
         }
         let held = loop {
@@ -282,7 +314,9 @@ impl Engine {
                 }
             }
         };
-        if let Some(busy) = self.await_keys(std::slice::from_ref(call), None.into_iter(), &held, call.token) {
+        let call_alone = std::slice::from_ref(call);
+        let busy = self.await_locks(call_alone, [].into_iter(), &held, call.token);
+        if let Some(busy) = busy.or_else(|| self.await_keys(call_alone, None.into_iter(), &held, call.token)) {
             self.release(held);
             return Ran::Busy(busy);
         }
@@ -306,7 +340,13 @@ impl Engine {
     #[inline]
     fn conclude(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
         if !self.fx.touched.is_empty() {
-            self.publish(&held);
+            if self.claims.is_empty() {
+                self.publish(&held);
+            } else {
+                self.on_behalf = self.behalf_of(call.token);
+                self.publish(&held);
+                self.on_behalf = None;
+            }
         }
         if call.caller.caches {
             self.remember_reads(call, &held);
@@ -334,6 +374,9 @@ impl Engine {
                 Ran::Done
             }
         };
+        if !self.claims.is_empty() && !matches!(ran, Ran::Busy(_)) {
+            self.end_claims(call.token, &held);
+        }
         self.release(held);
         ran
     }

@@ -268,6 +268,11 @@ impl Engine {
         let shared = self.shared.clone();
         let key = shared.keyspace.hasher().key(&candidate.key);
         let Some(held) = self.acquire_one(key.slot) else { return false };
+        if self.is_locked(&held, candidate.db, &key) {
+            // Rule K6.
+            self.release(held);
+            return false;
+        }
         if policy.to_store {
             // Whoever was looking for it has it as it was: nothing has changed.
             let mut view = self.db(&held, candidate.db, 0);

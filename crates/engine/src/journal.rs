@@ -55,7 +55,8 @@ impl Engine {
 
     /// Puts everything back.
     pub(crate) fn undo(&mut self, journal: Journal, held: &Held) {
-        let version = self.deferring(|engine| engine.next_version(held));
+        // That of the record which is opened by this: what is put back may not be committed, and whoever reads it waits for all before the record.
+        let version = self.next_version(held);
         let shared = self.shared.clone();
         for ((db, key), saved) in journal.saved {
             let key = shared.keyspace.hasher().key(&key);

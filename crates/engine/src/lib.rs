@@ -27,6 +27,7 @@ mod sweep;
 mod testing;
 mod tidy;
 mod tracking;
+mod transactions;
 mod walker;
 mod watch;
 
@@ -39,5 +40,6 @@ pub use record::{LIBRARIES_SLOT, Link};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};
+pub use transactions::{Locked, Outcomes, Transactions, Undone, restore_locks};
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

@@ -40,6 +40,8 @@ pub(crate) struct Recorder {
     open: Option<Lsn>,
     /// Versions are chosen without a record: a block's.
     deferred: bool,
+    /// The record goes to the stream of this slot, whatever is held.
+    pub(crate) of: Option<u16>,
     /// Streams that records have been left for since [`Engine::take_left`], a bit each.
     left: u32,
 }
@@ -55,7 +57,11 @@ impl Recorder {
         let streams = self.link.as_ref().map_or(0, |link| link.gates.len());
         // What is in no log belongs to no stream.
         let Some(last) = streams.checked_sub(1) else { return STREAMS };
-        if last == 0 { 0 } else { held.slots().first().map_or(0, |slot| usize::from(*slot) % streams) }
+        if last == 0 {
+            0
+        } else {
+            self.of.or(held.slots().first().copied()).map_or(0, |slot| usize::from(slot) % streams)
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::{Block, Outcome, Touched};
 use keyspace::{Held, Key, Need, Waiter};
 use resp::{Args, Reply};
+use txn::locks::Mode;
 
 use crate::attachment::{Attachment, DbKey};
 use crate::blocked::{Blocked, Served};
@@ -194,7 +195,7 @@ impl Engine {
                 let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
                 let Some(blocked) = self.waiter(held, key.slot, &db_key, skipped, found.is_some()) else { break };
                 let concerned = blocked.when_gone || found == Some(blocked.kind);
-                if !concerned || !self.serve_one(&blocked, held, &mut ready) {
+                if !concerned || !self.serve_one(&blocked, &db_key, held, &mut ready) {
                     skipped += 1;
                 }
             }
@@ -206,10 +207,47 @@ impl Engine {
         Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at, present).cloned())?
     }
 
+    /// Whether a command that waits for the key `of` must not run now, as a transaction has locked a key that it works on: it is served when that is over.
+    fn skips(&mut self, blocked: &Blocked, held: &Held, of: &DbKey) -> bool {
+        if !self.shared.transactions.any() {
+            return false;
+        }
+        let mut positions = Vec::new();
+        blocked.row.spec.keys_of(blocked.args.args(), &mut positions);
+        let keys = positions.iter().filter_map(|at| blocked.args.args().get(at.index));
+        let mut keys = keys.map(|key| (blocked.db, Box::from(key)));
+        let locked = keys.find(|key| self.is_locked_by_other(held, key, Mode::Exclusive));
+        locked.map(|locked| self.shared.transactions.skip(locked, of.clone())).is_some()
+    }
+
+    /// Serves those who wait for keys that were locked.
+    pub(crate) fn serve_unserved(&mut self) {
+        for key in std::mem::take(&mut self.unserved) {
+            let slot = keyspace::slot_of(&key.1);
+            let Some(mut held) = self.acquire_one(slot) else {
+                self.unserved.push(key);
+                continue;
+            };
+            let shared = self.shared.clone();
+            let hashed = shared.keyspace.hasher().key(&key.1);
+            let missing = self.slots_of_waiters(&held, Some(key.0), std::iter::once(hashed));
+            if !missing.is_empty() {
+                let need = self.need_of(missing.into_iter());
+                if self.try_to_extend(&mut held, &need).is_err() {
+                    self.release(held);
+                    self.unserved.push(key);
+                    continue;
+                }
+            }
+            self.serve(vec![Touched { db: key.0, slot, key: key.1, serves: true, by: 0 }], &held);
+            self.release(held);
+        }
+    }
+
     /// Runs a waiting command. True: it is out of the queues.
-    fn serve_one(&mut self, blocked: &Arc<Blocked>, held: &Held, ready: &mut VecDeque<Touched>) -> bool {
+    fn serve_one(&mut self, blocked: &Arc<Blocked>, of: &DbKey, held: &Held, ready: &mut VecDeque<Touched>) -> bool {
         debug_assert!(held.covers_all(&blocked.slots), "rule K4: a change holds what those who wait for it need");
-        if !held.covers_all(&blocked.slots) || !blocked.claim() {
+        if !held.covers_all(&blocked.slots) || self.skips(blocked, held, of) || !blocked.claim() {
             return false;
         }
         self.give_way();

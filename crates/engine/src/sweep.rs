@@ -184,6 +184,15 @@ impl Engine {
         self.fx.by = 0;
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
+        if shared.transactions.any() {
+            // Rule K6: they are looked at again when they are not locked.
+            let there = due.len() + hashes.len();
+            due.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
+            hashes.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
+            if due.len() + hashes.len() < there {
+                self.sweep.earliest = Some(0);
+            }
+        }
         self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
         let mut left = FIELDS_PER_HOLD;
         for key in &hashes {

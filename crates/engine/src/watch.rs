@@ -2,6 +2,7 @@
 
 use command::Touched;
 use keyspace::{Held, Need};
+use txn::locks::Mode;
 
 use crate::attachment::{Attachment, Watched};
 use crate::call::Busy;
@@ -25,7 +26,8 @@ impl Engine {
     pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>, token: u64) -> Result<(), Busy> {
         let need = self.need_of(keys.iter().map(|k| keyspace::slot_of(k)));
         let held = self.acquire_for(need, token)?;
-        if let Some(busy) = self.await_keys(&[], keys.iter().map(|key| (db, *key)), &held, token) {
+        let busy = self.await_locks(&[], keys.iter().map(|key| (db, *key, Mode::Shared)), &held, token);
+        if let Some(busy) = busy.or_else(|| self.await_keys(&[], keys.iter().map(|key| (db, *key)), &held, token)) {
             self.release(held);
             return Err(busy);
         }
@@ -45,6 +47,9 @@ impl Engine {
             });
             already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), version });
         }
+        if !self.claims.is_empty() {
+            self.end_claims(token, &held);
+        }
         self.release(held);
         Ok(())
     }
@@ -55,8 +60,10 @@ impl Engine {
         self.unwatch_leftovers();
     }
 
-    /// Ends the watching that was left because of busy latches.
+    /// Does what was left because of busy latches.
     pub fn unwatch_leftovers(&mut self) {
+        self.release_unclaimed();
+        self.serve_unserved();
         for key in std::mem::take(&mut self.leftovers) {
             match self.acquire_one(key.slot) {
                 Some(held) => {
@@ -70,7 +77,7 @@ impl Engine {
 
     /// Whether something is left to be done in a later turn.
     pub fn has_leftovers(&self) -> bool {
-        !self.leftovers.is_empty()
+        !(self.leftovers.is_empty() && self.unclaimed.is_empty() && self.unserved.is_empty())
     }
 
     pub(crate) fn unwatch_held(&mut self, key: &WatchedKey, held: &Held) {

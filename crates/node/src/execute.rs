@@ -64,6 +64,8 @@ impl Worker {
         let next = self.try_execute(conn, node, settings, args, item, raw);
         if conn.fetches > 0 && next != Next::Retry {
             conn.fetches = 0;
+            // However it ended, it waits for no locks.
+            self.engine.forget_claims(conn.token);
         }
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.

@@ -77,6 +77,8 @@ pub fn recover_by(
         let loaded = node.scripts.load_libraries(libraries);
         loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
     }
+    engine::restore_locks(&node.engine, &replayed.outcomes)?;
+    node.engine.transactions.restore(replayed.outcomes.clone());
     Ok(Recovered { loaded, replayed })
 }
 

@@ -324,6 +324,7 @@ impl Worker {
         self.leave_nodes(&mut conn);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
+        self.engine.forget_claims(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);
         pubsub::stop(&self.node, &mut conn.session);

@@ -21,6 +21,7 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     (op::SWAP, "SWAP", "the other database (varint): they are exchanged; no key"),
     (op::LIBRARIES, "LIBRARIES", "all libraries of functions, as FUNCTION DUMP gives them; no key"),
     (op::GENERATION, "GENERATION", "1: a generation begins, 0: it ends; unix milliseconds (varint); no key"),
+    (op::TRANSACTION, "TRANSACTION", "a record of a transaction over nodes; no key"),
     (
         op::STRINGS,
         "string SET",
@@ -219,7 +220,8 @@ fn what_commands_log_is_documented() {
     for name in writing() {
         assert!(found.get(&name).is_some_and(|ops| !ops.is_empty()), "no history makes {name} log anything");
     }
-    let logged: BTreeSet<u8> = found.values().flatten().copied().chain([op::LIBRARIES, op::GENERATION]).collect();
+    let others = [op::LIBRARIES, op::GENERATION, op::TRANSACTION];
+    let logged: BTreeSet<u8> = found.values().flatten().copied().chain(others).collect();
     let listed: BTreeSet<u8> = EFFECTS.iter().map(|(number, ..)| *number).collect();
     assert_eq!(logged, listed, "effects that are listed, and that a history has logged");
 

@@ -8,9 +8,12 @@ use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
 
 use super::counts::{Count, OfSlot};
+use crate::transactions::Outcomes;
 
 /// Of this format.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// The one before: without transactions.
+const WITHOUT_TRANSACTIONS: u8 = 3;
 
 /// First bytes of keys.
 const META: u8 = 0;
@@ -54,6 +57,8 @@ pub struct Header {
     pub covered: Vec<u64>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
     pub libraries: Vec<u8>,
+    /// What was known of transactions over nodes (rule C6).
+    pub outcomes: Outcomes,
 }
 
 /// The key of the header.
@@ -271,12 +276,18 @@ impl Header {
         self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
         out.extend_from_slice(&(self.libraries.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.libraries);
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        self.outcomes.encode(&mut out);
+        let length = (out.len() - at - 4) as u32;
+        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         out
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, Corrupt> {
         let mut input = Input(bytes);
-        if input.take(1)?[0] != VERSION {
+        let version = input.take(1)?[0];
+        if !matches!(version, VERSION | WITHOUT_TRANSACTIONS) {
             return Err(Corrupt("it has a version of the format that this program does not know"));
         }
         let seed = input.number(8)?;
@@ -301,10 +312,15 @@ impl Header {
         }
         let length = input.number(4)? as usize;
         let libraries = input.take(length)?.to_vec();
+        let mut outcomes = Outcomes::default();
+        if version != WITHOUT_TRANSACTIONS {
+            let length = input.number(4)? as usize;
+            outcomes = Outcomes::decode(input.take(length)?)?;
+        }
         if !input.0.is_empty() {
             return Err(Corrupt("length of the header"));
         }
-        Ok(Header { seed, saved_at, databases, epoch, highest, covered, libraries })
+        Ok(Header { seed, saved_at, databases, epoch, highest, covered, libraries, outcomes })
     }
 }
 
@@ -446,18 +462,26 @@ mod tests {
             abandoned: vec![1],
         };
         let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
-        let header = Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries };
+        let mut outcomes = Outcomes::default();
+        outcomes.note(txn::Record::Abort { tx: txn::TxId::default() });
+        let header =
+            Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries, outcomes };
         let bytes = header.encode();
-        assert_eq!(hex(&bytes[..9]), "030700000000000000");
+        assert_eq!(hex(&bytes[..9]), "040700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
             "060000000000000008000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
-             01000000010000000c0b0000000000000200000009000000000000000a0000000000000002000000abcd"
+             01000000010000000c0b0000000000000200000009000000000000000a0000000000000002000000abcd\
+             120000000e0000000103000000000000000000000000"
         );
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         for cut in 0..bytes.len() {
             assert!(Header::decode(&bytes[..cut]).is_err());
         }
+        // As it was before.
+        let length = bytes.len() - 22;
+        let before = [&[WITHOUT_TRANSACTIONS], &bytes[1..length]].concat();
+        assert_eq!(Header::decode(&before).unwrap(), Header { outcomes: Outcomes::default(), ..header });
     }
 
     /// Keys lie in the order of the upper half of their hashes, and tell which is which even if they are as long as can be.

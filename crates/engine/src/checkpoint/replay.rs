@@ -19,6 +19,7 @@ use store::Store;
 use super::batch::Batch;
 use super::hand::{Ground, Hand};
 use super::load::{Loaded, Unloadable};
+use crate::transactions::Outcomes;
 
 /// A record that cannot be applied.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ impl From<Corrupt> for Why {
 pub struct Replayed {
     /// The libraries of functions, as FUNCTION DUMP gives them; `None` if nothing was said of them.
     pub libraries: Option<Vec<u8>>,
+    /// What is known of transactions over nodes: those that are prepared are to be locked before anybody is served (rule T2).
+    pub outcomes: Outcomes,
     /// Records looked at.
     pub records: u64,
     /// Bytes of their effects.
@@ -114,6 +117,7 @@ impl<'a> Dealer<'a> {
         let reach = loaded.map_or_else(none, |loaded| loaded.reach.clone());
         let ground = Arc::new(Ground { keyspace, limits, snapshot, reach, now });
         let libraries = loaded.map(|loaded| loaded.header.libraries.clone());
+        let outcomes = loaded.map(|loaded| loaded.header.outcomes.clone()).unwrap_or_default();
         let dealer = Self {
             ground: ground.clone(),
             local,
@@ -121,7 +125,7 @@ impl<'a> Dealer<'a> {
             covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
             map_lsn: loaded.map_or(0, |loaded| loaded.header.databases.map_lsn),
             floors,
-            figures: Replayed { libraries, ..Replayed::default() },
+            figures: Replayed { libraries, outcomes, ..Replayed::default() },
         };
         let hands = (0..hands).map(|_| Hand::new(ground.clone(), hands)).collect();
         (dealer, hands)
@@ -179,6 +183,10 @@ impl<'a> Dealer<'a> {
             // What the log has last holds, whatever the store has.
             if let Some(libraries) = effect.libraries() {
                 self.figures.libraries = Some(libraries.to_vec());
+                continue;
+            }
+            if let Some(record) = effect.transaction() {
+                self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
                 continue;
             }
             if let Some(barrier) = effect.barrier().map_err(nonsense)? {

@@ -340,6 +340,8 @@ impl Checkpointer {
         // Whoever changes them has this latch.
         let libraries = world.libraries();
         self.release(held, world);
+        // Whatever was done about a transaction up to where the log is cut, it says.
+        let outcomes = self.shared.transactions.outcomes();
         // The map is that which the log, from where it is cut, goes on from. What was flushed since the beginning is void.
         databases.map.clone_from(&round.databases.map);
         databases.map_lsn = round.databases.map_lsn;
@@ -348,7 +350,8 @@ impl Checkpointer {
         let left = world.left();
         self.highest = left.iter().copied().fold(self.highest, Lsn::max);
         let (seed, epoch, highest, covered) = (self.seed, self.copied.epoch(), self.highest, round.cut.clone());
-        let header = Header { seed, saved_at: world.now(), databases, epoch, highest, covered, libraries };
+        let saved_at = world.now();
+        let header = Header { seed, saved_at, databases, epoch, highest, covered, libraries, outcomes };
         round.stage = Stage::Waiting { left, header };
         Ok(Step::More)
     }

@@ -1,0 +1,214 @@
+//! A node's part of an attempt: executed and undone, logged, and later installed or given up. Memory holds what is committed only.
+//!
+//! All records of an attempt are in one stream, that of its first slot: so a log that was cut has the outcome if it has the Prepare.
+
+use std::sync::Arc;
+
+use command::{Event, Touched, effects};
+use keyspace::{Held, Horizon, Need};
+use txn::locks::Requested;
+use txn::{Lock, Prepared, Record, Stamp, TxId};
+
+use super::Owner;
+use crate::block::BlockRun;
+use crate::call::{Busy, Call};
+use crate::cold::is_lacking;
+use crate::engine::Engine;
+use crate::record::LIBRARIES_SLOT;
+
+/// What became of an attempt that asked for its locks.
+#[must_use]
+pub enum Locked {
+    /// It has them, and the latches; its commands can be executed.
+    Block(Box<BlockRun>),
+    /// It is younger than somebody it would wait for: it has nothing.
+    Dies,
+    /// It was given up while it waited: it has nothing.
+    GivenUp,
+}
+
+/// What a block would have done.
+pub struct Undone {
+    /// Its effects.
+    pub effects: Vec<u8>,
+    /// What it would have told of keys.
+    events: Vec<Event>,
+}
+
+impl Engine {
+    /// Takes the locks of an attempt, and its latches. `asked`: it has asked for them before, and waited. A busy latch, a lock or a key to be
+    /// fetched is waited for.
+    pub fn lock_attempt(
+        &mut self,
+        (tx, stamp, locks): (TxId, Stamp, &[Lock]),
+        asked: &mut bool,
+        token: u64,
+    ) -> Result<Locked, Busy> {
+        let held = self.acquire_for(self.need_of_locks(locks), token)?;
+        let slot = held.slots().first().copied().unwrap_or_default();
+        let waits = Busy { need: Need::Slots(held.slots().into()), slot, awaited: true };
+        if !std::mem::replace(asked, true) {
+            match self.request_locks((tx, stamp, locks), &held, token) {
+                Requested::Granted => {}
+                Requested::Waits(_) => {
+                    self.release(held);
+                    return Err(waits);
+                }
+                Requested::Dies => {
+                    self.release(held);
+                    return Ok(Locked::Dies);
+                }
+            }
+        } else if !self.holds(tx, locks, &held) {
+            self.release(held);
+            return if self.shared.transactions.is_open(tx) { Err(waits) } else { Ok(Locked::GivenUp) };
+        }
+        let keys = locks.iter().map(|lock| (lock.db, &*lock.key));
+        if let Some(busy) = self.await_keys(&[], keys, &held, token) {
+            self.release(held);
+            return Err(busy);
+        }
+        let now = self.now;
+        Ok(Locked::Block(Box::new(self.open_block(held, token, true, now))))
+    }
+
+    fn need_of_locks(&self, locks: &[Lock]) -> Need {
+        self.need_of(locks.iter().map(|lock| keyspace::slot_of(&lock.key)))
+    }
+
+    /// Runs a command of an attempt, whose keys are all locked.
+    pub fn run_in_attempt(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
+        // Its effects are what is installed, whether or not there is a log.
+        let recording = std::mem::replace(&mut self.fx.recording, true);
+        self.run_in_block(block, call, out);
+        self.fx.recording = recording;
+    }
+
+    /// Undoes all that an attempt did; it still has its latches.
+    pub fn undo_attempt(&mut self, block: &mut BlockRun) -> Undone {
+        let (effects, events) = block.take_effects();
+        self.undo_changes(block);
+        Undone { effects, events }
+    }
+
+    /// Leaves the record that the attempt is prepared. What its answer waits for (rules T8, L7).
+    pub fn prepare(&mut self, block: BlockRun, prepared: Arc<Prepared>, undone: Undone) -> Horizon {
+        let tx = prepared.tx;
+        self.shared.transactions.keep_events(tx, undone.events);
+        self.say(&Record::Prepare(prepared.clone()));
+        self.seal_undone(&block);
+        self.leave_record(block.into_held(), Record::Prepare(prepared))
+    }
+
+    /// Ends an attempt that was undone and is not prepared.
+    pub fn drop_attempt(&mut self, block: BlockRun, tx: TxId, locks: &[Lock]) {
+        self.seal_undone(&block);
+        let held = block.into_held();
+        self.release_locks(tx, locks, &held);
+        self.release(held);
+    }
+
+    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for; `None`: a key cannot be
+    /// read, and nothing was done.
+    pub fn install(&mut self, prepared: &Prepared, token: u64) -> Result<Option<Horizon>, Busy> {
+        let shared = self.shared.clone();
+        let hasher = shared.keyspace.hasher();
+        let keys = || effects::decode(&prepared.effects).flatten().map(|effect| (effect.db, hasher.key(effect.key)));
+        let mut need = self.need_of_locks(&prepared.locks);
+        let held = loop {
+            let held = self.acquire_for(need, token)?;
+            let mut missing = std::collections::BTreeSet::new();
+            if self.has_reaching(&held) {
+                for (db, key) in keys() {
+                    missing.extend(self.slots_of_waiters(&held, Some(db), std::iter::once(key)));
+                }
+            }
+            if missing.is_empty() {
+                break held;
+            }
+            need = self.need_of(held.slots().iter().copied().chain(missing));
+            self.release(held);
+        };
+        for (db, key) in keys() {
+            if is_lacking(&self.db(&held, db, 0), &key) && self.fetch_key(&held, db, &key).is_err() {
+                self.release(held);
+                return Ok(None);
+            }
+        }
+        self.recorder.of = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).min();
+        let version = self.next_version(&held);
+        let (tx, members) = (prepared.tx, prepared.members.clone());
+        self.say(&Record::Commit { tx, members: members.clone() });
+        if self.is_logged() {
+            self.fx.encoded.extend_from_slice(&prepared.effects);
+        }
+        let interest = self.has_interest(&held);
+        let limits = self.tunables().limits.clone();
+        for mut effect in effects::decode(&prepared.effects).flatten() {
+            let key = hasher.key(effect.key);
+            let mut db = self.db(&held, effect.db, version);
+            let replayed = effects::replay(&mut effect, &mut db, &limits);
+            debug_assert!(replayed.is_ok(), "an effect of our own: {replayed:?}");
+            db.stamp(&key);
+            self.fx.dirty += 1;
+            if interest {
+                let (db, slot, key) = (effect.db, key.slot, key.bytes.into());
+                self.fx.touched.push(Touched { db, slot, key, serves: true, by: 0 });
+            }
+        }
+        self.published.append(&mut shared.transactions.take_events(tx));
+        self.on_behalf = Some(Owner::Attempt(tx));
+        self.publish(&held);
+        self.on_behalf = None;
+        self.release_locks(tx, &prepared.locks, &held);
+        let seen = self.leave_record(held, Record::Commit { tx, members });
+        self.recorder.of = None;
+        Ok(Some(seen))
+    }
+
+    /// Leaves the record that a prepared attempt is aborted, and gives its locks back. What its acknowledgement waits for.
+    pub fn abort(&mut self, tx: TxId, locks: &[Lock], token: u64) -> Result<Horizon, Busy> {
+        let held = self.acquire_for(self.need_of_locks(locks), token)?;
+        self.shared.transactions.take_events(tx);
+        self.next_version(&held);
+        self.say(&Record::Abort { tx });
+        self.release_locks(tx, locks, &held);
+        Ok(self.leave_record(held, Record::Abort { tx }))
+    }
+
+    /// Leaves the record that an attempt was refused (rule T4). What is said about that waits for it.
+    pub fn refuse(&mut self, tx: TxId, token: u64) -> Result<Horizon, Busy> {
+        let held = self.acquire_for(self.need_of(std::iter::once(LIBRARIES_SLOT)), token)?;
+        self.next_version(&held);
+        self.say(&Record::Refuse { tx });
+        Ok(self.leave_record(held, Record::Refuse { tx }))
+    }
+
+    /// Gives the locks of an attempt back that is not prepared, and its places in queues.
+    pub fn unlock(&mut self, tx: TxId, locks: &[Lock], token: u64) -> Result<(), Busy> {
+        let held = self.acquire_for(self.need_of_locks(locks), token)?;
+        self.release_locks(tx, locks, &held);
+        self.release(held);
+        Ok(())
+    }
+
+    fn say(&mut self, record: &Record) {
+        if self.is_logged() {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            self.fx.push_transaction(&bytes);
+        }
+    }
+
+    /// Leaves the open record, in step with what is known of transactions, and gives the latches back.
+    fn leave_record(&mut self, held: Held, record: Record) -> Horizon {
+        let shared = self.shared.clone();
+        let mut outcomes = shared.transactions.logged();
+        self.seal(&held);
+        outcomes.note(record);
+        drop(outcomes);
+        let seen = self.take_seen();
+        self.release(held);
+        seen
+    }
+}

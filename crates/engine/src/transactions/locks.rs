@@ -1,0 +1,312 @@
+//! Key locks (rules K6, T7, T10): kept on the slots' attachments, so that a slot in which nothing is locked costs nothing.
+//!
+//! A transaction asks for all its keys at once, under all their latches, and waits or dies. A plain command that meets a lock queues for all its keys,
+//! too: its connection waits, holds what it is granted, and runs again. Who works on everything waits until nobody has locks, and keeps newcomers
+//! out; who goes through the keys one slot at a time, until those have ended that were there when it came: what they changed may have been acknowledged.
+
+use command::flags;
+use keyspace::{Held, Key, Keyspace, Need, Waiter};
+use txn::locks::{KeyLock, Locks, Mode, Requested, release, request, request_plain, restore};
+use txn::{Lock, Stamp, TxId};
+
+use super::Outcomes;
+use crate::attachment::{Attachment, DbKey};
+use crate::call::{Busy, Call};
+use crate::engine::{Engine, Shared};
+
+/// Who has a key, or waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    Attempt(TxId),
+    Plain(Waiter),
+}
+
+/// The locks of slots that are held.
+struct Latched<'a> {
+    keyspace: &'a Keyspace,
+    held: &'a Held,
+}
+
+impl Locks<Owner> for Latched<'_> {
+    type Key = DbKey;
+
+    fn of<R>(&mut self, key: &DbKey, f: impl FnOnce(&mut KeyLock<Owner>) -> R) -> Option<R> {
+        Attachment::of(self.keyspace, self.held, keyspace::slot_of(&key.1), |a| a.locks.get_mut(key).map(f))?
+    }
+
+    fn with<R>(&mut self, key: &DbKey, f: impl FnOnce(&mut KeyLock<Owner>) -> R) -> R {
+        Attachment::with(self.keyspace, self.held, keyspace::slot_of(&key.1), |a| {
+            let lock = a.locks.entry(key.clone()).or_default();
+            let result = f(lock);
+            if lock.is_free() {
+                a.locks.remove(key);
+            }
+            result
+        })
+    }
+}
+
+fn place(lock: &Lock) -> DbKey {
+    (lock.db, lock.key.clone())
+}
+
+/// What a plain command waits for.
+type Claims = Vec<(DbKey, Mode)>;
+
+/// How a command works on its keys.
+fn mode_of(call: &Call<'_>) -> Mode {
+    // PFCOUNT is called a reader, and writes down what it has counted.
+    let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
+    if reads { Mode::Shared } else { Mode::Exclusive }
+}
+
+/// Locks what a start has found to be prepared (rule T2). Nobody else uses the keyspace.
+///
+/// # Errors
+/// If two attempts that are prepared have the same key.
+pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'static str> {
+    let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { return Err("somebody uses the keyspace") };
+    let mut locks = Latched { keyspace: &shared.keyspace, held: &held };
+    let mut sound = true;
+    for prepared in outcomes.prepared() {
+        shared.transactions.open(prepared.tx);
+        let keys: Claims = prepared.locks.iter().map(|lock| (place(lock), lock.mode)).collect();
+        let keys = keys.iter().map(|(key, mode)| (key, *mode));
+        sound &= restore(&mut locks, Owner::Attempt(prepared.tx), prepared.stamp, keys);
+    }
+    shared.keyspace.release(held, |_| {});
+    if sound { Ok(()) } else { Err("the log has two transactions that are prepared and lock the same key") }
+}
+
+impl Engine {
+    fn latched<'a>(&self, shared: &'a Shared, held: &'a Held) -> Latched<'a> {
+        Latched { keyspace: &shared.keyspace, held }
+    }
+
+    fn plain(&self, token: u64) -> Owner {
+        Owner::Plain(Waiter { worker: self.index, token })
+    }
+
+    /// Asks for the locks of an attempt, whose slots are held.
+    pub(super) fn request_locks(
+        &mut self,
+        (tx, stamp, locks): (TxId, Stamp, &[Lock]),
+        held: &Held,
+        token: u64,
+    ) -> Requested {
+        let shared = self.shared.clone();
+        let waiter = Waiter { worker: self.index, token };
+        if !shared.transactions.admit(tx, waiter) {
+            return Requested::Dies;
+        }
+        let keys: Claims = locks.iter().map(|lock| (place(lock), lock.mode)).collect();
+        let keys = keys.iter().map(|(key, mode)| (key, *mode));
+        let requested = request(&mut self.latched(&shared, held), Owner::Attempt(tx), stamp, keys);
+        if requested == Requested::Dies {
+            self.ended(tx);
+        }
+        requested
+    }
+
+    /// Whether an attempt holds all these locks, whose slots are held.
+    pub(super) fn holds(&self, tx: TxId, locks: &[Lock], held: &Held) -> bool {
+        let mut latched = self.latched(&self.shared, held);
+        locks
+            .iter()
+            .all(|lock| latched.of(&place(lock), |lock| lock.held_by(Owner::Attempt(tx)).is_some()) == Some(true))
+    }
+
+    /// Gives back what an attempt holds and waits for; the slots are held.
+    pub(super) fn release_locks(&mut self, tx: TxId, locks: &[Lock], held: &Held) {
+        let shared = self.shared.clone();
+        let keys: Vec<DbKey> = locks.iter().map(place).collect();
+        let mut granted = Vec::new();
+        release(&mut self.latched(&shared, held), Owner::Attempt(tx), keys.iter(), |owner| granted.push(owner));
+        self.wake_owners(&granted);
+        self.ended(tx);
+        // In a moment of their own.
+        self.unserved.append(&mut self.shared.transactions.take_skipped(&keys));
+    }
+
+    fn ended(&mut self, tx: TxId) {
+        let (shared, wakes) = (self.shared.clone(), &mut self.wakes);
+        shared.transactions.close(tx, |waiter| wakes.push(waiter));
+    }
+
+    fn wake_owners(&mut self, granted: &[Owner]) {
+        for owner in granted {
+            let waiter = match owner {
+                Owner::Plain(waiter) => Some(*waiter),
+                Owner::Attempt(tx) => self.shared.transactions.waiter(*tx),
+            };
+            self.wakes.extend(waiter);
+        }
+    }
+
+    /// Waits for the locks of the keys of `calls`, and of `further` ones, which are held. `None`: none is in the way; what was claimed for that is kept
+    /// until [`Self::end_claims`].
+    #[inline]
+    pub(crate) fn await_locks<'a>(
+        &mut self,
+        calls: &[Call<'a>],
+        further: impl Iterator<Item = (u16, &'a [u8], Mode)>,
+        held: &Held,
+        token: u64,
+    ) -> Option<Busy> {
+        if !self.shared.transactions.any() {
+            self.forget_quiet(token);
+            return None;
+        }
+        if held.is_all() {
+            return self.await_quiet(token, true);
+        }
+        let keys = self.keys_to_lock(calls, further, held);
+        self.await_claims(keys, held, token)
+    }
+
+    #[cold]
+    fn keys_to_lock<'a>(
+        &mut self,
+        calls: &[Call<'a>],
+        further: impl Iterator<Item = (u16, &'a [u8], Mode)>,
+        held: &Held,
+    ) -> Claims {
+        let mut keys: Claims = further.map(|(db, key, mode)| ((db, key.into()), mode)).collect();
+        let mut positions = Vec::new();
+        for call in calls {
+            positions.clear();
+            call.row.spec.keys_of(call.args, &mut positions);
+            // MOVE and COPY make keys elsewhere.
+            let databases = match call.row.spec.has(flags::OTHER_DB) {
+                true => 0..self.shared.keyspace.databases() as u16,
+                false => call.db..call.db + 1,
+            };
+            for key in positions.iter().filter_map(|at| call.args.get(at.index)) {
+                keys.extend(databases.clone().map(|db| ((db, Box::from(key)), mode_of(call))));
+            }
+        }
+        keys.retain(|((_, key), _)| held.covers(keyspace::slot_of(key)));
+        keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        keys.dedup_by(|next, kept| next.0 == kept.0);
+        keys
+    }
+
+    #[cold]
+    fn await_claims(&mut self, mut keys: Claims, held: &Held, token: u64) -> Option<Busy> {
+        let shared = self.shared.clone();
+        let (me, mut locks) = (self.plain(token), self.latched(&shared, held));
+        let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
+        let mine = |key: &DbKey| claimed.iter().find(|(claimed, _)| claimed == key).map(|(_, mode)| *mode);
+        let held_by_me = |locks: &mut Latched<'_>, key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten();
+        let all = claimed
+            .iter()
+            .all(|(key, _)| !held.covers(keyspace::slot_of(&key.1)) || held_by_me(&mut locks, key).is_some());
+        let ready = keys.iter().all(|(key, mode)| match mine(key) {
+            Some(claimed) => claimed >= *mode && held_by_me(&mut locks, key).is_some(),
+            None => locks.of(key, |lock| lock.oldest(*mode)).flatten().is_none(),
+        });
+        if all && ready {
+            return None;
+        }
+        let slot = keys.first().or(claimed.first()).map_or(0, |((_, key), _)| keyspace::slot_of(key));
+        let need = Need::Slots(held.slots().into());
+        let busy = Busy { need, slot, awaited: true };
+        if keys.iter().all(|(key, mode)| mine(key).is_some_and(|claimed| claimed >= *mode)) {
+            // It has been woken for something else.
+            return Some(busy);
+        }
+        // It asks for all at once, or nobody could say for whom it waits.
+        keys.extend(claimed.iter().filter(|((_, key), _)| held.covers(keyspace::slot_of(key))).cloned());
+        keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        keys.dedup_by(|next, kept| next.0 == kept.0);
+        self.end_claims(token, held);
+        request_plain(&mut self.latched(&shared, held), me, keys.iter().map(|(key, mode)| (key, *mode)))?;
+        self.claims.insert(token, keys);
+        Some(busy)
+    }
+
+    /// A command has run, or will not: what it claimed of held slots is free for the next. The rest is left for later.
+    pub(crate) fn end_claims(&mut self, token: u64, held: &Held) {
+        let Some(keys) = self.claims.remove(&token) else { return };
+        let shared = self.shared.clone();
+        let (mine, others): (Vec<DbKey>, Vec<DbKey>) =
+            keys.into_iter().map(|(key, _)| key).partition(|key| held.covers(keyspace::slot_of(&key.1)));
+        let mut granted = Vec::new();
+        release(&mut self.latched(&shared, held), self.plain(token), mine.iter(), |owner| granted.push(owner));
+        self.wake_owners(&granted);
+        let me = self.plain(token);
+        self.unclaimed.extend(others.into_iter().map(|key| (me, key)));
+    }
+
+    /// The command of a connection has ended, however: it waits for no locks, and has none.
+    #[inline]
+    pub fn forget_claims(&mut self, token: u64) {
+        if !self.claims.is_empty() && self.claims.contains_key(&token) {
+            self.end_claims(token, &Held::default());
+            self.release_unclaimed();
+        }
+        self.forget_quiet(token);
+    }
+
+    #[inline]
+    fn forget_quiet(&mut self, token: u64) {
+        if !self.quiet.is_empty() && self.quiet.remove(&token).is_some() {
+            self.shared.transactions.unquiet(Waiter { worker: self.index, token });
+        }
+    }
+
+    /// Gives back claims that were left because of busy latches.
+    pub(crate) fn release_unclaimed(&mut self) {
+        for (owner, key) in std::mem::take(&mut self.unclaimed) {
+            let Some(held) = self.acquire_one(keyspace::slot_of(&key.1)) else {
+                self.unclaimed.push((owner, key));
+                continue;
+            };
+            let shared = self.shared.clone();
+            let mut granted = Vec::new();
+            release(&mut self.latched(&shared, &held), owner, std::iter::once(&key), |owner| granted.push(owner));
+            self.wake_owners(&granted);
+            self.release(held);
+        }
+    }
+
+    /// Waits for those who have locks (rule T10): all of them if the command is about the `whole` keyspace, or those that were there when it came.
+    pub(crate) fn await_quiet(&mut self, token: u64, whole: bool) -> Option<Busy> {
+        if !self.shared.transactions.any() {
+            self.forget_quiet(token);
+            return None;
+        }
+        let waiter = Waiter { worker: self.index, token };
+        let since = self.quiet.get(&token).copied();
+        let since = self.shared.transactions.await_quiet(waiter, since, whole);
+        match since {
+            Some(since) => {
+                self.quiet.insert(token, since);
+                Some(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
+            }
+            None => {
+                self.quiet.remove(&token);
+                None
+            }
+        }
+    }
+
+    /// Whether a key of a held slot is locked by a transaction.
+    #[inline]
+    pub(crate) fn is_locked(&self, held: &Held, db: u16, key: &Key<'_>) -> bool {
+        self.shared.transactions.any()
+            && self.shared.keyspace.interest(held, key.slot)
+            && self.is_locked_by_other(held, &(db, key.bytes.into()), Mode::Exclusive)
+    }
+
+    /// Whether somebody holds a key, whose slot is held, in whose name nothing is done now.
+    pub(crate) fn is_locked_by_other(&self, held: &Held, key: &DbKey, mode: Mode) -> bool {
+        let other = |(owner, held): (Owner, Mode)| Some(owner) != self.on_behalf && held.conflicts(mode);
+        self.latched(&self.shared, held).of(key, |lock| lock.held().any(other)) == Some(true)
+    }
+
+    /// In whose name a command with this token works on keys that it has claimed.
+    pub(crate) fn behalf_of(&self, token: u64) -> Option<Owner> {
+        self.claims.contains_key(&token).then(|| self.plain(token))
+    }
+}

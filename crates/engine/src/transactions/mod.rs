@@ -1,0 +1,17 @@
+//! Transactions over nodes, as far as they concern keys: locks, what is prepared and undone, what is installed, and what the log says of it all.
+//!
+//! The protocol is `txn`'s; who speaks it is the node. Nothing here waits: as everywhere, what is busy or locked is said, and the connection waits.
+
+mod attempt;
+mod locks;
+mod outcomes;
+mod shared;
+
+pub use attempt::{Locked, Undone};
+pub(crate) use locks::Owner;
+pub use locks::restore_locks;
+pub use outcomes::Outcomes;
+pub use shared::Transactions;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What the log says of transactions over nodes: the last record of each attempt that somebody may still ask about (rules T5, C6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use object::Corrupt;
+use txn::{Prepared, Record, TxId};
+
+/// See the module's text. A checkpoint keeps it, a start goes on from it with the log's tail.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Outcomes(BTreeMap<TxId, Record>);
+
+impl Outcomes {
+    /// Notes a record, the next one that the log has.
+    pub fn note(&mut self, record: Record) {
+        // What is decided is not open again: a log that was cut may begin with what is long over.
+        if let (Record::Prepare(_), Some(Record::Commit { .. } | Record::Abort { .. })) =
+            (&record, self.0.get(&record.tx()))
+        {
+            return;
+        }
+        self.0.insert(record.tx(), record);
+    }
+
+    /// As [`Self::note`], of an effect of the log.
+    ///
+    /// # Errors
+    /// If it is no record.
+    pub fn note_encoded(&mut self, record: &[u8]) -> Result<(), Corrupt> {
+        self.note(Record::decode(record).map_err(|malformed| Corrupt(malformed.0))?);
+        Ok(())
+    }
+
+    /// Forgets attempts that nobody knows any more.
+    pub fn keep_only(&mut self, is_known: impl Fn(TxId) -> bool) {
+        self.0.retain(|tx, _| is_known(*tx));
+    }
+
+    /// All of them.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.0.values()
+    }
+
+    /// Attempts that are prepared, and whose outcome is not known.
+    pub fn prepared(&self) -> impl Iterator<Item = &Arc<Prepared>> {
+        self.0.values().filter_map(|record| if let Record::Prepare(prepared) = record { Some(prepared) } else { None })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Appends `length u32 · record` of each.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for record in self.0.values() {
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            record.encode(out);
+            let length = (out.len() - at - 4) as u32;
+            out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Self::encode`] has written, which must be all there is.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, Corrupt> {
+        const CUT: Corrupt = Corrupt("what is known of transactions is cut short");
+        let mut outcomes = Self::default();
+        while !bytes.is_empty() {
+            let (length, rest) = bytes.split_first_chunk().ok_or(CUT)?;
+            let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(CUT)?;
+            outcomes.note_encoded(record)?;
+            bytes = rest;
+        }
+        Ok(outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txn::{Member, NodeId, Origin, Stamp};
+
+    use super::*;
+
+    fn prepare(sequence: u64) -> Record {
+        let member = Member { node: NodeId(3), incarnation: 2 };
+        let tx = TxId { origin: Origin { member, lane: 1 }, sequence, attempt: 1 };
+        let (members, locks, effects) = (Arc::from([member]), Arc::from([]), Arc::from(*b"x"));
+        Record::Prepare(Arc::new(Prepared { tx, stamp: Stamp::default(), members, locks, effects }))
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut outcomes = Outcomes::default();
+        outcomes.note(prepare(1));
+        outcomes.note(Record::Abort { tx: prepare(2).tx() });
+        let mut bytes = Vec::new();
+        outcomes.encode(&mut bytes);
+        let prepared: &[u8] = b"\x2c\0\0\0\x01\x01\x03\0\0\0\0\0\0\0\x02\x01\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+            \x01\x03\0\0\0\0\0\0\0\x02\0\x01x";
+        assert_eq!(bytes, [prepared, b"\x0e\0\0\0\x01\x03\x03\0\0\0\0\0\0\0\x02\x01\x02\x01"].concat());
+        assert_eq!(Outcomes::decode(&bytes).unwrap(), outcomes);
+        assert!(Outcomes::decode(&bytes[..5]).is_err());
+    }
+
+    #[test]
+    fn what_is_decided_stays_decided() {
+        let mut outcomes = Outcomes::default();
+        let tx = prepare(1).tx();
+        outcomes.note(prepare(1));
+        outcomes.note(Record::Abort { tx });
+        outcomes.note(prepare(1));
+        assert_eq!(outcomes.records().collect::<Vec<_>>(), [&Record::Abort { tx }]);
+        outcomes.keep_only(|_| false);
+        assert!(outcomes.is_empty());
+    }
+}

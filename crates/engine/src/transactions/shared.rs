@@ -1,0 +1,173 @@
+//! What all workers know of transactions over nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use command::Event;
+use keyspace::Waiter;
+use txn::TxId;
+
+use super::Outcomes;
+use crate::attachment::DbKey;
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Transactions {
+    /// What the log says of them, in step with it: held while a record is left.
+    outcomes: Mutex<Outcomes>,
+    /// Attempts that have locks or wait for them.
+    count: AtomicUsize,
+    open: Mutex<Open>,
+    /// What prepared attempts will tell of keys when they are installed, if the node has not started again by then.
+    events: Mutex<BTreeMap<TxId, Vec<Event>>>,
+    /// By the key that was locked: keys whose waiting commands were not served because of that.
+    skipped: Mutex<Vec<(DbKey, DbKey)>>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// The next attempt's number.
+    next: u64,
+    attempts: BTreeMap<TxId, Attempt>,
+    numbers: BTreeSet<u64>,
+    /// Who waits until attempts below a number have ended; all of them: [`ALL`].
+    quiet: Vec<(u64, Waiter)>,
+}
+
+struct Attempt {
+    number: u64,
+    /// Who is woken when it is granted something.
+    waiter: Option<Waiter>,
+}
+
+const ALL: u64 = u64::MAX;
+
+impl Transactions {
+    pub(super) fn logged(&self) -> MutexGuard<'_, Outcomes> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the records say that have been left until now.
+    pub fn outcomes(&self) -> Outcomes {
+        self.logged().clone()
+    }
+
+    /// What a start has found.
+    pub fn restore(&self, outcomes: Outcomes) {
+        *self.logged() = outcomes;
+    }
+
+    /// Forgets attempts that nobody knows any more, if there are many.
+    pub fn forget(&self, known: usize, is_known: impl Fn(TxId) -> bool) {
+        let mut outcomes = self.logged();
+        if outcomes.len() > 2 * known + 64 {
+            outcomes.keep_only(is_known);
+        }
+    }
+
+    /// Whether any attempt has locks or waits for them. What is locked in a slot whose latch one has, one sees.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// An attempt is about to ask for locks, or has some.
+    pub(super) fn open(&self, tx: TxId) {
+        self.opened().begin(tx, None);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// As [`Self::open`], if nobody waits for there to be no locks. `waiter` is woken when it is granted what it waits for.
+    pub(super) fn admit(&self, tx: TxId, waiter: Waiter) -> bool {
+        let mut open = self.opened();
+        if open.quiet.iter().any(|(upto, _)| *upto == ALL) {
+            return false;
+        }
+        open.begin(tx, Some(waiter));
+        self.count.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Whether an attempt has locks or waits for them.
+    pub(super) fn is_open(&self, tx: TxId) -> bool {
+        self.opened().attempts.contains_key(&tx)
+    }
+
+    pub(super) fn keep_events(&self, tx: TxId, events: Vec<Event>) {
+        if !events.is_empty() {
+            self.events.lock().unwrap_or_else(PoisonError::into_inner).insert(tx, events);
+        }
+    }
+
+    pub(super) fn take_events(&self, tx: TxId) -> Vec<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).remove(&tx).unwrap_or_default()
+    }
+
+    pub(super) fn waiter(&self, tx: TxId) -> Option<Waiter> {
+        self.opened().attempts.get(&tx)?.waiter
+    }
+
+    /// An attempt has no locks any more, and waits for none.
+    pub(super) fn close(&self, tx: TxId, mut wake: impl FnMut(Waiter)) {
+        let mut open = self.opened();
+        let Some(attempt) = open.attempts.remove(&tx) else { return };
+        self.count.fetch_sub(1, Relaxed);
+        open.numbers.remove(&attempt.number);
+        // One that was given up meanwhile has to be told.
+        attempt.waiter.into_iter().for_each(&mut wake);
+        let first = open.numbers.first().copied();
+        open.quiet.retain(|(upto, waiter)| {
+            let waits = first.is_some_and(|first| first < *upto);
+            if !waits {
+                wake(*waiter);
+            }
+            // Who waits for all of them is among those who wait until it has looked: nobody comes in between.
+            waits || *upto == ALL
+        });
+    }
+
+    /// Waits until those attempts have ended that are there now, or were when it waited `since`; all there are, if `whole`. `None`: they have.
+    pub(super) fn await_quiet(&self, waiter: Waiter, since: Option<u64>, whole: bool) -> Option<u64> {
+        let mut open = self.opened();
+        let upto = if whole { ALL } else { since.filter(|since| *since != ALL).unwrap_or(open.next) };
+        open.quiet.retain(|(_, other)| *other != waiter);
+        if open.numbers.first().is_none_or(|first| *first >= upto) {
+            return None;
+        }
+        open.quiet.push((upto, waiter));
+        Some(upto)
+    }
+
+    /// Nobody waits here any more.
+    pub(super) fn unquiet(&self, waiter: Waiter) {
+        self.opened().quiet.retain(|(_, other)| *other != waiter);
+    }
+
+    /// A command that waits for key `of` was not served, since it works on a key that is `locked`.
+    pub(crate) fn skip(&self, locked: DbKey, of: DbKey) {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !skipped.iter().any(|known| known.0 == locked && known.1 == of) {
+            skipped.push((locked, of));
+        }
+    }
+
+    /// The keys of commands that were not served because these were locked.
+    pub(super) fn take_skipped(&self, unlocked: &[DbKey]) -> Vec<DbKey> {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        skipped.extract_if(.., |(locked, _)| unlocked.contains(locked)).map(|(_, of)| of).collect()
+    }
+}
+
+impl Open {
+    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>) {
+        let number = self.next;
+        self.next += 1;
+        self.numbers.insert(number);
+        self.attempts.insert(tx, Attempt { number, waiter });
+    }
+}

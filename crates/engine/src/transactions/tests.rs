@@ -1,0 +1,298 @@
+//! Attempts beside plain commands, and what a log makes of them.
+
+use std::sync::Arc;
+
+use command::Tunables;
+use keyspace::Keyspace;
+use log::{Block, Gate, Intake, Take, Watermarks};
+use object::Limits;
+use resp::{Batch, Protocol};
+use txn::locks::Mode;
+use txn::{Lock, Member, NodeId, Origin, Prepared, Record, Stamp, TxId};
+
+use super::{Locked, Outcomes, restore_locks};
+use crate::checkpoint::Replay;
+use crate::testing::{row, run, try_run};
+use crate::{Call, Caller, Engine, Link, Shared};
+
+const NOW: u64 = 1_000_000_000_000;
+
+fn engines<const N: usize>() -> [Engine; N] {
+    let shared = Arc::new(Shared::new(Keyspace::new(N, 2, 7)));
+    let mut index = 0;
+    [(); N].map(|()| {
+        let mut engine = Engine::new(shared.clone(), index, 1);
+        engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 2, ..Tunables::default() }), 0);
+        engine.begin_turn(NOW);
+        index += 1;
+        engine
+    })
+}
+
+fn tx(sequence: u64) -> (TxId, Stamp) {
+    let member = Member { node: NodeId(1), incarnation: 1 };
+    let stamp = Stamp { time: sequence, node: NodeId(1), lane: 0 };
+    (TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }, stamp)
+}
+
+fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {
+    Lock::normalized(keys.iter().map(|key| Lock { db: 0, key: key.as_bytes().into(), mode }).collect())
+}
+
+#[derive(Debug)]
+enum Tried {
+    Prepared(Arc<Prepared>, Vec<String>),
+    Waits,
+    Dies,
+    GivenUp,
+}
+
+fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str]) -> Tried {
+    go_on(engine, sequence, keys, commands, &mut false)
+}
+
+fn go_on(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str], asked: &mut bool) -> Tried {
+    let (tx, stamp) = tx(sequence);
+    let mut block = match engine.lock_attempt((tx, stamp, keys), asked, 1000 + sequence) {
+        Err(_) => return Tried::Waits,
+        Ok(Locked::Dies) => return Tried::Dies,
+        Ok(Locked::GivenUp) => return Tried::GivenUp,
+        Ok(Locked::Block(block)) => *block,
+    };
+    let mut replies = Vec::new();
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let mut batch = Batch::new();
+        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+        let call = Call {
+            row: row(words[0]),
+            args: batch.args(0, &[]),
+            first: None,
+            db: 0,
+            protocol: Protocol::Resp2,
+            token: 0,
+            seat: None,
+            caller: Caller::default(),
+        };
+        let mut out = Vec::new();
+        engine.run_in_attempt(&mut block, &call, &mut out);
+        replies.push(String::from_utf8(out).unwrap());
+    }
+    let mut undone = engine.undo_attempt(&mut block);
+    let effects = std::mem::take(&mut undone.effects).into();
+    let prepared = Arc::new(Prepared { tx, stamp, members: Arc::from([]), locks: keys.clone(), effects });
+    let _ = engine.prepare(block, prepared.clone(), undone);
+    Tried::Prepared(prepared, replies)
+}
+
+fn prepared(tried: Tried) -> Arc<Prepared> {
+    match tried {
+        Tried::Prepared(prepared, _) => prepared,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn say(engine: &mut Engine, command: &str) -> String {
+    run(engine, 0, &command.split(' ').collect::<Vec<_>>())
+}
+
+fn waits(engine: &mut Engine, command: &str) -> bool {
+    try_run(engine, 0, &command.split(' ').collect::<Vec<_>>()).is_none()
+}
+
+fn install(engine: &mut Engine, prepared: &Prepared) {
+    assert!(engine.install(prepared, 0).expect("nobody else is there").is_some());
+}
+
+#[test]
+fn what_is_prepared_is_seen_by_nobody_before_it_is_installed() {
+    let [mut one, mut other] = engines();
+    say(&mut one, "set a 1");
+    say(&mut one, "rpush l x");
+    let keys = locks(&["a", "l", "new"], Mode::Exclusive);
+    let tried = prepare(&mut one, 1, &keys, &["incrby a 4", "rpush l y", "set new v px 100", "get a"]);
+    let Tried::Prepared(prepared, replies) = tried else { panic!("{tried:?}") };
+    assert_eq!(replies, [":5\r\n", ":2\r\n", "+OK\r\n", "$1\r\n5\r\n"]);
+    assert!(waits(&mut other, "get a") && waits(&mut other, "mget b a"));
+    assert_eq!(say(&mut other, "get b"), "$-1\r\n");
+    let wakes = one.wakes.len();
+    install(&mut one, &prepared);
+    assert!(one.wakes.len() > wakes, "who waits is woken");
+    assert_eq!(say(&mut other, "mget a new"), "*2\r\n$1\r\n5\r\n$1\r\nv\r\n");
+    assert_eq!(say(&mut other, "lrange l 0 -1"), "*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
+    assert_eq!(say(&mut other, "pttl new"), ":100\r\n");
+    assert!(!one.shared.transactions.any());
+}
+
+#[test]
+fn what_is_aborted_has_not_been() {
+    let [mut one] = engines();
+    say(&mut one, "hset h f 1");
+    let keys = locks(&["h", "s"], Mode::Exclusive);
+    let prepared = prepared(prepare(&mut one, 1, &keys, &["hincrby h f 4", "sadd s a b", "del h"]));
+    assert!(waits(&mut one, "exists s"));
+    assert!(one.abort(prepared.tx, &keys, 0).is_ok());
+    assert_eq!(say(&mut one, "hget h f"), "$1\r\n1\r\n");
+    assert_eq!(say(&mut one, "exists s"), ":0\r\n");
+}
+
+#[test]
+fn readers_read_together() {
+    let [mut one] = engines();
+    say(&mut one, "set a 1");
+    let keys = locks(&["a"], Mode::Shared);
+    let first = prepared(prepare(&mut one, 1, &keys, &["get a"]));
+    let second = prepared(prepare(&mut one, 2, &keys, &["get a"]));
+    assert_eq!(say(&mut one, "get a"), "$1\r\n1\r\n");
+    assert!(waits(&mut one, "set a 2"));
+    install(&mut one, &first);
+    assert!(waits(&mut one, "set a 2"));
+    install(&mut one, &second);
+    assert_eq!(say(&mut one, "set a 2"), "+OK\r\n");
+}
+
+/// Rule T7: the older waits, the younger dies, and a plain command has its turn among them.
+#[test]
+fn locks_are_had_in_turn() {
+    let [mut one] = engines();
+    let keys = locks(&["a"], Mode::Exclusive);
+    let first = prepared(prepare(&mut one, 5, &keys, &["append a 5"]));
+    assert!(matches!(prepare(&mut one, 6, &keys, &[]), Tried::Dies));
+    assert!(waits(&mut one, "append a p"));
+    let mut asked = false;
+    assert!(matches!(go_on(&mut one, 4, &keys, &["append a 4"], &mut asked), Tried::Waits));
+    install(&mut one, &first);
+    assert!(
+        matches!(go_on(&mut one, 4, &keys, &["append a 4"], &mut asked), Tried::Waits),
+        "the plain command is first"
+    );
+    assert_eq!(say(&mut one, "append a p"), ":2\r\n");
+    let second = prepared(go_on(&mut one, 4, &keys, &["append a 4"], &mut asked));
+    install(&mut one, &second);
+    assert_eq!(say(&mut one, "get a"), "$3\r\n5p4\r\n");
+    // One that gives up its place.
+    let third = prepared(prepare(&mut one, 9, &keys, &["append a 9"]));
+    assert!(waits(&mut one, "append a q"));
+    let mut asked = false;
+    assert!(matches!(go_on(&mut one, 8, &keys, &["append a 8"], &mut asked), Tried::Waits));
+    assert!(one.unlock(tx(8).0, &keys, 0).is_ok());
+    assert!(matches!(go_on(&mut one, 8, &keys, &["append a 8"], &mut asked), Tried::GivenUp));
+    one.forget_claims(0);
+    install(&mut one, &third);
+    assert_eq!(say(&mut one, "get a"), "$4\r\n5p49\r\n");
+}
+
+/// Rule T10.
+#[test]
+fn who_works_on_everything_waits() {
+    let [mut one] = engines();
+    let (a, b) = (locks(&["a"], Mode::Exclusive), locks(&["b"], Mode::Exclusive));
+    let first = prepared(prepare(&mut one, 1, &a, &["set a 1"]));
+    assert!(waits(&mut one, "flushall"));
+    assert!(matches!(prepare(&mut one, 2, &b, &["set b 1"]), Tried::Dies), "nobody comes before it");
+    install(&mut one, &first);
+    assert_eq!(say(&mut one, "flushall"), "+OK\r\n");
+    let second = prepared(prepare(&mut one, 3, &b, &["set b 1"]));
+    assert_eq!(say(&mut one, "exists a"), ":0\r\n");
+    install(&mut one, &second);
+}
+
+#[test]
+fn locked_keys_do_not_expire_by_themselves() {
+    let [mut one] = engines();
+    say(&mut one, "set a 1 px 10");
+    let keys = locks(&["a"], Mode::Exclusive);
+    let first = prepared(prepare(&mut one, 1, &keys, &["persist a"]));
+    one.begin_turn(NOW + 20);
+    while one.sweep(1, || true) == crate::Swept::Part {}
+    assert_eq!(one.shared.keyspace.len(0), 1, "rule K6");
+    install(&mut one, &first);
+    assert_eq!(say(&mut one, "ttl a"), ":-1\r\n");
+    say(&mut one, "pexpire a 10");
+    let read = prepared(prepare(&mut one, 2, &locks(&["a"], Mode::Shared), &["get a"]));
+    one.begin_turn(NOW + 40);
+    while one.sweep(1, || true) == crate::Swept::Part {}
+    assert_eq!(one.shared.keyspace.len(0), 1);
+    install(&mut one, &read);
+    while one.sweep(1, || true) == crate::Swept::Part {}
+    assert_eq!(one.shared.keyspace.len(0), 0, "it was not forgotten");
+}
+
+fn logging(engine: &mut Engine) -> (Intake, Arc<Watermarks>, Vec<Gate>) {
+    let (intake, mut gates) = Intake::new(2, 0);
+    let own = gates.split_off(1);
+    let marks = Arc::new(Watermarks::new(&[0]));
+    engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true }));
+    engine.begin_turn(NOW);
+    (intake, marks, own)
+}
+
+/// What a start makes of what was left.
+fn replayed(bytes: &[u8], cut: u64) -> (Engine, Outcomes) {
+    let [mut engine] = engines();
+    let block = Block { incarnation: 1, sequence: 1, cut, synced: 0, is_part: false, body: bytes };
+    let mut records: Vec<_> = block.records().map(|record| record.unwrap()).collect();
+    records.sort_by_key(|record| record.lsn);
+    let keyspace = Keyspace::new(2, 2, 7);
+    let mut replay = Replay::new(&keyspace, keyspace.local(0), Limits::default(), None, NOW);
+    records.iter().for_each(|record| replay.record(record.lsn, record.effects).unwrap());
+    let outcomes = replay.finish().unwrap().outcomes;
+    let shared = Arc::new(Shared::new(keyspace));
+    restore_locks(&shared, &outcomes).unwrap();
+    shared.transactions.restore(outcomes.clone());
+    engine = Engine::new(shared, 1, engine.rng().next_u64());
+    engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 2, ..Tunables::default() }), 0);
+    engine.begin_turn(NOW + 10);
+    (engine, outcomes)
+}
+
+/// Rule T2: what is in doubt is locked again, and then installed once.
+#[test]
+fn a_log_has_what_is_in_doubt() {
+    let [mut one] = engines();
+    let (mut intake, ..) = logging(&mut one);
+    let keys = locks(&["a", "b"], Mode::Exclusive);
+    say(&mut one, "set a 1");
+    let first = prepared(prepare(&mut one, 1, &keys, &["incrby a 1", "rpush b x"]));
+    let mut bytes = Vec::new();
+    let mut take = |bytes: &mut Vec<u8>| match intake.take(bytes) {
+        Take::Taken(taken) => taken.cut,
+        _ => panic!("nothing was left"),
+    };
+    let cut = take(&mut bytes);
+    let (mut again, outcomes) = replayed(&bytes, cut);
+    let in_doubt: Vec<_> = outcomes.prepared().cloned().collect();
+    assert!(in_doubt.len() == 1 && in_doubt[0] == first);
+    assert!(waits(&mut again, "get a") && waits(&mut again, "lrange b 0 -1"));
+    install(&mut again, &in_doubt[0]);
+    assert_eq!(say(&mut again, "get a"), "$1\r\n2\r\n");
+    assert_eq!(say(&mut again, "lrange b 0 -1"), "*1\r\n$1\r\nx\r\n");
+    // With its outcome.
+    install(&mut one, &first);
+    say(&mut one, "incrby a 5");
+    let second = prepared(prepare(&mut one, 2, &keys, &["del a"]));
+    assert!(one.abort(second.tx, &keys, 0).is_ok());
+    assert!(one.refuse(tx(3).0, 0).is_ok());
+    let cut = take(&mut bytes);
+    let (mut again, outcomes) = replayed(&bytes, cut);
+    assert_eq!(outcomes.prepared().count(), 0);
+    assert_eq!(outcomes, one.shared.transactions.outcomes());
+    assert!(matches!(outcomes.records().last(), Some(Record::Refuse { .. })));
+    assert_eq!(say(&mut again, "get a"), "$1\r\n7\r\n");
+    assert_eq!(say(&mut again, "lrange b 0 -1"), "*1\r\n$1\r\nx\r\n");
+}
+
+/// Rule L7: what was undone is as uncommitted as it was.
+#[test]
+fn what_is_put_back_waits_for_what_it_waited_for() {
+    let [mut one] = engines();
+    let (_intake, _marks, _own) = logging(&mut one);
+    say(&mut one, "set a 1");
+    one.take_seen();
+    let keys = locks(&["a"], Mode::Exclusive);
+    let first = prepared(prepare(&mut one, 1, &keys, &["set a 2"]));
+    assert!(one.abort(first.tx, &keys, 0).is_ok());
+    one.take_seen();
+    say(&mut one, "get a");
+    assert!(one.has_seen(), "it was set, and that is not committed");
+}
