@@ -3,6 +3,8 @@
 mod backup;
 mod bench;
 mod check;
+mod client;
+mod cluster;
 mod memory;
 mod server;
 
@@ -26,6 +28,7 @@ enum Command {
     Backup(backup::Options),
     Bench(Box<bench::Options>),
     Check(check::Options),
+    Cluster(cluster::Options),
     Restore(backup::RestoreOptions),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Backup(options) => backup::run(&options).map_err(|error| error.to_string()),
         Command::Restore(options) => backup::restore(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => bench::run(&options),
+        Command::Cluster(options) => cluster::run(&options),
         Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {
             let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();

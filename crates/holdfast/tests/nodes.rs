@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::Duration;
 
 use support::{Scratch, Server};
@@ -31,14 +32,39 @@ fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
     Server::on_port(port, &[&settings[..], more].concat())
 }
 
-fn until_ok(server: &Server) {
+/// Asks until the reply is one that is waited for.
+fn until(server: &Server, command: &str, is_it: impl Fn(&str) -> bool) -> String {
+    let mut last = String::new();
     for _ in 0..1500 {
-        if server.client().call("cluster info").contains("cluster_state:ok") {
-            return;
+        last = server.client().call(command);
+        if is_it(&last) {
+            return last;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("never: {}", server.client().call("cluster info"));
+    panic!("never: {last}");
+}
+
+fn until_ok(server: &Server) {
+    until(server, "cluster info", |info| info.contains("cluster_state:ok"));
+}
+
+/// The line of a reply that says something of this node.
+fn line_of<'a>(reply: &'a str, id: &str) -> &'a str {
+    reply.split('\n').find(|line| line.contains(id)).unwrap_or_else(|| panic!("{id}: {reply}"))
+}
+
+fn id_of(server: &Server) -> String {
+    server.client().call("cluster myid").split(' ').next_back().unwrap().to_owned()
+}
+
+/// Runs `holdfast cluster ...` for the server: what it says, and whether it is content.
+fn cluster_tool(server: &Server, words: &[&str]) -> (bool, String) {
+    let tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    let port = server.port().to_string();
+    let output = { tool }.arg("cluster").args(words).args(["--port", &port]).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (output.status.success(), said)
 }
 
 #[test]
@@ -68,6 +94,97 @@ fn three_servers_serve_every_key_and_remember_them() {
     let mut client = servers[1].client();
     assert_eq!(client.call("dbsize"), ":60");
     assert!(client.call("cluster info").contains("cluster_known_nodes:3"));
+}
+
+#[test]
+fn nodes_are_taken_out_of_a_cluster() {
+    let mut ports = ports(4);
+    // In the order of their slots.
+    ports[..3].sort();
+    let seeds = ports[..3].iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let dirs: Vec<Scratch> = (0..4).map(|_| Scratch::new()).collect();
+    let mut servers: Vec<Server> =
+        ports.iter().zip(&dirs).take(3).map(|(port, dir)| start(*port, &seeds, dir, &[])).collect();
+    servers.iter().for_each(until_ok);
+    servers.push(start(ports[3], &seeds, &dirs[3], &[]));
+    servers.iter().for_each(until_ok);
+    let ids: Vec<String> = servers.iter().map(id_of).collect();
+    for i in 0..60 {
+        until(&servers[i % 4], &format!("set key:{i} {i}"), |reply| reply == "+OK");
+    }
+    until(&servers[0], "cluster status", |status| status.contains("health: ok"));
+    let (is_well, status) = cluster_tool(&servers[3], &["status"]);
+    assert!(is_well && ids.iter().all(|id| status.contains(id.as_str())), "{status}");
+    assert!(
+        line_of(&status, &ids[0]).contains("  5462   0-5461") && line_of(&status, &ids[3]).ends_with(" 0      -"),
+        "{status}"
+    );
+
+    // Who owns slots stays, and nobody is forgotten by mistake.
+    let owns = "owns 5462 slots, and nobody else has what is stored there";
+    assert!(servers[1].client().call(&format!("cluster forget {}", ids[0])).contains(owns));
+    assert!(servers[0].client().call("cluster leave").contains(owns));
+    assert!(servers[0].client().call(&format!("cluster forget {}", ids[0])).contains("can't forget myself"));
+    assert!(servers[0].client().call("cluster forget nobody").contains("-ERR Unknown node nobody"));
+    let none = "0".repeat(40);
+    assert!(servers[0].client().call(&format!("cluster forget {none}")).contains("-ERR Unknown node"));
+    until(&servers[1], &format!("cluster forget {} lose-data", ids[0]), |reply| reply.contains("may be alive"));
+
+    // One goes by itself. It knows, and so do the others.
+    let (has_left, said) = cluster_tool(&servers[3], &["leave"]);
+    assert!(has_left && said.contains("has left"), "{said}");
+    until(&servers[0], "cluster nodes", |nodes| !nodes.contains(&ids[3]));
+    until(&servers[3], "set key 1", |reply| reply.starts_with("-CLUSTERDOWN"));
+    servers.pop();
+
+    // One dies. All are told, nobody serves its slots, and a majority may give them away.
+    servers.remove(0);
+    for server in &servers {
+        until(server, "cluster nodes", |nodes| line_of(nodes, &ids[0]).contains("master,fail - 0 0 1 disconnected"));
+        assert!(server.client().call("cluster info").contains("cluster_slots_fail:5462"));
+        assert!(server.client().call("cluster shards").contains("$4 fail"));
+    }
+    let status = until(&servers[0], "cluster status", |status| status.contains("is down"));
+    assert!(
+        status.contains("nobody serves its 5462 slots") && status.contains("2 of 3 voting nodes are up"),
+        "{status}"
+    );
+    let (forgotten, said) = cluster_tool(&servers[0], &["forget", &ids[0]]);
+    assert!(!forgotten && said.contains("owns 5462 slots") && said.contains("--lose-data"), "{said}");
+    let (forgotten, said) = cluster_tool(&servers[0], &["forget", &ids[0], "--lose-data"]);
+    assert!(forgotten, "{said}");
+    for server in &servers {
+        until(server, "cluster status", |status| status.contains("health: ok") && !status.contains(&ids[0]));
+        until(server, "set key:0 there", |reply| reply == "+OK");
+    }
+    let left: usize = until(&servers[0], "dbsize", |reply| reply.starts_with(':'))[1..].parse().unwrap();
+    assert!((20..60).contains(&left), "{left}");
+
+    // The one that was forgotten comes back and is not let in, and nothing of it is served.
+    let back = start(ports[0], &seeds, &dirs[0], &[]);
+    until(&back, "get key:0", |reply| reply.contains("-CLUSTERDOWN") && reply.contains("forgotten"));
+}
+
+#[test]
+fn the_folder_of_a_node_is_served_by_a_node_only() {
+    let port = ports(1)[0];
+    let dir = Scratch::new();
+    let seeds = format!("127.0.0.1:{port}");
+    let node = start(port, &seeds, &dir, &[]);
+    until_ok(&node);
+    assert_eq!(node.client().call("set key value"), "+OK");
+    drop(node);
+    let path = dir.path().display().to_string();
+    let alone = ["--bind", "127.0.0.1", "--dir", &path, "--appendonly", "yes"];
+    let why = Server::refused(&alone);
+    assert!(why.contains("a node of a cluster") && why.contains("cluster-seeds"), "{why}");
+    let node = start(port, &seeds, &dir, &[]);
+    until_ok(&node);
+    assert_eq!(node.client().call("get key"), "$5 value");
+    drop(node);
+    // Whoever means it says so.
+    std::fs::remove_dir_all(dir.path().join("cluster")).unwrap();
+    assert_eq!(Server::start(&alone).client().call("get key"), "$5 value");
 }
 
 #[test]

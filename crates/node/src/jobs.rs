@@ -1,5 +1,5 @@
 //! What commands ask of the process and wait for: it takes long, and no worker may stand still for it. A thread of the binary's does one
-//! after the other.
+//! after the other, but for what is asked of the cluster.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -23,18 +23,32 @@ pub enum Task {
     Backup(PathBuf),
 }
 
+/// The reply to who has asked.
+#[derive(Debug)]
+pub enum Done {
+    /// OK.
+    Ok,
+    /// Text of some lines.
+    Text(String),
+}
+
 /// How a job has ended: the error is the reply, code word included.
-pub type Outcome = Result<(), Vec<u8>>;
+pub type Outcome = Result<Done, Vec<u8>>;
 
 /// Something that was asked for.
 #[derive(Debug)]
 pub struct Job {
-    /// What.
-    pub task: Task,
+    /// What; nothing of what the thread of [`Jobs`] does, if somebody else does it.
+    pub task: Option<Task>,
     outcome: OnceLock<Outcome>,
 }
 
 impl Job {
+    /// One that the cluster's control thread does.
+    pub(crate) fn of_cluster() -> Arc<Job> {
+        Arc::new(Job { task: None, outcome: OnceLock::new() })
+    }
+
     /// It is done.
     pub fn end(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
@@ -81,7 +95,7 @@ impl Jobs {
         if !self.is_open.load(Relaxed) {
             return None;
         }
-        let job = Arc::new(Job { task, outcome: OnceLock::new() });
+        let job = Arc::new(Job { task: Some(task), outcome: OnceLock::new() });
         self.queue().waiting.push_back(job.clone());
         self.wake();
         Some(job)
@@ -91,7 +105,7 @@ impl Jobs {
     pub(crate) fn has_backup(&self) -> bool {
         let queue = self.queue();
         let mut jobs = queue.waiting.iter().chain(&queue.present);
-        jobs.any(|job| matches!(job.task, Task::Backup(_)) && job.outcome().is_none())
+        jobs.any(|job| matches!(job.task, Some(Task::Backup(_))) && job.outcome().is_none())
     }
 
     /// The next one.

@@ -51,7 +51,7 @@ pub use checkpoints::{Checkpoints, Outside, Ticket};
 pub use client::{Client, Peer};
 pub use clock::Clock;
 pub use durable::Durable;
-pub use jobs::{Job, Jobs, Outcome, Task};
+pub use jobs::{Done, Job, Jobs, Outcome, Task};
 pub use message::{Mailbox, Message};
 pub use node::{Facts, LOADERS, Node, REDIS_VERSION};
 pub use outgoing::{Outgoing, SLICES};

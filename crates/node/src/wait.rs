@@ -12,7 +12,7 @@ use crate::checkpoints::{Checkpoints, Ticket};
 use crate::cluster::Verdict;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::jobs::{Job, Outcome};
+use crate::jobs::{Done, Job, Outcome};
 use crate::message::Message;
 use crate::pause::Pause;
 use crate::pubsub::Kind;
@@ -286,7 +286,8 @@ impl Worker {
         let before = conn.out.bytes.len();
         let mut reply = Reply::new(&mut conn.out.bytes, conn.session.protocol);
         match outcome {
-            Ok(()) => reply.ok(),
+            Ok(Done::Ok) => reply.ok(),
+            Ok(Done::Text(text)) => reply.verbatim(*b"txt", text),
             Err(text) => reply.error(text),
         }
         match std::mem::replace(&mut conn.wait, Wait::No) {
@@ -324,13 +325,13 @@ impl Worker {
             let blocked = match &conn.wait {
                 Wait::Keys(blocked) => blocked.clone(),
                 Wait::Sleep(_) => {
-                    self.wake_up(token, &Ok(()));
+                    self.wake_up(token, &Ok(Done::Ok));
                     continue;
                 }
                 Wait::Save(_, checkpoints, ticket) => {
                     // As Redis answers, which says why in its log.
                     let outcome =
-                        checkpoints.outcome(*ticket).map(|good| if good { Ok(()) } else { Err(b"ERR".into()) });
+                        checkpoints.outcome(*ticket).map(|good| if good { Ok(Done::Ok) } else { Err(b"ERR".into()) });
                     self.wake_up_if(token, outcome.as_ref(), now);
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! What one node knows and does about its cluster, on its control thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,17 +22,37 @@ use crate::{ClusterId, NodeId};
 /// How long a request to another node may take.
 pub const ASK: Duration = Duration::from_secs(2);
 
+/// How long a command to the metadata may take.
+const COMMAND: Duration = Duration::from_secs(10);
+
+/// How long a node that has been taken out may go on voting before whoever took it out is told.
+const VOTES_ON: Duration = Duration::from_secs(5);
+
 /// What all threads of the process see.
 pub struct Shared {
     /// Until when the node may serve: nanoseconds of CLOCK_BOOTTIME.
     pub lease_until: Arc<AtomicU64>,
     /// Why it may not, in words; empty while it may.
     pub reason: Mutex<String>,
+    /// See [`super::Control::silent`].
+    pub silent: Mutex<Arc<BTreeSet<NodeId>>>,
 }
 
 impl Shared {
     pub fn say(&self, why: impl Into<String>) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+    }
+
+    pub fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The leader has said who is silent.
+    pub fn hear_of_silent(&self, silent: BTreeSet<NodeId>) {
+        let mut known = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        if **known != silent {
+            *known = Arc::new(silent);
+        }
     }
 }
 
@@ -130,7 +150,8 @@ impl Agent {
 
     /// Asks the leader, wherever it is.
     pub async fn ask_leader(self: &Arc<Self>, op: Op, body: &[u8]) -> Result<Vec<u8>, String> {
-        let mut why = "no leader of the cluster's metadata is known".to_owned();
+        let mut why =
+            "no leader of the cluster's metadata is known: more than half of the voting nodes must be up".to_owned();
         let mut asked: Vec<NodeId> = Vec::new();
         let mut next = self.leader().0;
         // Whoever else may know one, if the one that is known does not answer or has stepped down.
@@ -159,7 +180,8 @@ impl Agent {
         if target.id == self.me() {
             return Ok(self.answer(op, &body).await);
         }
-        self.links.ask(target.id, (&target.host, target.bus_port), op, body, ASK).await
+        let within = if op == Op::Command { COMMAND } else { ASK };
+        self.links.ask(target.id, (&target.host, target.bus_port), op, body, within).await
     }
 
     /// Has a command applied to the metadata, by whoever leads.
@@ -217,14 +239,34 @@ impl Agent {
         }
         // A task of its own, as who asks may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
+        let goes = match &command {
+            Command::Leave { id } | Command::Forget { id } => Some(*id),
+            _ => None,
+        };
         let writing = tokio::spawn(async move {
             let reply = agent.write(term, command).await;
             if let Some(id) = loser {
                 agent.volatile().leases.release(id);
             }
-            reply
+            match goes.filter(|_| matches!(reply, Reply::Done(_))) {
+                Some(id) => agent.until_out(id).await.map_or_else(Reply::Failed, |()| reply),
+                None => reply,
+            }
         });
         writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
+    }
+
+    /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.
+    async fn until_out(self: &Arc<Self>, id: NodeId) -> Result<(), String> {
+        const LOOK: Duration = Duration::from_millis(20);
+        for _ in 0..VOTES_ON.as_millis() / LOOK.as_millis() {
+            // Whoever leads then goes on with it.
+            if self.machine.look(|applied| applied.state.has(id) || !applied.votes(id)) || self.leads().is_none() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Err(format!("node {id} has been taken out, but it still votes: are more than half of the voting nodes up?"))
     }
 
     /// Puts a command into the log, if this node leads in `term`. Comes back when it has been applied, or when this node does not lead in that
@@ -251,7 +293,11 @@ impl Agent {
     async fn grant(self: &Arc<Self>, id: NodeId, incarnation: u64) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
         match self.machine.look(|applied| applied.state.incarnation(id)) {
-            None => return Reply::Failed(format!("the cluster has no node {id}")),
+            None => {
+                return Reply::Failed(format!(
+                    "the cluster has no node {id} any more; without its cluster folder it would join as a new one"
+                ));
+            }
             Some(known) if known != incarnation => {
                 return Reply::Failed(format!("node {id} is known to have started {known} times, not {incarnation}"));
             }
@@ -264,10 +310,44 @@ impl Agent {
         // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
         let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
         match self.raft.get_read_linearizer(confirm).await {
-            Ok(confirmed) => Reply::Done(confirmed.read_log_id().index().to_le_bytes().to_vec()),
+            Ok(confirmed) => {
+                let granted = Granted { index: confirmed.read_log_id().index(), silent: self.silent() };
+                Reply::Done(granted.to_bytes())
+            }
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => Reply::NotLeader(to.leader_node),
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(few))) => {
+                Reply::Failed(self.too_few(&few.got))
+            }
             Err(why) => Reply::Failed(why.to_string()),
         }
+    }
+
+    /// Why nothing can be decided: only these voters hear the leader, which is this node.
+    fn too_few(&self, got: &BTreeSet<NodeId>) -> String {
+        const NAMED_MAX: usize = 5;
+        let voters: Vec<NodeId> = {
+            let metrics = self.raft.metrics();
+            metrics.borrow_watched().membership_config.membership().voter_ids().collect()
+        };
+        let heard = voters.iter().filter(|id| got.contains(id)).count();
+        let place = |id: &NodeId| match self.known(*id) {
+            Some(node) => format!("{}:{}", node.host, node.port),
+            None => id.to_string(),
+        };
+        let silent = voters.iter().filter(|id| !got.contains(id)).take(NAMED_MAX);
+        format!(
+            "only {heard} of {} voting nodes answer, and more than half are needed: none comes from {}",
+            voters.len(),
+            silent.map(place).collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Nodes that hold no lease any more, if this node leads.
+    fn silent(&self) -> BTreeSet<NodeId> {
+        let now = (self.clock)();
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let volatile = self.volatile();
+        nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(*id, now) == 0).collect()
     }
 
     /// Who holds leases of this leader, and for how many more milliseconds.
@@ -306,6 +386,29 @@ impl Wire for ClusterId {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Self::read(from)
+    }
+}
+
+/// What is answered to a renewal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// What the node must have applied before the lease is one.
+    pub index: u64,
+    /// Nodes that hold no lease.
+    pub silent: BTreeSet<NodeId>,
+}
+
+impl Wire for Granted {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.index.to_le_bytes());
+        crate::codec::put_count(out, self.silent.len());
+        self.silent.iter().for_each(|id| id.put(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let index = from.u64()?;
+        let count = from.count(crate::meta::NODES_MAX)?;
+        Ok(Self { index, silent: (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()? })
     }
 }
 

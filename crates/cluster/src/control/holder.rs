@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::timeout;
 
-use super::agent::{Agent, extend};
+use super::agent::{Agent, Granted, extend};
 use super::links::Op;
+use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
 
 impl Agent {
@@ -81,7 +82,8 @@ impl Agent {
         // The lease runs from here (rule O1).
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;
-        let index = answer.try_into().map(u64::from_le_bytes).map_err(|_| "an answer that is none".to_owned())?;
+        let Granted { index, silent } = Granted::whole(&answer).map_err(|_| "an answer that is none".to_owned())?;
+        self.shared.hear_of_silent(silent);
         // What was given away before the renewal was granted is in the map before the lease is.
         let mut applied = self.machine.index();
         let waited = timeout(self.settings.lease, applied.wait_for(|applied| *applied >= index)).await;

@@ -15,10 +15,11 @@ mod storage;
 mod types;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -187,6 +188,11 @@ impl Control {
         Ok(Self { agent, runtime: handle, hooks, bus, running })
     }
 
+    /// Whether `folder` has the state of a node.
+    pub fn is_kept_in(folder: &Path) -> bool {
+        folder.join(kept::FILE).exists()
+    }
+
     /// Ends the thread. What has been acknowledged is durable; what is under way is dropped, and its completions with it.
     pub fn stop(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,6 +237,12 @@ impl Control {
     /// Why this node has no lease, in words for people. Empty if nothing is wrong.
     pub fn reason(&self) -> String {
         self.agent.reason()
+    }
+
+    /// Nodes that hold no lease, as the leader of the metadata has said last: they are down, or nobody reaches them. Of a node that has just gone it says so
+    /// when its lease is over.
+    pub fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        self.agent.shared.silent()
     }
 
     /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been
@@ -305,7 +317,8 @@ async fn agent(
     let network = Network { links: Arc::clone(&links), machine: machine.clone() };
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
-    let shared = Shared { lease_until: Arc::default(), reason: Mutex::new("this node is starting".to_owned()) };
+    let reason = Mutex::new("this node is starting".to_owned());
+    let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default() };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
     let volatile =
         Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: String::new() };

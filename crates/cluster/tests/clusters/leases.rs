@@ -12,6 +12,13 @@ fn a_minority_loses_its_leases_o1() {
     let alone = &nodes.nodes[0];
     wait("its lease is over", || (!alone.has_lease()).then_some(()));
     wait("it knows why", || alone.control().reason().starts_with("this node has no lease: ").then_some(()));
+    // Each of the reasons that follow each other is for people: no dump of what the code knows.
+    let mut told = std::collections::BTreeSet::new();
+    wait("it says that more must be up", || {
+        told.insert(alone.control().reason());
+        told.iter().any(|why| why.contains("more than half")).then_some(())
+    });
+    assert!(told.iter().all(|why| !why.contains(['{', '['])), "{told:?}");
     let until = alone.lease_until();
     assert!(until <= now());
     nodes.nodes[2].start();
@@ -76,6 +83,22 @@ fn the_leader_knows_who_holds_leases() {
         let status = nodes.nodes[leader].status();
         status.nodes.iter().any(|node| node.id == gone && node.lease_ms == Some(0)).then_some(())
     });
+}
+
+#[test]
+fn all_know_who_is_silent() {
+    let mut nodes = Nodes::formed(45, 3);
+    let gone = (nodes.leader() + 1) % 3;
+    let id = nodes.nodes[gone].id();
+    assert!(nodes.nodes.iter().all(|node| node.control().silent().is_empty()));
+    nodes.nodes[gone].stop();
+    for left in [(gone + 1) % 3, (gone + 2) % 3] {
+        let node = &nodes.nodes[left];
+        wait("it is silent", || node.control().silent().iter().eq([&id]).then_some(()));
+    }
+    nodes.nodes[gone].start();
+    nodes.serve();
+    wait("it is not any more", || nodes.nodes.iter().all(|node| node.control().silent().is_empty()).then_some(()));
 }
 
 /// O1: who can renew, but does not hear what has been decided, has no lease: it might serve what is not its own any more.

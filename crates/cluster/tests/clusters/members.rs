@@ -62,6 +62,36 @@ fn a_fourth_joins_votes_and_leaves() {
 }
 
 #[test]
+fn a_leader_may_leave() {
+    let mut nodes = Nodes::formed(28, 3);
+    nodes.add().start();
+    nodes.serve();
+    wait("all vote", || nodes.nodes[0].map().nodes().iter().all(|node| node.voter).then_some(()));
+    // Whoever owns slots stays; so the others go away until the fourth leads.
+    while nodes.leader() != 3 {
+        let leader = nodes.leader();
+        nodes.nodes[leader].stop();
+        nodes.serve();
+        nodes.nodes[leader].start();
+        nodes.serve();
+    }
+    let id = nodes.nodes[3].id();
+    nodes.nodes[3].done(&Command::Leave { id });
+    let left = &nodes.nodes[..3];
+    wait("it does not vote", || {
+        left.iter()
+            .all(|node| node.map().index_of(id).is_none() && node.status().leader.is_some_and(|leader| leader != id))
+            .then_some(())
+    });
+    wait("it is told", || nodes.nodes[3].control().reason().contains("the cluster has no node").then_some(()));
+    wait("its lease is over", || (!nodes.nodes[3].has_lease()).then_some(()));
+    nodes.nodes[3].stop();
+    // Two of three are enough again.
+    nodes.nodes[0].stop();
+    nodes.serve();
+}
+
+#[test]
 fn the_sixth_learns_and_does_not_vote() {
     let mut nodes = Nodes::formed(23, 1);
     for _ in 1..6 {

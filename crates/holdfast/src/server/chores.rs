@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use node::config::{Rights, SetError, Settings};
-use node::{Node, Outcome, Task};
+use node::{Done, Node, Outcome, Task};
 
 use super::switch::Switch;
 
@@ -22,8 +22,9 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
         while !node.is_stopping() {
             match node.jobs.take() {
                 Some(job) => job.end(match &job.task {
-                    Task::Configure { pairs, rights } => configure(&node, &switch, pairs, *rights),
-                    Task::Backup(folder) => back_up(&switch, folder),
+                    Some(Task::Configure { pairs, rights }) => configure(&node, &switch, pairs, *rights),
+                    Some(Task::Backup(folder)) => back_up(&switch, folder),
+                    None => Ok(Done::Ok),
                 }),
                 None => thread::park_timeout(LOOK),
             }
@@ -36,7 +37,7 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
 fn back_up(switch: &Switch, folder: &Path) -> Outcome {
     // Whatever becomes of the working directory meanwhile.
     let folder = std::path::absolute(folder).map_err(|error| error.to_string());
-    folder.and_then(|folder| switch.back_up(&folder)).map_err(|why| {
+    folder.and_then(|folder| switch.back_up(&folder)).map(|()| Done::Ok).map_err(|why| {
         tracing::warn!("A backup has failed: {why}");
         format!("ERR the backup has failed: {}", why.replace(['\r', '\n'], " ")).into_bytes()
     })
@@ -59,7 +60,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
             SetError::Failed { name: b"appendonly".to_vec(), why }.text()
         })?;
     }
-    let set = node.config.set(&args, rights).map_err(text);
+    let set = node.config.set(&args, rights).map(|()| Done::Ok).map_err(text);
     if switches
         && set.is_err()
         && let Err(why) = switch_to(&before)

@@ -1,17 +1,19 @@
 //! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the workers.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 
-use cluster::Map;
-use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings};
+use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status};
+use cluster::meta::{Command, Response};
+use cluster::{Map, NodeId};
 use net::Links;
-use node::cluster::{Cluster, Lease};
+use node::cluster::{Administration, Changed, Cluster, Lease};
 use node::config::{Settings, seeds};
 use node::{Clock, Node};
 
@@ -20,6 +22,32 @@ use super::clock::SystemClock;
 
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
+
+/// Whether a node with these settings takes part in a cluster.
+fn takes_part(settings: &Settings) -> bool {
+    settings.cluster_enabled || !settings.cluster_seeds.is_empty()
+}
+
+fn folder(settings: &Settings) -> PathBuf {
+    Path::new(OsStr::from_bytes(&settings.dir)).join("cluster")
+}
+
+/// Refuses to serve by itself what belongs to a cluster: the others own most of the keys, and might have been given these.
+///
+/// # Errors
+/// If the settings name no cluster, and `dir` is that of a node of one.
+pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let folder = folder(settings);
+    if takes_part(settings) || !Control::is_kept_in(&folder) {
+        return Ok(());
+    }
+    let folder = folder.display();
+    Err(format!(
+        "{folder} makes this server a node of a cluster, but neither cluster-seeds nor cluster-enabled is set: start it with the cluster-seeds that it had. \
+         (To make it a server by itself, with the keys that this node has, remove {folder}: the cluster will not take it back as this node.)"
+    )
+    .into())
+}
 
 /// The lease that the control thread renews.
 struct Renewed {
@@ -37,6 +65,29 @@ impl Lease for Renewed {
     }
 }
 
+/// The metadata, for commands that ask for them.
+struct Kept(Arc<Control>);
+
+impl Administration for Kept {
+    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        self.0.silent()
+    }
+
+    fn change(&self, command: Command, then: Changed) {
+        self.0.submit(command, |response| {
+            then(match response {
+                Ok(Response::Done { .. }) => Ok(()),
+                Ok(Response::Refused(why)) => Err(why.to_string()),
+                Err(why) => Err(why),
+            });
+        });
+    }
+
+    fn status(&self, then: Box<dyn FnOnce(Status) + Send>) {
+        self.0.status(then);
+    }
+}
+
 /// The node's part in its cluster; it ends with the value.
 pub struct Membership(Arc<Control>);
 
@@ -48,7 +99,7 @@ impl Membership {
         links: &Links,
         clock: Arc<SystemClock>,
     ) -> Result<Option<Membership>, Box<dyn Error>> {
-        if !settings.cluster_enabled && settings.cluster_seeds.is_empty() {
+        if !takes_part(settings) {
             return Ok(None);
         }
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
@@ -63,6 +114,7 @@ impl Membership {
         let _ = known.set(Arc::clone(&cluster));
         // One that came before it was known where to.
         cluster.set_map(control.map());
+        cluster.set_administration(Box::new(Kept(Arc::clone(&control))));
         node.join(cluster);
         let dials = Arc::downgrade(&control);
         let failed = links.clone();
@@ -112,8 +164,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
-    let folder = Path::new(OsStr::from_bytes(&settings.dir)).join("cluster");
-    let mut control = ControlSettings::new(folder, bind, settings.port);
+    let mut control = ControlSettings::new(folder(settings), bind, settings.port);
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@bus-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
     control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());

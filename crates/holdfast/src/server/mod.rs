@@ -94,6 +94,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
 
     let live = Arc::new(Live::new(values, file, renames));
     let settings = live.settings();
+    membership::check(&settings)?;
     let driver = Driver::choose(settings.io_driver)?;
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));

@@ -6,6 +6,7 @@
 //!
 //! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more connection.
 
+mod admin;
 mod frames;
 mod gather;
 mod kinds;
@@ -20,10 +21,11 @@ mod transactions;
 mod verdict;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ::cluster::{Map, NodeId};
 
+pub use admin::{Administration, Changed};
 pub use link::Dial;
 pub(crate) use owner::Inbound;
 pub(crate) use owner::Virtual;
@@ -47,12 +49,13 @@ pub struct Cluster {
     /// Counts changes of the map.
     changes: AtomicU64,
     lease: Box<dyn Lease>,
+    admin: OnceLock<Box<dyn Administration>>,
 }
 
 impl Cluster {
     /// The node `me`, which knows this map.
     pub fn new(me: NodeId, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
-        Arc::new(Cluster { me, map: RwLock::new(map), changes: AtomicU64::new(0), lease })
+        Arc::new(Cluster { me, map: RwLock::new(map), changes: AtomicU64::new(0), lease, admin: OnceLock::new() })
     }
 
     /// The name of this node.
@@ -78,6 +81,16 @@ impl Cluster {
     /// What says whether this node may serve its slots.
     pub fn lease(&self) -> &dyn Lease {
         &*self.lease
+    }
+
+    /// What keeps the metadata is this. Once.
+    pub fn set_administration(&self, admin: Box<dyn Administration>) {
+        assert!(self.admin.set(admin).is_ok(), "the metadata are kept once");
+    }
+
+    /// What keeps the metadata; nothing does in tests of a node by itself.
+    pub(crate) fn administration(&self) -> Option<&dyn Administration> {
+        self.admin.get().map(|admin| &**admin)
     }
 
     fn changes(&self) -> u64 {

@@ -117,6 +117,12 @@ impl Peers {
         (self.me != NOT_THERE).then_some(self.me)
     }
 
+    /// Whether the cluster goes on without this node: it was taken out, or is not in yet.
+    #[inline]
+    pub(crate) fn is_out(&self) -> bool {
+        self.me == NOT_THERE && !self.map.nodes().is_empty()
+    }
+
     /// The links that are open, of those of which this worker is the origin.
     pub(crate) fn open_links(&self) -> Vec<OpenLink> {
         self.links.iter().filter_map(Outbound::shown).collect()

@@ -202,6 +202,12 @@ impl Worker {
         if queues && !moves {
             return None;
         }
+        let is_local = matches!(kind, Kind::Unwatch | Kind::Quick | Kind::Own);
+        if peers.is_out() && !is_local && !queues {
+            let text = peers.no_lease();
+            self.forget_watched_elsewhere(conn, None);
+            return Some(self.decline(conn, command, &text));
+        }
         let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),

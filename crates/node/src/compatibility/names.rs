@@ -102,10 +102,10 @@ pub const AREAS: &[Area] = &[
         comes: Comes::Arranged,
         commands: "asking cluster cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|count-failure-reports \
                    cluster|countkeysinslot cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslots \
-                   cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|keyslot cluster|links \
+                   cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|keyslot cluster|leave cluster|links \
                    cluster|meet cluster|migration cluster|myid cluster|myshardid cluster|nodes cluster|redirect cluster|replicas \
                    cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot \
-                   cluster|shards cluster|slaves cluster|slot-stats cluster|slots readonly readwrite",
+                   cluster|shards cluster|slaves cluster|slot-stats cluster|slots cluster|status readonly readwrite",
     },
     Area {
         title: "Vector sets",

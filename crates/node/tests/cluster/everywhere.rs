@@ -1,10 +1,13 @@
 //! Commands in which every node has a part.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use cluster::control::Status;
 use cluster::map::Range;
-use cluster::{Map, SLOTS};
+use cluster::meta::Command;
+use cluster::{Map, NodeId, SLOTS};
+use node::cluster::{Administration, Changed};
 use resp::Value;
 
 use crate::net::{Net, even_map, key_of, shown};
@@ -219,4 +222,66 @@ fn a_node_says_what_it_knows_of_the_cluster() {
     assert!(net.say(client, "CLUSTER LINKS").contains(&id));
     assert!(net.say(client, "CLUSTER MEET 1 2").contains("arrange their slots themselves"));
     assert!(net.say(client, "INFO cluster").contains("cluster_enabled:1"));
+}
+
+/// Metadata that are kept by nobody: what is asked of them is written down.
+#[derive(Default)]
+struct Asked {
+    silent: Arc<Mutex<BTreeSet<NodeId>>>,
+    commands: Arc<Mutex<Vec<Command>>>,
+}
+
+impl Administration for Asked {
+    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        Arc::new(self.silent.lock().unwrap().clone())
+    }
+
+    fn change(&self, command: Command, then: Changed) {
+        self.commands.lock().unwrap().push(command);
+        then(if self.commands.lock().unwrap().len() > 2 { Err("no majority".to_owned()) } else { Ok(()) });
+    }
+
+    fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
+}
+
+#[test]
+fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
+    let mut net = Net::new(3, 1, 2);
+    let client = net.connect(0);
+    let asked = Asked::default();
+    let (silent, commands) = (asked.silent.clone(), asked.commands.clone());
+    net.cluster(0).set_administration(Box::new(asked));
+    let id = |n: u8| NodeId([n; 20]);
+    // Another owns everything, one has gone, and this one knows better of itself.
+    let even = even_map(3, 2);
+    let range = Range { start: 0, end: SLOTS as u16 - 1, node: 1 };
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 1, even.nodes().to_vec(), vec![range])));
+    silent.lock().unwrap().extend([id(1), id(2)]);
+    let nodes = net.say(client, "CLUSTER NODES");
+    let ends =
+        ["myself,master - 0 0 1 connected", "master,fail - 0 0 1 disconnected 0-16383", "master - 0 0 1 connected"];
+    assert!(nodes.lines().zip(ends).all(|(line, end)| line.ends_with(end)), "{nodes}");
+    let info = net.say(client, "CLUSTER INFO");
+    assert!(info.contains("cluster_slots_ok:0") && info.contains("cluster_slots_fail:16384"), "{info}");
+    let shards = net.say(client, "CLUSTER SHARDS");
+    assert_eq!((shards.matches("health fail").count(), shards.matches("health online").count()), (1, 2), "{shards}");
+
+    let ask = |net: &mut Net, command: &str| {
+        net.send(client, command);
+        net.run();
+        net.sleep(1000);
+        net.heard(client).join(" ")
+    };
+    assert_eq!(ask(&mut net, &format!("CLUSTER FORGET {}", id(3))), "OK");
+    let refused = ask(&mut net, &format!("CLUSTER FORGET {}", id(2)));
+    assert!(refused.contains("owns 16384 slots") && refused.contains("LOSE-DATA"), "{refused}");
+    for wrong in
+        ["x", &format!("{} x", id(2)), &format!("{} lose-data x", id(2)), &id(1).to_string(), &id(9).to_string()]
+    {
+        assert!(ask(&mut net, &format!("CLUSTER FORGET {wrong}")).starts_with("-ERR"), "{wrong}");
+    }
+    assert_eq!(ask(&mut net, &format!("CLUSTER FORGET {} lose-data", id(2))), "OK");
+    assert_eq!(ask(&mut net, "CLUSTER LEAVE"), "-ERR no majority");
+    let expected = [Command::Leave { id: id(3) }, Command::Forget { id: id(2) }, Command::Leave { id: id(1) }];
+    assert_eq!(*commands.lock().unwrap(), expected);
 }

@@ -164,3 +164,24 @@ fn smart_clients_are_told_where_to_go() {
     let replies: Vec<String> = net.pipeline(client, &["MULTI", &get, "EXEC"]).iter().map(shown).collect();
     assert!(replies[1].starts_with("-MOVED") && replies[2].starts_with("-EXECABORT"), "{replies:?}");
 }
+
+#[test]
+fn a_node_that_was_taken_out_serves_nothing_any_more() {
+    let mut net = Net::new(3, 1, 2);
+    let client = net.connect(2);
+    let key = key_of(0, 3, "k");
+    assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
+    let even = even_map(2, 2);
+    net.cluster(2).set_map(Arc::new(even));
+    net.lease(2, 0);
+    for command in
+        [format!("GET {key}"), format!("MGET {key} {key}"), "DBSIZE".into(), "SCAN 0".into(), format!("WATCH {key}")]
+    {
+        assert_eq!(net.say(client, &command), "-CLUSTERDOWN this node has no lease: a test says so", "{command}");
+    }
+    let block = net.pipeline(client, &["MULTI", &format!("SET {key} 2"), "EXEC", "PING"]);
+    let block: Vec<String> = block.iter().map(shown).collect();
+    assert!(block[2].contains("CLUSTERDOWN") && block[3] == "PONG", "{block:?}");
+    let other = net.connect(1);
+    assert_eq!(net.say(other, &format!("GET {key}")), "1");
+}

@@ -1,5 +1,6 @@
 //! CLUSTER: what a client may know of the nodes and their slots; READONLY, READWRITE, ASKING.
 
+mod admin;
 mod nodes;
 mod slots;
 
@@ -26,6 +27,22 @@ const fn sub(
     Row { spec, run, subcommands: &[] }
 }
 
+/// A subcommand that asks for something of the cluster as a whole, and waits for the answer.
+const fn of_all(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    flags: u32,
+    syntax: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let flags = flags | LOADING | STALE | NEEDS_CLUSTER | NOSCRIPT | NO_MULTI;
+    let complexity = "O(N) where N is the total number of cluster nodes";
+    let spec = Spec { name, arity, flags, group: "cluster", since, complexity, syntax, summary, ..Spec::NEW };
+    Row { spec, run, subcommands: &[] }
+}
+
 const fn row(name: &'static str, since: &'static str, summary: &'static str, run: SessionRun) -> Row<SessionRun> {
     let flags = FAST | LOADING | STALE | NEEDS_CLUSTER;
     let spec = Spec { name, arity: 1, flags, group: "cluster", since, summary, ..Spec::NEW };
@@ -38,9 +55,27 @@ pub const ROWS: &[Row<SessionRun>] = &[
         spec: command::CLUSTER,
         run: container,
         subcommands: &[
+            of_all(
+                "forget",
+                -3,
+                "3.0.0",
+                ADMIN,
+                "node-id [LOSE-DATA]",
+                "Takes a node out of the cluster; with LOSE-DATA also one that owns slots, which the others get, empty.",
+                admin::forget,
+            ),
             sub("help", 2, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
             sub("info", 2, "3.0.0", "", "Returns information about the state of a node.", nodes::info),
             sub("keyslot", 3, "3.0.0", "key", "Returns the hash slot for a key.", keyslot),
+            of_all(
+                "leave",
+                2,
+                "8.0.0",
+                ADMIN,
+                "",
+                "Takes this node out of the cluster, if it owns no slots.",
+                admin::leave,
+            ),
             sub("links", 2, "7.0.0", "", "Returns a list of all TCP links to and from peer nodes.", nodes::links),
             sub("myid", 2, "3.0.0", "", "Returns the ID of a node.", myid),
             sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myid),
@@ -55,6 +90,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
             ),
             sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
             sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),
+            of_all("status", 2, "8.0.0", 0, "", "Returns how the cluster is, as a table for people.", admin::status),
         ],
     },
     row("asking", "3.0.0", "Signals that a cluster client is following an -ASK redirect.", ok),

@@ -1,17 +1,27 @@
 //! Nodes and how they are doing: CLUSTER INFO, NODES, LINKS.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use ::cluster::SLOTS;
+use ::cluster::map::Node;
+use ::cluster::{NodeId, SLOTS};
 use command::Error;
 
+use super::admin::silent;
 use super::{Flow, SessionCtx, map};
+
+/// Whether clients are told that a node has failed: it holds no lease, so nobody serves its slots.
+pub(super) fn failed(node: &Node, silent: &BTreeSet<NodeId>) -> bool {
+    node.lost || silent.contains(&node.id)
+}
 
 pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
     let serves = ctx.peers.is_some_and(|peers| peers.serves);
     let assigned = map.assigned();
-    let lost: usize = (0..map.nodes().len() as u16).filter(|i| map.node(*i).lost).map(|i| map.slots_of(i)).sum();
+    let silent = silent(ctx);
+    let has_failed = |index: &u16| Some(*index) != me && failed(map.node(*index), &silent);
+    let lost: usize = (0..map.nodes().len() as u16).filter(has_failed).map(|i| map.slots_of(i)).sum();
     let mut text = String::new();
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = write!(text, "{name}:{value}\r\n");
@@ -37,10 +47,13 @@ pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 pub(super) fn nodes(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
+    let silent = silent(ctx);
     let mut text = String::new();
     for (index, node) in map.nodes().iter().enumerate() {
-        let myself = if me == Some(index as u16) { "myself," } else { "" };
-        let (failed, link) = if node.lost { (",fail", "disconnected") } else { ("", "connected") };
+        let is_me = me == Some(index as u16);
+        let myself = if is_me { "myself," } else { "" };
+        let failed = !is_me && failed(node, &silent);
+        let (failed, link) = if failed { (",fail", "disconnected") } else { ("", "connected") };
         let (id, host, port, bus) = (node.id, &node.host, node.port, node.bus_port);
         let _ = write!(text, "{id} {host}:{port}@{bus} {myself}master{failed} - 0 0 {} {link}", node.epoch);
         for range in map.ranges_of(index as u16) {

@@ -3,6 +3,8 @@
 use command::Error;
 use resp::Reply;
 
+use super::admin::silent;
+use super::nodes::failed;
 use super::{Flow, SessionCtx, map};
 
 pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -24,7 +26,8 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let (map, _) = map(ctx)?;
+    let (map, me) = map(ctx)?;
+    let silent = silent(ctx);
     let mut reply = ctx.reply();
     reply.array(map.nodes().len());
     for (index, node) in map.nodes().iter().enumerate() {
@@ -49,7 +52,10 @@ pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         field("endpoint", &|reply| reply.bulk(&node.host));
         field("role", &|reply| reply.bulk("master"));
         field("replication-offset", &|reply| reply.count(0));
-        field("health", &|reply| reply.bulk(if node.lost { "fail" } else { "online" }));
+        field("health", &|reply| {
+            let failed = me != Some(index as u16) && failed(node, &silent);
+            reply.bulk(if failed { "fail" } else { "online" });
+        });
     }
     Ok(Flow::Done)
 }

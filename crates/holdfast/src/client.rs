@@ -1,0 +1,91 @@
+//! A plain connection to a running server, for the subcommands that ask one for something.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use clap::Args;
+use resp::{ReplyDecoder, Value};
+
+/// Where the server is that is asked.
+#[derive(Args)]
+pub struct Target {
+    /// Where the server listens.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Its port.
+    #[arg(short, long, default_value_t = 6379)]
+    pub port: u16,
+    /// Its unix socket, instead.
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<PathBuf>,
+    /// Its password. The environment variable HOLDFAST_PASSWORD does not show in the list of processes.
+    #[arg(long)]
+    password: Option<String>,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.unix_socket {
+            Some(path) => write!(f, "{}", path.display()),
+            None => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// A connection; the password has been said.
+pub struct Connection {
+    stream: Box<dyn Stream>,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the system says, or the server to the password.
+    pub fn open(target: &Target) -> Result<Self, String> {
+        let connected: io::Result<Box<dyn Stream>> = match &target.unix_socket {
+            Some(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
+            None => TcpStream::connect((target.host.as_str(), target.port)).map(|stream| Box::new(stream) as _),
+        };
+        let stream = connected.map_err(|error| format!("cannot connect to {target}: {error}"))?;
+        let mut connection = Self { stream, buffer: Vec::new() };
+        if let Some(password) = target.password.clone().or_else(|| std::env::var("HOLDFAST_PASSWORD").ok()) {
+            connection.call(&[b"AUTH", password.as_bytes()])?;
+        }
+        Ok(connection)
+    }
+
+    /// Sends a command, and waits for its reply for as long as that takes.
+    ///
+    /// # Errors
+    /// One that the server replies, or why there is no reply.
+    pub fn call(&mut self, words: &[&[u8]]) -> Result<Value, String> {
+        let mut bytes = Vec::new();
+        resp::append_request(&mut bytes, words);
+        let gone = |error: io::Error| format!("the server has not answered: {error}");
+        self.stream.write_all(&bytes).map_err(gone)?;
+        let mut decoder = ReplyDecoder::default();
+        loop {
+            let parsed =
+                decoder.next(&self.buffer).map_err(|why| format!("the server has not answered as one does: {why}"))?;
+            if let Some((value, length)) = parsed {
+                self.buffer.drain(..length);
+                return match value {
+                    Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+                    value => Ok(value),
+                };
+            }
+            let mut more = [0; 4096];
+            match self.stream.read(&mut more).map_err(gone)? {
+                0 => return Err("the server has not answered: it closed the connection".to_owned()),
+                n => self.buffer.extend_from_slice(&more[..n]),
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `holdfast cluster`: asks a node of a running cluster how it is, or to change it.
+
+use clap::{Args, Subcommand};
+use resp::Value;
+
+use crate::client::{Connection, Target};
+
+/// Shows and changes a cluster through one of its nodes. As any of them will do, ask one that is up.
+#[derive(Args)]
+pub struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Shows nodes, slots, leases, epochs and health.
+    Status {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Takes another node out of the cluster, for good: it does not vote any more, and is not let in again as this node.
+    ///
+    /// A node that owns slots is refused, as what is stored there is nowhere else; start it again instead, if its disk is there.
+    Forget {
+        #[command(flatten)]
+        target: Target,
+        /// The node, by the name that `holdfast cluster status` shows.
+        node: String,
+        /// The node is lost with its data: the other nodes get its slots, empty. Its keys are gone, also if it comes back.
+        #[arg(long)]
+        lose_data: bool,
+    },
+    /// Takes the node that is asked out of its cluster, if it owns no slots. Stop it then.
+    Leave {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Asks, and prints the answer.
+///
+/// # Errors
+/// What the node answers.
+pub fn run(options: &Options) -> Result<(), String> {
+    match &options.what {
+        What::Status { target } => {
+            let status = ask(target, &[b"CLUSTER", b"STATUS"])?;
+            let (Value::Bulk(text) | Value::Verbatim(_, text)) = status else {
+                return Err(format!("{target} has answered with what is no status"));
+            };
+            print!("{}", String::from_utf8_lossy(&text));
+        }
+        What::Forget { target, node, lose_data } => {
+            let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"FORGET", node.as_bytes()];
+            words.extend(lose_data.then_some(&b"LOSE-DATA"[..]));
+            // As it is said here.
+            ask(target, &words).map_err(|why| {
+                why.replace(&format!("CLUSTER FORGET {node} LOSE-DATA gives"), "with --lose-data this command gives")
+            })?;
+            println!("node {node} has been taken out of the cluster");
+        }
+        What::Leave { target } => {
+            ask(target, &[b"CLUSTER", b"LEAVE"])?;
+            println!("the node at {target} has left its cluster, and may be stopped");
+        }
+    }
+    Ok(())
+}
+
+fn ask(target: &Target, words: &[&[u8]]) -> Result<Value, String> {
+    let answer = Connection::open(target)?.call(words);
+    answer.map_err(|why| why.strip_prefix("ERR ").map(str::to_owned).unwrap_or(why))
+}

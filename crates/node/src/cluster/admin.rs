@@ -1,0 +1,23 @@
+//! What commands ask of whoever keeps the cluster's metadata.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ::cluster::NodeId;
+use ::cluster::control::Status;
+use ::cluster::meta::Command;
+
+/// Hears whether the metadata were changed: if not, why, in words.
+pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// What keeps the cluster's metadata. Nobody waits in it: answers come from a thread of its own.
+pub trait Administration: Send + Sync {
+    /// Nodes that hold no lease, as the metadata's leader has said last.
+    fn silent(&self) -> Arc<BTreeSet<NodeId>>;
+
+    /// Has the metadata changed. After an error they may or may not have been.
+    fn change(&self, command: Command, then: Changed);
+
+    /// How the cluster is.
+    fn status(&self, then: Box<dyn FnOnce(Status) + Send>);
+}
