@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
-use crate::writer::{Limits, name};
+use crate::writer::{Limits, end_name, name};
 use crate::{Lsn, stream_of};
 
 /// Bytes copied at once.
@@ -56,6 +56,12 @@ fn copy_stream(from: &Path, to: &Path, covered: Lsn, end: Lsn) -> Result<u64, Da
         }
     }
     segments.sort_by_key(|segment| segment.header.number);
+    if let Some(first) = segments.first() {
+        // Segments expect that something says how far they go. What is settled does, and replaces this.
+        let (node, stream) = (first.header.node, first.header.stream);
+        let end = CleanEnd { node, stream, number: 0, sequence: 0 };
+        fs::write(to.join(end_name(0)), end.encode())?;
+    }
     // The last of those before which nothing is needed is the first that is.
     let first = segments.iter().rposition(|segment| segment.header.reach <= covered).unwrap_or(0);
     let mut bytes = 0;

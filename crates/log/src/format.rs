@@ -114,6 +114,8 @@ pub struct SegmentHeader {
     pub base: Lsn,
     /// Every record in the segments before it that counts, or a part of one, has this LSN or a lower one.
     pub reach: Lsn,
+    /// Whether there has been a [`CleanEnd`] beside it since before it got its name: it is noticed if that is missing.
+    pub has_end: bool,
 }
 
 impl SegmentHeader {
@@ -130,6 +132,7 @@ impl SegmentHeader {
         bytes.extend_from_slice(&self.base.to_le_bytes());
         bytes.extend_from_slice(&self.reach.to_le_bytes());
         bytes.extend_from_slice(&((self.size >> 32) as u32).to_le_bytes());
+        bytes.push(self.has_end.into());
         bytes.resize(SEGMENT_HEADER - 12, 0);
         let mut whole = [0; SEGMENT_HEADER];
         whole[..8].copy_from_slice(MAGIC);
@@ -161,8 +164,10 @@ impl SegmentHeader {
             incarnation: numbers.u64()?,
             base: numbers.u64()?,
             reach: numbers.u64()?,
+            has_end: false,
         };
         header.size |= u64::from(numbers.u32()?) << 32;
+        header.has_end = numbers.bytes::<1>()? != [0];
         if version < 3 {
             header.reach = header.base;
         }
@@ -174,7 +179,7 @@ impl SegmentHeader {
 pub(crate) const END_SIZE: usize = 64;
 const END_MAGIC: &[u8; 8] = b"HOLDEND1";
 
-/// Says where a stream ended when its log was last stopped in order: so much of it must be there.
+/// Says how far a stream goes at least: so much of it must be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CleanEnd {
     /// Whose stream.
@@ -500,6 +505,7 @@ mod tests {
             incarnation: 6,
             base: 8,
             reach: 9,
+            has_end: true,
         };
         let bytes = header.encode();
         assert_eq!(&bytes[..8], b"HOLDLOG1");
@@ -516,7 +522,7 @@ mod tests {
                 "0800000000000000",
                 "0900000000000000",
                 "03000000",
-                "00000000"
+                "01000000"
             )
         );
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

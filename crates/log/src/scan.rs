@@ -166,6 +166,11 @@ impl<D: Disk> Scan<D> {
             let name = disk.describe(&pair[1].name);
             return Err(Damage::at(&name, 0, "the segment before this one is missing"));
         }
+        if ends.is_empty() && segments.iter().any(|segment| segment.header.has_end) {
+            let what =
+                "the file is missing that says how far the log goes at least: its newest segments may be missing, too";
+            return Err(Damage::at(&disk.describe("end-*"), 0, what));
+        }
         let mut scan = Self {
             disk,
             segments,

@@ -230,7 +230,7 @@ fn making(incarnation: u64, number: u64) -> String {
 /// The number under which the file is made that says where the log ends.
 const END: u64 = u64::MAX - 1;
 
-fn end_name(incarnation: u64) -> String {
+pub(crate) fn end_name(incarnation: u64) -> String {
     format!("end-{incarnation:x}")
 }
 
@@ -258,8 +258,16 @@ impl<D: Disk> Writer<D> {
     /// of which nobody knows whether it is durable (rule L9). The segment gets its name when all that is synced.
     pub(crate) fn begin(disk: Arc<D>, identity: Identity, limits: Limits, position: Position) -> io::Result<Self> {
         let Position { number, sequence, base, end, tail, full, spares } = position;
-        let number = number + 1;
         let spares = Spares { names: Mutex::new(spares.into()), limits, incarnation: identity.incarnation };
+        if !disk.list()?.iter().any(|name| is_end(name)) {
+            // From now on there always is one: every segment that is begun says so.
+            if !prepare_end(&*disk, &identity, number, 0)? {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            say_end(&*disk, &identity)?;
+            disk.sync()?;
+        }
+        let number = number + 1;
         let (mut size, mut from) = (SEGMENT_HEADER + Block::size(0), 0);
         while let Some(piece) = Piece::next(&tail.taken.ends, from, limits.block) {
             size += piece.size(from);
@@ -304,11 +312,11 @@ impl<D: Disk> Writer<D> {
         }
         debug_assert_eq!(writer.cut, end, "what is above the base is in the tail");
         writer.sync()?;
-        let says = writer.prepare_end(number, writer.sequence)?;
+        let says = prepare_end(&*writer.disk, &identity, number, writer.sequence)?;
         writer.disk.rename(&spare, &writer.present.name)?;
         if says {
             // Names change in this order, on the disk as well.
-            writer.say_end()?;
+            say_end(&*writer.disk, &identity)?;
         }
         writer.disk.sync()?;
         writer.forget_ends()?;
@@ -396,36 +404,11 @@ impl<D: Disk> Writer<D> {
             self.block(&[], self.cut, false)?;
             self.sync()?;
         }
-        if self.prepare_end(self.present.number, self.sequence)? {
-            self.say_end()?;
+        if prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence)? {
+            say_end(&*self.disk, &self.identity)?;
             self.disk.sync()?;
         }
         Ok(())
-    }
-
-    /// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
-    /// is no room for it; an older one says less.
-    fn prepare_end(&self, number: u64, sequence: u64) -> io::Result<bool> {
-        let Identity { node, stream, incarnation, .. } = self.identity;
-        let end = CleanEnd { node, stream, number, sequence };
-        let name = making(incarnation, END);
-        let made = create_anew(&*self.disk, &name, END_SIZE as u64).and_then(|file| {
-            let written = file.write(0, &end.encode()).and_then(|()| file.sync());
-            if written.is_err() {
-                let _ = self.disk.remove(&name);
-            }
-            written
-        });
-        match made {
-            Err(error) if is_full(&error) => Ok(false),
-            made => made.map(|()| true),
-        }
-    }
-
-    /// Gives that file its name, when what it says is true after any crash that leaves it there.
-    fn say_end(&self) -> io::Result<()> {
-        let incarnation = self.identity.incarnation;
-        self.disk.rename(&making(incarnation, END), &end_name(incarnation))
     }
 
     /// Removes what earlier incarnations have said of their ends, if there is something newer.
@@ -556,7 +539,7 @@ impl<D: Disk> Writer<D> {
         let number = self.present.number + 1;
         let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
         // The last block may not be on the disk yet.
-        let says = self.prepare_end(number, 0)?;
+        let says = prepare_end(&*self.disk, &self.identity, number, 0)?;
         let reach = self.reach.max(self.cut);
         let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;
@@ -567,7 +550,7 @@ impl<D: Disk> Writer<D> {
         self.disk.rename(&spare, &present.name)?;
         point("log-after-rename");
         if says {
-            self.say_end()?;
+            say_end(&*self.disk, &self.identity)?;
         }
         self.disk.sync()?;
         let Present { file, name, size, .. } = std::mem::replace(&mut self.present, present);
@@ -638,6 +621,30 @@ impl<D: Disk> Writer<D> {
     }
 }
 
+/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
+/// is no room for it; an older one says less.
+fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<bool> {
+    let Identity { node, stream, incarnation, .. } = *identity;
+    let end = CleanEnd { node, stream, number, sequence };
+    let name = making(incarnation, END);
+    let made = create_anew(disk, &name, END_SIZE as u64).and_then(|file| {
+        let written = file.write(0, &end.encode()).and_then(|()| file.sync());
+        if written.is_err() {
+            let _ = disk.remove(&name);
+        }
+        written
+    });
+    match made {
+        Err(error) if is_full(&error) => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+/// Gives that file its name, when what it says is true after any crash that leaves it there.
+fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
+    disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))
+}
+
 /// Bytes of a block with this body.
 fn check_size(body: &[u8]) -> io::Result<usize> {
     if body.len() > BODY_MAX {
@@ -648,7 +655,7 @@ fn check_size(body: &[u8]) -> io::Result<usize> {
 
 fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn, reach: Lsn) -> [u8; SEGMENT_HEADER] {
     let Identity { node, stream, streams, incarnation } = *identity;
-    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach }.encode()
+    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach, has_end: true }.encode()
 }
 
 /// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.

@@ -466,6 +466,14 @@ fn a_missing_segment_stops_the_start() {
             let error = Opened::of(vec![copy], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
             assert!(error.contains("is missing"), "{name}: {error}");
         }
+        // Nor can what says so: who has lost that may have lost segments with it.
+        let copy = disks[0].clone_durable();
+        let ends = |name: &String| name.starts_with("end-") || Some(name) == segments.last();
+        for name in copy.names().into_iter().filter(ends) {
+            copy.remove(&name).unwrap();
+        }
+        let error = Opened::of(vec![copy], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
+        assert!(error.contains("is missing"), "{error}");
     }
     // After a crash the log may have gone on, and does not end before.
     let (log, mut gates) = start(&disks, settings(Fsync::Always));
@@ -564,7 +572,8 @@ fn a_check_finds_every_turned_bit() {
 #[test]
 fn a_start_on_a_full_disk() {
     let disks = [Simulated::default()];
-    disks[0].set_room(Some(16384));
+    // For a segment, and for what says how far the log goes.
+    disks[0].set_room(Some(16384 + 64));
     let (log, mut gates) = start(&disks, settings(Fsync::No));
     let mut lsn = 0;
     for _ in 0..200 {
