@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, header};
-use log::{Fsync, Gate, Limits, Log, Lsn, Opened};
+use log::{Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
@@ -218,6 +218,7 @@ pub fn run(
     };
     let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;
     let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
+    log.on_state(Box::new(|state| tracing::warn!("{}", news(state))));
     let watcher: Weak<Node> = Arc::downgrade(node);
     log.on_moved(Box::new(move || {
         if let Some(node) = watcher.upgrade() {
@@ -226,6 +227,20 @@ pub fn run(
     }));
     let durable = Arc::new(Durable::new(log.clone(), gates));
     Ok(Running { log, durable, gates: own })
+}
+
+/// What is said of a log that has this state now.
+fn news(state: &State) -> String {
+    match state {
+        State::Running => "There is space on the device of the log again: commands that write are accepted".into(),
+        State::Full => {
+            "No space is left on the device of the log: commands that write are refused until there is; nothing that was confirmed is lost"
+                .into()
+        }
+        State::Failed(why) => format!(
+            "The log has failed: commands that write are refused until the server is started again; nothing that was confirmed is lost: {why}"
+        ),
+    }
 }
 
 impl Kept {

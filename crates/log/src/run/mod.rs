@@ -108,10 +108,14 @@ impl Stream {
     }
 }
 
+/// Told of a state.
+type OnState = Box<dyn Fn(&State) + Send + Sync>;
+
 pub(crate) struct Shared {
     marks: Arc<Watermarks>,
     streams: Box<[Stream]>,
     moved: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    changed: OnceLock<OnState>,
     state: AtomicU8,
     reason: Mutex<Option<String>>,
     fsync: AtomicU8,
@@ -126,12 +130,21 @@ impl Shared {
         }
     }
 
+    /// One after the other, as `reason` is locked.
+    fn changed(&self, state: &State) {
+        if let Some(changed) = self.changed.get() {
+            changed(state);
+        }
+    }
+
     /// Rule L9: for good.
     fn fail(&self, reason: String) {
         {
             let mut known = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get_or_insert(reason);
-            self.state.store(FAILED, SeqCst);
+            let reason = known.get_or_insert(reason);
+            if self.state.swap(FAILED, SeqCst) != FAILED {
+                self.changed(&State::Failed(reason.clone()));
+            }
         }
         self.moved();
     }
@@ -141,8 +154,9 @@ impl Shared {
         {
             let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
             let full = self.streams.iter().any(|stream| stream.is_full.load(SeqCst));
-            if reason.is_none() {
-                self.state.store(if full { FULL } else { RUNNING }, SeqCst);
+            let (code, state) = if full { (FULL, State::Full) } else { (RUNNING, State::Running) };
+            if reason.is_none() && self.state.swap(code, SeqCst) != code {
+                self.changed(&state);
             }
         }
         self.moved();
@@ -221,6 +235,12 @@ impl Log {
     /// counts.
     pub fn on_moved(&self, f: Box<dyn Fn() + Send + Sync>) {
         let _ = self.shared.moved.set(f);
+    }
+
+    /// Calls `f` with every new state, in their order, on the thread of a stream: it must not wait, nor ask for the state. Only the first
+    /// call counts.
+    pub fn on_state(&self, f: Box<dyn Fn(&State) + Send + Sync>) {
+        let _ = self.shared.changed.set(f);
     }
 
     /// Whether writes are taken: one load.

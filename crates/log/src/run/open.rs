@@ -197,6 +197,7 @@ impl<D: Disk> Opened<D> {
             marks: Arc::new(Watermarks::new(&promised)),
             streams: writers.iter().map(|_| Stream::default()).collect(),
             moved: OnceLock::new(),
+            changed: OnceLock::new(),
             state: RUNNING.into(),
             reason: Mutex::default(),
             fsync: (settings.fsync as u8).into(),

@@ -1,7 +1,7 @@
 //! The log with its threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::check::examine;
@@ -287,6 +287,9 @@ fn a_full_disk_is_waited_for() {
     let time = AtomicU64::new(1);
     let clock: Clock = Arc::new(move || time.fetch_add(10_000_000, SeqCst));
     let (log, mut gates) = start(&disks, Settings { limits, clock, ..settings(Fsync::Always) });
+    let told: Arc<Mutex<Vec<State>>> = Arc::default();
+    let tell = told.clone();
+    log.on_state(Box::new(move |state| tell.lock().unwrap().push(state.clone())));
     let mut left = Vec::new();
     let mut write = |size: usize| {
         let gate = &mut gates[0][0];
@@ -317,6 +320,10 @@ fn a_full_disk_is_waited_for() {
     wait(log.marks(), 0, lsn);
     assert_eq!(log.stop(), State::Running);
     assert_eq!(found(&disks), left);
+    // Each change is told once. It may have been full again for a moment, as the disk is small.
+    let told = told.lock().unwrap();
+    assert!(told.len() >= 2 && told.len().is_multiple_of(2), "{told:?}");
+    assert!(told.chunks(2).all(|pair| pair == [State::Full, State::Running]), "{told:?}");
 }
 
 /// While a sync hangs nothing is promised, and it can be seen.
