@@ -406,6 +406,27 @@ fn a_small_flush_is_done_at_once() {
     }
 }
 
+/// What INFO says of data is about what there is, however it is stored.
+#[test]
+fn the_dataset_is_what_keys_hold() {
+    let dir = support::Scratch::new();
+    let dir = dir.path().display().to_string();
+    for more in [&["--appendonly", "no"][..], &["--dir", &dir, "--appendonly", "yes"]] {
+        let server = Server::start(&[&["--workers", "1"], more].concat());
+        let mut client = server.client();
+        let mut dataset = || -> i64 { field(&client.call("info memory"), "used_memory_dataset").parse().unwrap() };
+        let before = dataset();
+        let mut other = server.client();
+        assert_eq!(other.call(&format!("set large {}", "v".repeat(3_000_000))), "+OK");
+        let members: Vec<String> = (0..50_000).map(|n| format!("member:{n:020}")).collect();
+        assert_eq!(other.call(&format!("sadd set {}", members.join(" "))), ":50000");
+        assert_eq!(other.call("client no-evict on"), "+OK");
+        let grown = dataset() - before;
+        assert!((4_000_000..20_000_000).contains(&grown), "{grown} more");
+        assert_eq!(other.call("del large set"), ":2");
+    }
+}
+
 #[test]
 fn what_takes_long_is_kept() {
     let server = Server::start(&["--workers", "2", "--enable-debug-command", "yes"]);

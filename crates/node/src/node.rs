@@ -188,9 +188,24 @@ impl Node {
         self.peak_memory.fetch_max(used, Relaxed).max(used)
     }
 
-    /// `used_memory` when the first worker looked.
+    /// `used_memory` before there was data.
     pub fn startup_memory(&self) -> u64 {
         self.startup_memory.load(Relaxed)
+    }
+
+    /// There is no data yet: what is in use now is what a server needs without any. Later calls change nothing.
+    pub fn note_startup_memory(&self) {
+        let _ = self.startup_memory.compare_exchange(0, self.used_memory(), Relaxed, Relaxed);
+    }
+
+    /// What of `used_memory` is not data: what a server needs without any, its clients, and what the store keeps in memory for itself.
+    pub fn memory_overhead(&self) -> u64 {
+        let clients: u64 = self.clients().values().map(|client| client.memory()).sum();
+        let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| {
+            let figures = store.figures();
+            figures.cache_bytes + figures.pinned_bytes + figures.bytes_unflushed
+        });
+        self.startup_memory() + clients + store
     }
 
     /// Notes what INFO shows as rates and peaks. Called now and then by one worker.
@@ -206,12 +221,12 @@ impl Node {
             turns: sum(|s| &s.turns),
             turn_nanos: sum(|s| &s.turn_nanos),
         });
-        let used = self.peak_memory();
+        self.peak_memory();
         if self.config.settings().maxmemory > 0 {
             // Asks the system: for who needs it.
             self.look_at_resident(now);
         }
-        let _ = self.startup_memory.compare_exchange(0, used, Relaxed, Relaxed);
+        self.note_startup_memory();
     }
 
     /// Index of the part of the keyspace that is neither a worker's nor a loader's ([`Keyspace::local`]).

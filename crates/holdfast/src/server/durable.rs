@@ -119,6 +119,7 @@ impl Disks {
     /// workers have not begun.
     pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
         let began = node.clock.monotonic_ns();
+        node.note_startup_memory();
         let recovered = self.recover(node)?;
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();

@@ -69,7 +69,7 @@ impl Memory {
             peak: ctx.node.peak_memory().max(used),
             startup: ctx.node.startup_memory(),
             resident: ctx.node.facts.resident.map_or(used, |resident| resident()),
-            dataset: heap.requested as u64,
+            dataset: used.saturating_sub(ctx.node.memory_overhead()),
             held: heap.held.max(heap.live) as u64,
             live: heap.live as u64,
         }

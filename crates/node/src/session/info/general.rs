@@ -84,9 +84,9 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     let peak = r.node.peak_memory();
     let heap = r.node.engine.keyspace.heap().stats();
     let startup = r.node.startup_memory();
-    let dataset = heap.requested as u64;
-    let overhead = used.saturating_sub(dataset);
     let clients: u64 = r.node.clients().values().map(|client| client.memory()).sum();
+    let overhead = r.node.memory_overhead();
+    let dataset = used.saturating_sub(overhead);
     let system = r.node.facts.system_memory;
     let (held, live) = (heap.held as u64, heap.live as u64);
     t.title("Memory");
@@ -101,7 +101,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("used_memory_startup", startup);
     t.line("used_memory_dataset", dataset);
     let grown = used.saturating_sub(startup);
-    t.line("used_memory_dataset_perc", format_args!("{:.2}%", ratio(dataset, grown.max(dataset)) * 100.0));
+    t.line("used_memory_dataset_perc", format_args!("{:.2}%", ratio(dataset, grown) * 100.0));
     t.line("allocator_allocated", used);
     t.line("allocator_active", used + held.saturating_sub(live));
     t.line("allocator_resident", resident);
