@@ -152,6 +152,27 @@ impl Engine {
         Room::Enough
     }
 
+    /// Bytes of the keys in memory, but for those whose latch is busy. It looks no further once they are more than `most`. Nothing must be
+    /// held.
+    pub fn data_in_memory(&mut self, most: u64) -> u64 {
+        let databases: Vec<u16> =
+            (0..self.shared.keyspace.databases() as u16).filter(|&db| !self.shared.keyspace.is_empty(db)).collect();
+        let (mut bytes, mut next) = (0, 0);
+        while let Some(slot) = self.shared.keyspace.next_occupied(next).filter(|_| bytes <= most) {
+            next = slot + 1;
+            let Some(held) = self.acquire_one(slot) else { continue };
+            for &db in &databases {
+                let view = self.db(&held, db, 0);
+                let mut at = Some(0).filter(|_| view.slot_len(slot) > 0);
+                while let Some(hash) = at.filter(|_| bytes <= most) {
+                    at = view.walk(slot, hash, |entry| bytes += entry.memory() as u64);
+                }
+            }
+            self.release(held);
+        }
+        bytes
+    }
+
     fn has_evictable(&self, policy: Policy) -> bool {
         (0..self.shared.keyspace.databases() as u16).any(|db| self.has_evictable_in(db, policy))
     }

@@ -287,3 +287,40 @@ fn every_command_waits_anew() {
     }
     assert!(parked(&mut client) - before >= KEYS, "each of them was waited for");
 }
+
+/// Memory is hardly more than the server needs to work: writers wait until there is room for them, and are not refused.
+#[test]
+fn little_memory_refuses_nobody() {
+    const KEYS: u64 = 400;
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "2", "--maxmemory", "40mb"]);
+    let value = "v".repeat(100_000);
+    let threads: Vec<_> = (0..5)
+        .map(|writer| {
+            let (mut client, value) = (server.client(), value.clone());
+            std::thread::spawn(move || {
+                let lines: Vec<String> = (0..KEYS).map(|n| format!("set key:{writer}:{n} {n}{value}")).collect();
+                lines.chunks(10).flat_map(|lines| all(&mut client, lines)).find(|reply| reply != "+OK")
+            })
+        })
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), None, "nobody is refused");
+    }
+    let mut client = server.client();
+    assert_eq!(client.call("dbsize"), format!(":{}", 5 * KEYS));
+    for n in (0..KEYS).step_by(50) {
+        assert_eq!(client.call(&format!("strlen key:3:{n}")), format!(":{}", value.len() + n.to_string().len()));
+    }
+}
+
+/// A key that does not fit is refused what makes it grow, in some time.
+#[test]
+fn what_must_stay_in_memory_is_bounded() {
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "1", "--maxmemory", "40mb"]);
+    let mut client = server.client();
+    let lines: Vec<String> = (0..20).map(|n| format!("rpush list {n}{}", "v".repeat(100_000))).collect();
+    let refused = (0..30).flat_map(|_| all(&mut client, &lines)).find(|reply| !reply.starts_with(':'));
+    assert!(refused.is_some_and(|reply| reply.starts_with("-OOM")), "60 MB in one key");
+}

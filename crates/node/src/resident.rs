@@ -15,9 +15,17 @@ const MARGIN: u64 = 16;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
 const NEEDED: u64 = 36 << 20;
 
+/// What may be in use beside what is not data, in any case: this part of the limit.
+const LEAST_DATA: u64 = 8;
+/// For so long what was found out about that is believed, in milliseconds.
+const FLOOR_MS: u64 = 1000;
+
 /// What was seen at the last look.
 #[derive(Default)]
 pub(crate) struct Resident {
+    /// So much may be in use in any case, until this time.
+    floor: AtomicU64,
+    floor_until: AtomicU64,
     /// Resident bytes that `used_memory` does not count.
     beyond: AtomicU64,
     /// Unix milliseconds.
@@ -44,12 +52,28 @@ impl Node {
         usable(limit, self.resident_beyond())
     }
 
+    /// Memory is above the limit, though no more than `data` bytes of it are of keys: it is what the server needs to work, and some data may
+    /// be beside that. Whether that is more than there is now.
+    pub(crate) fn make_do(&self, limit: u64, data: u64, now: u64) -> bool {
+        let used = self.used_memory();
+        let floor = used.saturating_sub(data) + limit / LEAST_DATA;
+        self.resident.floor.store(floor, Relaxed);
+        self.resident.floor_until.store(now + FLOOR_MS, Relaxed);
+        floor > used
+    }
+
+    /// The most data that [`Self::make_do`] makes do with.
+    pub(crate) fn least_data(limit: u64) -> u64 {
+        limit / LEAST_DATA
+    }
+
     /// The same; what it knows is a few milliseconds old at most, where that matters.
     pub(crate) fn resident_limit_now(&self, limit: u64, now: u64) -> u64 {
         if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
             self.look_at_resident(now);
         }
-        self.resident_limit(limit)
+        let floor = if now < self.resident.floor_until.load(Relaxed) { self.resident.floor.load(Relaxed) } else { 0 };
+        self.resident_limit(limit).max(floor)
     }
 
     /// Resident bytes that [`Self::used_memory`] does not count, when they were looked at last.

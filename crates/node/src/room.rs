@@ -2,7 +2,8 @@
 //!
 //! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the store has as they
 //! are leave memory for it and come back when somebody asks for them; if it has none of those that there are as they are, who needs room
-//! waits for a checkpoint. Only without a store, or if that does not help either, the answer is -OOM.
+//! waits for a checkpoint. If nothing leaves memory after that either, it is looked at what is in there: if little of it is data, it is
+//! what the server needs to work, and data gets some room beside it. Only without a store, or if much is data that must stay, the answer is -OOM.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,6 +28,8 @@ const EXCESS: u64 = 128;
 pub(crate) const ROOM_LOOK_MS: u64 = 2;
 /// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
 const BARREN_MS: u64 = 100;
+/// So many checkpoints are waited for, one after the other, as long as keys leave memory at all.
+const ROUNDS_MAX: u32 = 32;
 
 /// As Redis says it.
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -41,8 +44,10 @@ pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
 /// What a worker knows of memory that is full of what the store does not have.
 #[derive(Default)]
 pub(crate) struct Shortage {
-    /// The checkpoint that was asked for.
-    ticket: Option<Ticket>,
+    /// The checkpoint that was asked for, and how many keys had left memory then.
+    ticket: Option<(Ticket, u64)>,
+    /// How many have been, without there being room.
+    rounds: u32,
     /// Until then nothing is tried.
     barren_until: u64,
     /// Connections that wait.
@@ -75,6 +80,7 @@ impl Worker {
         let node = self.node.clone();
         let above = || node.uses_more_than(limit);
         if !above() {
+            self.shortage.rounds = 0;
             return Room::Enough;
         }
         let policy = self.policy(settings);
@@ -82,7 +88,7 @@ impl Worker {
         if !to_store && !self.may_log() {
             return Room::None;
         }
-        if to_store && let Some(room) = self.known_shortage() {
+        if to_store && let Some(room) = self.known_shortage(settings) {
             return room;
         }
         let now = node.clock.monotonic_ns();
@@ -93,29 +99,24 @@ impl Worker {
             return Room::Soon;
         }
         let until = self.evict_until;
-        let before = self.moved_out();
         let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
         self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
-        if !to_store {
-            return room;
-        }
-        let progress = self.moved_out() > before;
-        self.note_shortage(room, progress)
+        if to_store { self.note_shortage(room, settings) } else { room }
     }
 
     /// What has been found out before, if that still holds.
-    fn known_shortage(&mut self) -> Option<Room> {
+    fn known_shortage(&mut self, settings: &Settings) -> Option<Room> {
         if self.engine.now() < self.shortage.barren_until {
             return Some(Room::None);
         }
-        let ticket = self.shortage.ticket?;
+        let (ticket, _) = self.shortage.ticket?;
         let checkpoints = self.node.checkpoints()?;
         match checkpoints.outcome(ticket) {
             None => Some(Room::Dirty),
             Some(true) => None,
             Some(false) => {
                 self.shortage.ticket = None;
-                Some(self.barren())
+                Some(self.barren(settings))
             }
         }
     }
@@ -129,30 +130,44 @@ impl Worker {
 
     /// There are no checkpoints to wait for any more.
     pub(crate) fn forget_shortage(&mut self) {
-        (self.shortage.ticket, self.shortage.barren_until) = (None, 0);
+        (self.shortage.ticket, self.shortage.rounds, self.shortage.barren_until) = (None, 0, 0);
     }
 
-    /// Keys of this worker's that have left memory for the store.
-    fn moved_out(&mut self) -> u64 {
-        self.engine.local().counters().cooled.load(Relaxed)
+    /// Keys that have left memory for the store.
+    fn moved_out(&self) -> u64 {
+        self.node.engine.keyspace.counters().iter().map(|counters| counters.cooled.load(Relaxed)).sum()
     }
 
-    fn note_shortage(&mut self, room: Room, progress: bool) -> Room {
-        let node = self.node.clone();
-        let Some(checkpoints) = node.checkpoints().filter(|_| room == Room::Dirty) else {
-            self.shortage.ticket = None;
-            return room;
-        };
-        if self.shortage.ticket.take().is_some() && !progress {
-            // One has just been made, and nothing can leave memory all the same.
-            return self.barren();
+    fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
+        let before = self.shortage.ticket.take();
+        match room {
+            Room::Enough | Room::Soon => return room,
+            // There are no keys at all.
+            Room::None => return self.barren(settings),
+            Room::Dirty => {}
         }
-        self.shortage.ticket = Some(checkpoints.ask(true));
+        let node = self.node.clone();
+        let Some(checkpoints) = node.checkpoints() else { return room };
+        let moved = self.moved_out();
+        // One has just been made, and nothing has left memory all the same, by anybody.
+        let is_stuck = before.is_some_and(|(_, then)| then == moved);
+        if is_stuck || self.shortage.rounds >= ROUNDS_MAX {
+            return self.barren(settings);
+        }
+        self.shortage.rounds += 1;
+        self.shortage.ticket = Some((checkpoints.ask(true), moved));
         Room::Dirty
     }
 
-    fn barren(&mut self) -> Room {
-        self.shortage.barren_until = self.engine.now() + BARREN_MS;
+    /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.
+    fn barren(&mut self, settings: &Settings) -> Room {
+        self.shortage.rounds = 0;
+        let data = self.engine.data_in_memory(Node::least_data(settings.maxmemory));
+        let now = self.engine.now();
+        if self.node.make_do(settings.maxmemory, data, now) {
+            return Room::Enough;
+        }
+        self.shortage.barren_until = now + BARREN_MS;
         Room::None
     }
 

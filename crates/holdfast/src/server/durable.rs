@@ -212,7 +212,7 @@ pub fn run(
 ) -> Result<Running, Box<dyn Error>> {
     let clock = Arc::clone(&node.clock);
     let log_settings = log::Settings {
-        limits: Limits::of(settings.log_segment_size),
+        limits: limits_of_log(settings),
         fsync,
         clock: Arc::new(move || clock.monotonic_ns()),
         seed: u64::from_ne_bytes(chance::random()?),
@@ -262,6 +262,17 @@ impl Kept {
         }
         epoch
     }
+}
+
+/// How the log is kept: where memory is limited, in smaller blocks, as they are put together there.
+fn limits_of_log(settings: &Settings) -> Limits {
+    const LEAST: u64 = 1 << 18;
+    let limits = Limits::of(settings.log_segment_size);
+    if settings.maxmemory == 0 {
+        return limits;
+    }
+    let block = (settings.maxmemory / 64).clamp(LEAST, limits.block as u64);
+    Limits { block: block as usize, ..limits }
 }
 
 /// What the store may use for itself: a small part of what there is for data.
