@@ -150,7 +150,7 @@ impl Worker {
         gated.retain(|&token| {
             let Some(conn) = self.conn(token) else { return false };
             conn.gated = conn.out.release(|version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark));
-            let (gated, sendable) = (conn.gated, conn.out.sendable() > 0);
+            let (gated, sendable) = (conn.gated, conn.out.is_due());
             if gated && failed {
                 self.cut_off(token);
                 return false;

@@ -12,6 +12,9 @@ use crate::holes::{Holes, Inserted};
 /// Pieces sent in one system call.
 pub const SLICES: usize = 16;
 
+/// Bytes before a reply that is to come from another node soon, below which they wait for it: one send instead of one before and one behind each.
+const HELD: usize = 16 * 1024;
+
 /// The output of a connection, and how much of it has been sent.
 #[derive(Default)]
 pub struct Outgoing {
@@ -29,6 +32,8 @@ pub struct Outgoing {
     gates: VecDeque<Gate>,
     /// Replies that are to come from other nodes.
     holes: Option<Box<Holes>>,
+    /// They come soon: see [`Self::hold`].
+    holds: bool,
 }
 
 struct Gate {
@@ -61,6 +66,18 @@ impl Outgoing {
         end - self.sent + parts.sum::<usize>() - self.part_sent
     }
 
+    /// Whether it is time to send something: there is something, and it is not worth waiting for the replies that are to come soon from other nodes.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let ready = self.sendable();
+        ready > 0 && (ready >= HELD || !self.holds || !self.has_holes())
+    }
+
+    /// The hole that was just opened is filled soon: what stands before it may wait for it.
+    pub(crate) fn hold(&mut self) {
+        self.holds = true;
+    }
+
     /// Whether replies are to come from other nodes.
     #[inline]
     pub(crate) fn has_holes(&self) -> bool {
@@ -91,6 +108,7 @@ impl Outgoing {
 
     /// A place for a reply that will come from another node, behind everything that was written. Its number.
     pub(crate) fn open_hole(&mut self) -> u64 {
+        self.holds &= self.has_holes();
         self.holes.get_or_insert_default().open(self.bytes.len())
     }
 
@@ -201,6 +219,7 @@ impl Outgoing {
         rest.parts.iter_mut().for_each(|part| part.at -= end);
         rest.gates.iter_mut().for_each(|gate| gate.at -= end);
         rest.holes = self.holes.take();
+        rest.holds = self.holds;
         rest.move_holes_up(end);
         rest.parts_unsent = rest.parts.iter().map(|part| part.bytes.len()).sum();
         self.parts_unsent -= rest.parts_unsent;

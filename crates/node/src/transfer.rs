@@ -292,7 +292,7 @@ impl Worker {
             // The reply of what is being served comes first.
             Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
             Some(conn) if conn.cut => true,
-            Some(conn) if conn.out.sendable() > 0 => false,
+            Some(conn) if conn.out.is_due() => false,
             Some(conn) if !conn.out.is_done() => return Output::Idle,
             Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
                 if let Some(conn) = self.take_conn(token) {

@@ -348,7 +348,7 @@ impl Worker {
                 | Wait::Script(_) => {}
             }
         }
-        if conn.out.sendable() > 0 || conn.closing {
+        if conn.out.is_due() || conn.closing {
             self.note_output(&mut conn);
         }
         self.put_conn(conn);

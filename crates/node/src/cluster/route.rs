@@ -290,6 +290,9 @@ impl Worker {
             return next;
         }
         let (hole, wanted) = self.place_of_reply(conn);
+        if kind == Kind::Keyed {
+            conn.out.hold();
+        }
         self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
         self.count_forwarded(conn, command, Some(args));
         if kind != Kind::Patient {

@@ -197,3 +197,35 @@ fn a_client_that_waits_elsewhere_is_unblocked_here() {
     assert!(net.clients[waiter].closed);
     assert_eq!(unblock(&mut net, ""), ["0"]);
 }
+
+#[test]
+fn what_comes_before_a_reply_that_comes_soon_waits_for_it() {
+    let mut net = Net::new(2, 1, 23);
+    let client = net.connect(0);
+    let (near, far, list) = (key_of(0, 2, "k"), key_of(1, 2, "k"), key_of(1, 2, "list"));
+    net.say(client, &format!("SET {far} far"));
+    net.say(client, &format!("SET {near} near"));
+    let three = [format!("GET {near}"), format!("GET {far}"), format!("GET {near}")];
+    net.stalled.push(1);
+    three.iter().for_each(|command| net.send(client, command));
+    assert_eq!(net.heard(client), [""; 0], "one send is enough for all of them");
+    net.stalled.clear();
+    assert_eq!(net.heard(client), ["near", "far", "near"]);
+    // Much of it does not.
+    net.say(client, &format!("SET {near} {}", "x".repeat(20_000)));
+    net.stalled.push(1);
+    three.iter().for_each(|command| net.send(client, command));
+    assert_eq!(net.heard(client).len(), 1);
+    net.stalled.clear();
+    assert_eq!(net.heard(client).len(), 2);
+    // And nothing waits for what may take long.
+    net.say(client, &format!("SET {near} near"));
+    net.send(client, &format!("GET {near}"));
+    net.send(client, &format!("GET {far}"));
+    net.send(client, &format!("BLPOP {list} 0"));
+    assert_eq!(net.heard(client), ["near", "far"]);
+    net.send(client, "PING");
+    let other = net.connect(1);
+    net.say(other, &format!("LPUSH {list} element"));
+    assert_eq!(net.heard(client).len(), 2);
+}
