@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use resp::{ReplyDecoder, Value};
@@ -23,6 +24,13 @@ pub struct Target {
     /// Its password. The environment variable HOLDFAST_PASSWORD does not show in the list of processes.
     #[arg(long)]
     password: Option<String>,
+}
+
+impl Target {
+    /// At this port of the machine.
+    pub fn local(port: u16) -> Target {
+        Target { host: "127.0.0.1".to_owned(), port, unix_socket: None, password: None }
+    }
 }
 
 impl std::fmt::Display for Target {
@@ -49,9 +57,27 @@ impl Connection {
     /// # Errors
     /// What the system says, or the server to the password.
     pub fn open(target: &Target) -> Result<Self, String> {
+        Self::connect(target, None)
+    }
+
+    /// As [`Self::open`], to a server that must answer everything within this time.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_within(target: &Target, time: Duration) -> Result<Self, String> {
+        Self::connect(target, Some(time))
+    }
+
+    fn connect(target: &Target, time: Option<Duration>) -> Result<Self, String> {
         let connected: io::Result<Box<dyn Stream>> = match &target.unix_socket {
-            Some(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as _),
-            None => TcpStream::connect((target.host.as_str(), target.port)).map(|stream| Box::new(stream) as _),
+            Some(path) => UnixStream::connect(path).and_then(|stream| {
+                stream.set_read_timeout(time)?;
+                Ok(Box::new(stream) as _)
+            }),
+            None => TcpStream::connect((target.host.as_str(), target.port)).and_then(|stream| {
+                stream.set_read_timeout(time)?;
+                Ok(Box::new(stream) as _)
+            }),
         };
         let stream = connected.map_err(|error| format!("cannot connect to {target}: {error}"))?;
         let mut connection = Self { stream, buffer: Vec::new() };

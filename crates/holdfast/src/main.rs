@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod client;
 mod cluster;
+mod dev_cluster;
 mod memory;
 mod server;
 
@@ -29,6 +30,7 @@ enum Command {
     Bench(Box<bench::Options>),
     Check(check::Options),
     Cluster(cluster::Options),
+    DevCluster(dev_cluster::Options),
     Restore(backup::RestoreOptions),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Restore(options) => backup::restore(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => bench::run(&options),
         Command::Cluster(options) => cluster::run(&options),
+        Command::DevCluster(options) => dev_cluster::run(&options),
         Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {
             let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();

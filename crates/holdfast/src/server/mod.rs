@@ -11,7 +11,7 @@ mod host;
 mod loaders;
 mod log;
 mod membership;
-mod process;
+pub mod process;
 pub mod rehearsal;
 mod replay;
 mod supervisor;

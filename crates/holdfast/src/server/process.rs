@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 /// Descriptors beyond those of clients: listeners, files, event queues (as in Redis).
 const RESERVED_FILES: u64 = 32;
@@ -119,14 +122,26 @@ impl Signals {
     /// Holds SIGINT and SIGTERM back in this thread and those it starts from now on: call it before any.
     /// SIGHUP is ignored, as in Redis.
     pub fn hold() -> Signals {
+        let signals = Self::of(&[libc::SIGINT, libc::SIGTERM]);
+        // SAFETY: the signal is ignored, so that no handler of ours runs.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        signals
+    }
+
+    /// As [`Self::hold`], of something that ends with its terminal, and so at SIGHUP.
+    pub fn hold_with_hangup() -> Signals {
+        Self::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+    }
+
+    fn of(signals: &[libc::c_int]) -> Signals {
         // SAFETY: `sigset_t` is a plain C structure, for which all zeroes are a value; the calls fill it and read it.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGINT);
-            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
+            }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
             Signals { set }
         }
     }
@@ -136,7 +151,52 @@ impl Signals {
         let mut signal = 0;
         // SAFETY: both point to valid values of ours for as long as the call takes.
         unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
-        if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" }
+        Self::name(signal)
+    }
+
+    /// Waits for one of them for so long at most; its name.
+    pub fn wait_for(&self, time: Duration) -> Option<&'static str> {
+        let time = libc::timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // SAFETY: both point to valid values of ours, which are only read; nothing is to be said of the signal's sender.
+        let signal = unsafe { libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const time) };
+        (signal > 0).then(|| Self::name(signal))
+    }
+
+    fn name(signal: libc::c_int) -> &'static str {
+        match signal {
+            libc::SIGINT => "SIGINT",
+            libc::SIGHUP => "SIGHUP",
+            _ => "SIGTERM",
+        }
+    }
+}
+
+/// The process that the command starts is sent SIGTERM when the thread ends that starts it, however that ends.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec nothing is called but system calls without pointers, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // It may have ended before that.
+            if u32::try_from(libc::getppid()) != Ok(parent) {
+                libc::_exit(1);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Asks a process of ours, which has not been waited for, to end.
+pub fn terminate(child: &Child) {
+    if let Ok(id) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: takes no pointers; until it has been waited for, the process is the one that has this id.
+        unsafe { libc::kill(id, libc::SIGTERM) };
     }
 }
 

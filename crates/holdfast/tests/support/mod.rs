@@ -89,9 +89,7 @@ impl Server {
 
     /// A new connection.
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.0.port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client { stream, buffer: Vec::new() }
+        Client::at(self.0.port)
     }
 }
 
@@ -102,6 +100,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// A new connection to this port.
+    pub fn at(port: u16) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, buffer: Vec::new() }
+    }
+
     /// Sends a command and waits for its reply.
     pub fn call(&mut self, line: &str) -> String {
         self.send(line);

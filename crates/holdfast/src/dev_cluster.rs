@@ -1,0 +1,239 @@
+//! `holdfast dev-cluster`: a cluster of servers on this machine, for trying it out. They are processes of their own, whose parent this one is.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use resp::Value;
+
+use crate::client::{Connection, Target};
+use crate::server::process::{Signals, end_with_parent, terminate};
+
+/// Between two looks at how the servers are.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long one of them may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// Lines of its log that are shown of a server that has ended.
+const LAST_LINES: usize = 8;
+
+/// Between the ports for clients and for nodes.
+const BUS: u16 = 10_000;
+
+/// Runs a cluster of servers on this machine, and ends it when this command ends. The same command starts it again, with its data.
+#[derive(Args)]
+pub struct Options {
+    /// How many nodes.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=50))]
+    nodes: u16,
+    /// The port of the first node; the others get the next ones. Nodes talk to each other at these ports + 10000.
+    #[arg(short, long, default_value_t = 7001)]
+    port: u16,
+    /// Where the nodes have their directories.
+    #[arg(long, default_value = "dev-cluster")]
+    dir: PathBuf,
+    /// Settings for all of them, after `--`: `-- --maxmemory 1gb`.
+    #[arg(last = true, value_name = "SETTINGS")]
+    settings: Vec<OsString>,
+}
+
+/// A server.
+struct Node {
+    port: u16,
+    dir: PathBuf,
+    child: Child,
+    /// How it has ended, if it has.
+    ended: Option<ExitStatus>,
+}
+
+/// Starts the nodes, and waits for a signal.
+///
+/// # Errors
+/// Why they do not serve.
+pub fn run(options: &Options) -> Result<(), String> {
+    let last = options.port.checked_add(options.nodes - 1).filter(|last| last.checked_add(BUS).is_some());
+    if last.is_none() || options.port == 0 {
+        return Err(format!("--port: from {} on there are not enough ports for {} nodes", options.port, options.nodes));
+    }
+    let dir = std::path::absolute(&options.dir).map_err(|why| format!("{}: {why}", options.dir.display()))?;
+    remember(&dir, options)?;
+    // Before the first child, so that none is left behind.
+    let mut nodes = Nodes { signals: Signals::hold_with_hangup(), nodes: Vec::new() };
+    for port in (options.port..).take(usize::from(options.nodes)) {
+        nodes.nodes.push(Node::start(port, &dir, options)?);
+    }
+    println!("{} nodes are starting in {}", options.nodes, dir.display());
+    if !nodes.serve()? {
+        return Ok(());
+    }
+    welcome(&nodes.nodes, &options.dir);
+    nodes.watch(options)
+}
+
+/// Another number of nodes or other ports would be another cluster, which does not find its data, or its nodes.
+fn remember(dir: &Path, options: &Options) -> Result<(), String> {
+    let file = dir.join("dev-cluster");
+    let failed = |why: io::Error| format!("{}: {why}", file.display());
+    let mine = format!("--nodes {} --port {}", options.nodes, options.port);
+    match fs::read_to_string(&file) {
+        Ok(known) if known.trim() == mine => Ok(()),
+        Ok(known) => Err(format!(
+            "{} has a cluster of {}: start it with that, or another one in another --dir",
+            dir.display(),
+            known.trim()
+        )),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(dir).map_err(failed)?;
+            fs::write(&file, mine + "\n").map_err(failed)
+        }
+        Err(why) => Err(failed(why)),
+    }
+}
+
+fn welcome(nodes: &[Node], dir: &Path) {
+    let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+    let (first, other) = (nodes[0].port, nodes[nodes.len() / 2].port);
+    println!(
+        "\nA cluster of {} nodes serves at {}. Any of them reads and writes any key:\n\n  \
+         redis-cli -p {first} SET greeting hello\n  \
+         redis-cli -p {other} GET greeting\n  \
+         holdfast cluster status --port {first}\n\n\
+         Logs: {}/node-*/log. Ctrl-C ends all nodes; the same command starts them again, with their data.",
+        nodes.len(),
+        addresses.join(" "),
+        dir.display()
+    );
+}
+
+fn command(port: u16, dir: &Path, options: &Options) -> io::Result<Command> {
+    let seeds: Vec<String> =
+        (options.port..).take(usize::from(options.nodes)).map(|port| format!("127.0.0.1:{port}")).collect();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["server", "--bind", "127.0.0.1", "--port", &port.to_string(), "--cluster-seeds", &seeds.join(",")]);
+    command.arg("--dir").arg(dir).args(&options.settings);
+    Ok(command)
+}
+
+impl Node {
+    fn start(port: u16, dir: &Path, options: &Options) -> Result<Node, String> {
+        let dir = dir.join(format!("node-{}", port - options.port + 1));
+        let failed = |why: io::Error| format!("the node in {} does not start: {why}", dir.display());
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let log = File::options().create(true).append(true).open(dir.join("log")).map_err(failed)?;
+        let mut command = command(port, &dir, options).map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
+        end_with_parent(&mut command);
+        let child = command.spawn().map_err(failed)?;
+        Ok(Node { port, dir, child, ended: None })
+    }
+
+    /// Looks whether it has ended just now.
+    fn ends(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+            return self.ended;
+        }
+        None
+    }
+
+    fn last_lines(&self) -> String {
+        let log = fs::read(self.dir.join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
+    }
+
+    /// Whether it serves, with as many others; an error: it never will.
+    fn serves(&self, nodes: usize) -> Result<bool, String> {
+        let target = Target::local(self.port);
+        let asked = Connection::open_within(&target, ANSWER).and_then(|mut connection| {
+            Ok([connection.call(&[b"INFO", b"server"])?, connection.call(&[b"CLUSTER", b"INFO"])?])
+        });
+        match asked {
+            Ok([Value::Bulk(server), Value::Bulk(cluster)]) => {
+                let has = |text: &[u8], line: String| String::from_utf8_lossy(text).lines().any(|l| l == line);
+                // Somebody else's server may be there, while this one is about to find that out.
+                Ok(has(&server, format!("process_id:{}", self.child.id()))
+                    && has(&cluster, "cluster_state:ok".to_owned())
+                    && has(&cluster, format!("cluster_known_nodes:{nodes}")))
+            }
+            Err(why) if why.starts_with("NOAUTH") || why.starts_with("WRONGPASS") => {
+                Err(format!("the password of the nodes is looked for in HOLDFAST_PASSWORD: {why}"))
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// All of them: they end with the value.
+struct Nodes {
+    nodes: Vec<Node>,
+    signals: Signals,
+}
+
+impl Nodes {
+    /// Waits until all serve. False: a signal came before.
+    fn serve(&mut self) -> Result<bool, String> {
+        let count = self.nodes.len();
+        let mut waiting: Vec<usize> = (0..count).collect();
+        while !waiting.is_empty() {
+            if self.signals.wait_for(LOOK).is_some() {
+                return Ok(false);
+            }
+            for node in &mut self.nodes {
+                if let Some(status) = node.ends() {
+                    return Err(format!("the node at port {} has ended ({status}):\n{}", node.port, node.last_lines()));
+                }
+            }
+            let mut still = Vec::new();
+            for node in waiting {
+                if !self.nodes[node].serves(count)? {
+                    still.push(node);
+                }
+            }
+            waiting = still;
+        }
+        Ok(true)
+    }
+
+    /// Waits for a signal, or until none is left.
+    fn watch(&mut self, options: &Options) -> Result<(), String> {
+        loop {
+            if let Some(signal) = self.signals.wait_for(LOOK) {
+                println!("{signal}: all nodes are ending");
+                return Ok(());
+            }
+            for node in &mut self.nodes {
+                let Some(status) = node.ends() else { continue };
+                let (port, lines) = (node.port, node.last_lines());
+                println!("\nthe node at port {port} has ended ({status}); the others go on:\n{lines}");
+                if let Ok(command) = command(port, &node.dir, options) {
+                    println!("To start it again:\n  {command:?}");
+                }
+            }
+            if self.nodes.iter().all(|node| node.ended.is_some()) {
+                return Err("all nodes have ended".to_owned());
+            }
+        }
+    }
+}
+
+impl Drop for Nodes {
+    /// Asks all to end, and waits until they have. A signal meanwhile ends them at once.
+    fn drop(&mut self) {
+        let Self { nodes, signals } = self;
+        nodes.retain_mut(|node| node.ends().is_none() && node.ended.is_none());
+        nodes.iter().for_each(|node| terminate(&node.child));
+        while !nodes.is_empty() {
+            if signals.wait_for(LOOK).is_some() {
+                nodes.iter_mut().for_each(|node| drop(node.child.kill()));
+            }
+            nodes.retain_mut(|node| node.ends().is_none());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `holdfast dev-cluster`: a cluster whose servers are children of one process.
+
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use support::{Client, Scratch};
+
+/// The first of three ports that follow each other, for which the ports for nodes are free, too.
+fn ports() -> u16 {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut all = (0..3).flat_map(|n| [port.checked_add(n), port.checked_add(n + 10_000)]);
+        if all.all(|port| port.is_some_and(free)) {
+            return port;
+        }
+    }
+}
+
+fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1500 {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("in vain: {what}");
+}
+
+/// The command that runs the cluster. It is killed with the value: its children must notice.
+struct Cluster {
+    process: Child,
+    port: u16,
+    output: PathBuf,
+}
+
+impl Cluster {
+    fn start(port: u16, dir: &Scratch, more: &[&str]) -> Cluster {
+        let output = dir.path().join(format!("output-{port}"));
+        let file = File::create(&output).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["dev-cluster", "--port", &port.to_string(), "--dir"])
+            .arg(dir.path().join("nodes"))
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Cluster { process, port, output }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    fn serves(&mut self) {
+        wait("it serves", || {
+            assert_eq!(self.process.try_wait().unwrap(), None, "{}", self.said());
+            self.said().contains("serves at").then_some(())
+        });
+    }
+
+    /// What it says when it ends by itself, and whether it is content.
+    fn ends(&mut self) -> (bool, String) {
+        let status = wait("it ends", || self.process.try_wait().unwrap());
+        (status.success(), self.said())
+    }
+
+    fn client(&self, node: u16) -> Client {
+        Client::at(self.port + node)
+    }
+}
+
+/// Nobody listens at any of the ports of a cluster any more.
+fn is_gone(first: u16) {
+    for port in first..first + 3 {
+        wait("it has gone", || TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()));
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
+    let (port, dir) = (ports(), Scratch::new());
+    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes", "--maxmemory", "100mb"]);
+    cluster.serves();
+    for i in 0..30 {
+        assert_eq!(cluster.client(i % 3).call(&format!("set key:{i} {i}")), "+OK");
+    }
+    assert_eq!(cluster.client(2).call("dbsize"), ":30");
+    assert!(cluster.client(1).call("config get maxmemory").contains("104857600"));
+    let status = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(["cluster", "status", "--port", &(port + 1).to_string()])
+        .output()
+        .unwrap();
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert_eq!((status.matches("  up  ").count(), status.matches("0-5461\n").count()), (3, 1), "{status}");
+
+    signal("TERM", cluster.process.id());
+    let (well, said) = cluster.ends();
+    assert!(well && said.contains("SIGTERM: all nodes are ending"), "{said}");
+    is_gone(port);
+
+    // Another cluster would not find what is there.
+    for more in [&["--nodes", "2"][..], &["--nodes", "3", "--port", "7"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        let refused =
+            command.arg("dev-cluster").args(more).arg("--dir").arg(dir.path().join("nodes")).output().unwrap();
+        let why = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && why.contains(&format!("--nodes 3 --port {port}")), "{why}");
+    }
+
+    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes"]);
+    cluster.serves();
+    assert_eq!(cluster.client(0).call("dbsize"), ":30");
+    // Also if it is killed, and so can say nothing to anybody.
+    drop(cluster);
+    is_gone(port);
+}
+
+#[test]
+fn who_ends_is_named() {
+    let (port, dir) = (ports(), Scratch::new());
+    let taken = TcpListener::bind(("127.0.0.1", port + 1)).unwrap();
+    let (well, said) = Cluster::start(port, &dir, &[]).ends();
+    assert!(!well && said.contains(&format!("the node at port {} has ended", port + 1)), "{said}");
+    assert!(said.contains("Address already in use"), "{said}");
+    drop(taken);
+    let (well, said) = Cluster::start(port, &dir, &["--", "--nonsense", "1"]).ends();
+    assert!(!well && said.contains("nonsense"), "{said}");
+
+    // None is left behind of the one that did not start.
+    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "no"]);
+    cluster.serves();
+    let info = cluster.client(2).call("info server");
+    let victim = info.split_whitespace().find_map(|line| line.strip_prefix("process_id:")).unwrap().to_owned();
+    signal("KILL", victim.parse().unwrap());
+    wait("it is named", || {
+        let said = cluster.said();
+        (said.contains(&format!("the node at port {} has ended", port + 2)) && said.contains("To start it again"))
+            .then_some(())
+    });
+    wait("the others know", || cluster.client(0).call("cluster nodes").contains("master,fail").then_some(()));
+    signal("INT", cluster.process.id());
+    assert!(cluster.ends().0);
+    is_gone(port);
+}
