@@ -74,6 +74,9 @@ pub(crate) struct Full {
     pub(crate) end: Lsn,
 }
 
+/// Segments that are kept to be used again at most, unless [`Limits`] say more.
+const SPARES_MAX: usize = 8;
+
 /// Segments to be used, by name, all of the size of [`Limits`]. Made and retired by others than the writer.
 pub(crate) struct Spares {
     names: Mutex<VecDeque<String>>,
@@ -99,10 +102,17 @@ impl Spares {
         Ok(())
     }
 
+    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as many again before that happens next, and
+    /// one that is made costs as much writing as what goes into it.
+    pub(crate) fn retire_all<D: Disk>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
+        let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };
+        full.iter().try_for_each(|full| self.retire(disk, full, most))
+    }
+
     /// Keeps a segment to be used again, if there are not enough, or removes it.
-    pub(crate) fn retire<D: Disk>(&self, disk: &D, full: &Full) -> io::Result<()> {
+    fn retire<D: Disk>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
         point("log-before-truncate");
-        if self.count() < self.limits.spares && full.size == self.limits.size() {
+        if self.count() < most && full.size == self.limits.size() {
             let spare = format!("spare-{}", full.name);
             disk.rename(&full.name, &spare)?;
             // Before it gets a new header: a crash must not find that under the old name.
@@ -611,7 +621,8 @@ impl<D: Disk> Writer<D> {
     /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept to be used
     /// again.
     pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
-        self.retired(end).iter().try_for_each(|full| self.spares.retire(&*self.disk, full))
+        let full = self.retired(end);
+        self.spares.retire_all(&*self.disk, &full)
     }
 
     /// The segments that [`Self::truncate`] gives up, for another thread to do that.

@@ -533,7 +533,7 @@ impl<D: Disk> Runner<D> {
         self.stream().meter.size.store(size, Relaxed);
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
-            let result = retired.iter().try_for_each(|full| spares.retire(&*disk, full));
+            let result = spares.retire_all(&*disk, &retired);
             let _ = done.send(Done::Retired(result));
             shared.streams[index].bell.ring();
         });
