@@ -74,6 +74,11 @@ pub trait Store: Send + Sync {
     /// What it holds and has done since it was opened.
     fn figures(&self) -> Figures;
 
+    /// Bytes of memory that it may take beyond what it has now, about: for what is not durable yet, and for its cache.
+    fn may_take(&self) -> u64 {
+        0
+    }
+
     /// Why the store takes no more writes, if that is so. Reads go on.
     fn fault(&self) -> Option<Error>;
 }
@@ -100,7 +105,7 @@ pub struct Figures {
     pub bytes_taken: u64,
     /// Bytes written to disk by flushes.
     pub bytes_flushed: u64,
-    /// Bytes written to disk because memory was full before a flush; they are written once more by it.
+    /// Bytes written to disk because memory was full before a flush, which writes them once more if they overlap.
     pub bytes_spilled: u64,
     /// Bytes written to disk by compaction.
     pub bytes_compacted: u64,

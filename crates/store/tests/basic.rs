@@ -99,6 +99,45 @@ fn memory_that_is_full_is_spilled_but_only_a_flush_makes_it_durable() {
 }
 
 #[test]
+fn what_is_spilled_in_the_order_of_keys_is_written_once() {
+    let noise = |n: u32| -> Vec<u8> {
+        (0..40).flat_map(|i| (n.wrapping_mul(2_654_435_761) ^ (i * 77)).to_be_bytes()).collect()
+    };
+    let (early, late) = (|n: u32| key(100 + n), |n: u32| key(50_000 + n));
+    for crossing in [false, true] {
+        let scratch = Scratch::new();
+        let store = open(scratch.path(), &small());
+        for n in 0..2000 {
+            put(&store, &[(&early(n), &noise(n))]);
+        }
+        put(&store, &[(&key(0), b"first"), (&late(0), b"last")]);
+        if crossing {
+            put(&store, &[(&early(3), b"again")]);
+        }
+        store.flush().expect("flushed");
+        store.settle();
+        let figures = store.figures();
+        let once = figures.bytes_flushed < figures.bytes_spilled / 4;
+        assert_eq!(once, !crossing, "{figures:?}");
+        for _ in 0..2 {
+            let value = if crossing { b"again".to_vec() } else { noise(3) };
+            assert_eq!((store.get(&early(3)), store.get(&key(0))), (Ok(Some(value)), Ok(Some(b"first".to_vec()))));
+            assert_eq!(store.get(&early(1999)), Ok(Some(noise(1999))));
+            assert_eq!(keys(&store).len(), 2002);
+        }
+        drop(store);
+        let store = open(scratch.path(), &small());
+        assert_eq!(keys(&store).len(), 2002);
+        assert_eq!(
+            store.get(&early(3)).map(|value| value.map(|value| value.len())),
+            Ok(Some(if crossing { 5 } else { 160 }))
+        );
+        drop(store);
+        assert_eq!(check(scratch.path()).expect("checked").findings, []);
+    }
+}
+
+#[test]
 fn a_retired_prefix_is_gone_at_once_and_its_space_later() {
     let scratch = Scratch::new();
     let store = open(scratch.path(), &small());

@@ -58,7 +58,7 @@ fn sample(scratch: &Scratch, compression: Compression) -> Sample {
     let mut store = Some(open(&folder, &settings));
     let mut entries = Entries::new();
     let mut older = Files::new();
-    for round in 0..7u64 {
+    for round in 0..27u64 {
         let mut batch = Batch::new();
         for n in 0..60 {
             let number = (n * 7 + round * 11) % 300;
@@ -76,7 +76,7 @@ fn sample(scratch: &Scratch, compression: Compression) -> Sample {
         open_store.write(&batch).expect("written");
         open_store.flush().expect("flushed");
         open_store.settle();
-        if round == 5 {
+        if round == 25 {
             drop(store.take());
             older = files(&folder);
             store = Some(open(&folder, &settings));

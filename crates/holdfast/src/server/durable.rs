@@ -278,10 +278,12 @@ fn limits_of_log(settings: &Settings) -> Limits {
 /// What the store may use for itself: a small part of what there is for data.
 fn limits(maxmemory: u64) -> store::Limits {
     const LEAST: u64 = 1 << 20;
+    const LEAST_TABLE: u64 = 2 << 20;
     let most = store::Limits::default();
     if maxmemory == 0 {
         return most;
     }
     let part = maxmemory / 32;
-    store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), ..most }
+    let table = part.clamp(LEAST_TABLE, most.table);
+    store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), table, ..most }
 }

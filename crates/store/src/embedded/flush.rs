@@ -1,19 +1,20 @@
 //! Making things durable.
 
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use lsm_tree::{AbstractTree, InternalValue, SeqNo, Table};
+use lsm_tree::{AbstractTree, InternalValue, SeqNo, Slice, Table};
 
 use super::merge::Merge;
-use super::view::{Held, Layer, Run, View, durable};
+use super::view::{Held, Layer, Run, View, durable, ends};
 use super::{Shared, Writer, lock, micros};
 use crate::retired::Retired;
 use crate::sections::{TABLES, read_current};
 use crate::{Error, Generation};
 
 /// Sorted runs beyond which a flush waits for compaction: every read may have to look into each of them.
-const RUNS_MAX: u64 = 24;
+pub(super) const RUNS_MAX: u64 = 24;
 
 /// Sorted runs beyond which there are no more flushes: `lsm-tree` counts the runs of a level in one byte.
 const RUNS_LIMIT: u64 = 200;
@@ -64,11 +65,16 @@ impl Shared {
             (Ok(item), Some(retired)) => item.is_tombstone() || !retired.covers(&item.key.user_key),
             _ => true,
         });
-        let stream = stream.map(|item: Result<InternalValue, Error>| {
-            item.map_err(|error| {
+        let stream = stream.map(|item: Result<InternalValue, Error>| match item {
+            Ok(mut item) => {
+                // Some keys stay in memory until their table is written: those read from a table would keep their blocks there.
+                item.key.user_key = Slice::from(&*item.key.user_key);
+                Ok(item)
+            }
+            Err(error) => {
                 failed = Some(error);
-                lsm_tree::Error::Unrecoverable
-            })
+                Err(lsm_tree::Error::Unrecoverable)
+            }
         });
         let written = self.tree.flush_to_tables(stream);
         let written = match (written, failed) {
@@ -118,32 +124,62 @@ impl Shared {
 
     fn flush_layers(&self, view: &View) -> Result<Generation, Error> {
         let spilled: Vec<Table> = view.layers.iter().flat_map(|layer| tables(layer).iter().cloned()).collect();
-        // A run that was spilled is already what it has to become.
-        let run = match view.layers.as_slice() {
-            [Layer { held: Held::Run(run), .. }] => run.clone(),
-            layers => self.write_tables(Merge::of_layers(layers.iter().map(|l| &l.held)), Some(&view.retired))?,
+        let run = match self.written_between(view, &spilled)? {
+            Some(run) => run,
+            None => self.write_tables(Merge::of_layers(view.layers.iter().map(|l| &l.held)), Some(&view.retired))?,
         };
+        let is_of = |tables: &[Table], table: &Table| tables.iter().any(|other| other.id() == table.id());
+        let new = || run.iter().filter(|table| !is_of(&spilled, table));
         if let Err(error) = self.tree.register_tables(&run, None, None, &[], SeqNo::MAX) {
             let error = self.failed_to_register(Error::tree(self.tree_folder(), &error));
             // After any other failure the manifest that names them may count.
-            if matches!(error, Error::NoSpace(_)) && !is_spilled(&run, &spilled) {
-                discard(&run);
+            if matches!(error, Error::NoSpace(_)) {
+                discard(new());
             }
             return Err(error);
         }
         let durable = durable(&self.tree);
         let generation = durable.generation;
-        self.counts.flushed.fetch_add(self.files.bytes(run.iter()), Relaxed);
+        self.counts.flushed.fetch_add(self.files.bytes(new()), Relaxed);
         let mut current = self.current_mut();
         let mut next = View::clone(&current.view);
         next.layers.retain(|layer| view.layers.iter().all(|flushed| flushed.id != layer.id));
         next.advance(durable);
         current.view = Arc::new(next);
         drop(current);
-        if !is_spilled(&run, &spilled) {
-            discard(&spilled);
-        }
+        discard(spilled.iter().filter(|table| !is_of(&run, table)));
         Ok(generation)
+    }
+
+    /// What was spilled, with what is still in memory written to tables of its own between those, if none of it overlaps: who writes in the order of
+    /// keys, as checkpoints do, writes everything once. `None`: it has to be merged.
+    fn written_between(&self, view: &View, spilled: &[Table]) -> Result<Option<Run>, Error> {
+        let mut spilled: Vec<&Table> = spilled.iter().collect();
+        spilled.sort_by_key(|table| ends(table).0);
+        let held: Vec<&Held> =
+            view.layers.iter().map(|layer| &layer.held).filter(|held| matches!(held, Held::Memory(_))).collect();
+        let is_apart = spilled.windows(2).all(|pair| ends(pair[0]).1 < ends(pair[1]).0);
+        let within = |table: &Table| {
+            let (first, last) = ends(table);
+            let bounds = (Included(Slice::from(first)), Included(Slice::from(last)));
+            Merge::of_layers_in(held.iter().copied(), &bounds).next().is_some()
+        };
+        if spilled.is_empty() || !is_apart || spilled.iter().any(|table| within(table)) {
+            return Ok(None);
+        }
+        let (mut run, mut new, mut from): (Vec<Table>, Vec<Table>, _) = (Vec::new(), Vec::new(), Unbounded);
+        for next in spilled.into_iter().map(Some).chain([None]) {
+            let bounds = (from, next.map_or(Unbounded, |table| Excluded(Slice::from(ends(table).0))));
+            let entries = || Merge::of_layers_in(held.iter().copied(), &bounds);
+            if entries().next().is_some() {
+                let written = self.write_tables(entries(), Some(&view.retired)).inspect_err(|_| discard(new.iter()))?;
+                run.extend(written.iter().cloned());
+                new.extend(written.iter().cloned());
+            }
+            run.extend(next.cloned());
+            from = next.map_or(Unbounded, |table| Excluded(Slice::from(ends(table).1)));
+        }
+        Ok(Some(run.into()))
     }
 
     /// Notes that writing tables failed, from the table numbered `low` on. Only a full disk may be tried again: what a failed sync left
@@ -194,12 +230,8 @@ fn tables(layer: &Layer) -> &[Table] {
     }
 }
 
-fn is_spilled(run: &[Table], spilled: &[Table]) -> bool {
-    run.first().is_some_and(|table| spilled.iter().any(|other| other.id() == table.id()))
-}
-
 /// Has the files of tables removed when nobody holds them any more.
-fn discard(tables: &[Table]) {
+fn discard<'a>(tables: impl Iterator<Item = &'a Table>) {
     for table in tables {
         table.is_deleted.store(true, Release);
     }

@@ -79,8 +79,12 @@ impl Merge {
 
     /// All of some layers, the newest first.
     pub fn of_layers<'a>(layers: impl Iterator<Item = &'a Held>) -> Self {
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        Self::new(layers.map(|held| source(held, &all, SeqNo::MAX - 1)).collect())
+        Self::of_layers_in(layers, &(Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// What some layers have in a range, the newest first.
+    pub fn of_layers_in<'a>(layers: impl Iterator<Item = &'a Held>, bounds: &Bounds) -> Self {
+        Self::new(layers.map(|held| source(held, bounds, SeqNo::MAX - 1)).collect())
     }
 
     fn pull(&mut self, source: usize) -> Result<(), Error> {

@@ -5,7 +5,8 @@
 //! - Batches go into a memtable of ours ([`View::active`]), entries carry the number of their batch, and a batch is seen when the
 //!   number is published. A snapshot is a view and such a number.
 //! - When memory is full before a flush, the memtable becomes a run of tables that the manifest does not name.
-//! - A flush merges everything that is not durable into tables whose keys do not overlap, and one new manifest names them all.
+//! - A flush merges everything that is not durable into tables whose keys do not overlap, unless they do not as they are, and one new manifest
+//!   names them all.
 //! - Readers hold a [`View`], never a lock of `lsm-tree`; a table's file goes when nobody holds the table.
 //! - One thread ([`tend`]) compacts, and gives back the space of retired prefixes.
 
@@ -298,6 +299,13 @@ impl Store for Embedded {
 
     fn figures(&self) -> Figures {
         self.shared.figures()
+    }
+
+    fn may_take(&self) -> u64 {
+        let (shared, cache) = (&self.shared, &self.shared.tree.config.cache);
+        // While one part is written another one fills.
+        let unflushed = (2 * shared.memory.load(Relaxed)).saturating_sub(shared.view().0.memory(0));
+        unflushed + cache.capacity().saturating_sub(cache.size())
     }
 
     fn fault(&self) -> Option<Error> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, SeqNo, Slice};
 
+use super::flush::RUNS_MAX;
 use super::merge::Merge;
 use super::view::{View, durable, ends};
 use super::{Shared, lock, micros, record};
@@ -18,6 +19,12 @@ use crate::{Batch, Error};
 
 /// Entries below a retired prefix that are deleted at a time.
 const CHUNK: usize = 256;
+
+/// Bytes of tables that flushes have made which are compacted at once, and of the first level that they go to.
+const LEVEL_BYTES: u64 = 256 << 20;
+
+/// The least number of tables that are compacted at once: a flush makes two, or more, if memory has been spilled.
+const TABLES_MIN: u64 = 6;
 
 /// How long it waits before it tries again what a full disk has prevented.
 const RETRY: Duration = Duration::from_secs(5);
@@ -114,7 +121,10 @@ impl Tend {
 
 /// The thread's work, until the store is closed. `table`: bytes of a table.
 pub fn run(shared: &Shared, table: u64) {
-    let strategy = Arc::new(Leveled::default().with_table_target_size(table));
+    // Spilled tables are smaller than those of compaction: it is their bytes that make it due, about.
+    let threshold = (LEVEL_BYTES / table.max(1)).clamp(TABLES_MIN, RUNS_MAX);
+    let strategy = Leveled::default().with_table_target_size(table).with_l0_threshold(threshold as u8);
+    let strategy = Arc::new(strategy);
     while let Some(retired) = shared.tend.next() {
         let done = shared.give_back(&retired).and_then(|()| shared.compact(&strategy));
         match done {
