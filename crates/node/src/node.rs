@@ -222,9 +222,10 @@ impl Node {
             turn_nanos: sum(|s| &s.turn_nanos),
         });
         self.peak_memory();
-        if self.config.settings().maxmemory > 0 {
+        let limit = self.config.settings().maxmemory;
+        if limit > 0 {
             // Asks the system: for who needs it.
-            self.look_at_resident(now);
+            self.look_at_resident(limit, now);
         }
         self.note_startup_memory();
     }

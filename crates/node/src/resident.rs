@@ -1,10 +1,12 @@
-//! What the process holds beyond `used_memory`.
+//! What the process may have in use, so that it stays within `maxmemory` as the system counts it.
 //!
 //! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store, `maxmemory` is the limit
-//! of all that, so what is resident and not accounted for is taken off it, and the rest is what may be in use. It is looked at every few
-//! milliseconds while there is not much room left: what allocators keep goes up and down with checkpoints.
+//! of all that. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
+//! there is room for, and when there is none, no more. What leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is
+//! too much is asked for once, and asked for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::node::Node;
 
@@ -12,6 +14,10 @@ use crate::node::Node;
 const LOOK_MS: u64 = 5;
 /// Part of the limit that is left free for what comes between two looks, and for a checkpoint when nothing can leave memory before it ends: 1/16.
 const MARGIN: u64 = 16;
+/// Part of the limit that is left free at least: when there is less, data has to leave memory. 1/32.
+const LEAST_MARGIN: u64 = 32;
+/// For so long it is waited whether what has left memory is resident no more, in milliseconds.
+const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
 const NEEDED: u64 = 36 << 20;
 
@@ -20,36 +26,78 @@ const LEAST_DATA: u64 = 8;
 /// For so long what was found out about that is believed, in milliseconds.
 const FLOOR_MS: u64 = 1000;
 
-/// What was seen at the last look.
+/// See the module's text.
 #[derive(Default)]
 pub(crate) struct Resident {
     /// So much may be in use in any case, until this time.
     floor: AtomicU64,
     floor_until: AtomicU64,
-    /// Resident bytes that `used_memory` does not count.
-    beyond: AtomicU64,
+    /// What may be in use within which limit, as of the last look.
+    usable: AtomicU64,
+    limit: AtomicU64,
     /// Unix milliseconds.
     looked_at: AtomicU64,
+    /// Resident bytes that `used_memory` does not count.
+    beyond: AtomicU64,
+    control: Mutex<Control>,
 }
 
-/// Up to which use the process stays within `limit` bytes if it holds `beyond` more; not less than a server needs.
-fn usable(limit: u64, beyond: u64) -> u64 {
-    let least = NEEDED.max(limit / 4).min(limit);
-    (limit - limit / MARGIN).saturating_sub(beyond).max(least)
+/// What is known of one limit. All in bytes, times in milliseconds.
+#[derive(Default)]
+struct Control {
+    limit: u64,
+    usable: u64,
+    /// While more is resident than is meant to be: since when nothing was asked for, and the most that was resident since then.
+    above: Option<(u64, u64)>,
+}
+
+impl Control {
+    /// So much is in use and resident now, and the store may take so much more. What may be in use; not less than a server needs.
+    fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
+        if self.limit != limit {
+            *self = Self { limit, usable: used, above: None };
+        }
+        let most = limit - limit / LEAST_MARGIN;
+        let meant = (limit - limit / MARGIN).saturating_sub(store);
+        match (resident.checked_sub(meant), &mut self.above) {
+            (None | Some(0), above) => {
+                *above = None;
+                self.usable = used + (meant - resident);
+            }
+            (Some(_), Some((since, highest))) if now.abs_diff(*since) < SETTLE_MS => {
+                // But for what is above that already.
+                let more = resident.saturating_sub(*highest).saturating_sub(used.saturating_sub(self.usable));
+                self.usable = self.usable.saturating_sub(more);
+                *highest = resident.max(*highest);
+            }
+            (Some(excess), above) => {
+                self.usable = if resident > most { used.saturating_sub(excess) } else { self.usable.max(used) };
+                *above = Some((now, resident));
+            }
+        }
+        let least = NEEDED.max(limit / 4).min(limit);
+        self.usable.clamp(least, limit.max(least))
+    }
 }
 
 impl Node {
-    /// Looks at what is resident.
-    pub(crate) fn look_at_resident(&self, now: u64) {
+    /// Looks at what is resident within this limit.
+    pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
         self.resident.looked_at.store(now, Relaxed);
-        if let Some(resident) = self.facts.resident {
-            self.resident.beyond.store(resident().saturating_sub(self.used_memory()), Relaxed);
-        }
+        let (used, resident) = (self.used_memory(), self.facts.resident.map_or(0, |resident| resident()));
+        let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| store.may_take());
+        let mut control = self.resident.control.lock().unwrap_or_else(PoisonError::into_inner);
+        self.resident.usable.store(control.look(now, limit, used, resident.max(used), store), Relaxed);
+        self.resident.limit.store(limit, Relaxed);
+        self.resident.beyond.store(resident.saturating_sub(used), Relaxed);
     }
 
     /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them.
     pub fn resident_limit(&self, limit: u64) -> u64 {
-        usable(limit, self.resident_beyond())
+        if limit > 0 && self.resident.limit.load(Relaxed) != limit {
+            self.look_at_resident(limit, self.clock.unix_ms());
+        }
+        if limit == 0 { 0 } else { self.resident.usable.load(Relaxed) }
     }
 
     /// Memory is above the limit, though no more than `data` bytes of it are of keys: it is what the server needs to work, and some data may
@@ -67,10 +115,10 @@ impl Node {
         limit / LEAST_DATA
     }
 
-    /// The same; what it knows is a few milliseconds old at most, where that matters.
+    /// [`Self::resident_limit`]; what it knows is a few milliseconds old at most, where that matters.
     pub(crate) fn resident_limit_now(&self, limit: u64, now: u64) -> u64 {
         if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
-            self.look_at_resident(now);
+            self.look_at_resident(limit, now);
         }
         let floor = if now < self.resident.floor_until.load(Relaxed) { self.resident.floor.load(Relaxed) } else { 0 };
         self.resident_limit(limit).max(floor)
@@ -88,13 +136,42 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
+    fn first(limit: u64, used: u64, resident: u64) -> u64 {
+        Control::default().look(0, limit, used, resident, 0)
+    }
+
     #[test]
     fn what_is_resident_leaves_less_for_data() {
-        assert_eq!(usable(1024 * MB, 0), 960 * MB);
-        assert_eq!(usable(1024 * MB, 100 * MB), 860 * MB);
-        assert_eq!(usable(1024 * MB, 900 * MB), 256 * MB, "at least a quarter");
-        assert_eq!(usable(48 * MB, 30 * MB), 36 * MB, "at least what a server needs");
-        assert_eq!(usable(20 * MB, 30 * MB), 20 * MB);
-        assert_eq!(usable(0, MB), 0);
+        assert_eq!(first(1024 * MB, 500 * MB, 500 * MB), 960 * MB);
+        assert_eq!(first(1024 * MB, 500 * MB, 600 * MB), 860 * MB);
+        assert_eq!(first(1024 * MB, 100 * MB, 1000 * MB), 256 * MB, "at least a quarter");
+        assert_eq!(Control::default().look(0, 1024 * MB, 500 * MB, 600 * MB, 20 * MB), 840 * MB, "the store's part");
+        assert_eq!(first(48 * MB, 10 * MB, 40 * MB), 36 * MB, "at least what a server needs");
+        assert_eq!(first(20 * MB, 10 * MB, 30 * MB), 20 * MB);
+    }
+
+    #[test]
+    fn what_is_too_much_is_asked_for_once() {
+        let (mut control, limit) = (Control::default(), 1024 * MB);
+        assert_eq!(control.look(0, limit, 800 * MB, 900 * MB, 0), 860 * MB);
+        assert_eq!(control.look(5, limit, 860 * MB, 970 * MB, 0), 860 * MB, "no more, and no less");
+        assert_eq!(control.look(10, limit, 865 * MB, 975 * MB, 0), 860 * MB, "what is above that has to leave anyway");
+        assert_eq!(control.look(15, limit, 855 * MB, 980 * MB, 0), 855 * MB, "what has come is too much");
+        assert_eq!(control.look(15, limit, 850 * MB, 1000 * MB, 0), 835 * MB);
+        // It has left memory, and is resident all the same.
+        for now in 20..200 {
+            assert_eq!(control.look(now, limit, 830 * MB, 1000 * MB, 0), 835 * MB);
+        }
+        assert_eq!(control.look(205, limit, 830 * MB, 1000 * MB, 0), 790 * MB, "that has not helped");
+        assert_eq!(control.look(210, limit, 790 * MB, 940 * MB, 0), 810 * MB, "now it has");
+    }
+
+    #[test]
+    fn a_little_too_much_is_no_reason_to_let_data_go() {
+        let (mut control, limit) = (Control::default(), 1024 * MB);
+        assert_eq!(control.look(0, limit, 800 * MB, 960 * MB, 0), 800 * MB);
+        for now in (0..10_000).step_by(5) {
+            assert_eq!(control.look(now, limit, 790 * MB, 980 * MB, 0), 800 * MB);
+        }
     }
 }
