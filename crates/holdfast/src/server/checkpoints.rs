@@ -23,7 +23,7 @@ const SLEEP_MIN_NS: u64 = 1_000_000;
 const PUBLISH_NS: u64 = 2_000_000;
 /// Percent of a core that a checkpoint takes at most: now and then it looks whether it is to stop.
 const SHARE_MAX: u64 = 95;
-/// No step is slept off for longer than this: a flush is mostly the disk's work.
+/// No step is slept off for longer than this.
 const SLEEP_MAX_NS: u64 = 20_000_000;
 /// After a failure, nothing is tried for so long, in milliseconds, unless it is asked for (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
 const RETRY_MS: u64 = 5_000;
@@ -162,11 +162,12 @@ impl Runner {
 
     /// Makes a checkpoint. False: it failed, or the server stops.
     fn round(&mut self, position: u64) -> bool {
-        let began = self.outside.now();
+        let (began, tail_from) = (self.outside.now(), self.kept);
         let changes = self.outside.changes();
         self.checkpoints.begun(began);
         self.effort.begin(position, position.saturating_sub(self.kept));
         let outcome = self.steps();
+        let (work_ns, walk) = self.effort.work();
         self.effort.end(outcome.is_ok());
         self.tail.ended(outcome.as_ref().err().map(String::as_str));
         if let Err(why) = &outcome {
@@ -177,11 +178,13 @@ impl Runner {
         self.checkpoints.ended(outcome.map(|()| figures), changes, now);
         if good {
             tracing::debug!(
-                "Checkpoint: {} changes in {} slots, {} bytes, {} ms",
+                "Checkpoint: {} changes in {} slots, {} bytes, {} ms, {} of work, {walk}% of that to copy; {} bytes of the log",
                 figures.changes,
                 figures.slots,
                 figures.bytes,
-                now.saturating_sub(began)
+                now.saturating_sub(began),
+                work_ns / 1_000_000,
+                position.saturating_sub(tail_from)
             );
         }
         good
@@ -200,21 +203,22 @@ impl Runner {
             self.pause(BUSY)?;
         }
         loop {
-            let before = self.outside.node.clock.monotonic_ns();
+            let clock = self.outside.node.clock.clone();
+            let (before, cpu_before) = (clock.monotonic_ns(), clock.thread_cpu_ns());
             match self.checkpointer.step(&mut self.outside).map_err(|error| error.to_string())? {
                 Step::Done | Step::Idle => return Ok(()),
                 Step::Busy => self.pause(BUSY)?,
                 Step::Waiting => self.pause(WAITING)?,
                 Step::More => {}
             }
-            let now = self.outside.node.clock.monotonic_ns();
+            let (now, cpu) = (clock.monotonic_ns(), clock.thread_cpu_ns().saturating_sub(cpu_before));
             let took = now.saturating_sub(before);
             self.effort.spent(took, self.checkpointer.figures().progress as f64 / keyspace::SLOTS as f64);
             if now.saturating_sub(self.published) >= PUBLISH_NS {
                 self.publish();
             }
             let share = self.share();
-            self.owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);
+            self.owed += (cpu * (100 - share) / share).min(SLEEP_MAX_NS);
             if self.owed >= SLEEP_MIN_NS {
                 let (asked, urgent, stopping) = self.checkpoints.orders();
                 self.checkpoints.progress(self.checkpointer.figures());
