@@ -169,6 +169,11 @@ impl Engine {
         self.last_version
     }
 
+    /// A time at or above all that this engine has given or heard of.
+    pub fn hybrid_time(&self) -> u64 {
+        self.last_version.max(self.now << VERSION_SHIFT)
+    }
+
     /// Another node has given this version: what is changed from now on is above it (rule L1). False, and nothing is changed, if it is more than a day ahead
     /// of the clock: versions never go back, so whoever follows one that is wrong keeps it for good.
     #[must_use]

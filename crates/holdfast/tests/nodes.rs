@@ -6,6 +6,8 @@ mod support;
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::{Scratch, Server};
@@ -195,4 +197,130 @@ fn a_server_that_is_no_node_says_so() {
         assert_eq!(client.call(command), "-ERR This instance has cluster support disabled", "{command}");
     }
     assert!(Server::refused(&["--cluster-seeds", "nowhere"]).contains("cluster-seeds"));
+}
+
+/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds them equal, whoever is killed meanwhile.
+#[test]
+fn nodes_that_are_killed_leave_no_half_transactions() {
+    let ports = ports(3);
+    let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let dirs: Vec<Scratch> = (0..3).map(|_| Scratch::new()).collect();
+    let begin = |i: usize| start(ports[i], &seeds, &dirs[i], &["--cluster-secret", "s"]);
+    let mut servers: Vec<Server> = (0..3).map(begin).collect();
+    servers.iter().for_each(until_ok);
+    let slots = servers[0].client().call("cluster slots");
+    // One list of each node: those of one node cannot be had in one transaction by luck.
+    let lists = lists_of(&ports, &servers[0]);
+    assert_eq!(lists.len(), 3, "{slots}");
+    let read =
+        format!("multi;{};exec", lists.iter().map(|list| format!("lrange {list} 0 -1")).collect::<Vec<_>>().join(";"));
+    let ended = AtomicBool::new(false);
+    let answered = Mutex::new(Vec::new());
+    let reads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..4u64 {
+            let (lists, read, ports) = (&lists, &read, &ports);
+            let (ended, answered, reads) = (&ended, &answered, &reads);
+            scope.spawn(move || {
+                let mut chance = support::random(writer * 7919 + 11);
+                let (mut client, mut id) = (None, writer * 1_000_000);
+                while !ended.load(Relaxed) {
+                    let Some(mut there) = client.take().or_else(|| connect(ports[chance(3) as usize])) else {
+                        std::thread::sleep(Duration::from_millis(20));
+                        continue;
+                    };
+                    id += 1;
+                    let append = lists.iter().map(|list| format!("rpush {list} {id}")).collect::<Vec<_>>().join(";");
+                    let writes = chance(3) > 0;
+                    let reply = exec(&mut there, &if writes { format!("multi;{append};exec") } else { read.clone() });
+                    match reply {
+                        Some(reply) if writes && reply.starts_with("*3") => {
+                            answered.lock().unwrap().push(id.to_string())
+                        }
+                        Some(reply) if !writes && reply.starts_with("*3") => {
+                            equal_lists(&reply);
+                            reads.fetch_add(1, Relaxed);
+                        }
+                        Some(_) => std::thread::sleep(Duration::from_millis(10)),
+                        None => continue,
+                    }
+                    client = Some(there);
+                }
+            });
+        }
+        for round in 0..6 {
+            std::thread::sleep(Duration::from_millis(400));
+            let i = round % 3;
+            let server = servers.remove(i);
+            drop(server);
+            std::thread::sleep(Duration::from_millis(300));
+            servers.insert(i, begin(i));
+            servers.iter().for_each(until_ok);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        ended.store(true, Relaxed);
+    });
+    // What is in doubt is settled in a while.
+    let seen = (0..100).find_map(|_| {
+        let reply = exec(&mut servers[1].client(), &read);
+        std::thread::sleep(Duration::from_millis(100));
+        reply.filter(|reply| reply.starts_with("*3"))
+    });
+    let there = equal_lists(&seen.expect("the lists can be read"));
+    let answered = answered.into_inner().unwrap();
+    for id in &answered {
+        assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "{id} was answered");
+    }
+    assert!(answered.len() > 50 && reads.into_inner() > 20, "{} were answered", answered.len());
+    // Nothing stays locked: plain commands run.
+    for list in &lists {
+        assert!(servers[2].client().call(&format!("llen {list}")).starts_with(':'));
+    }
+}
+
+/// A list of each node.
+fn lists_of(ports: &[u16], server: &Server) -> Vec<String> {
+    let nodes = server.client().call("cluster nodes");
+    let ranges: Vec<(u16, u16)> = ports
+        .iter()
+        .filter_map(|port| {
+            let line = nodes.split('\n').find(|line| line.contains(&format!("127.0.0.1:{port}@")))?;
+            let range = line.split_whitespace().last()?;
+            let (first, last) = range.split_once('-')?;
+            Some((first.parse().ok()?, last.parse().ok()?))
+        })
+        .collect();
+    let in_range = |range: &(u16, u16)| {
+        let slot = |key: &String| keyspace::slot_of(key.as_bytes());
+        (0..).map(|i| format!("list{i}")).find(|key| (range.0..=range.1).contains(&slot(key)))
+    };
+    ranges.iter().filter_map(in_range).collect()
+}
+
+fn connect(port: u16) -> Option<support::Client> {
+    support::Client::connect(port)
+}
+
+/// The last reply of a block; `None` if the connection has ended.
+fn exec(client: &mut support::Client, block: &str) -> Option<String> {
+    let mut last = None;
+    for command in block.split(';') {
+        last = Some(client.try_call(command)?);
+    }
+    last
+}
+
+/// The elements of the lists of a reply, all of which are the same.
+fn equal_lists(reply: &str) -> Vec<String> {
+    let mut lists: Vec<Vec<String>> = Vec::new();
+    for word in reply.split(' ').skip(1) {
+        match word.chars().next() {
+            Some('*') => lists.push(Vec::new()),
+            Some('$') => {}
+            _ => lists.last_mut().expect("a list").push(word.to_owned()),
+        }
+    }
+    assert_eq!(lists.len(), 3, "{reply}");
+    assert!(lists[0] == lists[1] && lists[1] == lists[2], "half a transaction is seen: {lists:?}");
+    lists.swap_remove(0)
 }

@@ -111,7 +111,8 @@ impl Worker {
 
     fn awaits(&self) -> bool {
         let spreads = self.peers.as_ref().is_some_and(|peers| !peers.spread.is_empty());
-        !self.gated.is_empty() || !self.backlog.is_idle() || spreads
+        let prepares = self.peers.as_ref().is_some_and(|peers| peers.tx.awaits_log());
+        !self.gated.is_empty() || !self.backlog.is_idle() || spreads || prepares
     }
 
     /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.
@@ -144,6 +145,9 @@ impl Worker {
 
     fn let_out(&mut self, durable: &Durable) {
         let failed = matches!(durable.log.state(), State::Failed(_));
+        if let Some(peers) = self.peers.as_deref_mut().filter(|_| failed) {
+            peers.tx.forget_log();
+        }
         self.marks = durable.log.marks().all().collect();
         let marks = self.marks.clone();
         let mut gated = std::mem::take(&mut self.gated);

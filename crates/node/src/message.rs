@@ -73,6 +73,8 @@ pub enum Message {
         /// What it waits for.
         seen: Horizon,
     },
+    /// A message of a transaction over nodes, for the worker's coordinator, and who says it.
+    Transaction(Box<(txn::Member, txn::Message)>),
     /// Something a client that caches must know.
     Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).

@@ -111,6 +111,9 @@ impl Worker {
     }
 
     pub(crate) fn unpark(&mut self, token: Token) {
+        if self.unpark_task(token) {
+            return;
+        }
         let Some(conn) = self.conn(token) else { return };
         match conn.wait {
             Wait::Latch => {

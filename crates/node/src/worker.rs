@@ -325,6 +325,7 @@ impl Worker {
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.forget_claims(conn.token);
+        self.abandon_transaction(conn.token);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);
         pubsub::stop(&self.node, &mut conn.session);
@@ -396,6 +397,7 @@ impl Worker {
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
             Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),
+            Message::Transaction(said) => self.tx_take(said.0, said.1),
             Message::Notice(notice) => self.deliver_notice(*notice),
             Message::ResetStats => {
                 self.stats.reset();
@@ -454,6 +456,9 @@ impl Worker {
 
     /// Lets a connection go on with what is in its query buffer.
     pub(crate) fn resume(&mut self, token: Token) {
+        if self.unpark_task(token) {
+            return;
+        }
         if let Some(conn) = self.conn(token)
             && !conn.queued
         {
@@ -487,6 +492,7 @@ impl Worker {
             .chain(self.backlog.deadline(self.engine.now()))
             .chain(self.tidying.deadline())
             .chain(self.link_deadline())
+            .chain(self.tx_deadline())
             .chain([self.next_round])
             .min()
     }

@@ -110,7 +110,7 @@ impl Membership {
             Arc::new(move |bytes: &mut [u8]| source.fill(bytes).expect("the open source of chance can be read"));
         let control = Arc::new(Control::start(of(settings)?, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
-        let cluster = Cluster::new(control.id(), control.map(), Box::new(renewed));
+        let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));
         let _ = known.set(Arc::clone(&cluster));
         // One that came before it was known where to.
         cluster.set_map(control.map());

@@ -103,7 +103,7 @@ impl Nodes {
             #[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
             let clock = Arc::new(Clock(Instant::now()));
             let node = Node::new(live, clock, workers, 7, Facts::default());
-            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), map.clone(), Box::new(Forever)));
+            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), 1, map.clone(), Box::new(Forever)));
             listener.set_nonblocking(true)?;
             let links = Links::new(node.clone());
             let (asked, addresses) = (links.clone(), addresses.clone());

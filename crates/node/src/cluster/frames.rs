@@ -49,6 +49,14 @@ impl Stage {
         item.put(self.room());
     }
 
+    /// Adds a frame with a message of a transaction, whose body `write` appends.
+    pub(crate) fn message(&mut self, write: &dyn Fn(&mut Vec<u8>)) {
+        self.close();
+        let at = frame::begin(&mut self.bytes);
+        write(&mut self.bytes);
+        frame::finish(&mut self.bytes, at, Kind::Transactions);
+    }
+
     /// Adds commands, to the last item if that holds commands of the same connection.
     pub(crate) fn commands(&mut self, vc: u32, epoch: u64, mut bytes: &[u8]) {
         loop {

@@ -86,6 +86,8 @@ pub(crate) struct Outbound {
     /// Connections that wait for there to be less to say.
     waiting: Vec<Token>,
     failures: u32,
+    /// When it was open last, as links and blocks are counted.
+    pub(crate) last_open: u64,
     /// When it was opened, unix milliseconds.
     since: u64,
     /// The virtual connection for what no client has sent.
@@ -110,6 +112,7 @@ impl Outbound {
             free: Vec::new(),
             waiting: Vec::new(),
             failures: 0,
+            last_open: 0,
             since: 0,
             own: None,
             own_bytes: 0,
@@ -241,6 +244,7 @@ impl Worker {
             let out = &mut peers.links[link];
             (out.state, out.failures, out.since) = (State::Open(token), 0, now);
         }
+        self.tx_linked(link);
         true
     }
 
@@ -386,6 +390,7 @@ impl Worker {
         let was_open = matches!(out.state, State::Open(_));
         let clients = out.fail(now);
         let waiting = std::mem::take(&mut out.waiting);
+        self.tx_link_ended(link, was_open);
         for token in clients {
             self.lose_line(token, link, was_open);
         }

@@ -18,6 +18,7 @@ mod remote;
 mod route;
 mod spread;
 mod transactions;
+mod tx;
 mod verdict;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -50,12 +51,16 @@ pub struct Cluster {
     changes: AtomicU64,
     lease: Box<dyn Lease>,
     admin: OnceLock<Box<dyn Administration>>,
+    /// How often this node has started.
+    incarnation: u64,
+    parts: tx::Parts,
 }
 
 impl Cluster {
-    /// The node `me`, which knows this map.
-    pub fn new(me: NodeId, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
-        Arc::new(Cluster { me, map: RwLock::new(map), changes: AtomicU64::new(0), lease, admin: OnceLock::new() })
+    /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before.
+    pub fn new(me: NodeId, incarnation: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
+        let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), tx::Parts::default());
+        Arc::new(Cluster { me, map, changes, lease, admin: OnceLock::new(), incarnation, parts })
     }
 
     /// The name of this node.

@@ -8,6 +8,7 @@ use super::Cluster;
 use super::kinds::Kind;
 use super::link::{OpenLink, Outbound};
 use super::spread::Spread;
+use super::tx::Transacting;
 use crate::node::Node;
 use crate::worker::{Token, Worker};
 
@@ -40,6 +41,8 @@ pub(crate) struct Peers {
     pub(crate) spread: Spread,
     /// The highest timestamp that was told over links.
     pub(crate) told: u64,
+    /// Transactions over nodes.
+    pub(crate) tx: Transacting,
 }
 
 /// The link that leads back.
@@ -67,6 +70,7 @@ impl Peers {
             dials: Vec::new(),
             spread: Spread::default(),
             told: 0,
+            tx: Transacting::default(),
         };
         peers.take_map();
         peers
@@ -130,7 +134,10 @@ impl Peers {
 
     /// Whether links have received something, or are about to say something.
     pub(crate) fn has_work(&self) -> bool {
-        !self.heard.is_empty() || !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
+        !self.heard.is_empty()
+            || !self.staged.is_empty()
+            || self.tx.has_work()
+            || self.links.iter().any(Outbound::has_something_to_say)
     }
 
     /// Whether the node is the only one.
@@ -145,17 +152,24 @@ impl Worker {
     pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
         let boot = self.node.clock.boot_ns();
         let Some(peers) = &mut self.peers else { return };
-        if peers.begin_turn(boot) {
+        let changed = peers.begin_turn(boot);
+        let begins = peers.tx.is_new();
+        if changed {
             // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
             self.engine.scan_end = keyspace::SLOTS as u16;
         }
+        if changed || begins {
+            self.tx_map();
+        }
         self.look_at_links(now);
         self.hear();
+        self.tx_step();
     }
 
     /// The cluster's part of a turn after everything was executed.
     pub(crate) fn end_cluster_turn(&mut self) {
         if self.peers.is_some() {
+            self.tx_step();
             self.spread_committed();
             self.speak();
             self.flush_links();

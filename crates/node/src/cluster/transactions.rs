@@ -7,6 +7,7 @@ use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
 use super::route::{NO_OWNER, Place, SEVERAL, append_args};
+use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::table::Command;
@@ -64,6 +65,12 @@ impl Worker {
             return self.in_turn(conn, false);
         }
         let needs = self.place_of_block(conn);
+        let remote = conn.remote.as_deref();
+        let watches = !conn.session.watched.is_empty()
+            || remote.is_some_and(|remote| remote.lost_watch || remote.watching().next().is_some());
+        if needs.place == Place::Several && !(needs.everything || needs.own || watches) {
+            return Some(self.exec_over_nodes(conn, command));
+        }
         let peers = self.peers.as_deref_mut()?;
         let (me, alone, serves) = (peers.me, peers.is_alone(), peers.serves);
         let watched_here = match conn.session.watched.first() {
@@ -105,6 +112,20 @@ impl Worker {
             return self.in_turn(conn, quick);
         }
         Some(self.forward_block(conn, target, command, needs.db))
+    }
+
+    /// EXEC of a block with keys of several nodes.
+    fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command) -> Next {
+        if let Some(next) = self.in_turn(conn, false) {
+            return next;
+        }
+        match self.begin_transaction(conn, command) {
+            Begun::Waits => Next::Stop,
+            Begun::Refused(text) => {
+                self.refuse(conn, Some(command), &text);
+                Next::Continue
+            }
+        }
     }
 
     fn forward_block(&mut self, conn: &mut Conn, link: usize, command: &Command, db: Option<u16>) -> Next {

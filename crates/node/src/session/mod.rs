@@ -33,6 +33,7 @@ use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
 
 pub use block::{Block, Retry};
+pub(crate) use connection::database;
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
 
 use crate::checkpoints::{Checkpoints, Ticket};

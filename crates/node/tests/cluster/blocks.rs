@@ -134,7 +134,7 @@ fn a_broken_block_says_so() {
     let mut net = Net::new(2, 1, 2);
     let client = net.connect(0);
     let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
-    let (set, get) = (format!("SET {far} 1"), format!("GET {near}"));
+    let (set, get) = (format!("SET {far} 1"), format!("COPY {far} {near}"));
     let replies = net.pipeline(client, &["MULTI", &set, &get, "EXEC", "PING"]);
     assert!(shown(&replies[3]).starts_with("-EXECABORT"), "{replies:?}");
     assert_eq!(shown(&replies[4]), "PONG");

@@ -6,3 +6,4 @@ mod blocks;
 mod everywhere;
 mod failures;
 mod pipelines;
+mod transactions;

@@ -141,7 +141,7 @@ impl Net {
             let live = Arc::new(Live::new(values, None, Renames::default()));
             let node = Node::new(live, clock.clone(), workers, 7, Facts::default());
             let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
-            let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), Arc::new(even_map(nodes, 1)), Box::new(lease));
+            let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), 1, Arc::new(even_map(nodes, 1)), Box::new(lease));
             node.join(cluster.clone());
             let woken: Vec<Arc<AtomicBool>> = (0..workers).map(|_| Arc::default()).collect();
             for (index, flag) in woken.iter().enumerate() {
@@ -307,6 +307,18 @@ impl Net {
                 return;
             }
             assert!(round < 99_999, "it never ends");
+        }
+    }
+
+    /// Lets so many rounds of that happen.
+    pub fn turns(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            for node in 0..self.machines.len() {
+                for worker in 0..self.machines[node].workers.len() {
+                    self.turn(node, worker);
+                }
+            }
+            self.deliver();
         }
     }
 

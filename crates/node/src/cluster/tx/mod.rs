@@ -1,0 +1,283 @@
+//! Transactions over nodes: what `txn` decides is said over links, logged, and done to keys.
+//!
+//! Each worker coordinates what its clients begin; the node's part in what others have begun is one state machine under a lock, which any worker may drive.
+//! What that asks for are *tasks*: each takes latches, and waits, as the command of a connection does. Frames of kind *transactions* carry one message each.
+
+mod coordinator;
+mod participant;
+mod tasks;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use keyspace::Horizon;
+use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
+
+pub(crate) use coordinator::Begun;
+use coordinator::Block;
+use tasks::Task;
+
+use super::Peers;
+use super::origin::Broken;
+use crate::worker::{Token, Worker};
+
+/// What tokens of tasks have in common, and no other token has.
+const TASK: Token = 1 << 63;
+/// Steps in one go, before others get their turn.
+const STEPS: usize = 1024;
+
+/// A node's part in transactions that others coordinate, and it itself.
+#[derive(Default)]
+pub(super) struct Parts {
+    known: OnceLock<(Member, Mutex<Participant>)>,
+    /// When something is due, in milliseconds of [`Worker::tx_now`]; `u64::MAX`: never.
+    due: AtomicU64,
+}
+
+impl Parts {
+    fn me(&self) -> Option<Member> {
+        self.known.get().map(|(me, _)| *me)
+    }
+
+    /// Calls `f` with the participant, if there is one.
+    fn with<R>(&self, f: impl FnOnce(&mut Participant) -> R) -> Option<R> {
+        let (_, participant) = self.known.get()?;
+        let mut participant: MutexGuard<'_, _> = participant.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut participant);
+        self.due.store(participant.next_tick().unwrap_or(u64::MAX), Relaxed);
+        Some(result)
+    }
+}
+
+/// A worker's part in transactions.
+#[derive(Default)]
+pub(crate) struct Transacting {
+    coordinator: Option<Coordinator>,
+    /// Blocks of its clients that are under way, by the coordinator's sequence.
+    blocks: BTreeMap<u64, Block>,
+    tasks: BTreeMap<Token, Task>,
+    next_task: u64,
+    /// Tasks to be looked at.
+    ready: VecDeque<Token>,
+    /// Messages that have come and were not looked at.
+    heard: VecDeque<(Member, Message)>,
+    /// The other nodes, by the map.
+    others: Vec<NodeId>,
+    /// Counts what begins and ends, blocks and links.
+    ticks: u64,
+    /// Records that are not committed.
+    logged: Vec<(Horizon, TxId, RecordKind)>,
+}
+
+impl Transacting {
+    /// Whether the node has not found itself in the map yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.coordinator.is_none()
+    }
+
+    /// Whether something can be done at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.heard.is_empty()
+    }
+
+    /// Whether something waits for the log.
+    pub(crate) fn awaits_log(&self) -> bool {
+        !self.logged.is_empty()
+    }
+
+    /// There is no log any more that could commit anything.
+    pub(crate) fn forget_log(&mut self) {
+        self.logged.clear();
+    }
+}
+
+/// A node of the map, as transactions know it.
+fn member(node: &::cluster::map::Node) -> Member {
+    Member { node: NodeId(u64::from(node.number)), incarnation: node.incarnation }
+}
+
+impl Peers {
+    /// This node as the others know it.
+    fn member(&self) -> Option<Member> {
+        let number = self.map.node(self.my_place()?).number;
+        Some(Member { node: NodeId(u64::from(number)), incarnation: self.shared.incarnation })
+    }
+}
+
+impl Worker {
+    /// Milliseconds of a clock that never goes back.
+    fn tx_now(&self) -> u64 {
+        self.node.clock.monotonic_ns() / 1_000_000
+    }
+
+    /// The map has changed, or is known for the first time: who is there, and in which life.
+    pub(super) fn tx_map(&mut self) {
+        let now = self.tx_now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(me) = peers.member() else { return };
+        let mut actions = Vec::new();
+        let outcomes = &self.node.engine.transactions;
+        peers.shared.parts.known.get_or_init(|| {
+            // The locks of what is prepared have been taken by who has read the log.
+            let records = outcomes.outcomes();
+            let records = records.records().cloned();
+            (me, Mutex::new(Participant::restore(me, Settings::default(), now, records, &mut Vec::new())))
+        });
+        let lane = self.index as u16;
+        let coordinator = peers
+            .tx
+            .coordinator
+            .get_or_insert_with(|| Coordinator::new(txn::Origin { member: me, lane }, Settings::default()));
+        let mut events = Vec::new();
+        let map = peers.map.clone();
+        let others: Vec<NodeId> =
+            map.nodes().iter().map(|node| member(node).node).filter(|node| *node != me.node).collect();
+        // Those that were taken out of the cluster are as good as lost.
+        let gone: Vec<NodeId> = peers.tx.others.iter().copied().filter(|node| !others.contains(node)).collect();
+        for node in gone {
+            coordinator.lost(now, node);
+            peers.shared.parts.with(|parts| parts.lost(now, node, &mut actions));
+        }
+        peers.tx.others = others;
+        for node in map.nodes().iter().filter(|node| member(node).node != me.node) {
+            let other = member(node);
+            coordinator.peer(now, other, &mut events);
+            peers.shared.parts.with(|parts| parts.peer(now, other, &mut actions));
+            if node.lost {
+                coordinator.lost(now, other.node);
+                peers.shared.parts.with(|parts| parts.lost(now, other.node, &mut actions));
+            }
+        }
+        self.act(actions);
+        self.tx_events(events);
+    }
+
+    /// A link to another node is open: what it has not answered may have been lost.
+    pub(super) fn tx_linked(&mut self, link: usize) {
+        let now = self.tx_now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let of = |node: &&::cluster::map::Node| Some(node.id) == peers.links[link].node;
+        let Some(node) = peers.map.nodes().iter().find(of).map(|node| member(node).node) else { return };
+        let Some(coordinator) = &mut peers.tx.coordinator else { return };
+        let mut events = Vec::new();
+        coordinator.linked(now, node, &mut events);
+        self.tx_events(events);
+    }
+
+    /// A link has ended; the time at which it was open last, as links and blocks are counted.
+    pub(super) fn tx_link_ended(&mut self, link: usize, was_open: bool) {
+        let now = self.tx_now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        peers.tx.ticks += 1;
+        if was_open {
+            peers.links[link].last_open = peers.tx.ticks;
+            return;
+        }
+        // Of what was begun since it was open last nothing has left: the node will not hear of it, as if it had refused.
+        let of = |node: &&::cluster::map::Node| Some(node.id) == peers.links[link].node;
+        let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
+        let last_open = peers.links[link].last_open;
+        let unheard = peers.tx.blocks.iter().filter(|(_, block)| block.is_unheard(from.node, last_open));
+        let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
+        let mut events = Vec::new();
+        for tx in unheard.filter_map(|(sequence, _)| coordinator.current(*sequence)).collect::<Vec<_>>() {
+            let why = txn::Refusal::Failed(coordinator::NOT_SERVED.into());
+            coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
+        }
+        self.tx_events(events);
+    }
+
+    /// A frame with a message has come.
+    pub(super) fn tx_hear(&mut self, body: &[u8]) -> Result<(), Broken> {
+        let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
+        self.tx_take(from, message);
+        Ok(())
+    }
+
+    /// A message has come, over a link or from another worker.
+    pub(crate) fn tx_take(&mut self, from: Member, message: Message) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.heard.push_back((from, message));
+        }
+    }
+
+    /// Says something to a node, which may be this one. It may get lost.
+    fn tx_send(&mut self, to: NodeId, message: Message) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(me) = peers.shared.parts.me() else { return };
+        if to == me.node {
+            return peers.tx.heard.push_back((me, message));
+        }
+        let Some(place) = peers.map.nodes().iter().position(|node| member(node).node == to) else { return };
+        let link = peers.link_to(place as u16);
+        if peers.links[link].is_full() {
+            // It is said again later.
+            return;
+        }
+        wire::put(me, &message, |write| peers.links[link].stage.message(write));
+        self.want_link(link);
+    }
+
+    /// Does what can be done now.
+    pub(super) fn tx_step(&mut self) {
+        let now = self.tx_now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        if let Some(coordinator) = peers.tx.coordinator.as_mut()
+            && coordinator.next_tick().is_some_and(|due| due <= now)
+        {
+            let mut events = Vec::new();
+            coordinator.tick(now, &mut events);
+            self.tx_events(events);
+        }
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        if peers.shared.parts.due.load(Relaxed) <= now {
+            let mut actions = Vec::new();
+            peers.shared.parts.with(|parts| parts.tick(now, &mut actions));
+            self.act(actions);
+        }
+        self.tx_committed(now);
+        for _ in 0..STEPS {
+            let Some(peers) = self.peers.as_deref_mut() else { return };
+            if let Some((from, message)) = peers.tx.heard.pop_front() {
+                self.tx_message(now, from, message);
+            } else if let Some(token) = peers.tx.ready.pop_front() {
+                self.step_task(token);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn tx_message(&mut self, now: u64, from: Member, message: Message) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(me) = peers.shared.parts.me() else { return };
+        match message.coordinator(me) {
+            Some(lane) if usize::from(lane) == self.index => {
+                let Some(coordinator) = &mut peers.tx.coordinator else { return };
+                let mut events = Vec::new();
+                coordinator.message(now, from, message, &mut events);
+                self.tx_events(events);
+            }
+            Some(lane) if usize::from(lane) < self.node.workers() => {
+                self.node.send(usize::from(lane), crate::Message::Transaction(Box::new((from, message))));
+            }
+            Some(_) => {}
+            None => {
+                let mut actions = Vec::new();
+                peers.shared.parts.with(|parts| parts.message(now, from, message, &mut actions));
+                self.act(actions);
+            }
+        }
+    }
+
+    /// When something is due, unix milliseconds.
+    pub(crate) fn tx_deadline(&self) -> Option<u64> {
+        let peers = self.peers.as_deref()?;
+        let mine = peers.tx.coordinator.as_ref().and_then(Coordinator::next_tick);
+        let parts = Some(peers.shared.parts.due.load(Relaxed)).filter(|due| *due < u64::MAX);
+        let due = mine.into_iter().chain(parts.filter(|_| peers.shared.parts.me().is_some())).min()?;
+        Some(self.engine.now() + due.saturating_sub(self.tx_now()))
+    }
+}

@@ -1,0 +1,266 @@
+//! Tasks: what is to be done to keys under latches. Each tries, and waits as a connection does.
+
+use std::sync::Arc;
+
+use command::flags;
+use engine::{BlockRun, Busy, Call, Caller, Locked, Room};
+use keyspace::{Horizon, Need};
+use resp::Batch;
+use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
+
+use super::{TASK, wire};
+use crate::table::{Command, Handler};
+use crate::worker::{Token, Worker};
+
+/// Failures in a row to get a latch before newcomers are kept out (rule K1).
+const STARVING: u32 = 16;
+
+/// What is to be done.
+pub(super) enum Work {
+    /// Lock, execute, undo, log.
+    Prepare { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, asked: bool },
+    /// Do what was prepared, and unlock.
+    Install { prepared: Arc<Prepared> },
+    /// Log that it is not to be done, and unlock.
+    Abort { tx: TxId, locks: Arc<[Lock]> },
+    /// Log that it was refused.
+    Refuse { tx: TxId },
+    /// Unlock.
+    Unlock { tx: TxId, locks: Arc<[Lock]> },
+}
+
+/// See the module's text.
+pub(super) struct Task {
+    work: Work,
+    failures: u32,
+}
+
+/// How a task ended.
+enum Done {
+    Over,
+    /// A record was left.
+    Logged(Horizon, TxId, RecordKind),
+    /// Again in a while.
+    Later,
+}
+
+impl Worker {
+    pub(super) fn add_task(&mut self, work: Work) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let token = TASK | peers.tx.next_task;
+        peers.tx.next_task += 1;
+        peers.tx.tasks.insert(token, Task { work, failures: 0 });
+        peers.tx.ready.push_back(token);
+    }
+
+    /// What a task has waited for may have come. False: it is none.
+    pub(crate) fn unpark_task(&mut self, token: Token) -> bool {
+        if token & TASK == 0 {
+            return false;
+        }
+        if let Some(peers) = self.peers.as_deref_mut()
+            && peers.tx.tasks.contains_key(&token)
+            && !peers.tx.ready.contains(&token)
+        {
+            peers.tx.ready.push_back(token);
+        }
+        true
+    }
+
+    pub(super) fn step_task(&mut self, token: Token) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(mut task) = peers.tx.tasks.remove(&token) else { return };
+        if self.engine.has_seen() {
+            // What was looked at for others is not what this sees.
+            self.engine.take_seen();
+        }
+        match self.try_task(&mut task.work, token) {
+            Ok(Done::Over) => self.engine.cancel_reservation(token),
+            Ok(Done::Logged(seen, tx, kind)) => {
+                self.engine.cancel_reservation(token);
+                if let Some(peers) = self.peers.as_deref_mut() {
+                    peers.tx.logged.push((seen, tx, kind));
+                }
+                let now = self.tx_now();
+                self.tx_committed(now);
+            }
+            Ok(Done::Later) => {
+                // Looked at in the next turns, until it can be done.
+                self.put_task(token, task);
+                self.again.push(token);
+            }
+            Err(busy) => self.task_waits(token, task, &busy),
+        }
+        if !self.engine.wakes.is_empty() {
+            self.wake_others();
+        }
+    }
+
+    fn put_task(&mut self, token: Token, task: Task) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.tasks.insert(token, task);
+        }
+    }
+
+    fn task_waits(&mut self, token: Token, mut task: Task, busy: &Busy) {
+        if busy.awaited {
+            return self.put_task(token, task);
+        }
+        task.failures += 1;
+        if task.failures >= STARVING || busy.need == Need::All {
+            self.engine.reserve(&busy.need, token);
+        }
+        self.put_task(token, task);
+        if !self.engine.park(busy.slot, token) {
+            self.again.push(token);
+        }
+    }
+
+    fn try_task(&mut self, work: &mut Work, token: Token) -> Result<Done, Busy> {
+        Ok(match work {
+            Work::Prepare { tx, stamp, locks, asked } => {
+                let (tx, stamp, locks) = (*tx, *stamp, locks.clone());
+                let refusal = self.refusal_of_room(&locks);
+                match self.engine.lock_attempt((tx, stamp, &locks), asked, token)? {
+                    Locked::GivenUp => Done::Over,
+                    Locked::Dies => {
+                        let actions = self.tx_locked(tx, false);
+                        self.act(actions);
+                        Done::Over
+                    }
+                    Locked::Block(block) => self.execute_part(*block, tx, &locks, refusal),
+                }
+            }
+            Work::Install { prepared } => match self.engine.install(prepared, token)? {
+                Some(seen) => Done::Logged(seen, prepared.tx, RecordKind::Commit),
+                None => Done::Later,
+            },
+            Work::Abort { tx, locks } => Done::Logged(self.engine.abort(*tx, locks, token)?, *tx, RecordKind::Abort),
+            Work::Refuse { tx } => Done::Logged(self.engine.refuse(*tx, token)?, *tx, RecordKind::Refuse),
+            Work::Unlock { tx, locks } => {
+                self.engine.unlock(*tx, locks, token)?;
+                Done::Over
+            }
+        })
+    }
+
+    fn tx_locked(&mut self, tx: TxId, granted: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.shared.parts.with(|parts| parts.locked(tx, granted, &mut actions));
+        }
+        actions
+    }
+
+    /// A part has its locks: it is executed and undone, and the record of that is left.
+    fn execute_part(&mut self, mut block: BlockRun, tx: TxId, locks: &[Lock], refusal: Option<Refusal>) -> Done {
+        let executes = self.tx_locked(tx, true).into_iter().find_map(|action| match action {
+            Action::Execute { commands, .. } => Some(commands),
+            _ => None,
+        });
+        let Some(commands) = executes else {
+            // It was given up meanwhile.
+            self.engine.undo_attempt(&mut block);
+            self.engine.drop_attempt(block, tx, locks);
+            return Done::Over;
+        };
+        let replies = match refusal.or_else(|| self.refusal_of_owner(locks)) {
+            Some(why) => Err(why),
+            None => self.run_part(&mut block, &commands),
+        };
+        let mut undone = self.engine.undo_attempt(&mut block);
+        let execution = match replies {
+            Ok(replies) => {
+                Execution::Done { effects: std::mem::take(&mut undone.effects).into(), replies: replies.into() }
+            }
+            Err(why) => Execution::Refused(why),
+        };
+        let mut actions = Vec::new();
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
+        }
+        let prepared = actions.iter().find_map(|action| match action {
+            Action::Append { record: Record::Prepare(prepared) } => Some(prepared.clone()),
+            _ => None,
+        });
+        match prepared {
+            Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
+            None => {
+                self.engine.drop_attempt(block, tx, locks);
+                actions.retain(|action| !matches!(action, Action::Unlock { .. }));
+                self.act(actions);
+                Done::Over
+            }
+        }
+    }
+
+    /// Why a part cannot be executed here: the keys are not this node's by now, or the log takes no writes.
+    fn refusal_of_owner(&self, locks: &[Lock]) -> Option<Refusal> {
+        let peers = self.peers.as_deref()?;
+        let owns = |lock: &Lock| peers.map.owner_of(keyspace::slot_of(&lock.key)) == Some(peers.me);
+        if !peers.serves || !locks.iter().all(owns) {
+            return Some(Refusal::Moved);
+        }
+        let text = self.promise()?.refusal()?;
+        Some(Refusal::Failed(text.into_bytes().into()))
+    }
+
+    /// Makes room for what a part may write. Nothing is held.
+    fn refusal_of_room(&mut self, locks: &[Lock]) -> Option<Refusal> {
+        let settings = self.follower.settings().clone();
+        if settings.maxmemory == 0 || locks.iter().all(|lock| lock.mode == txn::locks::Mode::Shared) {
+            return None;
+        }
+        match self.make_room(&settings) {
+            Room::None => Some(Refusal::Failed(self.out_of_memory(&settings).as_bytes().into())),
+            Room::Enough | Room::Soon | Room::Dirty => None,
+        }
+    }
+
+    fn run_part(&mut self, block: &mut BlockRun, commands: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
+        let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
+        let node = self.node.clone();
+        let mut replies = Vec::new();
+        for (db, words) in &commands {
+            let command =
+                find(&node.table, words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
+            let Handler::Data(row) = command.handler else {
+                return Err(failed("ERR a command that runs in no transaction over nodes"));
+            };
+            if !command.spec.accepts(words.len()) || *db >= self.follower.settings().databases {
+                return Err(failed("ERR a node of the cluster has other settings"));
+            }
+            let mut batch = Batch::new();
+            if !batch.push_copy(words.iter().copied()) {
+                return Err(failed("ERR a command is too long"));
+            }
+            let args = batch.args(0, &[]);
+            let (token, caller) = (0, Caller::default());
+            let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
+            let reply = self.run_in_part(block, &call);
+            self.meter.ran(command.counted_as);
+            if command.spec.has(flags::WRITE) && reply.first() == Some(&b'-') {
+                self.stats.count_error(&reply[1..]);
+            }
+            wire::put_bytes(&mut replies, &reply);
+        }
+        Ok(replies)
+    }
+
+    fn run_in_part(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Vec<u8> {
+        let mut reply = Vec::new();
+        let parts = std::mem::take(&mut self.engine.parts);
+        self.engine.run_in_attempt(block, call, &mut reply);
+        self.engine.parts.copy_into(&mut reply);
+        self.engine.parts = parts;
+        reply
+    }
+}
+
+/// The command of these words.
+fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
+    let name = words.first()?;
+    let command = table.find_command(name).or_else(|| table.find_own(name))?;
+    if command.is_container() && words.len() > 1 { table.find_subcommand(command, words[1]) } else { Some(command) }
+}

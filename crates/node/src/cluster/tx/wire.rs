@@ -1,0 +1,124 @@
+//! Bytes of transactions that `txn` knows nothing about (docs/formats.md).
+//!
+//! ```text
+//! body     := node u64 · incarnation u64 · message                          of a frame of kind transactions: who says it, and what
+//! commands := version u8 (1) · protocol u8 (2, 3) · (db u16 · arguments u32 · (length u32 · bytes) each) each
+//! replies  := (length u32 · reply) each
+//! ```
+
+use resp::{Args, Protocol};
+use txn::{Malformed, Member, Message, NodeId};
+
+const VERSION: u8 = 1;
+const CUT: Malformed = Malformed("cut short");
+
+/// Writes a body to the place that `put` gives.
+pub(super) fn put(from: Member, message: &Message, put: impl FnOnce(&dyn Fn(&mut Vec<u8>))) {
+    put(&|out| {
+        out.extend_from_slice(&from.node.0.to_le_bytes());
+        out.extend_from_slice(&from.incarnation.to_le_bytes());
+        message.encode(out);
+    });
+}
+
+/// Reads a body.
+pub(super) fn read(body: &[u8]) -> Result<(Member, Message), Malformed> {
+    let (node, rest) = body.split_first_chunk().ok_or(CUT)?;
+    let (incarnation, rest) = rest.split_first_chunk().ok_or(CUT)?;
+    let from = Member { node: NodeId(u64::from_le_bytes(*node)), incarnation: u64::from_le_bytes(*incarnation) };
+    Ok((from, Message::decode(rest)?))
+}
+
+/// The commands of a part, that are being written.
+pub(super) struct Commands(Vec<u8>);
+
+impl Commands {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        Self(vec![VERSION, protocol.number() as u8])
+    }
+
+    pub(super) fn push(&mut self, db: u16, args: Args<'_>) {
+        self.0.extend_from_slice(&db.to_le_bytes());
+        self.0.extend_from_slice(&(args.len() as u32).to_le_bytes());
+        args.iter().for_each(|arg| put_bytes(&mut self.0, arg));
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// A command, and its database.
+pub(super) type Command<'a> = (u16, Vec<&'a [u8]>);
+
+/// The commands of a part, and the protocol of their replies.
+pub(super) fn commands(bytes: &[u8]) -> Result<(Protocol, Vec<Command<'_>>), Malformed> {
+    let (head, mut rest) = bytes.split_first_chunk::<2>().ok_or(CUT)?;
+    let protocol = match head {
+        [VERSION, 2] => Protocol::Resp2,
+        [VERSION, 3] => Protocol::Resp3,
+        _ => return Err(Malformed("a version of commands that is not known")),
+    };
+    let mut commands = Vec::new();
+    while !rest.is_empty() {
+        let (db, more) = rest.split_first_chunk().ok_or(CUT)?;
+        let (count, more) = more.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        let mut args = Vec::new();
+        for _ in 0..u32::from_le_bytes(*count) {
+            args.push(take_bytes(&mut rest)?);
+        }
+        if args.is_empty() {
+            return Err(Malformed("a command without a name"));
+        }
+        commands.push((u16::from_le_bytes(*db), args));
+    }
+    Ok((protocol, commands))
+}
+
+/// Appends bytes with their length: a reply.
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// The next reply.
+pub(super) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let (length, rest) = bytes.split_first_chunk().ok_or(CUT)?;
+    let (taken, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(CUT)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use resp::Batch;
+
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let mut batch = Batch::new();
+        assert!(batch.push_copy([&b"GET"[..], b"k"].into_iter()));
+        let mut written = Commands::new(Protocol::Resp3);
+        written.push(2, batch.args(0, &[]));
+        let bytes = written.finish();
+        assert_eq!(bytes, b"\x01\x03\x02\0\x02\0\0\0\x03\0\0\0GET\x01\0\0\0k");
+        assert_eq!(commands(&bytes).unwrap(), (Protocol::Resp3, vec![(2, vec![&b"GET"[..], b"k"])]));
+
+        let from = Member { node: NodeId(3), incarnation: 2 };
+        let message = Message::Finished { origin: txn::Origin { member: from, lane: 1 }, below: 7 };
+        let mut body = Vec::new();
+        put(from, &message, |write| write(&mut body));
+        assert_eq!(body, b"\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01\x09\x03\0\0\0\0\0\0\0\x02\x01\x07");
+        assert_eq!(read(&body).unwrap(), (from, message));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..4, any::<u8>()], 0..80)) {
+            let _ = (read(&bytes), commands(&bytes), take_bytes(&mut &bytes[..]));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Blocks whose commands need one node each, and several together: they run as one.
+
+use crate::net::{Net, key_of, shown};
+
+fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
+    let mut all = vec!["MULTI"];
+    all.extend(commands);
+    all.push("EXEC");
+    let replies = net.pipeline(client, &all);
+    assert_eq!(replies.len(), commands.len() + 2, "{replies:?}");
+    shown(&replies[commands.len() + 1])
+}
+
+#[test]
+fn a_block_over_several_nodes_runs_as_one() {
+    for workers in [1, 3] {
+        let mut net = Net::new(3, workers, 2);
+        let (client, other) = (net.connect(0), net.connect(2));
+        let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        let commands = [
+            format!("SET {a} 1"),
+            format!("INCRBY {b} 5"),
+            format!("RPUSH {c} x y"),
+            "PING".into(),
+            format!("GET {a}"),
+        ];
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        assert_eq!(block(&mut net, client, &commands), "[OK 5 2 PONG 1]");
+        assert_eq!(net.say(other, &format!("GET {a}")), "1");
+        assert_eq!(net.say(other, &format!("GET {b}")), "5");
+        assert_eq!(net.say(other, &format!("LRANGE {c} 0 -1")), "[x y]");
+        // From a node that has no part in it, and reading only.
+        let (get_a, get_b) = (format!("GET {a}"), format!("GET {b}"));
+        assert_eq!(block(&mut net, other, &[&get_a, &get_b]), "[1 5]");
+        // An error of one command is its reply.
+        let wrong = format!("LPUSH {a} x");
+        let incr = format!("INCR {b}");
+        let reply = block(&mut net, client, &[&incr, &wrong]);
+        assert!(reply.starts_with("[6 -WRONGTYPE"), "{reply}");
+        assert_eq!(net.say(other, &get_b), "6");
+        assert!(!net.node(0).engine.transactions.any(), "nothing is left");
+        assert!(!net.node(1).engine.transactions.any());
+    }
+}
+
+#[test]
+fn databases_are_selected_in_a_block() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    let (set_a, set_b) = (format!("SET {a} 4"), format!("SET {b} 5"));
+    assert_eq!(block(&mut net, client, &[&set_a, "SELECT 3", &set_b, "ECHO hi"]), "[OK OK OK hi]");
+    assert_eq!(net.say(client, &format!("GET {b}")), "5", "it is selected");
+    assert_eq!(net.say(client, &format!("EXISTS {a}")), "0");
+    net.ask(client, "SELECT 0");
+    assert_eq!(net.say(client, &format!("GET {a}")), "4");
+}
+
+#[test]
+fn what_cannot_run_says_so() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    let (set_a, set_b, both) = (format!("SET {a} 4"), format!("SET {b} 5"), format!("RENAME {a} {b}"));
+    for command in ["FLUSHALL", "CONFIG GET port", &both] {
+        let reply = block(&mut net, client, &[&set_a, &set_b, command]);
+        assert!(reply.starts_with("-EXECABORT"), "{reply}");
+    }
+    assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
+    net.lease(1, 0);
+    let reply = block(&mut net, client, &[&set_a, &set_b]);
+    assert!(reply.starts_with("-CLUSTERDOWN"), "{reply}");
+    assert_eq!(net.say(client, &format!("EXISTS {a}")), "0");
+    net.lease(1, u64::MAX);
+    net.sleep(100);
+    assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
+}
+
+/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and whoever looks at all of them sees all of it.
+#[test]
+fn accounts_are_never_seen_half_changed() {
+    for seed in 1..8 {
+        let workers = 1 + seed as usize % 3;
+        let mut net = Net::new(3, workers, seed);
+        let accounts: Vec<String> = (0..4).map(|i| key_of(i % 3, 3, &format!("account{i}"))).collect();
+        let clients: Vec<usize> = (0..6).map(|i| net.connect(i % 3)).collect();
+        for account in &accounts {
+            net.ask(clients[0], &format!("SET {account} 100"));
+        }
+        let mut next = random(seed * 7919);
+        let mut reads = 0;
+        for _ in 0..12 {
+            for &client in &clients {
+                let commands: Vec<String> = if next(3) == 0 {
+                    accounts.iter().map(|account| format!("GET {account}")).collect()
+                } else {
+                    let (from, to) = (next(4), next(4));
+                    let amount = next(10);
+                    vec![format!("DECRBY {} {amount}", accounts[from]), format!("INCRBY {} {amount}", accounts[to])]
+                };
+                net.send(client, "MULTI");
+                commands.iter().for_each(|command| net.send(client, command));
+                net.send(client, "EXEC");
+                // And a plain one, which waits for the locks.
+                net.send(client, &format!("INCRBY {} 0", accounts[next(4)]));
+            }
+            net.run();
+            // Who was refused tries again after a while.
+            for _ in 0..100 {
+                net.sleep(5);
+            }
+            for &client in &clients {
+                for reply in net.replies(client) {
+                    let text = shown(&reply);
+                    assert!(!text.contains('-'), "{text}: no conflict is a client's");
+                    if let resp::Value::Array(values) = &reply
+                        && values.len() == accounts.len()
+                    {
+                        let sum: i64 = values.iter().map(|value| shown(value).parse::<i64>().unwrap()).sum();
+                        assert_eq!(sum, 400, "{text}");
+                        reads += 1;
+                    }
+                }
+            }
+        }
+        assert!(reads > 5);
+        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+    }
+}
+
+/// Links that end in the middle of it: whoever was answered was told the truth, nothing is half done, and nothing stays locked.
+#[test]
+fn links_that_end_leave_nothing_half_done() {
+    for seed in 1..12 {
+        let mut net = Net::new(3, 1 + seed as usize % 2, seed);
+        let lists: Vec<String> = (0..3).map(|i| key_of(i, 3, "list")).collect();
+        let mut chance = random(seed);
+        let mut clients: Vec<usize> = (0..4).map(|i| net.connect(i % 3)).collect();
+        let mut answered = Vec::new();
+        for id in 0..40 {
+            let i = chance(4);
+            let client = clients[i];
+            net.send(client, "MULTI");
+            lists.iter().for_each(|list| net.send(client, &format!("RPUSH {list} {id}")));
+            net.send(client, "EXEC");
+            if chance(3) == 0 {
+                let (a, b) = (chance(3), chance(3));
+                net.turns(chance(30));
+                net.cut(a, b);
+            }
+            if chance(8) == 0 {
+                // Its client has gone, whatever comes of it.
+                net.turns(chance(30));
+                net.leave(client);
+            }
+            net.run();
+            for _ in 0..chance(20) {
+                net.sleep(200);
+            }
+            let done = net.replies(client).last().is_some_and(|reply| matches!(reply, resp::Value::Array(_)));
+            if done {
+                answered.push(id.to_string());
+            }
+            let (node, closed) = (chance(3), net.clients[client].closed);
+            if closed || !done {
+                net.leave(client);
+                clients[i] = net.connect(node);
+            }
+        }
+        for _ in 0..100 {
+            net.sleep(200);
+        }
+        let reader = net.connect(0);
+        let read: Vec<String> = lists.iter().map(|list| format!("LRANGE {list} 0 -1")).collect();
+        let seen: Vec<String> = read.iter().map(|command| net.say(reader, command)).collect();
+        assert!(seen[0] == seen[1] && seen[1] == seen[2], "seed {seed}: {seen:?}");
+        let there: Vec<&str> = seen[0].trim_matches(['[', ']']).split(' ').collect();
+        for id in &answered {
+            assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "seed {seed}: {id} in {there:?}");
+        }
+        assert!(answered.len() > 15, "seed {seed}: {answered:?}");
+        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "seed {seed}: nothing is left");
+    }
+}
+
+/// Who waits for a key is served by what a transaction brings; but not across a lock.
+#[test]
+fn who_waits_is_served() {
+    let mut net = Net::new(2, 1, 3);
+    let (client, waiter) = (net.connect(0), net.connect(1));
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    net.send(waiter, &format!("BLPOP {b} 0"));
+    net.run();
+    let (push, set) = (format!("RPUSH {b} x y"), format!("SET {a} 1"));
+    assert_eq!(block(&mut net, client, &[&push, &set]), "[2 OK]");
+    assert_eq!(net.heard(waiter), [format!("[{b} x]")]);
+    assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[y]");
+    // One that would break a block.
+    assert_eq!(net.say(waiter, &format!("WATCH {b}")), "OK");
+    block(&mut net, client, &[&push, &set]);
+    net.pipeline(waiter, &["MULTI", &format!("LLEN {b}")]);
+    assert_eq!(net.say(waiter, "EXEC"), "nil");
+}
+
+/// Commands of one connection come after its transaction, and everybody's after what was answered.
+#[test]
+fn what_was_answered_is_seen_by_everybody() {
+    let mut net = Net::new(3, 2, 5);
+    let clients: Vec<usize> = (0..3).map(|i| net.connect(i)).collect();
+    let keys: Vec<String> = (0..3).map(|i| key_of(i, 3, "k")).collect();
+    for round in 0..20 {
+        let writer = clients[round % 3];
+        net.send(writer, "MULTI");
+        keys.iter().for_each(|key| net.send(writer, &format!("SET {key} {round}")));
+        net.send(writer, "EXEC");
+        keys.iter().for_each(|key| net.send(writer, &format!("GET {key}")));
+        net.send(writer, "DBSIZE");
+        let heard = net.heard(writer);
+        assert_eq!(heard[heard.len() - 4..], [round.to_string(), round.to_string(), round.to_string(), "3".into()]);
+        for client in &clients {
+            for key in &keys {
+                assert_eq!(net.say(*client, &format!("GET {key}")), round.to_string());
+            }
+        }
+    }
+}
+
+fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
+    move |below| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    }
+}
