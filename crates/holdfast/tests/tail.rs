@@ -81,6 +81,32 @@ fn the_tail_is_bounded_under_load() {
     }
 }
 
+/// A small bound holds from the first write on, and for what a start replays, however large the log's segments are to be.
+#[test]
+fn a_small_bound_holds() {
+    let dir = Scratch::new();
+    let settings = ["--checkpoint-log-max", "4mb", "--log-segment-size", "64mb"];
+    let server = start(&dir, &settings);
+    let lines: Vec<String> = (0..100).map(|n| format!("set k:{n} {}", "v".repeat(10_000))).collect();
+    let (lines, count) = (lines.join(";"), lines.len());
+    let (mut client, mut reader) = (server.client(), server.client());
+    let mut most = 0;
+    for _ in 0..24 {
+        client.send(&lines);
+        most = most.max(field(&mut reader, "log_tail"));
+        for _ in 0..count {
+            assert_eq!(client.reply_within(Duration::from_secs(60)).expect("a reply"), "+OK");
+        }
+        most = most.max(field(&mut reader, "log_tail"));
+    }
+    assert!(most < 5 * MB, "a tail of {most} bytes");
+    assert!(field(&mut reader, "rdb_saves") >= 3);
+    drop(server);
+    let again = start(&dir, &["--checkpoint-log-max", "1gb"]);
+    let tail = field(&mut again.client(), "log_tail");
+    assert!(tail < 5 * MB, "{tail} bytes are replayed");
+}
+
 /// Writes until the server refuses; how much was written, and what it said.
 fn write_until_refused(client: &mut Client, prefix: &str, most: u64) -> (u64, Option<String>) {
     let value = "v".repeat(10_000);

@@ -64,7 +64,7 @@ pub struct Replayed {
     pub libraries: Option<Vec<u8>>,
     /// What is known of transactions over nodes: those that are prepared are to be locked before anybody is served (rule T2).
     pub outcomes: Outcomes,
-    /// Records looked at.
+    /// Records that the store does not have: others may precede them, in segments that hold both.
     pub records: u64,
     /// Bytes of their effects.
     pub bytes: u64,
@@ -91,6 +91,10 @@ pub struct Dealer<'a> {
     batches: Vec<Batch>,
     /// C(s).
     covered: Box<[Lsn]>,
+    /// Of each stream, up to where no record is needed.
+    unneeded: Vec<Lsn>,
+    /// Records dealt.
+    dealt: u64,
     /// Up to here the map of databases is that of the store.
     map_lsn: Lsn,
     /// Of each physical database: its last flush that the store knows of.
@@ -123,6 +127,8 @@ impl<'a> Dealer<'a> {
             local,
             batches: (0..hands).map(|_| Batch::default()).collect(),
             covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
+            unneeded: loaded.map_or_else(Vec::new, |loaded| loaded.header.covered.clone()),
+            dealt: 0,
             map_lsn: loaded.map_or(0, |loaded| loaded.header.databases.map_lsn),
             floors,
             figures: Replayed { libraries, outcomes, ..Replayed::default() },
@@ -153,8 +159,11 @@ impl<'a> Dealer<'a> {
         if self.figures.void_from.is_some() {
             return Ok(());
         }
-        self.figures.records += 1;
-        self.figures.bytes += encoded.len() as u64;
+        self.dealt += 1;
+        if self.unneeded.get(keyspace::stream_of(lsn)).is_none_or(|unneeded| lsn > *unneeded) {
+            self.figures.records += 1;
+            self.figures.bytes += encoded.len() as u64;
+        }
         self.figures.ended = None;
         if lsn <= self.map_lsn {
             // Every slot's C(s) is above.
@@ -204,7 +213,7 @@ impl<'a> Dealer<'a> {
             }
             let alone = index == 0 && rest.peek().is_none();
             let hand = usize::from(key.slot) % self.batches.len();
-            self.batches[hand].push((lsn, self.figures.records, alone), &key, &effect);
+            self.batches[hand].push((lsn, self.dealt, alone), &key, &effect);
         }
         Ok(())
     }

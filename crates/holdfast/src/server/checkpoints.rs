@@ -21,6 +21,8 @@ const WAITING: Duration = Duration::from_micros(500);
 const SLEEP_MIN_NS: u64 = 1_000_000;
 /// Between two words to writers about how far the tail may grow, in nanoseconds.
 const PUBLISH_NS: u64 = 2_000_000;
+/// More than workers write between two looks: if so much more may be, they need not look themselves.
+const FAR: u64 = 256 << 20;
 /// Percent of a core that a checkpoint takes at most: now and then it looks whether it is to stop.
 const SHARE_MAX: u64 = 95;
 /// No step is slept off for longer than this.
@@ -136,7 +138,8 @@ impl Runner {
         self.effort.saw(now, position);
         let limit = self.limit(&settings);
         let (ends_at, least_ns) = self.effort.ends_at(now);
-        let is_far = !self.effort.is_under_way() && position.saturating_sub(kept) < most(&settings) / 2;
+        let is_early = !self.effort.is_under_way() && position.saturating_sub(kept) < most(&settings) / 2;
+        let is_far = is_early && limit.saturating_sub(position) >= FAR;
         self.tail.set(Bound { kept, limit, ends_at, least_ns }, is_far);
         self.tail.alive(now);
     }

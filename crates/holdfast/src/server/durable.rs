@@ -267,7 +267,12 @@ impl Kept {
 /// How the log is kept: where memory is limited, in smaller blocks, as they are put together there.
 fn limits_of_log(settings: &Settings) -> Limits {
     const LEAST: u64 = 1 << 18;
-    let limits = Limits::of(settings.log_segment_size);
+    // A start reads whole segments: what of them is no part of the tail is to be little beside it.
+    let segment = match settings.checkpoint_log_max {
+        0 => settings.log_segment_size,
+        most => settings.log_segment_size.min(u32::try_from(most / 8).unwrap_or(u32::MAX)),
+    };
+    let limits = Limits::of(segment);
     if settings.maxmemory == 0 {
         return limits;
     }

@@ -25,7 +25,7 @@ pub(super) static LOG: Section = Section {
         row("log-dirs", Kind::Special(Special::LogDirs), "holdfast/log", "Directories of the log, one stream each.")
             .own()
             .immutable(),
-        row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the files of the log.")
+        row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the files of the log; at most an eighth of `checkpoint-log-max` as it is at the start.")
             .own()
             .immutable(),
         row(
