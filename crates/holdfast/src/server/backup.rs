@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use engine::checkpoint::{header, moment};
 use log::{Gate, Log};
 use node::Checkpoints;
 
+use super::places::Places;
 use super::switch::Switch;
 use crate::backup::manifest::{Entry, Manifest, read_all, sync};
 
@@ -35,12 +37,18 @@ pub struct Sources<'a> {
     pub log: &'a Log,
     pub gates: &'a mut [Gate],
     pub checkpoints: &'a Checkpoints,
-    /// The folders of the log's streams.
-    pub folders: &'a [PathBuf],
+    pub places: &'a Places,
 }
 
 /// Writes a backup to `folder`, which is new or empty. After an error nothing is left there.
 pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), String> {
+    if let Some(data) = sources.places.around(folder) {
+        return Err(format!(
+            "{} is in {}, where the data itself is: a backup goes elsewhere",
+            folder.display(),
+            data.display()
+        ));
+    }
     let told = |error: io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(told)?;
     if let Some(entry) = fs::read_dir(folder).map_err(told)?.next() {
@@ -56,7 +64,8 @@ pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(),
 }
 
 fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), String> {
-    let Sources { log, gates, checkpoints, folders } = sources;
+    let Sources { log, gates, checkpoints, places } = sources;
+    let folders = &places.logs;
     let _hold = Hold(checkpoints);
     let ticket = checkpoints.hold();
     switch.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
@@ -81,8 +90,11 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     }
     let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
     let (files, held) = (manifest.files.len(), held / 1000);
+    // Tables that are links share theirs with the store, as long as that has them; what is empty of the log's files takes none.
+    let sizes = manifest.files.iter().map(|file| fs::metadata(folder.join(&file.path)).map(|file| file.blocks() * 512));
+    let taken = sizes.sum::<io::Result<u64>>().unwrap_or(bytes);
     tracing::info!(
-        "Backup: {files} files, {bytes} bytes in {}; for its moment others waited {held} us",
+        "Backup: {files} files of {bytes} bytes, which take {taken} on the disk, in {}; for its moment others waited {held} us",
         folder.display()
     );
     Ok(())

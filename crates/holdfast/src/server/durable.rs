@@ -1,10 +1,7 @@
 //! The data of the server on its disks: read before it listens, log and store.
 
 use std::error::Error;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -16,6 +13,7 @@ use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
 
 use super::chance;
+use super::places::Places;
 use super::{checkpoints, loaders, replay, warm_up};
 
 /// Threads that replay the log, at most: one reads for them.
@@ -36,8 +34,7 @@ pub struct Disks {
     pub(super) node: [u8; 16],
     pub(super) store: Arc<dyn Store>,
     pub(super) header: Option<Header>,
-    /// Those of the log's streams.
-    pub(super) folders: Vec<PathBuf>,
+    pub(super) places: Places,
 }
 
 /// What keeps the data on the disks while the server runs.
@@ -51,8 +48,7 @@ pub struct Kept {
     pub thread: JoinHandle<u64>,
     /// Threads that read the store.
     pub readers: Vec<JoinHandle<()>>,
-    /// Those of the log's streams.
-    pub folders: Vec<PathBuf>,
+    pub places: Places,
     pub node: Arc<Node>,
 }
 
@@ -67,17 +63,14 @@ pub struct Running {
 impl Disks {
     /// Opens the directories that the settings name, as seen from `dir`: the working directory may change.
     pub fn open(settings: &Settings, dir: &Path, clock: Arc<dyn Clock>) -> Result<Disks, Box<dyn Error>> {
-        let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
-        let folders: Vec<PathBuf> = settings.log_dirs.iter().map(|bytes| path(bytes)).collect();
-        for folder in &folders {
-            fs::create_dir_all(folder)
-                .map_err(|error| format!("can't make the directory {} of the log: {error}", folder.display()))?;
-        }
+        let places = Places::of(settings, dir);
+        places.make()?;
+        let (folders, folder) = (&places.logs, &places.store);
         let log = match settings.log_pace {
-            None => Opened::new(&folders, &[])?,
+            None => Opened::new(folders, &[])?,
             Some(pace) => {
                 let clock = Arc::clone(&clock);
-                Opened::slow(&folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))?
+                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))?
             }
         };
         for (file, at) in log.recovery().torn() {
@@ -85,29 +78,27 @@ impl Disks {
                 "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
             );
         }
-        let folder = path(&settings.store_dir);
-        let node = identity_of(&log, &folder)?;
+        let node = identity_of(&log, folder)?;
         let store = store::Settings {
             node,
             at_least: 0,
             limits: limits(settings.maxmemory),
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
         };
-        let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, &store)?);
-        Self::together(log, node, store, folders, &folder)
+        let store: Arc<dyn Store> = Arc::new(Embedded::open(folder, &store)?);
+        Self::together(log, node, store, places)
     }
 
-    /// A log and a store that were opened, if they belong together. `folder`: the store's.
+    /// A log and a store that were opened, if they belong together.
     pub(super) fn together(
         log: Opened,
         node: [u8; 16],
         store: Arc<dyn Store>,
-        folders: Vec<PathBuf>,
-        folder: &Path,
+        places: Places,
     ) -> Result<Disks, Box<dyn Error>> {
         let header = header(&*store)?;
-        node::check_disks(&log, header.as_ref(), &folder.display().to_string())?;
-        Ok(Disks { log, node, store, header, folders })
+        node::check_disks(&log, header.as_ref(), &places.store.display().to_string())?;
+        Ok(Disks { log, node, store, header, places })
     }
 
     /// The seed that the keys lie in the order of; `None` if there are none.
@@ -149,8 +140,8 @@ impl Disks {
         let log = running.log;
         let thread =
             checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), tail)?;
-        let folders = self.folders;
-        Ok(Kept { log, gates, checkpoints: state, thread, readers, folders, node: Arc::clone(node) })
+        let places = self.places;
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node) })
     }
 
     /// Learns what the store has, and does again what the log says since.

@@ -11,6 +11,7 @@ mod host;
 mod loaders;
 mod log;
 mod membership;
+mod places;
 pub mod process;
 pub mod rehearsal;
 mod replay;
@@ -36,6 +37,7 @@ use self::durable::Disks;
 use self::host::Process;
 use self::log::Log;
 use self::membership::Membership;
+use self::places::Places;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
 use self::switch::Switch;
@@ -98,6 +100,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let driver = Driver::choose(settings.io_driver)?;
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));
+    say_what_is_ignored(&settings, dir);
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let seed = match disks.as_ref().and_then(Disks::seed) {
         Some(seed) => seed,
@@ -203,6 +206,22 @@ fn start_node(
 }
 
 /// What runs, and what becomes of the data.
+/// Data that the server finds and does not load.
+fn say_what_is_ignored(settings: &Settings, dir: &Path) {
+    for name in ["dump.rdb", "appendonlydir"] {
+        if dir.join(name).exists() {
+            tracing::warn!("{} is not loaded: data of Redis cannot be read", dir.join(name).display());
+        }
+    }
+    let places = Places::of(settings, dir);
+    if let Some(folder) = places.data().filter(|_| !settings.appendonly) {
+        tracing::warn!(
+            "appendonly is off: the data in {} is not loaded. It stays as it is, unless CONFIG SET appendonly yes replaces it with what there is then",
+            folder.display()
+        );
+    }
+}
+
 fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
     // Not `bind`: an address that may be missing is not listened on where it is.
     let addresses: Vec<_> = listeners.iter().filter_map(Listener::address).map(|address| address.to_string()).collect();

@@ -17,6 +17,7 @@ use store::{Embedded, Store};
 
 use super::clock::SystemClock;
 use super::durable::{Disks, identity_of};
+use super::places::Places;
 
 /// A folder that is removed in the end.
 struct Scratch(PathBuf);
@@ -62,7 +63,7 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
         clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns())),
     };
     let store: Arc<dyn Store> = Arc::new(Embedded::open(mirror, &settings)?);
-    let mut disks = Disks::together(log, node, store, folders.to_vec(), store_folder)?;
+    let mut disks = Disks::together(log, node, store, Places { logs: folders.to_vec(), store: store_folder.into() })?;
     let node = a_node(&disks, clock)?;
     let recovered = disks.recover(&node)?;
     let databases = node.config.settings().databases;

@@ -77,7 +77,7 @@ impl Switch {
         let before = self.node.clock.monotonic_ns();
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
         let disks = Disks::open(settings, &dir, self.node.clock.clone()).map_err(|error| error.to_string())?;
-        let Disks { log, node: id, store, header, folders } = disks;
+        let Disks { log, node: id, store, header, places } = disks;
         let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
         let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
         if header.is_some() {
@@ -105,7 +105,7 @@ impl Switch {
             }
         };
         let (readers, node) = (Vec::new(), Arc::clone(&self.node));
-        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, folders, node };
+        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, places, node };
         if let Err(why) = self.complete(&kept) {
             self.give_up(&log);
             state.cancel();
@@ -130,10 +130,10 @@ impl Switch {
     pub fn back_up(&self, folder: &Path) -> Result<(), String> {
         // Nobody switches meanwhile: it is the same thread that does. Others need to know the log.
         let taken = self.kept().as_mut().map(|kept| {
-            (kept.log.clone(), kept.checkpoints.clone(), kept.folders.clone(), std::mem::take(&mut kept.gates))
+            (kept.log.clone(), kept.checkpoints.clone(), kept.places.clone(), std::mem::take(&mut kept.gates))
         });
-        let (log, checkpoints, folders, mut gates) = taken.ok_or("appendonly is off")?;
-        let sources = Sources { log: &log, gates: &mut gates, checkpoints: &checkpoints, folders: &folders };
+        let (log, checkpoints, places, mut gates) = taken.ok_or("appendonly is off")?;
+        let sources = Sources { log: &log, gates: &mut gates, checkpoints: &checkpoints, places: &places };
         let written = backup::write(self, sources, folder);
         if let Some(kept) = self.kept().as_mut() {
             kept.gates = gates;

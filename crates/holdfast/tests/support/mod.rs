@@ -81,6 +81,12 @@ impl Server {
         self.0.process.wait().unwrap().success()
     }
 
+    /// The process.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn id(&self) -> u32 {
+        self.0.process.id()
+    }
+
     /// Its port.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn port(&self) -> u16 {

@@ -1,0 +1,105 @@
+//! The directories of the data: that no two settings mean the same one, that nothing else is in them, and that nothing else goes there.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use node::config::Settings;
+
+/// Where log and store are.
+#[derive(Clone)]
+pub struct Places {
+    /// Of each stream of the log.
+    pub logs: Vec<PathBuf>,
+    pub store: PathBuf,
+}
+
+impl Places {
+    /// As the settings name them, seen from `dir`.
+    pub fn of(settings: &Settings, dir: &Path) -> Self {
+        let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
+        Self { logs: settings.log_dirs.iter().map(|bytes| path(bytes)).collect(), store: path(&settings.store_dir) }
+    }
+
+    /// Makes the log's directories, and looks whether all of them can be what they are to be.
+    pub fn make(&self) -> Result<(), String> {
+        let mut made: Vec<(PathBuf, &Path)> = Vec::new();
+        for folder in &self.logs {
+            let failed =
+                |error: io::Error| format!("can't make the directory {} of the log: {error}", folder.display());
+            fs::create_dir_all(folder).map_err(failed)?;
+            let real = fs::canonicalize(folder).map_err(failed)?;
+            if let Some((_, other)) = made.iter().find(|(other, _)| *other == real) {
+                return Err(format!(
+                    "log-dirs names the same directory twice, as {} and as {}: each stream of the log needs one of its own",
+                    other.display(),
+                    folder.display()
+                ));
+            }
+            if folder.join("STORE").exists() {
+                return Err(format!("log-dirs names {}, which holds a store", folder.display()));
+            }
+            made.push((real, folder));
+        }
+        self.check_store(&made)
+    }
+
+    fn check_store(&self, logs: &[(PathBuf, &Path)]) -> Result<(), String> {
+        let store = self.store.display();
+        let Ok(real) = fs::canonicalize(&self.store) else { return Ok(()) };
+        if logs.iter().any(|(log, _)| *log == real) {
+            return Err(format!("store-dir and log-dirs both name {store}: the store needs a directory of its own"));
+        }
+        if !real.is_dir() {
+            return Err(format!("store-dir names {store}, which is no directory"));
+        }
+        if real.join("STORE").exists() {
+            return Ok(());
+        }
+        let names = names(&real).map_err(|error| format!("store-dir: {store}: {error}"))?;
+        let what = match names.iter().find(|name| *name != "STORE.new") {
+            None => return Ok(()),
+            Some(_) if names.iter().any(|name| name == "BACKUP") => {
+                "a backup: `holdfast restore` makes data of it".to_owned()
+            }
+            Some(_) if names.iter().any(|name| name.ends_with(".log")) => "a log".to_owned(),
+            Some(name) => format!("{name}, and is no store"),
+        };
+        Err(format!(
+            "store-dir names {store}, which holds {what}; a store needs an empty directory, or one that is not there yet"
+        ))
+    }
+
+    /// Which of them this path, which need not be there, is, or is in.
+    pub fn around(&self, path: &Path) -> Option<&Path> {
+        let real = real(path)?;
+        let all = self.logs.iter().chain([&self.store]);
+        all.map(PathBuf::as_path).find(|folder| fs::canonicalize(folder).is_ok_and(|folder| real.starts_with(folder)))
+    }
+
+    /// Where there is data, if anywhere.
+    pub fn data(&self) -> Option<&Path> {
+        let is_log =
+            |folder: &&PathBuf| names(folder).is_ok_and(|names| names.iter().any(|name| name.ends_with(".log")));
+        let log = self.logs.iter().find(is_log);
+        log.or(Some(&self.store).filter(|store| store.join("STORE").exists())).map(PathBuf::as_path)
+    }
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Where a path leads: as far as it is there, links are followed.
+fn real(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path.ancestors().find(|ancestor| ancestor.exists())?;
+    let rest = path.strip_prefix(there).ok()?;
+    Some(fs::canonicalize(there).ok()?.join(rest))
+}
