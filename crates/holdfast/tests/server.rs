@@ -157,6 +157,39 @@ fn starts_tells_and_ends() {
     assert!(!pid_file.exists());
 }
 
+/// What CONFIG SET has switched is what the next start finds, if CONFIG REWRITE was called.
+#[test]
+fn a_switch_is_kept_by_config_rewrite() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let config = scratch.config(&format!("# mine\nport {port}\nappendonly no\n"));
+    let server = Running::start(&[&config]);
+    assert!(server.log.contains("Durability: none"), "{}", server.log);
+    for line in ["set kept 1", "config set appendonly yes", "config set appendfsync everysec", "config rewrite"] {
+        assert_eq!(ask(port, line), "+OK", "{line}");
+    }
+    let text = fs::read_to_string(&config).unwrap();
+    for line in ["# mine", "appendonly yes", "appendfsync everysec"] {
+        assert_eq!(text.lines().filter(|other| *other == line).count(), 1, "{line} in {text}");
+    }
+    assert!(server.terminate());
+    let server = Running::start(&[&config]);
+    assert!(server.log.contains("Durability: everysec"), "{}", server.log);
+    assert_eq!(ask(port, "exists kept"), ":1");
+    for line in ["config set appendonly no", "config rewrite"] {
+        assert_eq!(ask(port, line), "+OK", "{line}");
+    }
+    assert!(server.terminate());
+    let server = Running::start(&[&config]);
+    assert!(
+        server.log.contains("Durability: none") && server.log.contains("appendonly is off: the data in"),
+        "{}",
+        server.log
+    );
+    assert_eq!(ask(port, "exists kept"), ":0");
+    assert!(server.terminate());
+}
+
 #[test]
 fn tells_systemd_when_it_is_ready_and_when_it_stops() {
     let scratch = Scratch::new();

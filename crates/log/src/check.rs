@@ -35,7 +35,7 @@ pub struct StreamReport {
 pub struct Report {
     /// By stream.
     pub streams: Vec<StreamReport>,
-    /// Records that a start would bring back.
+    /// Records that are valid.
     pub survive: u64,
     /// What is wrong with the streams together.
     pub damage: Option<String>,
@@ -67,7 +67,9 @@ impl fmt::Display for Report {
         }
         match &self.damage {
             Some(damage) => writeln!(f, "DAMAGED: {damage}"),
-            None => writeln!(f, "{} records would be replayed", self.survive),
+            None => {
+                writeln!(f, "{} records are valid: a start applies those that the store does not have", self.survive)
+            }
         }
     }
 }

@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     rehearse(&logs, &store).map_err(|why| format!("no server starts with what was restored: {why}"))?;
     println!(
-        "{} files, {bytes} bytes, of unix time {}.{:03}, are verified and restored: {} records of the log over a checkpoint",
+        "{} files, {bytes} bytes, of unix time {}.{:03}, are verified and restored: {} records of the log, beside a checkpoint that has some of them",
         files.len(),
         manifest.made / 1000,
         manifest.made % 1000,
