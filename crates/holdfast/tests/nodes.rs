@@ -187,6 +187,14 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     // Whoever means it says so.
     std::fs::remove_dir_all(dir.path().join("cluster")).unwrap();
     assert_eq!(Server::start(&alone).client().call("get key"), "$5 value");
+    // And with its keys it is no new node of a cluster, but may be the first of one.
+    let why = Server::refused(&[&alone[..], &["--cluster-seeds", &seeds]].concat());
+    assert!(why.contains("has 1 keys") && why.contains("cluster-enabled yes"), "{why}");
+    let first = Server::start(
+        &[&alone[..], &["--cluster-enabled", "yes", "--cluster-port", &(port + 10_000).to_string()]].concat(),
+    );
+    until_ok(&first);
+    assert_eq!(first.client().call("get key"), "$5 value");
 }
 
 #[test]

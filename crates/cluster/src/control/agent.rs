@@ -295,7 +295,7 @@ impl Agent {
         match self.machine.look(|applied| applied.state.incarnation(id)) {
             None => {
                 return Reply::Failed(format!(
-                    "the cluster has no node {id} any more; without its cluster folder it would join as a new one"
+                    "the cluster has no node {id} any more; with an empty dir it would join as a new one"
                 ));
             }
             Some(known) if known != incarnation => {

@@ -22,8 +22,7 @@ impl Agent {
                 Ok(Response::Done { .. }) => return,
                 Ok(Response::Refused(why @ Refusal::NotFormed)) => why.to_string(),
                 Ok(Response::Refused(Refusal::Unknown(_))) => {
-                    "the cluster has forgotten this node; without its cluster folder it would join as a new one"
-                        .to_owned()
+                    "the cluster has forgotten this node; with an empty dir it would join as a new one".to_owned()
                 }
                 Ok(Response::Refused(why)) => format!("the cluster refuses this node: {why}"),
                 Err(why) => why,

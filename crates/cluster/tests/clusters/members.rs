@@ -1,5 +1,5 @@
-use cluster::SLOTS;
 use cluster::meta::{Command, Refusal, Response};
+use cluster::{Map, SLOTS};
 
 use crate::harness::{Nodes, wait};
 
@@ -98,9 +98,18 @@ fn the_sixth_learns_and_does_not_vote() {
         nodes.add().start();
     }
     nodes.serve();
-    let voters = || nodes.nodes[0].map().nodes().iter().filter(|node| node.voter).count();
-    wait("five vote", || (voters() == 5).then_some(()));
+    let voters = |map: &Map| map.nodes().iter().filter(|node| node.voter).count();
+    wait("five vote", || (voters(&nodes.nodes[0].map()) == 5).then_some(()));
     assert_eq!(nodes.nodes[0].map().nodes().len(), 6);
+    // In the place of one that goes it votes.
+    let id = nodes.nodes[2].id();
+    nodes.nodes[0].done(&Command::Leave { id });
+    nodes.nodes[2].stop();
+    wait("the sixth votes", || {
+        let map = nodes.nodes[0].map();
+        let sixth = map.index_of(nodes.nodes[5].id())?;
+        (map.node(sixth).voter && voters(&map) == 5 && map.nodes().len() == 5).then_some(())
+    });
 }
 
 #[test]

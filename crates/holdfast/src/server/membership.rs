@@ -49,6 +49,20 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
     .into())
 }
 
+/// Refuses to take keys along into a cluster of others: most of them would belong to other nodes, and the rest might come back long after they were deleted
+/// there.
+fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
+    let keys: u64 = (0..settings.databases).map(|db| node.engine.keyspace.len(db)).sum();
+    if keys == 0 || settings.cluster_seeds.is_empty() || Control::is_kept_in(&folder(settings)) {
+        return Ok(());
+    }
+    Err(format!(
+        "this server has {keys} keys and is no node of a cluster yet: a new node starts with an empty dir. (Started once with cluster-enabled yes and without \
+         cluster-seeds, it forms a cluster of itself with these keys, which other nodes may join.)"
+    )
+    .into())
+}
+
 /// The lease that the control thread renews.
 struct Renewed {
     until: Arc<AtomicU64>,
@@ -102,6 +116,7 @@ impl Membership {
         if !takes_part(settings) {
             return Ok(None);
         }
+        check_new(settings, node)?;
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let hooks = hooks(node, links, &known);
         let clock = Arc::new(move || clock.boot_ns());
