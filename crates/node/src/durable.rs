@@ -17,6 +17,9 @@ use crate::stats::add;
 use crate::tail::Tail;
 use crate::worker::{Token, Worker};
 
+/// A worker writes the log itself as long as syncs take no longer than this, in nanoseconds.
+const LEND_NS: u64 = 400_000;
+
 /// The log of a node.
 pub struct Durable {
     log: Log,
@@ -253,6 +256,13 @@ impl Worker {
             }
         }
         let mut unrung = std::mem::take(&mut self.unrung);
+        if left == 0
+            && self.may_lend(&durable)
+            && unrung.is_power_of_two()
+            && durable.log.lend(unrung.trailing_zeros() as u16)
+        {
+            unrung = 0;
+        }
         while unrung != 0 {
             durable.log.ring(unrung.trailing_zeros() as u16);
             unrung &= unrung - 1;
@@ -260,5 +270,14 @@ impl Worker {
         if let Some(mailbox) = self.node.mailbox(self.index).filter(|_| self.awaits()) {
             mailbox.await_log(true);
         }
+    }
+
+    /// Whether this worker may write the log itself, and wait for the disk: it would only sleep otherwise, since nothing has arrived, and about all who are served now wait
+    /// for the log. Not where a sync takes long: others may send something meanwhile.
+    fn may_lend(&mut self, durable: &Durable) -> bool {
+        let waiting = self.gated.len();
+        self.waited = waiting.max(self.waited - self.waited.div_ceil(8));
+        let is_idle = !self.has_work() && self.dirty.is_empty() && self.peers.is_none();
+        is_idle && waiting * 2 >= self.waited && durable.log.patience() <= LEND_NS
     }
 }

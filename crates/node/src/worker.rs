@@ -112,6 +112,8 @@ pub struct Worker {
     pub(crate) unrung: u32,
     /// Since when, monotonic nanoseconds.
     pub(crate) unrung_since: u64,
+    /// How many connections have waited for the log of late at most, about.
+    pub(crate) waited: usize,
     /// Watermarks when they were looked at last.
     pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
@@ -171,6 +173,7 @@ impl Worker {
             syncing: Vec::new(),
             unrung: 0,
             unrung_since: 0,
+            waited: 0,
             marks: SmallVec::new(),
             turn: 0,
             peers: None,

@@ -36,6 +36,11 @@ impl Bell {
         }
     }
 
+    /// There is something to look at, and the caller is who looks next.
+    pub(crate) fn note(&self) {
+        self.rung.store(true, SeqCst);
+    }
+
     #[cold]
     fn wake(&self) {
         let mut sleepers = self.lock();

@@ -121,7 +121,12 @@ pub(crate) struct Shared {
     fsync: AtomicU8,
     stopping: AtomicBool,
     clock: Clock,
+    /// Of each stream, if there are threads.
+    hands: OnceLock<Box<[Hand]>>,
 }
+
+/// Takes a stream's steps on the calling thread: see [`Log::lend`].
+type Hand = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Shared {
     fn moved(&self) {
@@ -223,6 +228,16 @@ impl Log {
     #[inline]
     pub fn ring(&self, stream: u16) {
         self.shared.streams[usize::from(stream)].ring();
+    }
+
+    /// As [`Self::ring`], and the calling thread, which waits for what it has left and has nothing else to do, writes that itself and waits for the disk:
+    /// no other thread has to be woken, nor it by one. True: what it has left is committed, as far as it does not stand on other streams, or the log has failed. False:
+    /// somebody is at it already, or nobody is promised a sync; ring.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    pub fn lend(&self, stream: u16) -> bool {
+        self.shared.hands.get().is_some_and(|hands| hands[usize::from(stream)]())
     }
 
     /// How long a worker that goes on working should leave records before it rings, in nanoseconds: a sync takes as long.

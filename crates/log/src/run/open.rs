@@ -16,7 +16,7 @@ use crate::recover::{Damage, Recovered, Recovery, recover};
 use crate::run::crew::Crew;
 use crate::run::helper::Helper;
 use crate::run::stream::{After, FLIGHTS, Runner, Step};
-use crate::run::{Clock, Fsync, Log, RUNNING, Shared, Stream};
+use crate::run::{Clock, Fsync, Hand, Log, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
 /// How a log is kept.
@@ -149,9 +149,11 @@ impl<D: Disk> Opened<D> {
             |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
         let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers)?;
         let locks = Arc::new(locks);
-        let mut threads = Vec::new();
+        let (mut threads, mut hands) = (Vec::new(), Vec::<Hand>::new());
         for (runner, index) in runners.into_iter().zip(0..) {
             let crew = Arc::new(Crew::new(runner, shared.clone(), index));
+            let lent = Arc::downgrade(&crew);
+            hands.push(Box::new(move || lent.upgrade().is_some_and(|crew| crew.lend())));
             for _ in 0..FLIGHTS {
                 let (crew, locks) = (crew.clone(), locks.clone());
                 let run = move || {
@@ -162,6 +164,7 @@ impl<D: Disk> Opened<D> {
                 threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
             }
         }
+        let _ = shared.hands.set(hands.into());
         Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
     }
 
@@ -203,6 +206,7 @@ impl<D: Disk> Opened<D> {
             fsync: (settings.fsync as u8).into(),
             stopping: AtomicBool::new(false),
             clock: settings.clock,
+            hands: OnceLock::new(),
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();

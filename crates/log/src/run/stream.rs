@@ -187,6 +187,11 @@ impl<D: Disk> Runner<D> {
         Step::Then(After::End)
     }
 
+    /// Whether anybody may take its steps for a while: replies are promised a sync, nothing is on its way, and nothing waits for room.
+    pub(crate) fn may_be_lent(&mut self) -> bool {
+        !self.ended && self.is_settled() && self.unwritten.is_none() && self.committer.writer().in_flight() == 0
+    }
+
     /// Whether there are no more steps.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
@@ -376,7 +381,7 @@ impl<D: Disk> Runner<D> {
     }
 
     /// Moves the watermark as far as it may go.
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         let mut moved = self.committer.advance();
         let waits = self.committer.is_standing();
         self.stream().waits.store(waits, Relaxed);

@@ -277,6 +277,66 @@ fn many_workers_and_many_blocks() {
     }
 }
 
+#[test]
+fn who_waits_may_write() {
+    let disks = [Simulated::default()];
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, gates) = opened.start([1; 16], 0, 3, settings(Fsync::Always)).unwrap();
+    let workers: Vec<_> = gates
+        .into_iter()
+        .zip(0u64..)
+        .map(|(mut gates, worker)| {
+            let log = log.clone();
+            thread::spawn(move || {
+                let mut lent = 0;
+                for _ in 0..400 {
+                    let gate = &mut gates[0];
+                    let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4);
+                    gate.leave(lsn, |out| Record::encode(lsn, &[], &[worker as u8; 40], out));
+                    gate.exit();
+                    if log.lend(0) {
+                        lent += 1;
+                        assert!(log.marks().of(0) >= lsn);
+                    } else {
+                        log.ring(0);
+                        wait(log.marks(), 0, lsn);
+                    }
+                }
+                lent
+            })
+        })
+        .collect();
+    let lent: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    assert!(lent > 0);
+    log.set_fsync(Fsync::Everysec);
+    assert_eq!(log.stop(), State::Running);
+    assert!(!log.lend(0), "there is nobody to lend a hand to");
+    assert_eq!(log.facts(0).records, 1200);
+    assert_eq!(found(&disks).len(), 1200);
+}
+
+#[test]
+fn who_writes_himself_hears_of_a_failure() {
+    let disks = [Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let first = leave(&mut gates[0][0], 0, &[]);
+    while !log.lend(0) {
+        thread::yield_now();
+    }
+    assert_eq!(log.marks().of(0), first);
+    disks[0].fail_sync_after(0);
+    leave(&mut gates[0][0], 0, &[]);
+    while !log.lend(0) {
+        thread::yield_now();
+    }
+    assert_eq!(log.state(), State::Failed("stream 0: the disk does not answer".into()));
+    assert_eq!(log.marks().of(0), first);
+    leave(&mut gates[0][0], 0, &[]);
+    assert!(!log.lend(0));
+    assert!(matches!(log.stop(), State::Failed(_)));
+    assert_eq!(log.marks().of(0), first);
+}
+
 /// Rule L8: without room writes are refused, what has been left is written, and it goes on when there is room.
 #[test]
 fn a_full_disk_is_waited_for() {
