@@ -224,6 +224,7 @@ fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
     t.line("store_entries_estimate", figures.entries_estimate);
     t.line("store_bytes_taken", figures.bytes_taken);
     t.line("store_bytes_flushed", figures.bytes_flushed);
+    t.line("store_bytes_spilled", figures.bytes_spilled);
     t.line("store_bytes_compacted", figures.bytes_compacted);
     t.line("store_flushes", figures.flushes);
 }
