@@ -15,6 +15,7 @@ use crate::call::{Busy, Call};
 use crate::cold::is_lacking;
 use crate::engine::Engine;
 use crate::record::LIBRARIES_SLOT;
+use crate::watch::WatchedKey;
 
 /// What became of an attempt that asked for its locks.
 #[must_use]
@@ -74,6 +75,17 @@ impl Engine {
 
     fn need_of_locks(&self, locks: &[Lock]) -> Need {
         self.need_of(locks.iter().map(|lock| keyspace::slot_of(&lock.key)))
+    }
+
+    /// Whether none of these watched keys, all of them locked by the attempt, has changed since.
+    pub fn is_unchanged(&mut self, block: &BlockRun, watched: &[WatchedKey]) -> bool {
+        let (shared, now) = (self.shared.clone(), self.now);
+        let expired = |engine: &mut Self, key: &WatchedKey| {
+            let hashed = shared.keyspace.hasher().key(&key.key);
+            engine.db(block.held(), key.db, 0).peek(&hashed).is_some_and(|entry| entry.expired(now))
+        };
+        let held = watched.iter().all(|key| block.held().covers(key.slot));
+        held && !watched.iter().any(|key| expired(self, key)) && self.unchanged(watched, block.held())
     }
 
     /// Runs a command of an attempt, whose keys are all locked.

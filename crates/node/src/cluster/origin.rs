@@ -74,7 +74,7 @@ impl Worker {
             };
             result = match frame.kind {
                 Kind::Data => self.hear_frame(conn, frame.body),
-                Kind::Transactions => self.tx_hear(frame.body),
+                Kind::Transactions => self.tx_hear(&conn.role, frame.body),
                 _ => Err("a frame that belongs on another link".into()),
             };
             conn.start += frame.size;

@@ -40,7 +40,7 @@ impl Inbound {
         Self { peer: peer.into(), lines: Vec::new(), stage: Stage::default(), is_staged: false, partner }
     }
 
-    fn line(&self, vc: u32) -> Option<Token> {
+    pub(crate) fn line(&self, vc: u32) -> Option<Token> {
         *self.lines.get(vc as usize)?
     }
 
@@ -53,6 +53,8 @@ impl Inbound {
 pub(crate) struct Virtual {
     link: Token,
     vc: u32,
+    /// What its node calls the client.
+    pub(crate) client: u64,
     /// The epoch of this node by which its last commands were sent here.
     pub(crate) epoch: u64,
     /// Bytes of output that were said.
@@ -163,14 +165,22 @@ impl Worker {
         if vc >= LINES_MAX || inbound.line(vc).is_some() {
             return Err("a virtual connection that is open already".into());
         }
-        let token = self.reserve_token();
+        let (token, name) = (self.reserve_token(), client);
         let address = format!("{}:{client}", inbound.peer);
         let peer = Peer { address, ..Peer::default() };
         let client = Client::new(self.node.next_client_id(), peer, self.engine.now(), self.index as u16, token);
         let mut session = Session::new(Arc::new(client), true);
         let sound = set(&mut session, db, protocol, self.follower.settings().databases);
-        let line =
-            Virtual { link, vc, epoch: 0, said: 0, ends: VecDeque::new(), is_replying: false, lengths: Vec::new() };
+        let line = Virtual {
+            link,
+            vc,
+            client: name,
+            epoch: 0,
+            said: 0,
+            ends: VecDeque::new(),
+            is_replying: false,
+            lengths: Vec::new(),
+        };
         self.install(token, session, Role::Virtual(Box::new(line)));
         let index = vc as usize;
         if inbound.lines.len() <= index {

@@ -35,6 +35,8 @@ pub(crate) struct Line {
     pub(crate) questions: VecDeque<Question>,
     /// It watches keys.
     pub(crate) watches: bool,
+    /// Which, with their databases; nothing if it watches none.
+    pub(crate) watched: Vec<(u16, Box<[u8]>)>,
     /// Bytes that have come and that the owner has not been told of: it says so many at a time and no more.
     pub(crate) unacknowledged: usize,
 }

@@ -362,6 +362,7 @@ impl Worker {
                     expected: Default::default(),
                     questions: Default::default(),
                     watches: false,
+                    watched: Vec::new(),
                     unacknowledged: 0,
                 })
             }

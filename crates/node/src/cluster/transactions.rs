@@ -65,10 +65,8 @@ impl Worker {
             return self.in_turn(conn, false);
         }
         let needs = self.place_of_block(conn);
-        let remote = conn.remote.as_deref();
-        let watches = !conn.session.watched.is_empty()
-            || remote.is_some_and(|remote| remote.lost_watch || remote.watching().next().is_some());
-        if needs.place == Place::Several && !(needs.everything || needs.own || watches) {
+        let place = needs.place.and(self.place_of_watched(conn));
+        if place == Place::Several && !(needs.everything || needs.own) {
             return Some(self.exec_over_nodes(conn, command));
         }
         let peers = self.peers.as_deref_mut()?;
@@ -114,14 +112,29 @@ impl Worker {
         Some(self.forward_block(conn, target, command, needs.db))
     }
 
+    /// To whom the keys belong that a connection watches.
+    fn place_of_watched(&self, conn: &Conn) -> Place {
+        let Some(peers) = self.peers.as_deref() else { return Place::Anywhere };
+        let here = conn.session.watched.first().map_or(Place::Anywhere, |watched| Place::At(peers.me, watched.slot));
+        let Some(remote) = conn.remote.as_deref() else { return here };
+        let lines = remote.lines.iter().flatten().flat_map(|line| &line.watched);
+        lines.fold(here, |place, (_, key)| place.and(peers.place(keyspace::slot_of(key))))
+    }
+
     /// EXEC of a block with keys of several nodes.
     fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command) -> Next {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
+        if conn.remote.as_deref().is_some_and(|remote| remote.lost_watch) {
+            self.forget_watched_elsewhere(conn, None);
+            self.break_block(conn);
+            return Next::Continue;
+        }
         match self.begin_transaction(conn, command) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => {
+                self.forget_watched_elsewhere(conn, None);
                 self.refuse(conn, Some(command), &text);
                 Next::Continue
             }
@@ -144,6 +157,7 @@ impl Worker {
         self.ask(conn, link, None, &bytes, expected.chain([last]));
         if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
             line.watches = false;
+            line.watched.clear();
             line.db = line.db.filter(|_| db.is_none());
         }
         multi.clear();
@@ -176,6 +190,7 @@ impl Worker {
         for link in links {
             if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
                 line.watches = false;
+                line.watched.clear();
             }
             self.ask(conn, link, None, UNWATCH, [Expect::Nothing]);
         }
@@ -204,8 +219,14 @@ impl Worker {
                 }
                 let (hole, wanted) = self.place_of_reply(conn);
                 self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
+                let db = conn.session.db;
                 if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
                     line.watches = true;
+                    for key in args.iter().skip(1) {
+                        if !line.watched.iter().any(|(other, known)| *other == db && **known == *key) {
+                            line.watched.push((db, key.into()));
+                        }
+                    }
                 }
                 self.count_forwarded(conn, command, Some(args));
                 // What it watches is known when it has been answered.

@@ -231,3 +231,59 @@ fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
         (seed >> 33) as usize % below
     }
 }
+
+#[test]
+fn watched_keys_of_several_nodes_break_a_block() {
+    for workers in [1, 2] {
+        let mut net = Net::new(3, workers, 4);
+        let (client, other) = (net.connect(0), net.connect(2));
+        let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        let (set_a, set_b) = (format!("SET {a} 1"), format!("SET {b} 2"));
+        let watches = [&a, &b, &c].map(|key| format!("WATCH {key}"));
+        // Untouched, and what was watched is not any more.
+        for _ in 0..2 {
+            watches.iter().for_each(|watch| assert_eq!(net.say(client, watch), "OK"));
+            assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
+            net.ask(other, &format!("INCR {a}"));
+            net.ask(other, &format!("INCR {c}"));
+            assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]", "nothing is watched");
+        }
+        // Touched: here, where the block works, and where it only watches; by a plain command, or a transaction.
+        for (i, key) in [&a, &b, &c].into_iter().enumerate() {
+            for commands in [
+                vec![format!("INCRBY {key} 1")],
+                vec![format!("INCR {key}"), format!("SET {} x", key_of((i + 1) % 3, 3, "x"))],
+            ] {
+                watches.iter().for_each(|watch| assert_eq!(net.say(client, watch), "OK"));
+                let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+                block(&mut net, other, &commands);
+                assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "nil", "{key}");
+                assert_ne!(net.say(other, &format!("GET {key}")), "nil");
+            }
+        }
+        // One node works, others are watched.
+        net.ask(client, &watches[2]);
+        assert_eq!(block(&mut net, client, &[&set_a]), "[OK]");
+        net.ask(client, &watches[2]);
+        net.ask(other, &format!("DEL {c}"));
+        assert_eq!(block(&mut net, client, &[&set_a]), "nil");
+        // A watch that was lost counts as touched.
+        net.ask(client, &watches[1]);
+        net.cut(0, 1);
+        net.run();
+        assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "nil");
+        net.sleep(600);
+        assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
+        // Its own changes are not others'.
+        net.ask(client, &watches[0]);
+        net.ask(client, &watches[1]);
+        assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
+        // Given up.
+        net.ask(client, &watches[0]);
+        net.ask(client, &watches[1]);
+        net.ask(other, &set_b);
+        net.ask(client, "UNWATCH");
+        assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
+        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+    }
+}

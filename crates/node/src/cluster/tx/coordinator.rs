@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use command::{KeyAt, Run, flags};
+use engine::WatchedKey;
 use resp::{Protocol, Reply};
 use txn::locks::Mode;
 use txn::{Event, Lock, NodeId, Part, Refusal};
@@ -11,7 +12,7 @@ use txn::{Event, Lock, NodeId, Part, Refusal};
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
-use super::{member, wire};
+use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
 use crate::session::{Multi, database};
 use crate::table::{Command, Handler, Table};
@@ -30,12 +31,25 @@ pub(super) struct Block {
     /// Where its reply goes, and whether the client wants it.
     hole: (u64, bool),
     multi: Box<Multi>,
+    /// What the client watches at this node.
+    watched: Vec<WatchedKey>,
+    /// What it watches at others.
+    elsewhere: Vec<Elsewhere>,
     /// Database and protocol of the session.
     db: u16,
     protocol: Protocol,
     answers: Vec<Answer>,
+    /// Who has a part in it.
+    nodes: Vec<NodeId>,
     /// The database that it selects.
     selected: u16,
+}
+
+/// What a client watches at another node.
+struct Elsewhere {
+    link: usize,
+    watch: wire::Watch,
+    keys: Vec<(u16, Box<[u8]>)>,
 }
 
 /// Where the reply to a command comes from.
@@ -61,13 +75,30 @@ pub(crate) enum Begun {
 
 impl Peers {
     /// Which node does what. The error is for the client.
-    fn plan(&self, table: &Table, databases: u16, multi: &Multi, db: u16, protocol: Protocol) -> Result<Plan, Vec<u8>> {
+    fn plan(
+        &self,
+        (table, databases): (&Table, u16),
+        multi: &Multi,
+        (watched, elsewhere): (&[WatchedKey], &[Elsewhere]),
+        (db, protocol): (u16, Protocol),
+    ) -> Result<Plan, Vec<u8>> {
         struct OfNode {
             locks: Vec<Lock>,
             commands: wire::Commands,
         }
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
         let (mut answers, mut selected) = (Vec::with_capacity(multi.queue.len()), db);
+        let lock = |db: u16, key: &[u8]| Lock { db, key: key.into(), mode: Mode::Shared };
+        if !watched.is_empty() {
+            let watch = wire::Watch { vc: u32::MAX, client: 0, keys: watched.len() as u32 };
+            let locks = watched.iter().map(|key| lock(key.db, &key.key)).collect();
+            nodes.insert(self.me, OfNode { locks, commands: wire::Commands::new(protocol, Some(watch)) });
+        }
+        for Elsewhere { link, watch, keys } in elsewhere {
+            let place = self.links[*link].node.and_then(|node| self.map.index_of(node)).ok_or(NO_OWNER)?;
+            let locks = keys.iter().map(|(db, key)| lock(*db, key)).collect();
+            nodes.insert(place, OfNode { locks, commands: wire::Commands::new(protocol, Some(*watch)) });
+        }
         let mut positions: Vec<KeyAt> = Vec::new();
         for (queued, args) in multi.commands() {
             let command = table.get(queued.command);
@@ -100,7 +131,7 @@ impl Peers {
                     };
                     let of_node = nodes
                         .entry(owner)
-                        .or_insert_with(|| OfNode { locks: Vec::new(), commands: wire::Commands::new(protocol) });
+                        .or_insert_with(|| OfNode { locks: Vec::new(), commands: wire::Commands::new(protocol, None) });
                     of_node.commands.push(selected, args);
                     positions.clear();
                     command.spec.keys_of(args, &mut positions);
@@ -143,7 +174,18 @@ impl Worker {
         let Some((peers, multi)) = self.peers.as_deref_mut().zip(conn.session.multi.as_deref()) else {
             return Begun::Refused(SEVERAL.into());
         };
-        let plan = match peers.plan(&node.table, databases, multi, db, protocol) {
+        let elsewhere: Vec<Elsewhere> = conn.remote.as_deref().map_or_else(Vec::new, |remote| {
+            let lines = remote.lines.iter().enumerate().filter_map(|(link, line)| Some((link, line.as_ref()?)));
+            let watching = lines.filter(|(_, line)| !line.watched.is_empty());
+            watching
+                .map(|(link, line)| {
+                    let (vc, client, keys) = (line.vc, conn.session.client.id, line.watched.len() as u32);
+                    Elsewhere { link, watch: wire::Watch { vc, client, keys }, keys: line.watched.clone() }
+                })
+                .collect()
+        });
+        let watches = (&*conn.session.watched, &*elsewhere);
+        let plan = match peers.plan((&node.table, databases), multi, watches, (db, protocol)) {
             Ok(plan) if peers.tx.coordinator.is_some() => plan,
             Ok(_) => return Begun::Refused(NOT_SERVED.into()),
             Err(error) => return Begun::Refused(error),
@@ -154,7 +196,6 @@ impl Worker {
         let hole = self.place_of_reply(conn);
         let Some(multi) = conn.session.multi.take() else { return Begun::Refused(SEVERAL.into()) };
         let watched = conn.session.leave_multi();
-        self.engine.unwatch_later(watched);
         self.count_forwarded(conn, command, None);
         conn.wait = Wait::Replies(0);
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
@@ -163,10 +204,23 @@ impl Worker {
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
+            let nodes = parts.iter().map(|part| part.member.node).collect();
             let sequence = coordinator.begin(now, time, parts, &mut events);
             peers.tx.ticks += 1;
             let begun = peers.tx.ticks;
-            let block = Block { token: conn.token, begun, hole, multi, db, protocol, answers, selected };
+            let block = Block {
+                token: conn.token,
+                begun,
+                hole,
+                multi,
+                watched,
+                elsewhere,
+                db,
+                protocol,
+                answers,
+                nodes,
+                selected,
+            };
             peers.tx.blocks.insert(sequence, block);
         }
         self.tx_events(events);
@@ -179,7 +233,8 @@ impl Worker {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let of = |(sequence, block): (&u64, &Block)| (block.token == token).then_some(*sequence);
         let Some(sequence) = peers.tx.blocks.iter().find_map(of) else { return };
-        peers.tx.blocks.remove(&sequence);
+        let block = peers.tx.blocks.remove(&sequence);
+        self.engine.unwatch_later(block.map(|block| block.watched).unwrap_or_default());
         let Some(coordinator) = &mut peers.tx.coordinator else { return };
         let mut events = Vec::new();
         coordinator.abandon(now, sequence, &mut events);
@@ -220,7 +275,9 @@ impl Worker {
     }
 
     fn take_block(&mut self, sequence: u64) -> Option<Block> {
-        self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)
+        let mut block = self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)?;
+        self.engine.unwatch_later(std::mem::take(&mut block.watched));
+        Some(block)
     }
 
     fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
@@ -232,6 +289,7 @@ impl Worker {
             conn.session.set_db(db);
         }
         let (hole, wanted) = block.hole;
+        self.forget_watched_elsewhere(&mut conn, None);
         self.ensure_out(&mut conn);
         conn.out.fill(hole, if wanted { reply } else { &[] }, true);
         self.look_at_answers(&mut conn, usize::MAX);
@@ -248,7 +306,8 @@ impl Worker {
         let planned = match peers.tx.blocks.get(&sequence) {
             None => Err(failed(NOT_SERVED)),
             Some(block) => {
-                let plan = peers.plan(&node.table, databases, &block.multi, block.db, block.protocol);
+                let watches = (&*block.watched, &*block.elsewhere);
+                let plan = peers.plan((&node.table, databases), &block.multi, watches, (block.db, block.protocol));
                 let moved = |plan: &Plan| block.is_elsewhere(&plan.answers);
                 plan.map_err(|text| failed(&text)).and_then(|plan| match moved(&plan) {
                     true => Ok(plan),
@@ -262,6 +321,7 @@ impl Worker {
             Ok(plan) => {
                 if let Some(block) = peers.tx.blocks.get_mut(&sequence) {
                     block.answers = plan.answers;
+                    block.nodes = plan.parts.iter().map(|part| part.member.node).collect();
                 }
                 coordinator.routed(now, sequence, plan.parts);
             }
@@ -293,10 +353,14 @@ impl Peers {
 }
 
 impl Block {
+    /// What it watches at this node.
+    pub(super) fn watched_here(&self) -> Watched {
+        Watched::Keys(self.watched.clone())
+    }
+
     /// Whether a node has a part in it, and cannot have heard of it: its link was open last at this time.
     pub(super) fn is_unheard(&self, node: NodeId, last_open: u64) -> bool {
-        self.begun > last_open
-            && self.answers.iter().any(|answer| matches!(answer, Answer::Node(other) if *other == node))
+        self.begun > last_open && self.nodes.contains(&node)
     }
 
     /// Whether commands have other owners now.

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use engine::WatchedKey;
 use keyspace::Horizon;
 use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
 
@@ -19,8 +20,8 @@ pub(crate) use coordinator::Begun;
 use coordinator::Block;
 use tasks::Task;
 
-use super::Peers;
 use super::origin::Broken;
+use super::{Peers, Role};
 use crate::worker::{Token, Worker};
 
 /// What tokens of tasks have in common, and no other token has.
@@ -51,6 +52,18 @@ impl Parts {
     }
 }
 
+/// What is watched at this node for a block.
+#[derive(Clone, Default)]
+enum Watched {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// These.
+    Keys(Vec<WatchedKey>),
+    /// What was is not any more.
+    Lost,
+}
+
 /// A worker's part in transactions.
 #[derive(Default)]
 pub(crate) struct Transacting {
@@ -62,7 +75,9 @@ pub(crate) struct Transacting {
     /// Tasks to be looked at.
     ready: VecDeque<Token>,
     /// Messages that have come and were not looked at.
-    heard: VecDeque<(Member, Message)>,
+    heard: VecDeque<(Member, Message, Watched)>,
+    /// What is watched for attempts whose Prepare is being looked at.
+    watched: BTreeMap<TxId, Watched>,
     /// The other nodes, by the map.
     others: Vec<NodeId>,
     /// Counts what begins and ends, blocks and links.
@@ -190,16 +205,37 @@ impl Worker {
     }
 
     /// A frame with a message has come.
-    pub(super) fn tx_hear(&mut self, body: &[u8]) -> Result<(), Broken> {
+    pub(super) fn tx_hear(&mut self, link: &Role, body: &[u8]) -> Result<(), Broken> {
         let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
-        self.tx_take(from, message);
+        let watched = match &message {
+            Message::Prepare(prepare) => match wire::watch(&prepare.commands) {
+                Some(watch) => self.watched_over(link, watch),
+                None => Watched::Nothing,
+            },
+            _ => Watched::Nothing,
+        };
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.heard.push_back((from, message, watched));
+        }
         Ok(())
+    }
+
+    /// What the client of another node watches here.
+    fn watched_over(&mut self, link: &Role, watch: wire::Watch) -> Watched {
+        let Role::Owner(inbound) = link else { return Watched::Lost };
+        match inbound.line(watch.vc).and_then(|token| self.conn(token)) {
+            Some(conn) if matches!(&conn.role, Role::Virtual(line) if line.client == watch.client) => {
+                let keys = &conn.session.watched;
+                if keys.len() == watch.keys as usize { Watched::Keys(keys.clone()) } else { Watched::Lost }
+            }
+            _ => Watched::Lost,
+        }
     }
 
     /// A message has come, over a link or from another worker.
     pub(crate) fn tx_take(&mut self, from: Member, message: Message) {
         if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.heard.push_back((from, message));
+            peers.tx.heard.push_back((from, message, Watched::Nothing));
         }
     }
 
@@ -208,7 +244,12 @@ impl Worker {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let Some(me) = peers.shared.parts.me() else { return };
         if to == me.node {
-            return peers.tx.heard.push_back((me, message));
+            let of = |tx: TxId| peers.tx.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
+            let watched = match &message {
+                Message::Prepare(prepare) if wire::watch(&prepare.commands).is_some() => of(prepare.tx),
+                _ => Watched::Nothing,
+            };
+            return peers.tx.heard.push_back((me, message, watched));
         }
         let Some(place) = peers.map.nodes().iter().position(|node| member(node).node == to) else { return };
         let link = peers.link_to(place as u16);
@@ -240,8 +281,8 @@ impl Worker {
         self.tx_committed(now);
         for _ in 0..STEPS {
             let Some(peers) = self.peers.as_deref_mut() else { return };
-            if let Some((from, message)) = peers.tx.heard.pop_front() {
-                self.tx_message(now, from, message);
+            if let Some((from, message, watched)) = peers.tx.heard.pop_front() {
+                self.tx_message(now, from, message, watched);
             } else if let Some(token) = peers.tx.ready.pop_front() {
                 self.step_task(token);
             } else {
@@ -250,7 +291,7 @@ impl Worker {
         }
     }
 
-    fn tx_message(&mut self, now: u64, from: Member, message: Message) {
+    fn tx_message(&mut self, now: u64, from: Member, message: Message, watched: Watched) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let Some(me) = peers.shared.parts.me() else { return };
         match message.coordinator(me) {
@@ -265,9 +306,15 @@ impl Worker {
             }
             Some(_) => {}
             None => {
-                let mut actions = Vec::new();
+                let (mut actions, tx) = (Vec::new(), message.tx());
+                if let (Watched::Keys(_) | Watched::Lost, Some(tx)) = (&watched, tx) {
+                    peers.tx.watched.insert(tx, watched);
+                }
                 peers.shared.parts.with(|parts| parts.message(now, from, message, &mut actions));
                 self.act(actions);
+                if let Some((peers, tx)) = self.peers.as_deref_mut().zip(tx) {
+                    peers.tx.watched.remove(&tx);
+                }
             }
         }
     }

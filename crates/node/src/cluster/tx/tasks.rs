@@ -8,7 +8,7 @@ use keyspace::{Horizon, Need};
 use resp::Batch;
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
-use super::{TASK, wire};
+use super::{TASK, Watched, wire};
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
 
@@ -18,7 +18,7 @@ const STARVING: u32 = 16;
 /// What is to be done.
 pub(super) enum Work {
     /// Lock, execute, undo, log.
-    Prepare { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, asked: bool },
+    Prepare { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, watched: Watched, asked: bool },
     /// Do what was prepared, and unlock.
     Install { prepared: Arc<Prepared> },
     /// Log that it is not to be done, and unlock.
@@ -118,7 +118,7 @@ impl Worker {
 
     fn try_task(&mut self, work: &mut Work, token: Token) -> Result<Done, Busy> {
         Ok(match work {
-            Work::Prepare { tx, stamp, locks, asked } => {
+            Work::Prepare { tx, stamp, locks, watched, asked } => {
                 let (tx, stamp, locks) = (*tx, *stamp, locks.clone());
                 let refusal = self.refusal_of_room(&locks);
                 match self.engine.lock_attempt((tx, stamp, &locks), asked, token)? {
@@ -128,7 +128,7 @@ impl Worker {
                         self.act(actions);
                         Done::Over
                     }
-                    Locked::Block(block) => self.execute_part(*block, tx, &locks, refusal),
+                    Locked::Block(block) => self.execute_part(*block, tx, &locks, watched, refusal),
                 }
             }
             Work::Install { prepared } => match self.engine.install(prepared, token)? {
@@ -153,7 +153,14 @@ impl Worker {
     }
 
     /// A part has its locks: it is executed and undone, and the record of that is left.
-    fn execute_part(&mut self, mut block: BlockRun, tx: TxId, locks: &[Lock], refusal: Option<Refusal>) -> Done {
+    fn execute_part(
+        &mut self,
+        mut block: BlockRun,
+        tx: TxId,
+        locks: &[Lock],
+        watched: &Watched,
+        refusal: Option<Refusal>,
+    ) -> Done {
         let executes = self.tx_locked(tx, true).into_iter().find_map(|action| match action {
             Action::Execute { commands, .. } => Some(commands),
             _ => None,
@@ -164,6 +171,12 @@ impl Worker {
             self.engine.drop_attempt(block, tx, locks);
             return Done::Over;
         };
+        let changed = match watched {
+            Watched::Nothing => false,
+            Watched::Keys(keys) => !self.engine.is_unchanged(&block, keys),
+            Watched::Lost => true,
+        };
+        let refusal = if changed { Some(Refusal::Changed) } else { refusal };
         let replies = match refusal.or_else(|| self.refusal_of_owner(locks)) {
             Some(why) => Err(why),
             None => self.run_part(&mut block, &commands),

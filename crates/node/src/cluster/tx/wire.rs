@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body     := node u64 · incarnation u64 · message                          of a frame of kind transactions: who says it, and what
-//! commands := version u8 (1) · protocol u8 (2, 3) · (db u16 · arguments u32 · (length u32 · bytes) each) each
+//! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] · (db u16 · arguments u32 · (length u32 · bytes) each) each
 //! replies  := (length u32 · reply) each
 //! ```
 
@@ -29,12 +29,28 @@ pub(super) fn read(body: &[u8]) -> Result<(Member, Message), Malformed> {
     Ok((from, Message::decode(rest)?))
 }
 
+/// Who watches keys at a node for a block, and how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Watch {
+    /// The virtual connection, on the link that the message comes over.
+    pub(super) vc: u32,
+    /// The client whose it is.
+    pub(super) client: u64,
+    pub(super) keys: u32,
+}
+
 /// The commands of a part, that are being written.
 pub(super) struct Commands(Vec<u8>);
 
 impl Commands {
-    pub(super) fn new(protocol: Protocol) -> Self {
-        Self(vec![VERSION, protocol.number() as u8])
+    pub(super) fn new(protocol: Protocol, watch: Option<Watch>) -> Self {
+        let mut bytes = vec![VERSION, protocol.number() as u8, u8::from(watch.is_some())];
+        if let Some(Watch { vc, client, keys }) = watch {
+            bytes.extend_from_slice(&vc.to_le_bytes());
+            bytes.extend_from_slice(&client.to_le_bytes());
+            bytes.extend_from_slice(&keys.to_le_bytes());
+        }
+        Self(bytes)
     }
 
     pub(super) fn push(&mut self, db: u16, args: Args<'_>) {
@@ -48,17 +64,37 @@ impl Commands {
     }
 }
 
+fn head(bytes: &[u8]) -> Result<(Protocol, Option<Watch>, &[u8]), Malformed> {
+    let (head, rest) = bytes.split_first_chunk::<3>().ok_or(CUT)?;
+    let protocol = match head {
+        [VERSION, 2, _] => Protocol::Resp2,
+        [VERSION, 3, _] => Protocol::Resp3,
+        _ => return Err(Malformed("a version of commands that is not known")),
+    };
+    match head[2] {
+        0 => Ok((protocol, None, rest)),
+        1 => {
+            let (vc, rest) = rest.split_first_chunk().ok_or(CUT)?;
+            let (client, rest) = rest.split_first_chunk().ok_or(CUT)?;
+            let (keys, rest) = rest.split_first_chunk().ok_or(CUT)?;
+            let (vc, client) = (u32::from_le_bytes(*vc), u64::from_le_bytes(*client));
+            Ok((protocol, Some(Watch { vc, client, keys: u32::from_le_bytes(*keys) }), rest))
+        }
+        _ => Err(Malformed("neither yes nor no")),
+    }
+}
+
+/// Who watches keys for a part.
+pub(super) fn watch(bytes: &[u8]) -> Option<Watch> {
+    head(bytes).ok()?.1
+}
+
 /// A command, and its database.
 pub(super) type Command<'a> = (u16, Vec<&'a [u8]>);
 
 /// The commands of a part, and the protocol of their replies.
 pub(super) fn commands(bytes: &[u8]) -> Result<(Protocol, Vec<Command<'_>>), Malformed> {
-    let (head, mut rest) = bytes.split_first_chunk::<2>().ok_or(CUT)?;
-    let protocol = match head {
-        [VERSION, 2] => Protocol::Resp2,
-        [VERSION, 3] => Protocol::Resp3,
-        _ => return Err(Malformed("a version of commands that is not known")),
-    };
+    let (protocol, _, mut rest) = head(bytes)?;
     let mut commands = Vec::new();
     while !rest.is_empty() {
         let (db, more) = rest.split_first_chunk().ok_or(CUT)?;
@@ -101,10 +137,16 @@ mod tests {
     fn golden_bytes() {
         let mut batch = Batch::new();
         assert!(batch.push_copy([&b"GET"[..], b"k"].into_iter()));
-        let mut written = Commands::new(Protocol::Resp3);
+        let watch_of = Watch { vc: 7, client: 258, keys: 2 };
+        let mut written = Commands::new(Protocol::Resp3, Some(watch_of));
         written.push(2, batch.args(0, &[]));
         let bytes = written.finish();
-        assert_eq!(bytes, b"\x01\x03\x02\0\x02\0\0\0\x03\0\0\0GET\x01\0\0\0k");
+        assert_eq!(
+            bytes,
+            b"\x01\x03\x01\x07\0\0\0\x02\x01\0\0\0\0\0\0\x02\0\0\0\x02\0\x02\0\0\0\x03\0\0\0GET\x01\0\0\0k"
+        );
+        assert_eq!(watch(&bytes), Some(watch_of));
+        assert_eq!(Commands::new(Protocol::Resp2, None).finish(), b"\x01\x02\0");
         assert_eq!(commands(&bytes).unwrap(), (Protocol::Resp3, vec![(2, vec![&b"GET"[..], b"k"])]));
 
         let from = Member { node: NodeId(3), incarnation: 2 };
