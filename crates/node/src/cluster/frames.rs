@@ -54,6 +54,11 @@ impl Stage {
         self.close();
         let at = frame::begin(&mut self.bytes);
         write(&mut self.bytes);
+        if self.bytes.len() - at - HEADER > frame::BODY_MAX {
+            // Nobody makes such ones; it is as if it had been lost.
+            tracing::error!("a message of a transaction is too long");
+            return self.bytes.truncate(at);
+        }
         frame::finish(&mut self.bytes, at, Kind::Transactions);
     }
 

@@ -12,6 +12,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::{Expect, Line};
+use super::tx::is_splittable;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -238,6 +239,7 @@ impl Worker {
             }
             Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
+            Place::Several if is_splittable(command) => Some(self.run_over_nodes(conn, command, args)),
             Place::Several => Some(self.decline(conn, command, SEVERAL)),
             Place::At(owner, slot) if moves => {
                 let member = peers.map.node(owner);

@@ -121,6 +121,17 @@ impl Worker {
         lines.fold(here, |place, (_, key)| place.and(peers.place(keyspace::slot_of(key))))
     }
 
+    /// A command with keys of several nodes, each of which it works on alone.
+    pub(crate) fn run_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+        if let Some(next) = self.in_turn(conn, false) {
+            return next;
+        }
+        match self.begin_transaction(conn, command, Some(args)) {
+            Begun::Waits => Next::Stop,
+            Begun::Refused(text) => self.decline(conn, command, &text),
+        }
+    }
+
     /// EXEC of a block with keys of several nodes.
     fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command) -> Next {
         if let Some(next) = self.in_turn(conn, false) {
@@ -131,7 +142,7 @@ impl Worker {
             self.break_block(conn);
             return Next::Continue;
         }
-        match self.begin_transaction(conn, command) {
+        match self.begin_transaction(conn, command, None) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => {
                 self.forget_watched_elsewhere(conn, None);

@@ -142,7 +142,7 @@ fn keys_of_several_nodes_are_an_error_for_now() {
     let mut net = Net::new(2, 1, 6);
     let client = net.connect(0);
     let (a, b, c) = (key_of(0, 2, "a"), key_of(1, 2, "b"), key_of(1, 2, "c"));
-    assert!(net.say(client, &format!("MGET {a} {b}")).starts_with("-ERR the keys belong to several nodes"));
+    assert!(net.say(client, &format!("SINTER {a} {b}")).starts_with("-ERR the keys belong to several nodes"));
     assert_eq!(net.say(client, &format!("MSET {b} 1 {c} 2")), "OK");
     assert_eq!(net.say(client, &format!("MGET {c} {b}")), "[2 1]");
     assert_eq!(net.say(client, &format!("RENAME {b} {c}")), "OK");

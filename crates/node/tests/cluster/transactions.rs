@@ -287,3 +287,63 @@ fn watched_keys_of_several_nodes_break_a_block() {
         assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
     }
 }
+
+#[test]
+fn commands_that_work_on_each_key_alone_work_on_those_of_several_nodes() {
+    for workers in [1, 2] {
+        let mut net = Net::new(3, workers, 6);
+        let (client, other) = (net.connect(0), net.connect(1));
+        let keys: Vec<String> = (0..6).map(|i| key_of(i % 3, 3, &format!("k{i}"))).collect();
+        let pairs: Vec<String> = keys.iter().enumerate().map(|(i, key)| format!("{key} {i}")).collect();
+        assert_eq!(net.say(client, &format!("MSET {}", pairs.join(" "))), "OK");
+        let all = keys.join(" ");
+        for reader in [client, other] {
+            assert_eq!(net.say(reader, &format!("MGET {all}")), "[0 1 2 3 4 5]");
+            assert_eq!(net.say(reader, &format!("MGET {} {all} {0}", keys[4])), "[4 0 1 2 3 4 5 4]");
+        }
+        assert_eq!(net.say(client, &format!("EXISTS {all} {}", keys[0])), "7");
+        assert_eq!(net.say(client, &format!("TOUCH {all} nothing")), "6");
+        assert_eq!(net.say(other, &format!("DEL {} {} nothing", keys[0], keys[1])), "2");
+        assert_eq!(net.say(other, &format!("MGET {all}")), "[nil nil 2 3 4 5]");
+        // In a block, in a pipeline, and with what is wrong.
+        let (mget, unlink) = (format!("MGET {all}"), format!("UNLINK {all}"));
+        assert_eq!(
+            block(&mut net, client, &[&mget, &unlink, "PING", &mget]),
+            "[[nil nil 2 3 4 5] 4 PONG [nil nil nil nil nil nil]]"
+        );
+        let replies = net.pipeline(
+            client,
+            &[&format!("MSET {}", pairs.join(" ")), &mget, &format!("GET {}", keys[5]), &unlink, &mget],
+        );
+        let replies: Vec<String> = replies.iter().map(shown).collect();
+        assert_eq!(replies, ["OK", "[0 1 2 3 4 5]", "5", "6", "[nil nil nil nil nil nil]"]);
+        let odd = net.say(client, &format!("MSET {} 1 {}", keys[0], keys[1]));
+        assert!(odd.starts_with("-ERR"), "{odd}");
+        // What is watched stays watched.
+        net.ask(client, &format!("WATCH {}", keys[1]));
+        net.ask(client, &mget);
+        net.ask(other, &format!("SET {} x", keys[1]));
+        assert_eq!(block(&mut net, client, &[&format!("SET {} y", keys[1])]), "nil");
+        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_a_message_is_refused_as_a_whole() {
+    let mut net = Net::new(2, 1, 6);
+    let client = net.connect(0);
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    let text = "x".repeat(5_000_000);
+    for key in [&a, &b] {
+        assert_eq!(net.say(client, &format!("SET {key} {text}")), "OK");
+    }
+    assert_eq!(net.say(client, &format!("MGET {a} {b}")).len(), 2 * text.len() + 3);
+    let long = net.say(client, &format!("MGET {a} {b} {b}"));
+    assert_eq!(long, "-ERR the reply is too long for a transaction over nodes");
+    let (append, get) = (format!("APPEND {a} y"), format!("GET {b}"));
+    let reply = block(&mut net, client, &[&append, &get, &get]);
+    assert_eq!(reply, long);
+    assert_eq!(net.say(client, &format!("STRLEN {a}")), text.len().to_string());
+    let long = net.say(client, &format!("MSET {a} {text} {b} {text} {b} {text}"));
+    assert_eq!(long, "-ERR the block is too long for a transaction over nodes");
+}

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use command::{KeyAt, Run, flags};
 use engine::WatchedKey;
-use resp::{Protocol, Reply};
+use resp::{Args, Protocol, Reply};
 use txn::locks::Mode;
 use txn::{Event, Lock, NodeId, Part, Refusal};
 
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
+use super::split::{Join, join};
 use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
 use crate::session::{Multi, database};
@@ -28,6 +29,8 @@ pub(super) struct Block {
     token: Token,
     /// When it was begun, as links and blocks are counted.
     begun: u64,
+    /// It is one command, and no EXEC.
+    alone: bool,
     /// Where its reply goes, and whether the client wants it.
     hole: (u64, bool),
     multi: Box<Multi>,
@@ -45,6 +48,18 @@ pub(super) struct Block {
     selected: u16,
 }
 
+/// What a connection watches at other nodes.
+fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
+    let Some(remote) = conn.remote.as_deref() else { return Vec::new() };
+    let lines = remote.lines.iter().enumerate().filter_map(|(link, line)| Some((link, line.as_ref()?)));
+    let watching = lines.filter(|(_, line)| !line.watched.is_empty());
+    let elsewhere = watching.map(|(link, line)| {
+        let (vc, client, keys) = (line.vc, conn.session.client.id, line.watched.len() as u32);
+        Elsewhere { link, watch: wire::Watch { vc, client, keys }, keys: line.watched.clone() }
+    });
+    elsewhere.collect()
+}
+
 /// What a client watches at another node.
 struct Elsewhere {
     link: usize,
@@ -56,6 +71,8 @@ struct Elsewhere {
 enum Answer {
     Node(NodeId),
     Here(Vec<u8>),
+    /// From several nodes, each of which has these of its keys.
+    Split(Join, Vec<(NodeId, Vec<usize>)>),
 }
 
 /// What a block is to the nodes.
@@ -63,6 +80,18 @@ struct Plan {
     parts: Vec<Part>,
     answers: Vec<Answer>,
     selected: u16,
+}
+
+/// A node's part of it.
+struct OfNode {
+    locks: Vec<Lock>,
+    commands: wire::Commands,
+}
+
+impl OfNode {
+    fn new(protocol: Protocol) -> Self {
+        Self { locks: Vec::new(), commands: wire::Commands::new(protocol, None) }
+    }
 }
 
 /// What became of an EXEC.
@@ -82,10 +111,6 @@ impl Peers {
         (watched, elsewhere): (&[WatchedKey], &[Elsewhere]),
         (db, protocol): (u16, Protocol),
     ) -> Result<Plan, Vec<u8>> {
-        struct OfNode {
-            locks: Vec<Lock>,
-            commands: wire::Commands,
-        }
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
         let (mut answers, mut selected) = (Vec::with_capacity(multi.queue.len()), db);
         let lock = |db: u16, key: &[u8]| Lock { db, key: key.into(), mode: Mode::Shared };
@@ -127,12 +152,26 @@ impl Peers {
                     let owner = match self.place_of(command, args, queued.key.map(|(slot, _)| slot)) {
                         Place::At(owner, _) if !whole => owner,
                         Place::Nobody => return Err(NO_OWNER.into()),
-                        Place::At(..) | Place::Anywhere | Place::Several => return Err(SEVERAL.into()),
+                        Place::At(..) | Place::Anywhere => return Err(SEVERAL.into()),
+                        Place::Several => {
+                            let split = self.split(command, args)?.ok_or(SEVERAL)?;
+                            let mut of_nodes = Vec::with_capacity(split.nodes.len());
+                            for (owner, (words, numbers)) in split.nodes {
+                                let of_node = nodes.entry(owner).or_insert_with(|| OfNode::new(protocol));
+                                of_node.commands.push(selected, words.iter().copied());
+                                let step = (words.len() - 1) / numbers.len();
+                                let keys = words[1..].iter().step_by(step);
+                                let lock =
+                                    |key: &&[u8]| Lock { db: selected, key: (*key).into(), mode: mode_of(command) };
+                                of_node.locks.extend(keys.map(lock));
+                                of_nodes.push((member(self.map.node(owner)).node, numbers));
+                            }
+                            answers.push(Answer::Split(split.join, of_nodes));
+                            continue;
+                        }
                     };
-                    let of_node = nodes
-                        .entry(owner)
-                        .or_insert_with(|| OfNode { locks: Vec::new(), commands: wire::Commands::new(protocol, None) });
-                    of_node.commands.push(selected, args);
+                    let of_node = nodes.entry(owner).or_insert_with(|| OfNode::new(protocol));
+                    of_node.commands.push(selected, args.iter());
                     positions.clear();
                     command.spec.keys_of(args, &mut positions);
                     let mode = mode_of(command);
@@ -167,40 +206,43 @@ fn mode_of(command: &Command) -> Mode {
 }
 
 impl Worker {
-    /// EXEC over several nodes. Nothing is owed to the connection.
-    pub(crate) fn begin_transaction(&mut self, conn: &mut Conn, command: &Command) -> Begun {
+    /// EXEC over several nodes, or one command, `alone`, with keys of several. Nothing is owed to the connection.
+    pub(crate) fn begin_transaction(&mut self, conn: &mut Conn, command: &Command, alone: Option<Args<'_>>) -> Begun {
+        let multi = match alone {
+            None => conn.session.multi.take(),
+            Some(args) => {
+                let mut multi = Box::<Multi>::default();
+                multi.push(command.id, None, args).then_some(multi)
+            }
+        };
+        let Some(multi) = multi else { return Begun::Refused(TOO_LONG.into()) };
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
         let (db, protocol) = (conn.session.db, conn.session.protocol);
-        let Some((peers, multi)) = self.peers.as_deref_mut().zip(conn.session.multi.as_deref()) else {
-            return Begun::Refused(SEVERAL.into());
+        let elsewhere = if alone.is_none() { watched_elsewhere(conn) } else { Vec::new() };
+        let watches = (if alone.is_none() { &*conn.session.watched } else { &[] }, &*elsewhere);
+        let planned = match self.peers.as_deref_mut() {
+            None => Err(SEVERAL.into()),
+            Some(peers) => match peers.plan((&node.table, databases), &multi, watches, (db, protocol)) {
+                Ok(_) if peers.tx.coordinator.is_none() => Err(NOT_SERVED.into()),
+                Ok(plan) => peers.refusal(&plan.parts).map_or(Ok(plan), Err),
+                Err(error) => Err(error),
+            },
         };
-        let elsewhere: Vec<Elsewhere> = conn.remote.as_deref().map_or_else(Vec::new, |remote| {
-            let lines = remote.lines.iter().enumerate().filter_map(|(link, line)| Some((link, line.as_ref()?)));
-            let watching = lines.filter(|(_, line)| !line.watched.is_empty());
-            watching
-                .map(|(link, line)| {
-                    let (vc, client, keys) = (line.vc, conn.session.client.id, line.watched.len() as u32);
-                    Elsewhere { link, watch: wire::Watch { vc, client, keys }, keys: line.watched.clone() }
-                })
-                .collect()
-        });
-        let watches = (&*conn.session.watched, &*elsewhere);
-        let plan = match peers.plan((&node.table, databases), multi, watches, (db, protocol)) {
-            Ok(plan) if peers.tx.coordinator.is_some() => plan,
-            Ok(_) => return Begun::Refused(NOT_SERVED.into()),
-            Err(error) => return Begun::Refused(error),
+        let Plan { parts, answers, selected } = match planned {
+            Ok(plan) => plan,
+            Err(text) => {
+                if alone.is_none() {
+                    conn.session.multi = Some(multi);
+                }
+                return Begun::Refused(text);
+            }
         };
-        if let Some(text) = peers.refusal(&plan.parts) {
-            return Begun::Refused(text);
-        }
         let hole = self.place_of_reply(conn);
-        let Some(multi) = conn.session.multi.take() else { return Begun::Refused(SEVERAL.into()) };
-        let watched = conn.session.leave_multi();
-        self.count_forwarded(conn, command, None);
+        let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
+        self.count_forwarded(conn, command, alone);
         conn.wait = Wait::Replies(0);
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
         let mut events = Vec::new();
-        let Plan { parts, answers, selected } = plan;
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
@@ -211,6 +253,7 @@ impl Worker {
             let block = Block {
                 token: conn.token,
                 begun,
+                alone: alone.is_some(),
                 hole,
                 multi,
                 watched,
@@ -289,7 +332,9 @@ impl Worker {
             conn.session.set_db(db);
         }
         let (hole, wanted) = block.hole;
-        self.forget_watched_elsewhere(&mut conn, None);
+        if !block.alone {
+            self.forget_watched_elsewhere(&mut conn, None);
+        }
         self.ensure_out(&mut conn);
         conn.out.fill(hole, if wanted { reply } else { &[] }, true);
         self.look_at_answers(&mut conn, usize::MAX);
@@ -365,8 +410,12 @@ impl Block {
 
     /// Whether commands have other owners now.
     fn is_elsewhere(&self, answers: &[Answer]) -> bool {
-        let node = |answer: &Answer| if let Answer::Node(node) = answer { Some(*node) } else { None };
-        self.answers.iter().map(node).ne(answers.iter().map(node))
+        let nodes = |answer: &Answer| match answer {
+            Answer::Here(_) => Vec::new(),
+            Answer::Node(node) => vec![*node],
+            Answer::Split(_, nodes) => nodes.iter().map(|(node, _)| *node).collect(),
+        };
+        self.answers.iter().map(nodes).ne(answers.iter().map(nodes))
     }
 
     /// The reply of EXEC, of those of its parts.
@@ -374,10 +423,19 @@ impl Block {
         let mut rest: BTreeMap<NodeId, &[u8]> = replies.iter().map(|(node, bytes)| (*node, &**bytes)).collect();
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, self.protocol);
-        reply.array(self.answers.len());
+        if !self.alone {
+            reply.array(self.answers.len());
+        }
         for answer in &self.answers {
             match answer {
                 Answer::Here(bytes) => reply.raw(bytes),
+                Answer::Split(how, nodes) => {
+                    let mut parts = Vec::with_capacity(nodes.len());
+                    for (node, numbers) in nodes {
+                        parts.push((wire::take_bytes(rest.get_mut(node)?).ok()?, &**numbers));
+                    }
+                    reply.raw(&join(*how, &parts, self.protocol)?);
+                }
                 Answer::Node(node) => reply.raw(wire::take_bytes(rest.get_mut(node)?).ok()?),
             }
         }

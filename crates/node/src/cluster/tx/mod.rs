@@ -5,6 +5,7 @@
 
 mod coordinator;
 mod participant;
+mod split;
 mod tasks;
 mod wire;
 
@@ -18,6 +19,7 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
+pub(crate) use split::is_splittable;
 use tasks::Task;
 
 use super::origin::Broken;

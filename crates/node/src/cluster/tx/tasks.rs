@@ -15,6 +15,9 @@ use crate::worker::{Token, Worker};
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
 
+/// Bytes of a part's replies at most: they are one message.
+const REPLIES_MAX: usize = 8 << 20;
+
 /// What is to be done.
 pub(super) enum Work {
     /// Lock, execute, undo, log.
@@ -257,6 +260,9 @@ impl Worker {
                 self.stats.count_error(&reply[1..]);
             }
             wire::put_bytes(&mut replies, &reply);
+            if replies.len() > REPLIES_MAX {
+                return Err(failed("ERR the reply is too long for a transaction over nodes"));
+            }
         }
         Ok(replies)
     }
