@@ -172,6 +172,11 @@ impl Participant {
         })
     }
 
+    /// Whether an attempt is remembered.
+    pub fn knows(&self, tx: TxId) -> bool {
+        self.known.contains_key(&tx)
+    }
+
     /// How many attempts are remembered.
     pub fn len(&self) -> usize {
         self.known.len()

@@ -185,6 +185,12 @@ impl Net {
         &self.machines[node].node
     }
 
+    /// Time passes, and nobody has had a turn since.
+    pub fn clock_only(&mut self, ms: u64) {
+        self.clock.us.fetch_add(ms * 1000, Relaxed);
+        self.clock.ns.fetch_add(ms * 1_000_000, Relaxed);
+    }
+
     /// Time passes.
     pub fn sleep(&mut self, ms: u64) {
         self.clock.us.fetch_add(ms * 1000, Relaxed);

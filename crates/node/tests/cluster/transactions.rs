@@ -347,3 +347,35 @@ fn what_is_too_long_for_a_message_is_refused_as_a_whole() {
     let long = net.say(client, &format!("MSET {a} {text} {b} {text} {b} {text}"));
     assert_eq!(long, "-ERR the block is too long for a transaction over nodes");
 }
+
+/// Rule T5: outcomes are kept as long as somebody may ask, and no longer.
+#[test]
+fn outcomes_are_forgotten() {
+    let mut net = Net::new(2, 1, 6);
+    let client = net.connect(0);
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    let (one, other) = (format!("INCR {a}"), format!("INCR {b}"));
+    for round in 1..1000 {
+        assert_eq!(block(&mut net, client, &[&one, &other]), format!("[{round} {round}]"));
+        if round % 50 == 0 {
+            net.sleep(600);
+        }
+    }
+    for node in 0..2 {
+        assert!(net.node(node).engine.transactions.outcomes().len() < 300);
+    }
+}
+
+#[test]
+fn what_has_expired_is_gone_in_a_block() {
+    let mut net = Net::new(2, 1, 6);
+    let client = net.connect(0);
+    let [a, b] = [0, 1].map(|i| key_of(i, 2, "k"));
+    net.ask(client, &format!("HSET {a} f 1"));
+    net.ask(client, &format!("HPEXPIRE {a} 10 FIELDS 1 f"));
+    net.ask(client, &format!("SET {b} 1 PX 10"));
+    net.clock_only(20);
+    let (hget, get) = (format!("HGET {a} f"), format!("GET {b}"));
+    assert_eq!(block(&mut net, client, &[&hget, &get]), "[nil nil]");
+    assert_eq!(net.say(client, &format!("EXISTS {a} {b}")), "0");
+}

@@ -201,7 +201,9 @@ impl Peers {
 }
 
 fn mode_of(command: &Command) -> Mode {
-    let reads = command.spec.has(flags::READONLY) && !command.spec.has(flags::MAY_REPLICATE);
+    // Who finds fields of a hash that have expired deletes them: that must not be done twice.
+    let writes = flags::MAY_REPLICATE | flags::EXPIRES_FIELDS;
+    let reads = command.spec.has(flags::READONLY) && !command.spec.has(writes);
     if reads { Mode::Shared } else { Mode::Exclusive }
 }
 

@@ -84,6 +84,8 @@ pub(crate) struct Transacting {
     others: Vec<NodeId>,
     /// Counts what begins and ends, blocks and links.
     ticks: u64,
+    /// Records that were left.
+    records: u64,
     /// Records that are not committed.
     logged: Vec<(Horizon, TxId, RecordKind)>,
 }
@@ -158,6 +160,8 @@ impl Worker {
             peers.shared.parts.with(|parts| parts.lost(now, node, &mut actions));
         }
         peers.tx.others = others;
+        // What an earlier life of this node has coordinated has nobody else to settle it.
+        peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
         for node in map.nodes().iter().filter(|node| member(node).node != me.node) {
             let other = member(node);
             coordinator.peer(now, other, &mut events);
@@ -231,6 +235,17 @@ impl Worker {
                 if keys.len() == watch.keys as usize { Watched::Keys(keys.clone()) } else { Watched::Lost }
             }
             _ => Watched::Lost,
+        }
+    }
+
+    /// Has what nobody will ask about forgotten, now and then.
+    fn tx_forget(&mut self) {
+        const OFTEN: u64 = 64;
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        peers.tx.records += 1;
+        if peers.tx.records % OFTEN == 0 {
+            let transactions = &self.node.engine.transactions;
+            peers.shared.parts.with(|parts| transactions.forget(parts.len(), |tx| parts.knows(tx)));
         }
     }
 

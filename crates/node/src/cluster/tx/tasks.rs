@@ -86,6 +86,7 @@ impl Worker {
                 }
                 let now = self.tx_now();
                 self.tx_committed(now);
+                self.tx_forget();
             }
             Ok(Done::Later) => {
                 // Looked at in the next turns, until it can be done.
