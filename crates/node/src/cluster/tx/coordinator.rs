@@ -203,7 +203,7 @@ impl Peers {
 fn mode_of(command: &Command) -> Mode {
     // Who finds fields of a hash that have expired deletes them: that must not be done twice.
     let writes = flags::MAY_REPLICATE | flags::EXPIRES_FIELDS;
-    let reads = command.spec.has(flags::READONLY) && !command.spec.has(writes);
+    let reads = command.spec.has(flags::READONLY) && command.spec.flags & writes == 0;
     if reads { Mode::Shared } else { Mode::Exclusive }
 }
 
@@ -442,5 +442,22 @@ impl Block {
             }
         }
         Some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_change_something_locks_alone() {
+        let table = Table::new();
+        let mode = |name: &str| mode_of(table.find_command(name.as_bytes()).unwrap());
+        for name in ["set", "pfcount", "hget", "hmget", "getdel"] {
+            assert_eq!(mode(name), Mode::Exclusive, "{name}");
+        }
+        for name in ["get", "mget", "exists", "lrange", "zscore", "type"] {
+            assert_eq!(mode(name), Mode::Shared, "{name}");
+        }
     }
 }
