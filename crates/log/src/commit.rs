@@ -72,6 +72,25 @@ pub enum Promise {
     Written,
 }
 
+/// What of a stream moves.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Moved {
+    /// Its watermark: what is committed as is promised.
+    pub(crate) committed: bool,
+    /// What is known to be on the disk, there to stay.
+    pub(crate) synced: bool,
+}
+
+impl Moved {
+    pub(crate) fn any(self) -> bool {
+        self.committed || self.synced
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { committed: self.committed || other.committed, synced: self.synced || other.synced }
+    }
+}
+
 /// How a round ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Round {
@@ -94,8 +113,8 @@ pub struct Committer<D: Disk> {
     promise: Promise,
     /// Records that stand on others in other streams that were not known to be on the disk, there to stay (rule L6).
     standing: BTreeMap<Lsn, Vec<Lsn>>,
-    /// Where less is promised: those of them that wait for the others to be committed.
-    waiting: BTreeMap<Lsn, Vec<Lsn>>,
+    /// Where less is promised: what those of them up to here stand on is committed.
+    settled: Lsn,
     buffer: Vec<u8>,
     /// Up to here there is no record that has not been written: some LSNs belong to none.
     passed: Lsn,
@@ -111,7 +130,7 @@ impl<D: Disk> Committer<D> {
             marks,
             promise,
             standing: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            settled: 0,
             buffer: Vec::new(),
             passed: 0,
         }
@@ -124,7 +143,7 @@ impl<D: Disk> Committer<D> {
         }
         if self.promise != promise {
             // What was left under the stronger one stands on what was, too.
-            self.waiting = if promise == Promise::Written { self.standing.clone() } else { BTreeMap::new() };
+            self.settled = 0;
         }
         self.promise = promise;
         Ok(())
@@ -145,7 +164,7 @@ impl<D: Disk> Committer<D> {
                 round = Round::Waiting;
             }
         }
-        Ok(if self.advance() { Round::Moved } else { round })
+        Ok(if self.advance().any() { Round::Moved } else { round })
     }
 
     /// Takes what has been left: the first step of a round.
@@ -153,7 +172,11 @@ impl<D: Disk> Committer<D> {
         self.buffer.clear();
         // After a group of a size that is rare.
         self.buffer.shrink_to(4 * self.writer.block_max());
-        self.intake.take(&mut self.buffer)
+        let taken = self.intake.take(&mut self.buffer);
+        if let Take::Taken(taken) = &taken {
+            self.note_dependencies(taken);
+        }
+        taken
     }
 
     /// Writes what has been taken: the second step.
@@ -167,7 +190,6 @@ impl<D: Disk> Committer<D> {
             self.passed = taken.cut;
             return Ok(());
         }
-        self.note_dependencies(taken);
         self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)
     }
 
@@ -175,7 +197,6 @@ impl<D: Disk> Committer<D> {
     /// [`Self::land`] is to be told. `None`: those in flight have to land first, and then it is to be called again. `now`: of a clock, for
     /// [`Writer::in_flight_since`].
     pub(crate) fn depart(&mut self, taken: &Taken, now: u64) -> io::Result<Option<Flight<D::File>>> {
-        self.note_dependencies(taken);
         let mut flight = self.writer.depart(&self.buffer, taken.cut, now)?;
         if let Some(flight) = &mut flight {
             flight.records = taken.ends.len();
@@ -202,13 +223,20 @@ impl<D: Disk> Committer<D> {
     pub(crate) fn is_waiting(&self) -> bool {
         match self.promise {
             Promise::Synced => !self.standing.is_empty(),
-            Promise::Written => !self.waiting.is_empty(),
+            Promise::Written => self.standing.range(self.settled + 1..).next().is_some(),
         }
     }
 
-    /// Whether records stand on others in other streams that are not on the disk.
-    pub(crate) fn is_standing(&self) -> bool {
-        !self.standing.is_empty() || !self.waiting.is_empty()
+    /// What of others has to move before something here can: see [`Moved`].
+    pub(crate) fn waits_for(&self) -> Moved {
+        let written = self.promise == Promise::Written;
+        Moved { committed: written && self.is_waiting(), synced: !self.standing.is_empty() }
+    }
+
+    /// On how many others records stand.
+    #[cfg(test)]
+    pub(crate) fn dependencies(&self) -> usize {
+        self.standing.values().map(Vec::len).sum()
     }
 
     /// Whether something is written, or on its way, and not synced.
@@ -234,23 +262,20 @@ impl<D: Disk> Committer<D> {
 
     fn note_dependencies(&mut self, taken: &Taken) {
         // With one stream there is nothing to depend on.
-        if self.marks.count() < 2 {
+        if self.marks.count() < 2 || taken.ends.is_empty() {
             return;
         }
         let block =
             Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, is_part: false, body: &self.buffer };
         for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
             // Another worker's record may have the same LSN.
-            if self.promise == Promise::Written {
-                self.waiting.entry(record.lsn).or_default().extend(&record.dependencies);
-            }
             self.standing.entry(record.lsn).or_default().extend(record.dependencies);
         }
     }
 
     /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5), or that is
-    /// not on the disk if that is promised (rule L6). Whether it has moved, or what is known to be on the disk.
-    pub(crate) fn advance(&mut self) -> bool {
+    /// not on the disk if that is promised (rule L6).
+    pub(crate) fn advance(&mut self) -> Moved {
         let mut end = match self.promise {
             Promise::Synced => self.writer.synced(),
             Promise::Written => self.writer.written(),
@@ -261,14 +286,25 @@ impl<D: Disk> Committer<D> {
         let marks = &self.marks;
         end = match self.promise {
             Promise::Synced => before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency)),
-            Promise::Written => before_first(&mut self.waiting, end, |dependency| marks.is_committed(dependency)),
+            Promise::Written => {
+                let unsettled = self.standing.range(self.settled + 1..).take_while(|(lsn, _)| **lsn <= end);
+                let mut first = None;
+                for (lsn, dependencies) in unsettled {
+                    if !dependencies.iter().all(|dependency| marks.is_committed(*dependency)) {
+                        first = Some(*lsn);
+                        break;
+                    }
+                    self.settled = *lsn;
+                }
+                first.map_or(end, |first| first - 1)
+            }
         };
         let mark = &self.marks.promised[usize::from(self.stream)];
-        let moved = mark.load(Relaxed) < end;
-        if moved {
+        let committed = mark.load(Relaxed) < end;
+        if committed {
             mark.store(end, Release);
         }
-        self.show_synced() | moved
+        Moved { committed, synced: self.show_synced() }
     }
 
     /// Says up to where everything is on the disk and survives: what stands on something that is not does not, though it is there. If

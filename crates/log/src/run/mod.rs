@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::commit::Moved;
 use crate::intake::Waiting;
 use crate::{Lsn, Watermarks};
 use bell::Bell;
@@ -76,7 +77,9 @@ pub(crate) struct Stream {
     /// `always` has been set since its thread looked.
     demanded: AtomicBool,
     /// Its watermark waits for those of other streams.
-    waits: AtomicBool,
+    waits_for_commit: AtomicBool,
+    /// Something in it stands on what is not on the disk in other streams.
+    waits_for_sync: AtomicBool,
     meter: Meter,
     /// What has been left, and bytes of it that were taken and are being written.
     left: OnceLock<Waiting>,
@@ -167,13 +170,18 @@ impl Shared {
         self.moved();
     }
 
-    /// A stream's watermark has moved: those that wait for it look again.
-    fn tell(&self, stream: usize) {
+    /// A stream's watermark, or what is known to be on its disk, has moved: those that wait for that look again.
+    fn tell(&self, stream: usize, moved: Moved) {
         if self.streams.len() > 1 {
             // We see that it waits, or it sees how far we have come (rule K2).
             fence(SeqCst);
             let others = self.streams.iter().enumerate().filter(|(other, _)| *other != stream);
-            others.filter(|(_, other)| other.waits.load(Relaxed)).for_each(|(_, other)| other.bell.ring());
+            for (_, other) in others {
+                let waits = moved.committed && other.waits_for_commit.load(Relaxed);
+                if waits || moved.synced && other.waits_for_sync.load(Relaxed) {
+                    other.bell.ring();
+                }
+            }
         }
         self.moved();
     }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Taken;
-use crate::commit::{Committer, Promise};
+use crate::commit::{Committer, Moved, Promise};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
@@ -383,15 +383,16 @@ impl<D: Disk> Runner<D> {
     /// Moves the watermark as far as it may go.
     pub(crate) fn advance(&mut self) {
         let mut moved = self.committer.advance();
-        let waits = self.committer.is_standing();
-        self.stream().waits.store(waits, Relaxed);
-        if waits {
+        let waits = self.committer.waits_for();
+        self.stream().waits_for_commit.store(waits.committed, Relaxed);
+        self.stream().waits_for_sync.store(waits.synced, Relaxed);
+        if waits.any() {
             // We see how far the others have come, or they see that we wait (rule K2).
             fence(SeqCst);
-            moved |= self.committer.advance();
+            moved = moved.or(self.committer.advance());
         }
-        if moved {
-            self.shared.tell(self.index);
+        if moved.any() {
+            self.shared.tell(self.index, moved);
         }
     }
 
@@ -436,7 +437,7 @@ impl<D: Disk> Runner<D> {
     /// What others stand on may be on the disk now.
     fn show_synced(&mut self) {
         if self.committer.show_synced() {
-            self.shared.tell(self.index);
+            self.shared.tell(self.index, Moved { committed: false, synced: true });
         }
     }
 

@@ -4,3 +4,4 @@ mod alike;
 mod crashes;
 mod reuse;
 mod running;
+mod standing;
