@@ -163,6 +163,11 @@ impl Worker {
         if self.backlog.ruling.is_none() && !tail.is_near() {
             return;
         }
+        if tail.is_quiet(now)
+            && let Some(store) = self.node.checkpoints().and_then(|checkpoints| checkpoints.store())
+        {
+            tail.flushing(store.figures().flush_steps, now);
+        }
         let ruling = match log.takes_writes() {
             true => tail.rule(tail.position(log), &mut self.backlog.seen, now),
             // Then they are refused, not kept.

@@ -63,6 +63,8 @@ pub struct Tail {
     is_far: AtomicBool,
     /// The last sign of life of who makes checkpoints.
     alive_at: AtomicU64,
+    /// How far the store's flushes had come at the last look.
+    steps: AtomicU64,
     /// Why the last checkpoint failed.
     failed: Mutex<Option<String>>,
     is_failing: AtomicBool,
@@ -101,6 +103,7 @@ impl Default for Tail {
             least_ns: AtomicU64::new(0),
             is_far: AtomicBool::new(true),
             alive_at: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             failed: Mutex::new(None),
             is_failing: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
@@ -152,6 +155,18 @@ impl Tail {
     /// Who makes checkpoints gets on.
     pub fn alive(&self, now: u64) {
         self.alive_at.store(now, Relaxed);
+    }
+
+    /// Whether who makes checkpoints has not been heard of for long: he may be flushing the store.
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        now.saturating_sub(self.alive_at.load(Relaxed)) > STALLED_NS / 2
+    }
+
+    /// The store's flushes have come so far: a long one is a sign of life as long as it gets on.
+    pub(crate) fn flushing(&self, steps: u64, now: u64) {
+        if self.steps.swap(steps, Relaxed) != steps {
+            self.alive(now);
+        }
     }
 
     /// How the last checkpoint ended: why it failed.
@@ -307,6 +322,19 @@ mod tests {
         assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Refuse);
         tail.alive(STALLED_NS);
         assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Wait(STALLED_NS + 2 + LOOK_NS));
+        // A flush that takes long, and gets on for some time.
+        let mut now = STALLED_NS;
+        for steps in [5, 6, 7] {
+            now += STALLED_NS - 1;
+            assert!(tail.is_quiet(now));
+            tail.flushing(steps, now);
+            assert!(!tail.is_quiet(now + 1));
+            assert_eq!(tail.rule(1000, &mut seen, now), Ruling::Wait(now + LOOK_NS), "{steps}");
+        }
+        tail.flushing(7, now + STALLED_NS);
+        assert_eq!(tail.rule(1000, &mut seen, now + STALLED_NS + 1), Ruling::Refuse);
+        tail.alive(now + STALLED_NS);
+        assert!(matches!(tail.rule(1000, &mut seen, now + STALLED_NS), Ruling::Wait(_)));
         assert_eq!(tail.refusal(), None);
         assert_eq!(tail.rule(1000, &mut seen, 1 << 60), Ruling::Refuse);
         assert!(tail.refusal().unwrap().contains("does not get on"));

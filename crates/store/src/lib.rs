@@ -131,6 +131,8 @@ pub struct Figures {
     pub pinned_bytes: u64,
     /// Flushes that made something durable.
     pub flushes: u64,
+    /// Entries that flushes have written, or looked at: it rises while one gets on.
+    pub flush_steps: u64,
     /// Microseconds they took together.
     pub flush_us_total: u64,
     /// Microseconds the longest took.
