@@ -22,6 +22,16 @@ fn what_must_hold_holds() {
     assert!(sum.checkpoints > 10 && sum.lost > 0, "{sum}");
 }
 
+/// Seeds that have shown mistakes which others have not.
+#[test]
+fn what_was_found_stays_mended() {
+    let hidden_by_a_void_segment = 4479;
+    for seed in std::iter::once(hidden_by_a_void_segment) {
+        let violation = sim::run(seed, Planted::Nothing, false).violation;
+        assert!(violation.is_none(), "seed {seed}: {violation:?}\n  again: {}", again(seed));
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 20..22 {

@@ -19,6 +19,25 @@ pub type Digests = BTreeMap<(u16, Vec<u8>), Digest>;
 /// See the module's text. Nobody else uses it.
 pub struct Memory(Arc<Shared>);
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        free(&self.0.keyspace);
+    }
+}
+
+/// Frees all keys, which nobody uses any more: a server leaves that to the end of its process.
+pub fn free(keyspace: &Keyspace) {
+    // Who held a slot when a machine went off holds it for ever.
+    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { return };
+    let mut local = keyspace.local(0);
+    let mut reclaim = keyspace.flush(&held, &mut local, None);
+    while !reclaim.step_at_once(&mut local, 1000) {}
+    while local.has_dying() {
+        local.step_dying(1000);
+    }
+    keyspace.release(held, |_| {});
+}
+
 impl Memory {
     /// With nothing in it.
     pub fn empty() -> Self {

@@ -66,6 +66,17 @@ pub struct Machine {
     pub fetching: Fetching,
     /// Reads what the store has into memory.
     warm_up: Option<WarmUp>,
+    /// The last to be dropped.
+    _keys: Keys,
+}
+
+/// Frees the keys of a machine that is off: a server leaves that to the end of its process.
+struct Keys(Arc<Node>);
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        memory::free(&self.0.engine.keyspace);
+    }
 }
 
 impl Machine {

@@ -18,7 +18,7 @@ use super::memory::{self, Digests, Memory};
 use super::promise::{Process, name_of};
 use super::streams::Stream;
 use super::watched::Watched;
-use super::{HASH_SEED, Machine};
+use super::{HASH_SEED, Keys, Machine};
 use crate::hardware::{Hardware, SEGMENT};
 use crate::plan::{Plan, Planted};
 
@@ -164,6 +164,7 @@ impl Machine {
         let streams = streams.into_iter().map(Stream::new).collect();
         let rounds = Rounds::new(checkpoints);
         let machine = Machine {
+            _keys: Keys(node.clone()),
             node,
             workers,
             woken,
