@@ -54,6 +54,13 @@ impl Watermarks {
         self.promised.iter().map(|mark| mark.load(Acquire))
     }
 
+    /// Takes over how far others are committed, and not what of that is on the disk. For simulations, which hand these out instead of the others.
+    pub fn copy_promised(&self, from: &Watermarks) {
+        for (mark, end) in self.promised.iter().zip(from.all()) {
+            mark.store(end, Release);
+        }
+    }
+
     fn is_committed(&self, dependency: Lsn) -> bool {
         self.promised.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Link;
 use keyspace::{Horizon, stream_of};
-use log::{Gate, Log, State};
+use log::{Gate, Log, State, Watermarks};
 
 use crate::conn::{Conn, Wait};
 use crate::session::waitaof;
@@ -23,6 +23,8 @@ const LEND_NS: u64 = 400_000;
 /// The log of a node.
 pub struct Durable {
     log: Log,
+    /// What workers know of how far it has come.
+    marks: Arc<Watermarks>,
     tail: Arc<Tail>,
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,
@@ -31,7 +33,13 @@ pub struct Durable {
 impl Durable {
     /// `gates`: of each worker, one for each stream.
     pub fn new(log: Log, gates: Vec<Vec<Gate>>) -> Self {
-        Self { log, tail: Arc::default(), gates: Mutex::new(gates.into_iter().map(Some).collect()) }
+        let marks = log.marks().clone();
+        Self::with_marks(log, gates, marks)
+    }
+
+    /// As [`Self::new`], with other watermarks than the log's own. For simulations.
+    pub fn with_marks(log: Log, gates: Vec<Vec<Gate>>, marks: Arc<Watermarks>) -> Self {
+        Self { log, marks, tail: Arc::default(), gates: Mutex::new(gates.into_iter().map(Some).collect()) }
     }
 
     /// The log.
@@ -48,7 +56,7 @@ impl Durable {
     pub(crate) fn link(&self, worker: usize, promises: bool) -> Option<Link> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
-        Some(Link { gates, marks: self.log.marks().clone(), promises })
+        Some(Link { gates, marks: self.marks.clone(), promises })
     }
 
     /// Whether everything up to here is on the disk, whatever the setting promises.

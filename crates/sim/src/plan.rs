@@ -13,6 +13,8 @@ pub enum Planted {
     SkippedSync,
     /// Recovery takes every dependency for fulfilled (rule L5).
     WrongCut,
+    /// Records do not name what they stand on in other streams (rule L4).
+    SkippedPrefix,
     /// The log is cut to its end and not to what the store has (rule C3).
     EarlyTruncate,
     /// The store does not wait for the log (rule C2).
@@ -37,9 +39,10 @@ pub enum Planted {
 
 impl Planted {
     /// All of them, by the names that the command line takes.
-    pub const ALL: [(&'static str, Planted); 12] = [
+    pub const ALL: [(&'static str, Planted); 13] = [
         ("skipped-sync", Planted::SkippedSync),
         ("wrong-cut", Planted::WrongCut),
+        ("skipped-prefix", Planted::SkippedPrefix),
         ("early-truncate", Planted::EarlyTruncate),
         ("early-store", Planted::EarlyStore),
         ("lost-expiry", Planted::LostExpiry),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, Warmth};
-use log::{Gate, Log, Lsn};
+use log::{Gate, Log, Lsn, Watermarks};
 use node::{Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use store::Store;
 
@@ -49,6 +49,8 @@ pub struct Machine {
     woken: Vec<Arc<AtomicBool>>,
     /// The log.
     pub log: Log,
+    /// What the workers are told of how far it has come, if that is not true.
+    pretended: Option<Arc<Watermarks>>,
     /// Its streams.
     pub streams: Vec<Stream>,
     store: Arc<dyn Store>,
@@ -89,6 +91,9 @@ impl Machine {
     /// A turn of a worker, as its driver takes it. `sent` hears what leaves the machine.
     pub fn turn(&mut self, worker: usize, mut sent: impl FnMut(Token, Sent)) {
         let now = self.node.clock.unix_ms();
+        if let Some(pretended) = &self.pretended {
+            pretended.copy_promised(self.log.marks());
+        }
         if self.woken[worker].swap(false, Relaxed) {
             self.workers[worker].read_mail();
         }

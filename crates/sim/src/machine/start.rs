@@ -7,7 +7,7 @@ use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, header};
 use keyspace::Keyspace;
 use log::simulated::Chance;
-use log::{Fsync, Limits, Lsn, Opened};
+use log::{Fsync, Limits, Lsn, Opened, Watermarks};
 use node::config::{Live, Renames, Values};
 use node::{Checkpoints, Durable, Facts, Mailbox, Node, Outside, Worker};
 use store::Store;
@@ -132,7 +132,12 @@ impl Machine {
         let gate = gates.pop().unwrap_or_default();
         let backup_gates = gates.pop().unwrap_or_default();
         let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
-        node.set_log(Some((Arc::new(Durable::new(log.clone(), gates)), checkpoints.clone())));
+        // Everything is on the disk, they say.
+        let pretended =
+            (plan.planted == Planted::SkippedPrefix).then(|| Arc::new(Watermarks::new(&vec![Lsn::MAX; plan.streams])));
+        let marks = pretended.clone().unwrap_or_else(|| log.marks().clone());
+        marks.copy_promised(log.marks());
+        node.set_log(Some((Arc::new(Durable::with_marks(log.clone(), gates, marks)), checkpoints.clone())));
         let watcher = Arc::downgrade(&node);
         log.on_moved(Box::new(move || {
             if let Some(node) = watcher.upgrade() {
@@ -169,6 +174,7 @@ impl Machine {
             workers,
             woken,
             log,
+            pretended,
             streams,
             store,
             process,
