@@ -122,3 +122,13 @@ pub fn resident() -> u64 {
     let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
     words.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * *PAGE
 }
+
+/// Bytes of the process that the system has swapped out, or 0 where it does not say. Some tens of microseconds.
+pub fn swapped() -> u64 {
+    static STATUS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/status").ok());
+    let mut text = [0; 4096];
+    let read = STATUS.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    let text = String::from_utf8_lossy(&text[..read]);
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSwap:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}

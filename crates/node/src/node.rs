@@ -116,6 +116,8 @@ pub struct Facts {
     pub memory_about: Option<fn() -> u64>,
     /// Resident bytes.
     pub resident: Option<fn() -> u64>,
+    /// Bytes that the system has swapped out, at the cost of some tens of microseconds.
+    pub swapped: Option<fn() -> u64>,
     /// User and system CPU time of the process in microseconds.
     pub cpu: Option<fn() -> (u64, u64)>,
     /// Physical memory in bytes.

@@ -1,7 +1,7 @@
 //! What the process may have in use, so that it stays within `maxmemory` as the system counts it.
 //!
 //! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store, `maxmemory` is the limit
-//! of all that. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
+//! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
 //! there is room for, and when there is none, no more. What leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is
 //! too much is asked for once, and asked for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave.
 
@@ -12,10 +12,14 @@ use crate::node::Node;
 
 /// Between two looks while memory fills, in milliseconds. A look costs some microseconds.
 const LOOK_MS: u64 = 5;
+/// Between two looks at what is swapped out, which cost more.
+const LOOK_SWAP_MS: u64 = 50;
 /// Part of the limit that is left free for what comes between two looks, and for a checkpoint when nothing can leave memory before it ends: 1/16.
 const MARGIN: u64 = 16;
 /// Part of the limit that is left free at least: when there is less, data has to leave memory. 1/32.
 const LEAST_MARGIN: u64 = 32;
+/// Part of the limit that a checkpoint takes while it writes: 1/32.
+const TABLES: u64 = 32;
 /// For so long it is waited whether what has left memory is resident no more, in milliseconds.
 const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
@@ -39,6 +43,9 @@ pub(crate) struct Resident {
     looked_at: AtomicU64,
     /// Resident bytes that `used_memory` does not count.
     beyond: AtomicU64,
+    /// Bytes that are swapped out, and when that was looked at.
+    swapped: AtomicU64,
+    swapped_at: AtomicU64,
     control: Mutex<Control>,
 }
 
@@ -84,8 +91,17 @@ impl Node {
     /// Looks at what is resident within this limit.
     pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
         self.resident.looked_at.store(now, Relaxed);
-        let (used, resident) = (self.used_memory(), self.facts.resident.map_or(0, |resident| resident()));
-        let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| store.may_take());
+        if now.abs_diff(self.resident.swapped_at.load(Relaxed)) >= LOOK_SWAP_MS {
+            self.resident.swapped_at.store(now, Relaxed);
+            self.resident.swapped.store(self.facts.swapped.map_or(0, |swapped| swapped()), Relaxed);
+        }
+        let swapped = self.resident.swapped.load(Relaxed);
+        let (used, resident) = (self.used_memory(), self.facts.resident.map_or(0, |resident| resident() + swapped));
+        let store = self.checkpoints().map_or(0, |checkpoints| {
+            // What a checkpoint takes beside that, to write its tables.
+            let tables = if checkpoints.state().began.is_some() { limit / TABLES } else { 0 };
+            checkpoints.store().map_or(0, |store| store.may_take()) + tables
+        });
         let mut control = self.resident.control.lock().unwrap_or_else(PoisonError::into_inner);
         self.resident.usable.store(control.look(now, limit, used, resident.max(used), store), Relaxed);
         self.resident.limit.store(limit, Relaxed);

@@ -201,6 +201,7 @@ fn start_node(
         memory: Some(crate::memory::in_use),
         memory_about: Some(crate::memory::in_use_about),
         resident: Some(crate::memory::resident),
+        swapped: Some(crate::memory::swapped),
     };
     Ok(Node::new(live, clock, workers, seed, facts))
 }
