@@ -144,16 +144,21 @@ impl Runner {
         self.tail.alive(now);
     }
 
-    /// Percent of a core that the checkpoint under way may take: the more, the longer a start would take now, and as much as it needs to end before writers
-    /// have to wait.
+    /// Percent of a core that the checkpoint under way may take: as much as it needs to end before writers have to wait. Where they never do, the more, the longer
+    /// a start would take now.
     fn share(&self) -> u64 {
         let settings = self.outside.node.config.settings();
-        let (share, most) = (u64::from(settings.checkpoint_cpu).clamp(1, 100), most(&settings).max(1));
+        let share = u64::from(settings.checkpoint_cpu).clamp(1, 100);
         let position = self.position();
-        let above = position.saturating_sub(self.kept).saturating_sub(most);
-        let graded = share + SHARE_MAX.saturating_sub(share) * above.min(most) / most;
-        let room = self.limit(&settings).saturating_sub(position);
-        graded.max(self.effort.share(room)).min(SHARE_MAX.max(share))
+        let needed = match self.limit(&settings) {
+            u64::MAX => {
+                let most = most(&settings).max(1);
+                let above = position.saturating_sub(self.kept).saturating_sub(most);
+                share + SHARE_MAX.saturating_sub(share) * above.min(most) / most
+            }
+            limit => self.effort.share(limit.saturating_sub(position)),
+        };
+        share.max(needed).min(SHARE_MAX.max(share))
     }
 
     fn failed_log(&self) -> Option<String> {

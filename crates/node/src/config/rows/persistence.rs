@@ -66,7 +66,7 @@ pub(super) static LOG: Section = Section {
         .check(check::log_max),
         row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
             .own(),
-        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint may take; more, the further the log has grown beyond `checkpoint-log-size`.")
+        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint takes, or as much as it needs to end before the log has grown to `checkpoint-log-max`; without that, more, the further the log has grown beyond `checkpoint-log-size`.")
             .own(),
         row(
             "warm-up-cpu",
