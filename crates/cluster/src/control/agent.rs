@@ -342,6 +342,11 @@ impl Agent {
         )
     }
 
+    /// Nodes that hold no lease any more, as this node knows if it leads, or has been told.
+    pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
+        if self.leads().is_some() { Arc::new(self.silent()) } else { self.shared.silent() }
+    }
+
     /// Nodes that hold no lease any more, if this node leads.
     fn silent(&self) -> BTreeSet<NodeId> {
         let now = (self.clock)();

@@ -42,8 +42,10 @@ impl Agent {
             let form = Command::Form { cluster, nodes, settings: self.agreed() };
             return self.submit(&form).await.map(drop);
         }
-        if members.get_joint_config().len() > 1 {
-            return Ok(());
+        if let [_, .., to] = &members.get_joint_config()[..] {
+            // Whoever led before has not come to the end of it, and until then both majorities are needed.
+            let change = ChangeMembers::ReplaceAllVoters(to.clone());
+            return self.raft.change_membership(change, true).await.map(drop).map_err(|why| why.to_string());
         }
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let wanted: Vec<NodeId> = nodes.iter().filter(|(_, lost)| !lost).map(|(id, _)| *id).collect();

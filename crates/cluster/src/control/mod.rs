@@ -242,7 +242,7 @@ impl Control {
     /// Nodes that hold no lease, as the leader of the metadata has said last: they are down, or nobody reaches them. Of a node that has just gone it says so
     /// when its lease is over.
     pub fn silent(&self) -> Arc<BTreeSet<NodeId>> {
-        self.agent.shared.silent()
+        self.agent.known_silent()
     }
 
     /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been

@@ -18,7 +18,7 @@ pub struct NodeStatus {
     pub id: NodeId,
     /// Whether this node has a control link to it. Of itself: true.
     pub linked: bool,
-    /// For how many more milliseconds it has a lease, as the leader knows; none: no leader has said.
+    /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none: no leader has said.
     pub lease_ms: Option<u64>,
 }
 
@@ -39,6 +39,8 @@ pub struct Status {
     pub lease_ms: u64,
     /// What is wrong, in words; empty if nothing is.
     pub reason: String,
+    /// Who votes is being changed: until that is done, more than half of those who voted and of those who will are needed.
+    pub changing: bool,
     /// In the order of [`Map::nodes`].
     pub nodes: Vec<NodeStatus>,
 }
@@ -52,13 +54,17 @@ impl Agent {
             Err(_) => None,
         };
         let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
+        let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
         let nodes = map.nodes().iter().map(|node| NodeStatus {
             id: node.id,
             linked: node.id == me || self.links.is_open(node.id),
-            lease_ms: holders.as_ref().and_then(|holders| holders.0.get(&node.id).copied()),
+            // What the leader has granted itself is nothing before a majority has confirmed it.
+            lease_ms: match node.id == me {
+                true => Some(lease_ms),
+                false => holders.as_ref().and_then(|holders| holders.0.get(&node.id).copied()),
+            },
         });
         let nodes = nodes.collect();
-        let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
         let reason = self.reason();
         let stopped = self.raft.metrics().borrow_watched().running_state.clone().err();
         let reason = stopped.map_or(reason, |why| format!("this node takes no more part in the metadata: {why}"));
@@ -70,6 +76,7 @@ impl Agent {
             term,
             lease_ms,
             reason,
+            changing: self.machine.look(|applied| applied.members.membership().get_joint_config().len() > 1),
             nodes,
         }
     }

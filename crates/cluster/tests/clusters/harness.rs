@@ -160,6 +160,10 @@ impl Node {
         self.control = None;
     }
 
+    pub fn is_running(&self) -> bool {
+        self.control.is_some()
+    }
+
     /// Removes what a stopped node knew.
     pub fn wipe(&self) {
         assert!(self.control.is_none());

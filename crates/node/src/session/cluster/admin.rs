@@ -120,6 +120,7 @@ fn text(status: &Status) -> String {
             match lease {
                 _ if node.lost => "lost",
                 None => "?",
+                Some(0) if node.id == status.me => "no lease",
                 Some(0) => "down",
                 Some(_) => "up",
             }
@@ -154,26 +155,32 @@ fn problems(status: &Status) -> Vec<String> {
     if map.assigned() < SLOTS {
         problems.push(format!("{} slots belong to nobody", SLOTS - map.assigned()));
     }
+    if status.changing {
+        problems.push("who votes is being changed: no node should be stopped now".to_owned());
+    }
     let is_up = |index: usize| status.nodes.get(index).and_then(|node| node.lease_ms).map(|ms| ms > 0);
     for (index, node) in map.nodes().iter().enumerate() {
         let slots = map.slots_of(index as u16);
         let what = match (node.lost, is_up(index)) {
             (true, _) => "is lost: another node has come in its place",
-            (false, Some(false)) => "is down",
+            (false, Some(false)) if node.id != status.me => "is down",
             _ => continue,
         };
         let keys = if slots > 0 { format!("; nobody serves its {slots} slots") } else { String::new() };
         problems.push(format!("node {} at {}:{} {what}{keys}", node.id, node.host, node.port));
     }
     let voters: Vec<usize> = (0..map.nodes().len()).filter(|&index| map.nodes()[index].voter).collect();
-    let up = voters.iter().filter(|&&index| is_up(index) == Some(true)).count();
+    let is_me = |index: usize| map.nodes()[index].id == status.me;
+    let up = voters.iter().filter(|&&index| is_me(index) || is_up(index) == Some(true)).count();
     let unknown = voters.iter().any(|&index| is_up(index).is_none());
+    let needed = voters.len() / 2 + 1;
     if !unknown && up < voters.len() {
-        let spare = up.saturating_sub(voters.len() / 2 + 1);
-        problems.push(format!(
-            "{up} of {} voting nodes are up: {spare} more may fail before nothing is decided any more",
-            voters.len()
-        ));
+        let then = match up.checked_sub(needed) {
+            None => format!("nothing is decided, and no lease renewed, until {needed} are"),
+            Some(0) => "if one more fails, nothing is decided any more, and no lease renewed".to_owned(),
+            Some(spare) => format!("{spare} more may fail"),
+        };
+        problems.push(format!("{up} of {} voting nodes are up: {then}", voters.len()));
     }
     problems
 }
@@ -210,6 +217,7 @@ mod tests {
             term: 3,
             lease_ms: 1500,
             reason: String::new(),
+            changing: false,
             nodes: nodes.collect(),
         }
     }
@@ -233,10 +241,12 @@ mod tests {
             "health: not ok",
             "at 10.0.0.1:7002 is down; nobody serves its 8383 slots\n",
             "at 10.0.0.1:7003 is down\n",
-            "1 of 3 voting nodes are up: 0 more may fail",
+            "1 of 3 voting nodes are up: nothing is decided, and no lease renewed, until 2 are",
         ] {
             assert!(down.contains(line), "{line}: {down}");
         }
+        let spare = text(&status([Some(1999), Some(1), Some(0)]));
+        assert!(spare.contains("2 of 3 voting nodes are up: if one more fails"), "{spare}");
         let unknown = Status { reason: "this node has no lease".to_owned(), ..status([None; 3]) };
         let unknown = text(&unknown);
         assert!(unknown.contains("  the node that was asked: this node has no lease\n"), "{unknown}");
