@@ -311,7 +311,7 @@ impl Agent {
         let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
         match self.raft.get_read_linearizer(confirm).await {
             Ok(confirmed) => {
-                let granted = Granted { index: confirmed.read_log_id().index(), silent: self.silent() };
+                let granted = Granted { index: confirmed.read_log_id().index(), silent: self.silent(term) };
                 Reply::Done(granted.to_bytes())
             }
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => Reply::NotLeader(to.leader_node),
@@ -344,14 +344,18 @@ impl Agent {
 
     /// Nodes that hold no lease any more, as this node knows if it leads, or has been told.
     pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
-        if self.leads().is_some() { Arc::new(self.silent()) } else { self.shared.silent() }
+        match self.leads() {
+            Some(term) => Arc::new(self.silent(term)),
+            None => self.shared.silent(),
+        }
     }
 
-    /// Nodes that hold no lease any more, if this node leads.
-    fn silent(&self) -> BTreeSet<NodeId> {
+    /// Nodes that hold no lease any more. This node leads in `term`, perhaps since just now: then it does not know what others have granted.
+    fn silent(&self, term: u64) -> BTreeSet<NodeId> {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
-        let volatile = self.volatile();
+        let mut volatile = self.volatile();
+        volatile.leases.lead(term, now);
         nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(*id, now) == 0).collect()
     }
 
