@@ -280,6 +280,6 @@ fn limits(maxmemory: u64) -> store::Limits {
         return most;
     }
     let part = maxmemory / 32;
-    let table = part.clamp(LEAST_TABLE, most.table);
+    let table = (2 * part).clamp(LEAST_TABLE, most.table);
     store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), table, ..most }
 }

@@ -14,7 +14,7 @@ use crate::sections::{TABLES, read_current};
 use crate::{Error, Generation};
 
 /// Sorted runs beyond which a flush waits for compaction: every read may have to look into each of them.
-pub(super) const RUNS_MAX: u64 = 24;
+const RUNS_MAX: u64 = 24;
 
 /// Sorted runs beyond which there are no more flushes: `lsm-tree` counts the runs of a level in one byte.
 const RUNS_LIMIT: u64 = 200;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, SeqNo, Slice};
 
-use super::flush::RUNS_MAX;
 use super::merge::Merge;
 use super::view::{View, durable, ends};
 use super::{Shared, lock, micros, record};
@@ -25,6 +24,9 @@ const LEVEL_BYTES: u64 = 256 << 20;
 
 /// The least number of tables that are compacted at once: a flush makes two, or more, if memory has been spilled.
 const TABLES_MIN: u64 = 6;
+
+/// The most: what has been merged by flushes is in larger tables, and every read may have to look into all of them.
+const TABLES_MAX: u64 = 8;
 
 /// How long it waits before it tries again what a full disk has prevented.
 const RETRY: Duration = Duration::from_secs(5);
@@ -122,7 +124,7 @@ impl Tend {
 /// The thread's work, until the store is closed. `table`: bytes of a table.
 pub fn run(shared: &Shared, table: u64) {
     // Spilled tables are smaller than those of compaction: it is their bytes that make it due, about.
-    let threshold = (LEVEL_BYTES / table.max(1)).clamp(TABLES_MIN, RUNS_MAX);
+    let threshold = (LEVEL_BYTES / table.max(1)).clamp(TABLES_MIN, TABLES_MAX);
     let strategy = Leveled::default().with_table_target_size(table).with_l0_threshold(threshold as u8);
     let strategy = Arc::new(strategy);
     while let Some(retired) = shared.tend.next() {
