@@ -12,6 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import crowd
 from history import now
 from ledger import Ledger
 from wire import Client, Closed, ErrorReply, Refused, Server, dump
@@ -641,7 +642,7 @@ def clock(options, folder, rng):
 
 @fault
 def limits(options, folder, rng):
-    """Row 19: few descriptors, little address space, small maxmemory: errors, no crash, the log goes on."""
+    """Row 19: few descriptors, small maxmemory: errors, no crash, the log goes on."""
     problems = []
 
     def limited(number, value):
@@ -697,31 +698,78 @@ def limits(options, folder, rng):
     return problems
 
 
+@contextlib.contextmanager
+def group(most):
+    """A control group that may have so many bytes of memory: what a child calls to be in it."""
+    need(root=True)
+    first = Path("/sys/fs/cgroup/memory")
+    place, name = (first, "memory.limit_in_bytes") if first.exists() else (Path("/sys/fs/cgroup"), "memory.max")
+    place = place / f"holdfast-{os.getpid()}"
+    try:
+        place.mkdir()
+        (place / name).write_text(str(most))
+    except OSError as error:
+        raise Missing(f"cannot make a control group: {error}") from error
+    try:
+        yield lambda: (place / "cgroup.procs").write_text(str(os.getpid()))
+    finally:
+        until(lambda: not (place / "cgroup.procs").read_text(), 10)
+        place.rmdir()
+
+
+@contextlib.contextmanager
+def address_space(most):
+    """At most so many bytes of address space for a child that calls this."""
+    yield lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def crowded(options, folder, limit, kind, seed, seconds=6):
+    """A server with little memory, and clients that want more of it in one way."""
+    server, problems = Server(options.server, folder, settings(2, "always", "1mb"), limits=limit), []
+    server.start()
+    ledger = Ledger().begin(server, connections=2, length=500)
+    attack = crowd.Attack(server, crowd.KINDS[kind], 9 if kind == "everything" else 4, seed)
+    until(lambda: server.process.poll() is not None, seconds)
+    if not attack.end():
+        problems.append("a connection was neither answered nor closed for 60 s")
+    if server.process.poll() is None:
+        server.client().call("FLUSHALL")
+        ledger.end()
+        ledger = Ledger("after").begin(server, connections=2, length=500)
+        if not until(lambda: len(ledger.acknowledged) > 20, 30):
+            problems.append(f"it takes no writes any more: {list(ledger.refused.values())[:1]} {server.words(3)}")
+    ledger.end()
+    if server.process.poll() is None:
+        problems += ledger.check(server)
+    else:
+        problems.append(f"it ended ({server.process.returncode}): {server.words(3)}")
+    server.kill()
+    server.start()
+    problems += shown(ledger.check(server), "after a kill")
+    server.kill()
+    told = f"{attack.answers} answers, {attack.out_of_memory()} of them -OOM, {attack.closed} connections closed, {len(ledger.acknowledged)} writes acknowledged"
+    others = [error for error in attack.errors if not error.startswith(("OOM", "EXECABORT", "ERR"))]
+    print(f"   {folder.name:28} {told} {others[:3] or ''}", flush=True)
+    return problems
+
+
 @fault
 def space(options, folder, rng):
-    """Row 19: the address space ends: a reply or an end, and everything acknowledged is there."""
-    server = Server(options.server, folder / "space", settings(2, "always", "1mb"))
-    server.start()
-    size = int(re.search(r"VmSize:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1]) << 10
-    server.kill()
-    most = size + (300 << 20)
-    server.limits = lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    server.start()
-    ledger = Ledger().begin(server, connections=4, length=400_000)
-    ended = until(lambda: server.process.poll() is not None or ledger.refused, 40)
-    ledger.end()
+    """Row 19: the system limits the address space, and clients ask for more in every way: errors, no end, nothing lost."""
     problems = []
-    if server.process.poll() is not None:
-        # As Redis does: what bounds memory is maxmemory.
-        if server.process.returncode != -signal.SIGABRT or "memory allocation" not in server.words():
-            problems.append(f"it ended at the end of its address space ({server.process.returncode}): {server.words(3)}")
-    elif not ended:
-        problems.append(f"never refused: {len(ledger.acknowledged)} acknowledged")
-    server.kill()
-    server.limits = None
-    server.start()
-    problems += ledger.check(server)
-    server.kill()
+    for kind in crowd.KINDS:
+        with address_space(640 << 20) as limit:
+            problems += shown(crowded(options, folder / f"space-{kind}", limit, kind, rng.randrange(1000)), kind)
+    return problems
+
+
+@fault
+def confined(options, folder, rng):
+    """Row 19: the same in a control group."""
+    problems = []
+    for kind in crowd.KINDS:
+        with group(400 << 20) as limit:
+            problems += shown(crowded(options, folder / f"group-{kind}", limit, kind, rng.randrange(1000)), kind)
     return problems
 
 

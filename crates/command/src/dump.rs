@@ -17,7 +17,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "dump",
             arity: 2,
-            flags: READONLY,
+            flags: READONLY | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS)],
             categories: &["keyspace"],
             since: "2.6.0",

@@ -11,6 +11,8 @@ pub struct Error(Cow<'static, [u8]>);
 impl Error {
     /// An operation against a key of another type.
     pub const WRONG_TYPE: Error = Error::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// The system has no memory for it.
+    pub const OOM: Error = Error::new(headroom::OOM);
     /// Unknown or contradictory options.
     pub const SYNTAX: Error = Error::new("ERR syntax error");
     /// An argument or value that should be an integer.

@@ -114,10 +114,13 @@ pub mod flags {
     /// Ours: refused by a server that is no node of a cluster.
     pub const NEEDS_CLUSTER: u32 = 1 << 26;
 
+    /// Ours: makes something as large as what its keys hold, or several times that.
+    pub const COPIES: u32 = 1 << 27;
+
     /// Two of ours that were given the same bit make one command do the other's things.
     const _: () = assert!(
-        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING ^ NEEDS_CLUSTER
-            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING + NEEDS_CLUSTER
+        IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING ^ NEEDS_CLUSTER ^ COPIES
+            == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING + NEEDS_CLUSTER + COPIES
     );
 
     /// Flag names as COMMAND INFO prints them, by bit.

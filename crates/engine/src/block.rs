@@ -6,7 +6,7 @@
 
 use std::ops::AddAssign;
 
-use command::{Event, Outcome, Rng, Run, Touched};
+use command::{Error, Event, Outcome, Rng, Run, Touched};
 use keyspace::{Held, Need};
 use resp::Reply;
 use txn::locks::Mode;
@@ -271,7 +271,7 @@ impl Engine {
     }
 
     fn run_next(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
-        let flushed = self.reclaims.len();
+        let (flushed, start) = (self.reclaims.len(), out.len());
         let turn = std::mem::replace(&mut self.now, block.now);
         let dirty = self.fx.dirty;
         self.exchange(&mut block.pending);
@@ -299,8 +299,18 @@ impl Engine {
         match outcome {
             // Keys to load are asked for by none but those that hold everything, and were loaded.
             Outcome::Done | Outcome::Load(_) => {}
-            Outcome::Rest(rest) => rest.finish(&mut Reply::new(out, call.protocol)),
+            Outcome::Rest(rest) => {
+                rest.finish(&mut Reply::sharing(out, call.protocol, &mut self.parts));
+                if self.parts.take_refused() {
+                    self.replace(call, start, out, &Error::OOM);
+                }
+            }
             Outcome::Block(wait) => wait.nil.write(&mut Reply::new(out, call.protocol)),
+        }
+        // A script gets a copy of long strings.
+        let copied = self.parts.len();
+        if self.in_script && copied >= headroom::LARGE && !headroom::has_room(3 * copied, 2 * copied) {
+            self.replace(call, start, out, &Error::OOM);
         }
         if block.interest {
             block.touched.append(&mut self.fx.touched);
@@ -324,7 +334,11 @@ impl Engine {
     /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
     /// before those who wait are served (a block is one moment, but DEBUG SLEEP in it is not).
     pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
-        self.fx.encoded.append(&mut block.pending.encoded);
+        if self.fx.encoded.is_empty() {
+            std::mem::swap(&mut self.fx.encoded, &mut block.pending.encoded);
+        } else {
+            self.fx.encoded.append(&mut block.pending.encoded);
+        }
         if block.deferred {
             self.stamp_block(&block.held, block.stamped);
         }

@@ -443,6 +443,7 @@ impl Engine {
             true => self.fetch_everything(held),
             false => self.settle(call, held),
         };
+        let settled = settled.and_then(|()| if headroom::is_limited() { self.check_room(call, held) } else { Ok(()) });
         if let Err(error) = settled {
             Reply::new(out, call.protocol).error(error.as_bytes());
             return Outcome::Done;
@@ -455,6 +456,7 @@ impl Engine {
         if self.local.has_sightings() {
             self.tell_sightings();
         }
+        let refused = self.parts.take_refused();
         match result {
             Ok(outcome) => {
                 if !self.events.list.is_empty() {
@@ -463,15 +465,24 @@ impl Engine {
                 if let Some(barrier) = self.fx.barrier.take() {
                     self.carry_out(barrier, held);
                 }
+                if refused {
+                    self.replace(call, start, out, &Error::OOM);
+                    return Outcome::Done;
+                }
                 outcome
             }
             Err(error) => {
-                out.truncate(start);
-                self.parts.truncate(start);
-                Reply::new(out, call.protocol).error(error.as_bytes());
+                self.replace(call, start, out, &error);
                 Outcome::Done
             }
         }
+    }
+
+    /// An error in place of what was answered from `start` on.
+    pub(crate) fn replace(&mut self, call: &Call<'_>, start: usize, out: &mut Vec<u8>, error: &Error) {
+        out.truncate(start);
+        self.parts.truncate(start);
+        Reply::new(out, call.protocol).error(error.as_bytes());
     }
 
     #[inline]

@@ -22,6 +22,7 @@ mod expire;
 mod journal;
 mod record;
 mod serve;
+mod space;
 mod sweep;
 #[cfg(test)]
 mod testing;

@@ -120,6 +120,11 @@ impl Engine {
                 Some(Ok(listing)) => (walking.listing, walking.asked) = (Some(listing), None),
             }
         }
+        if walking.buckets > 0 && headroom::is_tight() {
+            // What it has found so far takes memory, and its reply will take as much.
+            Reply::new(out, walking.protocol).error(Error::OOM.as_bytes());
+            return Step::Done;
+        }
         let limit = walking.buckets + BUCKETS_PER_STEP;
         loop {
             let Some(slot) = self.next_slot(walking) else { return self.finish_walk(walking, None, out) };

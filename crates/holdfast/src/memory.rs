@@ -69,18 +69,36 @@ fn count_shared(account: &Account, change: i64) {
     LEDGERS[account.ledger.get()].0.fetch_add(change, Relaxed);
 }
 
-// SAFETY: every call goes to mimalloc unchanged.
+/// Tries again for as long as the system refuses memory and there is a reserve to give up.
+#[inline]
+fn insist(mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
+    loop {
+        let p = attempt();
+        if !p.is_null() || !headroom::release() {
+            return p;
+        }
+    }
+}
+
+// SAFETY: every call goes to mimalloc unchanged, or for what is large, where address space is limited, to `mapped`: which of them depends on the layout only.
 unsafe impl GlobalAlloc for Counted {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
+        if mapped::is_meant(layout) {
+            return insist(|| mapped::map(layout.size()));
+        }
         // SAFETY: the caller's promise.
-        unsafe { MiMalloc.alloc(layout) }
+        insist(|| unsafe { MiMalloc.alloc(layout) })
     }
 
     #[inline]
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
+        if mapped::is_meant(layout) {
+            // SAFETY: mapped with this size.
+            return unsafe { mapped::unmap(p, layout.size()) };
+        }
         // SAFETY: the caller's promise.
         unsafe { MiMalloc.dealloc(p, layout) }
     }
@@ -88,16 +106,132 @@ unsafe impl GlobalAlloc for Counted {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
+        if mapped::is_meant(layout) {
+            return insist(|| mapped::map(layout.size()));
+        }
         // SAFETY: the caller's promise.
-        unsafe { MiMalloc.alloc_zeroed(layout) }
+        insist(|| unsafe { MiMalloc.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { MiMalloc.realloc(p, layout, size) }
+        let is_meant = |size| mapped::is_meant_at(size, layout.align());
+        match (is_meant(layout.size()), is_meant(size)) {
+            (false, false) => {
+                count(size as i64 - layout.size() as i64);
+                // SAFETY: the caller's promise.
+                insist(|| unsafe { MiMalloc.realloc(p, layout, size) })
+            }
+            (true, true) => {
+                count(size as i64 - layout.size() as i64);
+                // SAFETY: mapped with the size of the layout.
+                insist(|| unsafe { mapped::remap(p, layout.size(), size) })
+            }
+            // SAFETY: the caller's promise; both blocks have at least so many bytes, and are different ones.
+            _ => unsafe {
+                let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                if !new.is_null() {
+                    std::ptr::copy_nonoverlapping(p, new, layout.size().min(size));
+                    self.dealloc(p, layout);
+                }
+                new
+            },
+        }
     }
+}
+
+/// Large blocks where the system limits the address space: each is a mapping of its own. So it costs what it is, grows without a second one, and goes back when it is
+/// free, while an allocator keeps pages of many megabytes for each thread and size.
+mod mapped {
+    use std::alloc::Layout;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// No block below this many bytes is one.
+    const LEAST: usize = 64 << 10;
+    /// There may be so many blocks: the system limits the number of mappings, too.
+    const COUNT: u64 = 16 << 10;
+    /// Alignment of what is mapped.
+    const PAGE: usize = 4096;
+
+    /// Blocks of so many bytes are mapped. Set before the first allocation, and never again.
+    static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// Has large blocks mapped, as fits a limit of `limit` bytes. Before the first allocation.
+    pub fn begin(limit: u64) {
+        FROM.store(usize::try_from(limit / COUNT).unwrap_or(usize::MAX).max(LEAST), Relaxed);
+    }
+
+    #[inline]
+    pub fn is_meant(layout: Layout) -> bool {
+        is_meant_at(layout.size(), layout.align())
+    }
+
+    #[inline]
+    pub fn is_meant_at(size: usize, align: usize) -> bool {
+        // The first comparison is all there is for most.
+        size >= LEAST && size >= FROM.load(Relaxed) && align <= PAGE
+    }
+
+    /// Zeroed bytes; null if there are none.
+    #[cold]
+    pub fn map(size: usize) -> *mut u8 {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches no existing memory.
+        let at = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
+        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
+    }
+
+    /// # Safety
+    /// `p` was mapped with this size, and is not used any more.
+    #[cold]
+    pub unsafe fn unmap(p: *mut u8, size: usize) {
+        // SAFETY: the caller's promise. It fails only where one mapping would become two too many: then the bytes are lost.
+        unsafe { libc::munmap(p.cast(), size) };
+    }
+
+    /// The same bytes in a block of another size; null, and nothing has happened, if there is none.
+    ///
+    /// # Safety
+    /// `p` was mapped with size `old`; it is not used any more if this succeeds.
+    #[cold]
+    pub unsafe fn remap(p: *mut u8, old: usize, new: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        let at = unsafe { libc::mremap(p.cast(), old, new, libc::MREMAP_MAYMOVE) };
+        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_block_keeps_its_bytes_as_it_grows_and_shrinks() {
+            let block = map(100_000);
+            // SAFETY: the block has these sizes in turn, and is used as long as it is there.
+            unsafe {
+                block.write_bytes(7, 100_000);
+                let block = remap(block, 100_000, 50 << 20);
+                assert!((0..100_000).all(|i| *block.add(i) == 7));
+                assert_eq!(*block.add((50 << 20) - 1), 0);
+                let block = remap(block, 50 << 20, 70_000);
+                assert!((0..70_000).all(|i| *block.add(i) == 7));
+                unmap(block, 70_000);
+            }
+            assert!(map(isize::MAX as usize).is_null());
+            assert!(!is_meant_at(1 << 30, 8), "there is no limit");
+        }
+    }
+}
+
+/// Whether the allocator has a block of so many bytes without the reserve: takes it, and gives it back untouched.
+pub fn has_block(bytes: usize) -> bool {
+    let block = mapped::map(bytes.max(1));
+    if !block.is_null() {
+        // SAFETY: just mapped with this size, and nobody has seen it.
+        unsafe { mapped::unmap(block, bytes.max(1)) };
+    }
+    !block.is_null()
 }
 
 /// Bytes in use. Sums a counter per thread.
@@ -111,8 +245,8 @@ pub fn in_use_about() -> u64 {
     REPORTED.load(Relaxed).max(0) as u64
 }
 
-/// Resident bytes of the process, or 0 where the system does not say. Some microseconds.
-pub fn resident() -> u64 {
+/// A number of `/proc/self/statm` in bytes, or 0 where the system does not say. Some microseconds.
+fn statm(word: usize) -> u64 {
     static STATM: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/statm").ok());
     // SAFETY: asks for a number.
     static PAGE: LazyLock<u64> =
@@ -120,8 +254,58 @@ pub fn resident() -> u64 {
     let mut text = [0; 128];
     let read = STATM.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
     let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
-    words.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * *PAGE
+    words.split(' ').nth(word).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * *PAGE
 }
+
+/// Resident bytes of the process.
+pub fn resident() -> u64 {
+    statm(1)
+}
+
+/// Bytes of address space that the process has, as RLIMIT_AS counts them.
+pub fn address_space() -> u64 {
+    statm(0)
+}
+
+/// Bytes of private writable mappings and stacks, about as RLIMIT_DATA counts them.
+pub fn data() -> u64 {
+    statm(5)
+}
+
+/// `mi_option_arena_reserve`: how much address space mimalloc takes at a time, in KB.
+#[cfg(test)]
+const ARENA_RESERVE: libc::c_int = 23;
+/// `mi_option_disallow_arena_alloc`: every page is a mapping of its own, which goes back when it is free.
+const NO_ARENAS: libc::c_int = 26;
+
+unsafe extern "C" {
+    fn mi_option_set(option: libc::c_int, value: libc::c_long);
+    #[cfg(test)]
+    fn mi_option_get(option: libc::c_int) -> libc::c_long;
+}
+
+/// Before the first allocation: where the system limits the address space, mimalloc is to take what it needs and give back what it does not. Else it takes a gigabyte at
+/// a time and keeps it.
+#[cfg(target_os = "linux")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static SAVE_ADDRESS_SPACE: extern "C" fn() = {
+    extern "C" fn save() {
+        let limit = |which| {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the pointer is to a valid value of ours, which the call fills.
+            let read = unsafe { libc::getrlimit(which, &raw mut limit) } == 0;
+            if read { limit.rlim_cur } else { libc::RLIM_INFINITY }
+        };
+        let limit = limit(libc::RLIMIT_AS).min(limit(libc::RLIMIT_DATA));
+        if limit != libc::RLIM_INFINITY {
+            mapped::begin(limit);
+            // SAFETY: sets a number.
+            unsafe { mi_option_set(NO_ARENAS, 1) };
+        }
+    }
+    save
+};
 
 /// Bytes of the process that the system has swapped out, or 0 where it does not say. Some tens of microseconds.
 pub fn swapped() -> u64 {
@@ -131,4 +315,17 @@ pub fn swapped() -> u64 {
     let text = String::from_utf8_lossy(&text[..read]);
     let line = text.lines().find_map(|line| line.strip_prefix("VmSwap:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allocators_option_is_the_one_that_is_meant() {
+        // SAFETY: reads numbers.
+        let found = unsafe { (mi_option_get(ARENA_RESERVE), mi_option_get(NO_ARENAS)) };
+        assert_eq!(found, (1 << 20, 0), "1 GB in KB");
+        assert!(address_space() >= resident() && data() > 0);
+    }
 }

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, the lowest first: a crate uses those before it.
-const ROOMS: [&str; 14] = [
-    "resp", "object", "keyspace", "log", "store", "command", "script", "txn", "engine", "cluster", "node", "net",
-    "sim", "holdfast",
+const ROOMS: [&str; 15] = [
+    "headroom", "resp", "object", "keyspace", "log", "store", "command", "script", "txn", "engine", "cluster", "node",
+    "net", "sim", "holdfast",
 ];
 
 /// Lines of the longest source file allowed.
@@ -15,6 +15,7 @@ const LINES_MAX: usize = 700;
 
 /// The files and folders below `crates` that may say `unsafe`.
 const UNSAFE: &[&str] = &[
+    "headroom/src/reserve.rs",
     "holdfast/src/bench/process.rs",
     "holdfast/src/memory.rs",
     "holdfast/src/server/clock.rs",

@@ -122,6 +122,14 @@ macro_rules! collections {
             }
         }
 
+        /// Elements of the entry's collection.
+        pub(crate) fn count_elements(entry: Entry) -> Option<u64> {
+            match entry.kind() {
+                $(Kind::$name => entry.collection::<$name>().map(|c| c.len()),)*
+                _ => None,
+            }
+        }
+
         /// Encoding name and heap bytes of the entry's collection.
         pub(crate) fn describe_collection(entry: Entry) -> Option<(&'static str, usize)> {
             match entry.kind() {

@@ -21,6 +21,7 @@
 //! same bytes into it again, and what was synced stays.
 
 use crate::Lsn;
+use crate::intake::LARGE_RECORD;
 
 /// Bytes of a segment's header: a sector.
 pub const SEGMENT_HEADER: usize = 512;
@@ -440,12 +441,16 @@ impl<'a> Record<'a> {
     /// With more than 255 dependencies: there is at most one per other stream.
     pub fn encode(lsn: Lsn, dependencies: &[Lsn], effects: &[u8], out: &mut Vec<u8>) {
         let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");
-        let mut length = (8 + 1 + dependencies.len() * 8 + effects.len()) as u64;
+        let length_of_rest = 8 + 1 + dependencies.len() * 8 + effects.len();
+        let mut length = length_of_rest as u64;
         while length >= 0x80 {
             out.push(length as u8 | 0x80);
             length >>= 7;
         }
         out.push(length as u8);
+        if effects.len() >= LARGE_RECORD {
+            out.reserve_exact(length_of_rest);
+        }
         out.extend_from_slice(&lsn.to_le_bytes());
         out.push(count);
         for dependency in dependencies {

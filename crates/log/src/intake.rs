@@ -8,6 +8,9 @@
 use crate::Lsn;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
 
+/// Bytes of what is appended above which a buffer gets exactly the room that it needs: twice that could be what the system has no memory for.
+pub(crate) const LARGE_RECORD: usize = 1 << 20;
+
 /// Bytes of memory that a worker's lane keeps when nothing is in it.
 const KEPT: usize = 16 << 20;
 
@@ -148,6 +151,9 @@ impl Intake {
             let taken = pending.ends.partition_point(|(lsn, _)| *lsn <= cut);
             let Some(&(_, end)) = taken.checked_sub(1).and_then(|last| pending.ends.get(last)) else { continue };
             let before = bytes.len();
+            if end >= LARGE_RECORD {
+                bytes.reserve_exact(end);
+            }
             bytes.extend_from_slice(&pending.bytes[..end]);
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);

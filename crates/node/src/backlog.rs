@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::Args;
 
+use crate::config::Settings;
 use crate::conn::{Conn, Wait};
 use crate::durable::Durable;
 use crate::execute::Next;
@@ -74,6 +75,11 @@ impl Backlog {
     pub(crate) fn deadline(&self, now: u64) -> Option<u64> {
         (self.ruling.is_some() && !self.waiting.is_empty()).then_some(now + 1)
     }
+}
+
+/// Bytes that may wait for the log: less where the system limits memory, as what waits is copied on its way.
+pub(crate) fn backlog_limit(settings: &Settings) -> u64 {
+    if headroom::is_limited() { settings.log_backlog.min(headroom::talk() / 4) } else { settings.log_backlog }
 }
 
 impl Worker {

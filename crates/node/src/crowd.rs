@@ -73,9 +73,13 @@ impl Worker {
 
     /// Closes the largest connections if all of them take as much as `limit` together.
     pub(crate) fn close_largest(&mut self, limit: u64) {
-        if !self.node.is_above(limit) {
-            return;
+        if self.node.is_above(limit) {
+            self.close_heaviest(limit);
         }
+    }
+
+    /// The same; it is not known whether they take as much.
+    pub(crate) fn close_heaviest(&mut self, limit: u64) {
         // The sums of the workers may lag behind; and those that are closed already are not in the list.
         let clients: Vec<Arc<Client>> = self.node.clients().values().cloned().collect();
         let mut weighed: Vec<(u64, Arc<Client>)> =

@@ -11,6 +11,7 @@ use engine::Link;
 use keyspace::{Horizon, stream_of};
 use log::{Gate, Log, State, Watermarks};
 
+use crate::backlog::backlog_limit;
 use crate::conn::{Conn, Wait};
 use crate::session::waitaof;
 use crate::stats::add;
@@ -147,7 +148,7 @@ impl Worker {
             mailbox.await_log(false);
         }
         let moved = self.has_moved(&durable);
-        let limit = self.follower.settings().log_backlog;
+        let limit = backlog_limit(self.follower.settings());
         self.look_at_backlog(&durable, limit, moved);
         if moved {
             self.let_out(&durable);

@@ -127,9 +127,10 @@ impl Worker {
             return next;
         }
         conn.session.short_of_memory = false;
-        if settings.maxmemory > 0 {
+        if node.is_bounded(settings) {
             // Replies and what clients send count, too: reading may need room as well, but is never refused.
-            let room = self.make_room(settings);
+            let more = if headroom::is_limited() { need(args) } else { 0 };
+            let room = self.make_room(settings, more);
             if self.engine.has_invalidated() {
                 // What was evicted for the command is not what it does.
                 self.tell_trackers(Some(conn));
@@ -140,7 +141,7 @@ impl Worker {
             match room {
                 Room::Enough => {}
                 _ if !needs() => {}
-                Room::Soon if self.must_wait_for_room(settings) => {
+                Room::Soon if more > 0 || self.must_wait_for_room(settings) => {
                     self.again.push(conn.token);
                     return Next::Retry;
                 }
@@ -533,6 +534,12 @@ impl Worker {
             }
         }
     }
+}
+
+/// The memory that a command with large arguments needs, where the system limits it: the value, and what the log copies on its way. More than the engine asks for.
+fn need(args: Args<'_>) -> u64 {
+    let bytes: usize = args.iter().map(<[u8]>::len).sum();
+    if bytes < headroom::LARGE { 0 } else { 6 * bytes as u64 }
 }
 
 fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {

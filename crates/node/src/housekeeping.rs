@@ -53,7 +53,7 @@ impl Worker {
             }
             self.meter.event(Event::ExpireCycle, clock.monotonic_ns().saturating_sub(begun));
         }
-        if settings.maxmemory > 0 && self.make_room(settings) == Room::Soon {
+        if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Soon {
             wait = by_effort(CATCH_UP_MS, 10);
         }
         if settings.timeout > 0 {
@@ -64,6 +64,9 @@ impl Worker {
         }
         if crowd::limit(settings).is_some() {
             self.weigh_all(settings);
+        }
+        if headroom::is_short() {
+            self.close_heaviest(headroom::talk());
         }
         if self.index == 0 {
             self.node.sample(now);

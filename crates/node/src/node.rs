@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use keyspace::{Keyspace, Waiter};
 
+use crate::address_space::AddressSpace;
 use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
@@ -73,6 +74,8 @@ pub struct Node {
     startup_memory: AtomicU64,
     /// What is resident beyond that.
     pub(crate) resident: Resident,
+    /// What of the address space is left.
+    pub(crate) address_space: AddressSpace,
     /// MONITOR.
     pub monitors: Monitors,
     /// CLIENT PAUSE, DEBUG SLEEP.
@@ -118,6 +121,10 @@ pub struct Facts {
     pub resident: Option<fn() -> u64>,
     /// Bytes that the system has swapped out, at the cost of some tens of microseconds.
     pub swapped: Option<fn() -> u64>,
+    /// Bytes that count by the limit of the address space that `headroom` knows.
+    pub mapped: Option<fn() -> u64>,
+    /// Bytes that may be resident of the process and its fellows (a control group's limit); 0 for no limit.
+    pub resident_max: u64,
     /// User and system CPU time of the process in microseconds.
     pub cpu: Option<fn() -> (u64, u64)>,
     /// Physical memory in bytes.
@@ -151,6 +158,7 @@ impl Node {
             peak_memory: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),
             resident: Resident::default(),
+            address_space: AddressSpace::default(),
             monitors: Monitors::default(),
             pauses: Pauses::default(),
             pubsub: PubSub::default(),
@@ -224,7 +232,8 @@ impl Node {
             turn_nanos: sum(|s| &s.turn_nanos),
         });
         self.peak_memory();
-        let limit = self.config.settings().maxmemory;
+        self.look_at_limits();
+        let limit = self.resident_bound(&self.config.settings());
         if limit > 0 {
             // Asks the system: for who needs it.
             self.look_at_resident(limit, now);

@@ -8,7 +8,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use crate::config::Settings;
 use crate::node::Node;
+use crate::room::moves_to_store;
 
 /// Between two looks while memory fills, in milliseconds. A look costs some microseconds.
 const LOOK_MS: u64 = 5;
@@ -138,6 +140,53 @@ impl Node {
         }
         let floor = if now < self.resident.floor_until.load(Relaxed) { self.resident.floor.load(Relaxed) } else { 0 };
         self.resident_limit(limit).max(floor)
+    }
+
+    /// The memory that the process may take, in bytes: the least of `maxmemory` and of what the system's limits leave; `None` without any.
+    pub fn memory_bound(&self, settings: &Settings) -> Option<u64> {
+        let address_space = headroom::limit().saturating_sub(headroom::margin(headroom::limit()));
+        let bounds = [
+            (settings.maxmemory > 0, settings.maxmemory),
+            (self.facts.resident_max > 0, self.facts.resident_max),
+            (self.facts.mapped.is_some(), address_space),
+        ];
+        bounds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, bytes)| bytes).min()
+    }
+
+    /// Whether anything bounds memory.
+    #[inline]
+    pub(crate) fn is_bounded(&self, settings: &Settings) -> bool {
+        settings.maxmemory > 0 || headroom::is_limited()
+    }
+
+    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, there is room; `u64::MAX` if nothing bounds it.
+    pub fn usable(&self, settings: &Settings) -> u64 {
+        self.usable_of(settings, |limit| self.resident_limit(limit))
+    }
+
+    /// The same; what it knows is a few milliseconds old at most, where that matters.
+    pub(crate) fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
+        self.look_at_limits_now(now);
+        self.usable_of(settings, |limit| self.resident_limit_now(limit, now))
+    }
+
+    fn usable_of(&self, settings: &Settings, resident: impl Fn(u64) -> u64) -> u64 {
+        let own = match settings.maxmemory {
+            0 => u64::MAX,
+            _ if moves_to_store(self, settings) => u64::MAX,
+            most => most,
+        };
+        let resident = match self.resident_bound(settings) {
+            0 => u64::MAX,
+            most => resident(most),
+        };
+        own.min(resident).min(self.address_limit())
+    }
+
+    /// Bytes that may be resident: `maxmemory` where data moves to the store, and what a control group allows; 0 for no bound.
+    pub(crate) fn resident_bound(&self, settings: &Settings) -> u64 {
+        let own = if moves_to_store(self, settings) { settings.maxmemory } else { 0 };
+        [own, self.facts.resident_max].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0)
     }
 
     /// Resident bytes that [`Self::used_memory`] does not count, when they were looked at last.

@@ -64,19 +64,23 @@ impl Shortage {
 }
 
 impl Worker {
-    /// Evicts keys if memory is above the limit, as long as this turn's time for it goes.
-    pub(crate) fn make_room(&mut self, settings: &Settings) -> Room {
-        match self.try_to_make_room(settings) {
+    /// Evicts keys if memory is above the limit, or would be with `more` bytes, as long as this turn's time for it goes.
+    pub(crate) fn make_room(&mut self, settings: &Settings, more: u64) -> Room {
+        match self.try_to_make_room(settings, more) {
             // It is what the process needs besides data that is too much: nobody is refused for that.
-            Room::None if self.moves_to_store(settings) && !self.node.uses_more_than(settings.maxmemory / 2) => {
-                Room::Enough
-            }
+            Room::None if more == 0 && self.only_overhead_is_too_much(settings) => Room::Enough,
             room => room,
         }
     }
 
-    fn try_to_make_room(&mut self, settings: &Settings) -> Room {
-        let limit = self.limit(settings);
+    /// Whether it is what the process needs besides data that is too much, but not for the system: that would end the process.
+    fn only_overhead_is_too_much(&self, settings: &Settings) -> bool {
+        let bound = self.node.memory_bound(settings).unwrap_or(u64::MAX);
+        self.moves_to_store(settings) && !self.node.uses_more_than((bound / 2).min(self.node.system_limit()))
+    }
+
+    fn try_to_make_room(&mut self, settings: &Settings, more: u64) -> Room {
+        let limit = self.limit(settings).saturating_sub(more);
         let node = self.node.clone();
         let above = || node.uses_more_than(limit);
         if !above() {
@@ -181,10 +185,7 @@ impl Worker {
 
     /// What may be in use. With a store it is the process that stays within `maxmemory`; without, as with Redis, what it has asked for.
     fn limit(&self, settings: &Settings) -> u64 {
-        match self.moves_to_store(settings) {
-            true => self.node.resident_limit_now(settings.maxmemory, self.engine.now()),
-            false => settings.maxmemory,
-        }
+        self.node.usable_now(settings, self.engine.now())
     }
 
     fn moves_to_store(&self, settings: &Settings) -> bool {
@@ -193,7 +194,13 @@ impl Worker {
 
     /// What a command is told that there is no room for.
     pub(crate) fn out_of_memory(&self, settings: &Settings) -> &'static str {
-        if self.moves_to_store(settings) { OOM_RESIDENT } else { OOM }
+        if settings.maxmemory == 0 || self.node.uses_more_than(self.node.system_limit()) {
+            headroom::OOM
+        } else if self.moves_to_store(settings) {
+            OOM_RESIDENT
+        } else {
+            OOM
+        }
     }
 
     /// The connection waits for a checkpoint, with its command unread.
@@ -213,7 +220,7 @@ impl Worker {
         if self.shortage.waiting.is_empty() || now < self.shortage.look_at {
             return;
         }
-        if settings.maxmemory > 0 && self.make_room(settings) == Room::Dirty {
+        if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Dirty {
             self.shortage.look_at = now + ROOM_LOOK_MS;
             return;
         }

@@ -10,7 +10,7 @@ use crate::config::{OutputLimit, Settings};
 use crate::conn::{Conn, Wait};
 use crate::outgoing::Outgoing;
 use crate::stats::add;
-use crate::worker::{Token, Worker};
+use crate::worker::{Token, Worker, write_error};
 
 /// Query buffers and output buffers of this size are kept for reuse.
 pub(crate) const BUFFER: usize = 16 * 1024;
@@ -112,10 +112,26 @@ impl Worker {
         self.room(token, BUFFER / 4)
     }
 
+    /// Whether the system has memory for a query buffer with `least` bytes more.
+    fn has_room_for_query(&self, index: usize, least: usize) -> bool {
+        let Some(conn) = self.conns.get(index).and_then(Option::as_deref) else { return true };
+        let len = conn.query.len();
+        if conn.query.capacity() - len >= least {
+            return true;
+        }
+        let len = len + more_room(len, conn.missing, conn.large_until > 0).max(least);
+        // Who has to make room must be heard: there are at most `maxclients`, and the largest are closed.
+        len <= 2 * BUFFER || headroom::has_room_to_talk(2 * len, len)
+    }
+
     /// The query buffer with room for at least `least` bytes, at most [`BUFFER`].
     pub(crate) fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>> {
         let index = token as u32 as usize;
         let conn = self.conns.get(index)?.as_deref().filter(|c| c.token == token && !c.closing)?;
+        if headroom::is_limited() && !self.has_room_for_query(index, least) {
+            self.refuse_input(token);
+            return None;
+        }
         let fresh = (conn.query.capacity() < BUFFER).then(|| self.buffer());
         let conn = self.conns.get_mut(index)?.as_deref_mut()?;
         if let Some(mut buffer) = fresh {
@@ -165,6 +181,17 @@ impl Worker {
             conn.queued = true;
             self.ready.push_back(token);
         }
+    }
+
+    /// Closes a connection for whose input the system has no memory. It is told, behind what it was answered before.
+    fn refuse_input(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it sends");
+        add(&self.stats.query_overruns, 1);
+        write_error(&mut conn.out.bytes, conn.session.protocol, headroom::OOM.as_bytes());
+        self.end_session(&mut conn);
+        self.put_conn(conn);
+        self.mark_dirty(token);
     }
 
     /// Closes a connection that has sent more than `client-query-buffer-limit`.
@@ -379,13 +406,32 @@ impl Worker {
         }
         if (limit.hard > 0 && len > limit.hard) || too_long {
             tracing::warn!(client = conn.session.client.id, bytes = len, "closing client: output buffer limit");
-            add(&self.stats.output_overruns, 1);
-            conn.forget_output();
-            conn.cut = true;
-            // Gone for everybody at once, even while the driver waits for what it has begun to send.
-            self.node.dismiss(conn.session.client.id);
-            self.end_session(conn);
+            self.close_unread(conn);
         }
+    }
+
+    /// Closes a connection that does not read what it is sent.
+    fn close_unread(&mut self, conn: &mut Conn) {
+        add(&self.stats.output_overruns, 1);
+        conn.forget_output();
+        conn.cut = true;
+        // Gone for everybody at once, even while the driver waits for what it has begun to send.
+        self.node.dismiss(conn.session.client.id);
+        self.end_session(conn);
+    }
+
+    /// Whether the system has memory for `more` bytes that a connection did not ask for. If not, it is closed.
+    pub(crate) fn has_room_beside(&mut self, conn: &mut Conn, more: usize) -> bool {
+        let fits = |buffer: &Vec<u8>| {
+            let len = buffer.len() + more;
+            len <= buffer.capacity() || headroom::has_room_to_talk(buffer.capacity() + 2 * len, 2 * len)
+        };
+        if !headroom::is_limited() || fits(&conn.out.bytes) && fits(&conn.pushes) {
+            return true;
+        }
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it is sent");
+        self.close_unread(conn);
+        false
     }
 
     /// Looks again at those whose output is above the soft limit: they may ask for nothing more and read nothing.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::flags;
 use resp::{Batch, Limits, Progress, Reply};
 
+use crate::backlog::backlog_limit;
 use crate::config::Settings;
 use crate::conn::{Conn, Wait};
 use crate::crowd;
@@ -168,7 +169,8 @@ impl Worker {
             return None;
         }
         let limits = Limits {
-            proto_max_bulk_len: settings.proto_max_bulk_len as usize,
+            // A longer argument would have no room.
+            proto_max_bulk_len: settings.proto_max_bulk_len.min(headroom::largest()) as usize,
             authenticated: conn.session.authenticated,
         };
         let from = batch.len();
@@ -269,7 +271,7 @@ impl Worker {
             }
             if !matches!(next, Next::Retry) {
                 conn.note_command();
-                self.watch_backlog(batch.end(i) - consumed, settings.log_backlog);
+                self.watch_backlog(batch.end(i) - consumed, backlog_limit(settings));
                 consumed = batch.end(i);
                 i += 1;
             }

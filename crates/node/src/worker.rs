@@ -217,6 +217,11 @@ impl Worker {
         if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
             return Err(PROTECTED);
         }
+        // Who comes to make room gets in, if it is no crowd that takes it.
+        if headroom::is_tight() && self.connections() >= FEW {
+            add(&self.stats.rejected, 1);
+            return Err(NO_ROOM);
+        }
         let Some(id) = self.node.admit(u64::from(settings.maxclients)) else {
             add(&self.stats.rejected, 1);
             return Err(b"-ERR max number of clients reached\r\n");
@@ -418,7 +423,7 @@ impl Worker {
         let limit = self.follower.settings().output_limit_pubsub;
         let now = self.engine.now();
         let Some(mut conn) = self.take_conn(token) else { return };
-        if conn.session.monitors && !conn.closing {
+        if conn.session.monitors && !conn.closing && self.has_room_beside(&mut conn, line.len()) {
             self.beside_replies(&mut conn, &Horizon::default()).extend_from_slice(line);
             self.fed(&mut conn, limit, now);
         }
@@ -442,7 +447,8 @@ impl Worker {
         for &token in &delivery.tokens {
             let Some(mut conn) = self.take_conn(token) else { continue };
             let wanted = |s: &Subscriptions| s.has(delivery.kind, &delivery.topic);
-            if !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted) {
+            let wanted = !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted);
+            if wanted && self.has_room_beside(&mut conn, delivery.push.len()) {
                 let protocol = conn.session.protocol;
                 let out = self.beside_replies(&mut conn, &delivery.seen);
                 let start = out.len();
@@ -520,6 +526,10 @@ pub(crate) fn write_error(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
     Reply::new(out, protocol).error(text);
 }
 
+/// So many connections a worker takes even while memory is tight.
+const FEW: usize = 32;
+/// To who connects while it is, beyond that.
+const NO_ROOM: &[u8] = b"-OOM the system's limit of this process's memory leaves no room for this\r\n";
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set \
 for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from \
 external computers, set a password (requirepass) or disable protected mode (CONFIG SET protected-mode no) from a client on this machine.\r\n";

@@ -16,6 +16,8 @@ pub struct Part {
 pub struct Parts {
     list: Vec<Part>,
     len: usize,
+    /// Where a writer has left out what the system had no memory for.
+    pub(crate) refused: Option<usize>,
 }
 
 impl Parts {
@@ -29,6 +31,13 @@ impl Parts {
     #[inline]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by an error. Only a writer
+    /// with parts ([`crate::Reply::sharing`]) leaves anything out.
+    #[inline]
+    pub fn take_refused(&mut self) -> bool {
+        self.refused.is_some() && self.refused.take().is_some()
     }
 
     /// Adds one behind all others.

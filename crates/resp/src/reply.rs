@@ -25,7 +25,7 @@ impl Protocol {
     }
 }
 
-/// Appends replies in one client's protocol to its output. Nothing here fails.
+/// Appends replies in one client's protocol to its output. Nothing here fails, unless the system limits memory and has none for it: see [`Parts::take_refused`].
 ///
 /// What RESP2 lacks is written as Redis writes it: maps and sets as flat arrays, doubles and big numbers as bulk strings,
 /// booleans as `:1` and `:0`.
@@ -125,6 +125,7 @@ impl<'a> Reply<'a> {
     /// Appends bytes that are a complete reply (or several) already.
     #[inline]
     pub fn raw(&mut self, encoded: &[u8]) {
+        self.reserve(encoded.len());
         self.out.extend_from_slice(encoded);
     }
 
@@ -165,7 +166,7 @@ impl<'a> Reply<'a> {
 
     fn line(&mut self, kind: u8, text: &[u8]) {
         let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
-        self.out.reserve(text.len() + 3);
+        self.reserve(text.len() + 3);
         self.out.push(kind);
         if memchr::memchr2(b'\r', b'\n', text).is_none() {
             self.out.extend_from_slice(text);
@@ -195,7 +196,7 @@ impl<'a> Reply<'a> {
     }
 
     fn number(&mut self, kind: u8, text: &str) {
-        self.out.reserve(text.len() + 3);
+        self.reserve(text.len() + 3);
         self.out.push(kind);
         self.out.extend_from_slice(text.as_bytes());
         self.out.extend_from_slice(b"\r\n");
@@ -214,14 +215,69 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.out.reserve(bytes.len() + 26);
+        if self.out.capacity() - self.out.len() < bytes.len() + 26 && !self.grow(bytes.len() + 26) {
+            return;
+        }
         self.header(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Makes room for `more` bytes. False: the system has no memory for that, and the reply will be another one.
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        let len = self.out.len() + more;
+        // The old buffer, and the new one, which has room to grow.
+        let room = len / 4;
+        if let Some(parts) = &mut self.parts {
+            if parts.refused.is_none() && !headroom::has_room_to_talk(self.out.capacity() + len + room, len) {
+                parts.refused = Some(self.out.len());
+            }
+            if parts.refused.is_some() {
+                return false;
+            }
+        }
+        // A large buffer that doubles could take all that the system still gives.
+        match len >= headroom::LARGE && headroom::is_limited() {
+            true => self.out.reserve_exact(more + room),
+            false => self.out.reserve(more),
+        }
+        true
+    }
+
+    /// Makes room for a few bytes, which are written in any case.
+    #[inline]
+    fn reserve(&mut self, more: usize) {
+        if self.out.capacity() - self.out.len() < more && !self.grow(more) {
+            self.begin_again(more);
+        }
+    }
+
+    /// What is refused will be replaced: it does not matter what it is, but it must not become longer.
+    #[cold]
+    fn begin_again(&mut self, more: usize) {
+        const SOME: usize = 16 << 10;
+        if let Some(parts) = &mut self.parts
+            && let Some(at) = parts.refused
+        {
+            self.out.truncate(at);
+            parts.truncate(at);
+        }
+        if self.out.capacity() - self.out.len() < more {
+            self.out.reserve_exact(more + SOME);
+        }
+    }
+
+    /// Whether something was left out for want of memory, so that the reply will be an error: nothing may be changed any more. See
+    /// [`Parts::take_refused`].
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.refused.is_some())
+    }
+
     /// A long bulk string, which is sent from where it is if this output can keep it.
     pub fn bulk_shared(&mut self, bytes: &Arc<Vec<u8>>) {
+        self.reserve(32);
         let Some(parts) = &mut self.parts else { return self.bulk(bytes.as_slice()) };
         let mut number = itoa::Buffer::new();
         self.out.push(b'$');
@@ -248,6 +304,7 @@ impl<'a> Reply<'a> {
     /// A bulk string of what `write` appends. It must not shorten what it is given.
     pub fn bulk_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let at = self.out.len();
+        self.reserve(64);
         self.out.extend_from_slice(DEFERRED);
         let start = self.out.len();
         write(self.out);
@@ -348,6 +405,7 @@ impl<'a> Reply<'a> {
 
     fn defer(&mut self, kind: Kind) -> Deferred {
         let at = self.out.len();
+        self.reserve(DEFERRED.len());
         self.out.extend_from_slice(DEFERRED);
         Deferred { at, kind }
     }
@@ -361,7 +419,7 @@ impl<'a> Reply<'a> {
     fn patch(&mut self, at: usize, kind: u8, count: usize) {
         let end = at + DEFERRED.len();
         if end > self.out.len() {
-            debug_assert!(false, "the deferred header has been rewound");
+            debug_assert!(self.is_refused(), "the deferred header has been rewound");
             return;
         }
         if count <= 9 {
@@ -371,6 +429,7 @@ impl<'a> Reply<'a> {
             let mut number = itoa::Buffer::new();
             let digits = number.format(count).bytes();
             let before = self.out.len();
+            self.reserve(24);
             self.out.splice(at..end, std::iter::once(kind).chain(digits).chain(*b"\r\n"));
             if let Some(parts) = &mut self.parts {
                 parts.shift(end, self.out.len() - before);
@@ -383,6 +442,7 @@ impl<'a> Reply<'a> {
         match self.protocol {
             Protocol::Resp2 => self.bulk_double(value),
             Protocol::Resp3 => {
+                self.reserve(40);
                 self.out.push(b',');
                 append_double(self.out, value);
                 self.out.extend_from_slice(b"\r\n");
@@ -427,7 +487,7 @@ impl<'a> Reply<'a> {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
-                self.out.reserve(text.len() + 30);
+                self.reserve(text.len() + 30);
                 self.header(b'=', text.len() + 4);
                 self.out.extend_from_slice(&format);
                 self.out.push(b':');

@@ -124,7 +124,10 @@ impl Machine {
     pub(crate) fn take_stack(&mut self) -> Result<Stack, Error> {
         match self.stack.take() {
             Some(stack) => Ok(stack),
-            None => Stack::new().map_err(|error| Error::new(format!("ERR no stack for a script: {error}"))),
+            None => {
+                let again = |error| if headroom::release() { Stack::new() } else { Err(error) };
+                Stack::new().or_else(again).map_err(|error| Error::new(format!("OOM no stack for a script: {error}")))
+            }
         }
     }
 

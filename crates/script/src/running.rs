@@ -4,7 +4,7 @@ use crate::errors::Description;
 use crate::lua::fiber::{Fiber, Stack};
 use crate::lua::{Frame, Kind, Request, Resume};
 use crate::{Error, Library, Machine, Source, reply};
-use resp::{Args, Batch, Protocol, Reply};
+use resp::{Args, Batch, Parts, Protocol, Reply};
 use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
@@ -258,12 +258,18 @@ impl Running {
             machine.state.shared().call.set(std::mem::take(&mut self.call));
         }
         let script = machine.state.shared().protocol.get();
-        let mut reply = Reply::new(out, protocol);
+        // Nothing is shared with Lua; the parts say whether there was memory for the reply.
+        let (mut parts, start) = (Parts::default(), out.len());
+        let mut reply = Reply::sharing(out, protocol, &mut parts);
         let mut frame = machine.state.frame();
         let outcome = match self.status {
             Some(0) => reply::write(&mut frame, script, &mut reply),
             _ => write_error(&mut frame, self.name.bytes(), &mut reply),
         };
+        if parts.take_refused() {
+            out.truncate(start);
+            Reply::new(out, protocol).error(headroom::OOM);
+        }
         machine.recover();
         Finished { machine, outcome }
     }

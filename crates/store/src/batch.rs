@@ -8,6 +8,9 @@ pub const KEY_MAX: usize = 65_000;
 /// The longest value, in bytes.
 pub const VALUE_MAX: usize = u32::MAX as usize - 1;
 
+/// Bytes of a value above which a batch gets exactly the room that it needs, and gives it back.
+const LARGE: usize = 1 << 20;
+
 /// Keys that begin with this byte are the store's own.
 pub(crate) const OWN: u8 = 0xff;
 
@@ -48,6 +51,10 @@ impl Batch {
     }
 
     fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+        if value.len() >= LARGE {
+            // No more than it needs: twice that could be what the system has no memory for.
+            self.bytes.reserve_exact(key.len() + value.len());
+        }
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
@@ -91,6 +98,9 @@ impl Batch {
     /// Takes all changes out, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        if self.bytes.capacity() > 4 * LARGE {
+            self.bytes.shrink_to(LARGE);
+        }
         self.ops.clear();
     }
 

@@ -18,7 +18,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "rename",
             arity: 3,
-            flags: WRITE,
+            flags: WRITE | COPIES,
             keys: &[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | UPDATE)],
             summary: "Renames a key and overwrites the destination.",
             syntax: "key newkey",
@@ -31,7 +31,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "renamenx",
             arity: 3,
-            flags: WRITE | FAST,
+            flags: WRITE | FAST | COPIES,
             keys: &[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | INSERT)],
             summary: "Renames a key only when the target key name doesn't exist.",
             syntax: "key newkey",
@@ -44,7 +44,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "copy",
             arity: -3,
-            flags: WRITE | DENYOOM | OTHER_DB,
+            flags: WRITE | DENYOOM | OTHER_DB | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS), KeySpec::one(2, OW | UPDATE)],
             since: "6.2.0",
             complexity: "O(1): values are copied when they are changed, in pieces.",
@@ -59,7 +59,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "move",
             arity: 3,
-            flags: WRITE | FAST | OTHER_DB,
+            flags: WRITE | FAST | OTHER_DB | COPIES,
             keys: &[KeySpec::one(1, RW | ACCESS | UPDATE)],
             summary: "Moves a key to another database.",
             syntax: "key db",

@@ -96,7 +96,7 @@ pub const ROWS: &[Row<Run>] = &[
         Spec {
             name: "geosearchstore",
             arity: -8,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)],
             since: "6.2.0",
             complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the \
@@ -114,7 +114,7 @@ pub const ROWS: &[Row<Run>] = &[
         Spec {
             name: "georadius",
             arity: -6,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS), stored("STORE", 6), stored("STOREDIST", 6)],
             find_keys: Some(store_key),
             complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area \
@@ -147,7 +147,7 @@ pub const ROWS: &[Row<Run>] = &[
         Spec {
             name: "georadiusbymember",
             arity: -5,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS), stored("STORE", 5), stored("STOREDIST", 5)],
             find_keys: Some(store_key),
             complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area \

@@ -67,6 +67,9 @@ pub(super) fn pop_many(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, count: u64) -
         End::Back => list.range_back(list.len(), count),
     };
     elems.for_each(|elem| write_elem(&mut ctx.out, elem));
+    if ctx.out.is_refused() {
+        return Err(Error::OOM);
+    }
     list.drop_end(end, count, &ctx.tunables.limits);
     let emptied = list.is_empty();
     popped(ctx, key, end, count, emptied);

@@ -1,5 +1,6 @@
 //! Members by chance: SPOP, SRANDMEMBER.
 
+use keyspace::EntryRef;
 use object::Set;
 use object::block::Elem;
 
@@ -22,6 +23,14 @@ pub(super) fn spop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         3 => Some(ctx.at_least(2, 0, Error::new("ERR value is out of range, must be positive"))?),
         _ => return Err(Error::SYNTAX),
     };
+    if let Some(count) = count.filter(|_| headroom::is_limited()) {
+        // Members are answered as they go: there must be room for all of them.
+        let bytes = |entry: EntryRef<'_>| entry.memory() as u64 * count.min(entry.elements()) / entry.elements().max(1);
+        let bytes = 3 * ctx.db.peek(&key).map_or(0, bytes) as usize;
+        if !headroom::has_room_to_talk(bytes, bytes) {
+            return Err(Error::OOM);
+        }
+    }
     let recording = ctx.fx.recording;
     let mut payload = Vec::new();
     let popped = ctx.db.edit::<Set, _>(&key, |set| {

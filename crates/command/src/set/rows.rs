@@ -55,7 +55,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sdiffstore",
             arity: -3,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::range(2, -1, 1, RO | ACCESS)],
             group: "set",
             complexity: "O(N) where N is the total number of elements in all given sets.",
@@ -102,7 +102,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sinterstore",
             arity: -3,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::range(2, -1, 1, RO | ACCESS)],
             group: "set",
             complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
@@ -241,7 +241,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sunion",
             arity: -2,
-            flags: READONLY,
+            flags: READONLY | COPIES,
             keys: &[KeySpec::range(1, -1, 1, RO | ACCESS)],
             group: "set",
             complexity: "O(N) where N is the total number of elements in all given sets.",
@@ -257,7 +257,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sunionstore",
             arity: -3,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::range(2, -1, 1, RO | ACCESS)],
             group: "set",
             complexity: "O(N) where N is the total number of elements in all given sets.",

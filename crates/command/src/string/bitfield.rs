@@ -5,7 +5,7 @@ use resp::Args;
 use smallvec::SmallVec;
 
 use super::bitmap::bit_offset;
-use super::edit::in_place;
+use super::edit::{check_room, in_place};
 use super::{BITMAP, OVERWRITE, row};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -168,6 +168,7 @@ fn bitfield(ctx: &mut Ctx<'_>, read_only: bool) -> Result<Outcome, Error> {
         None => None,
     };
     let grown = before.is_none_or(|before| before < len);
+    check_room(ctx, &key, len)?;
     let out = &mut ctx.out;
     out.array(operations.len());
     let changed: SmallVec<[(usize, Box<[u8]>); 4]> = in_place(&mut ctx.db, &key, len, |text| {

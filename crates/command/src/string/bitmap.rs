@@ -244,6 +244,11 @@ fn bitop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         });
     }
     let slices: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
+    let longest = slices.iter().map(|text| text.len()).max().unwrap_or(0);
+    // The result, the value, and what the log gets.
+    if !headroom::has_room(3 * longest, longest) {
+        return Err(Error::OOM);
+    }
     let result = bits::combine(operation, &slices);
     let key = ctx.key(2);
     if !result.is_empty() {

@@ -105,12 +105,26 @@ fn in_blob<R>(
 /// Writes `bytes` at `offset` and notes it; the caller has checked the type, and notifies.
 pub(super) fn overwrite(ctx: &mut Ctx<'_>, key: &Key<'_>, offset: usize, bytes: &[u8]) -> Result<(), Error> {
     let end = offset + bytes.len();
+    check_room(ctx, key, end)?;
     in_place(&mut ctx.db, key, end, |text| text[offset..end].copy_from_slice(bytes))?;
     ctx.effect(OVERWRITE, key, |w| {
         w.varint(offset as u64);
         w.bytes(bytes);
     });
     Ok(())
+}
+
+/// Whether the system has memory for a string of `len` bytes, if the key's has to grow for that.
+pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, len: usize) -> Result<(), Error> {
+    // The old one and the new one, which may have room to grow.
+    if len as u64 <= headroom::largest_string() && headroom::has_room(2 * len, len) {
+        return Ok(());
+    }
+    let present = match ctx.db.peek(key) {
+        Some(entry) => entry.string()?.len(),
+        None => 0,
+    };
+    if present < len { Err(Error::OOM) } else { Ok(()) }
 }
 
 fn append(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {

@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 
 use keyspace::Str;
-use object::lcs::{Lcs, length};
+use object::lcs::{Lcs, length, memory};
 use resp::Reply;
 
 use super::{STRING, row};
@@ -66,6 +66,10 @@ fn lcs(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if options.len {
         ctx.out.count(length(&a, &b) as u64);
         return Ok(Outcome::Done);
+    }
+    let table = memory(a.len(), b.len());
+    if !headroom::has_room(table, table) {
+        return Err(Error::OOM);
     }
     let lcs = Lcs::new(&a, &b);
     if options.idx {

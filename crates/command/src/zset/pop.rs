@@ -29,6 +29,9 @@ fn take(
     let count = count.min(len);
     let ranks = if end == End::Min { 0..count } else { len - count..len };
     write(&mut ctx.out, set.iter(ranks.clone(), end == End::Max));
+    if ctx.out.is_refused() {
+        return Err(Error::OOM);
+    }
     set.remove_range(ranks.clone());
     let empty = set.is_empty();
     ctx.notify(class::ZSET, if end == End::Min { "zpopmin" } else { "zpopmax" }, key);

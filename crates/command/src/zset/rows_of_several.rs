@@ -10,7 +10,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zrangestore",
             arity: -5,
-            flags: WRITE | DENYOOM,
+            flags: WRITE | DENYOOM | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::one(2, RO | ACCESS)],
             group: "sorted-set",
             since: "6.2.0",
@@ -122,7 +122,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zunion",
             arity: -3,
-            flags: READONLY | MOVABLE_KEYS,
+            flags: READONLY | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::counted(1, RO | ACCESS)],
             group: "sorted-set",
             since: "6.2.0",
@@ -138,7 +138,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zinter",
             arity: -3,
-            flags: READONLY | MOVABLE_KEYS,
+            flags: READONLY | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::counted(1, RO | ACCESS)],
             group: "sorted-set",
             since: "6.2.0",
@@ -154,7 +154,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zdiff",
             arity: -3,
-            flags: READONLY | MOVABLE_KEYS,
+            flags: READONLY | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::counted(1, RO | ACCESS)],
             group: "sorted-set",
             since: "6.2.0",
@@ -186,7 +186,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zunionstore",
             arity: -4,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)],
             group: "sorted-set",
             since: "2.0.0",
@@ -202,7 +202,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zinterstore",
             arity: -4,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)],
             group: "sorted-set",
             since: "2.0.0",
@@ -218,7 +218,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
         spec: Spec {
             name: "zdiffstore",
             arity: -4,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, OW | UPDATE), KeySpec::counted(2, RO | ACCESS)],
             group: "sorted-set",
             since: "6.2.0",

@@ -58,9 +58,12 @@ pub fn start(
 
 /// Size of the tail that makes a checkpoint due. Where data leaves memory for the store, it has to be there in time; and there is to be as much room for
 /// what is written meanwhile.
-fn most(settings: &Settings) -> u64 {
+fn most(node: &Node, settings: &Settings) -> u64 {
     let part = |bytes, parts| if bytes == 0 { u64::MAX } else { bytes / parts };
-    settings.checkpoint_log_size.min(part(settings.maxmemory, 4)).min(part(settings.checkpoint_log_max, 2))
+    settings
+        .checkpoint_log_size
+        .min(part(node.memory_bound(settings).unwrap_or(0), 4))
+        .min(part(settings.checkpoint_log_max, 2))
 }
 
 struct Runner {
@@ -88,7 +91,7 @@ impl Runner {
             let (now, position) = (self.outside.now(), self.position());
             let settings = self.outside.node.config.settings();
             let grown = position.saturating_sub(last_position);
-            let most = most(&settings);
+            let most = most(&self.outside.node, &settings);
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= most
                 // A shorter log may be what there is room for.
@@ -138,7 +141,8 @@ impl Runner {
         self.effort.saw(now, position);
         let limit = self.limit(&settings);
         let (ends_at, least_ns) = self.effort.ends_at(now);
-        let is_early = !self.effort.is_under_way() && position.saturating_sub(kept) < most(&settings) / 2;
+        let is_early =
+            !self.effort.is_under_way() && position.saturating_sub(kept) < most(&self.outside.node, &settings) / 2;
         let is_far = is_early && limit.saturating_sub(position) >= FAR;
         self.tail.set(Bound { kept, limit, ends_at, least_ns }, is_far);
         self.tail.alive(now);
@@ -152,7 +156,7 @@ impl Runner {
         let position = self.position();
         let needed = match self.limit(&settings) {
             u64::MAX => {
-                let most = most(&settings).max(1);
+                let most = most(&self.outside.node, &settings).max(1);
                 let above = position.saturating_sub(self.kept).saturating_sub(most);
                 share + SHARE_MAX.saturating_sub(share) * above.min(most) / most
             }

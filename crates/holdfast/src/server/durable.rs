@@ -82,7 +82,7 @@ impl Disks {
         let store = store::Settings {
             node,
             at_least: 0,
-            limits: limits(settings.maxmemory),
+            limits: limits(bound(settings.maxmemory)),
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
         };
         let store: Arc<dyn Store> = Arc::new(Embedded::open(folder, &store)?);
@@ -264,11 +264,22 @@ fn limits_of_log(settings: &Settings) -> Limits {
         most => settings.log_segment_size.min(u32::try_from(most / 8).unwrap_or(u32::MAX)),
     };
     let limits = Limits::of(segment);
-    if settings.maxmemory == 0 {
+    let bound = bound(settings.maxmemory);
+    if bound == 0 {
         return limits;
     }
-    let block = (settings.maxmemory / 64).clamp(LEAST, limits.block as u64);
+    let block = (bound / 64).clamp(LEAST, limits.block as u64);
     Limits { block: block as usize, ..limits }
+}
+
+/// `maxmemory`, or what the system's limit leaves if that is less; 0 for neither.
+fn bound(maxmemory: u64) -> u64 {
+    let system = headroom::limit() - headroom::margin(headroom::limit());
+    match maxmemory {
+        0 if headroom::is_limited() => system,
+        most if headroom::is_limited() => most.min(system),
+        most => most,
+    }
 }
 
 /// What the store may use for itself: a small part of what there is for data.

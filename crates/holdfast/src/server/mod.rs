@@ -8,6 +8,7 @@ mod clock;
 mod durable;
 mod effort;
 mod host;
+mod limits;
 mod loaders;
 mod log;
 mod membership;
@@ -35,6 +36,7 @@ use node::{Clock, Facts, Node, Table};
 use self::clock::SystemClock;
 use self::durable::Disks;
 use self::host::Process;
+use self::limits::Limits;
 use self::log::Log;
 use self::membership::Membership;
 use self::places::Places;
@@ -92,6 +94,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         process::disable_huge_pages();
     }
     limit_clients(&mut values, settings.maxclients)?;
+    let limits = limits::apply();
     let mut title = Title::reserve(&settings, file.as_deref());
 
     let live = Arc::new(Live::new(values, file, renames));
@@ -106,7 +109,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         Some(seed) => seed,
         None => u64::from_le_bytes(chance::random()?),
     };
-    let node = start_node(Arc::clone(&live), driver, clock.clone(), seed)?;
+    let node = start_node(Arc::clone(&live), driver, clock.clone(), seed, limits)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
     let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {
@@ -175,6 +178,7 @@ fn start_node(
     driver: Driver,
     clock: Arc<SystemClock>,
     seed: u64,
+    limits: Limits,
 ) -> Result<Arc<Node>, Box<dyn Error>> {
     let settings = live.settings();
     // Before the first large value exists: whoever knew the seed could choose members that collide.
@@ -202,8 +206,14 @@ fn start_node(
         memory_about: Some(crate::memory::in_use_about),
         resident: Some(crate::memory::resident),
         swapped: Some(crate::memory::swapped),
+        mapped: limits.mapped,
+        resident_max: limits.resident,
     };
-    Ok(Node::new(live, clock, workers, seed, facts))
+    let node = Node::new(live, clock, workers, seed, facts);
+    let weak = Arc::downgrade(&node);
+    let left = Box::new(move || weak.upgrade().map_or(i64::MAX, |node| node.left()));
+    headroom::ask(headroom::Asked { left, has_block: crate::memory::has_block });
+    Ok(node)
 }
 
 /// What runs, and what becomes of the data.

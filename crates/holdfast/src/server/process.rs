@@ -44,6 +44,14 @@ pub fn reserve_files(clients: u32) -> u32 {
     u32::try_from(limit.rlim_cur.saturating_sub(RESERVED_FILES)).unwrap_or(u32::MAX).min(clients)
 }
 
+/// A limit that the system sets to the process (`RLIMIT_...`), if there is one.
+pub fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a valid value of ours, which the call fills.
+    let read = unsafe { libc::getrlimit(which, &raw mut limit) } == 0;
+    (read && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// The operating system, its release and the kind of machine, as `uname -srm` says.
 pub fn system() -> String {
     // SAFETY: `utsname` is a plain C structure of character arrays, for which all zeroes are a value.
@@ -82,6 +90,15 @@ pub fn disable_huge_pages() {
     // SAFETY: changes a property of the process, and takes no pointers.
     if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
         tracing::warn!("Transparent huge pages cannot be turned off: {}", io::Error::last_os_error());
+    }
+}
+
+/// Has the system's library take address space for all threads together: else it has up to 128 MB for each of them.
+pub fn share_arenas() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

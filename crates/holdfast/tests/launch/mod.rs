@@ -69,11 +69,22 @@ impl Launched {
         Err(error)
     }
 
+    /// As [`Self::start`], with at most so many KB of address space.
+    pub fn within(kilobytes: u64, settings: &[&str]) -> Result<Launched, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {kilobytes}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_holdfast")]);
+        Self::run(command, free_port(), settings)
+    }
+
     /// As [`Self::start`], on a port of the caller's choice.
     pub fn on_port(port: u16, settings: &[&str]) -> Result<Launched, String> {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), port, settings)
+    }
+
+    fn run(mut command: Command, port: u16, settings: &[&str]) -> Result<Launched, String> {
         let dir = Scratch::new();
         let path = |name: &str| dir.path().join(name);
-        let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        let process = command
             .args(["server", "--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
             .args(["--pidfile", &path("pid").display().to_string()])
             // Tests of what is durable ask for that.

@@ -38,6 +38,12 @@ impl Server {
         Server(Launched::on_port(port, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
+    /// Starts a server with these settings and at most so many KB of address space.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn within(kilobytes: u64, settings: &[&str]) -> Server {
+        Server(Launched::within(kilobytes, settings).unwrap_or_else(|error| panic!("no server: {error}")))
+    }
+
     /// Starts a server with these settings, or says what it said.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn try_start(settings: &[&str]) -> Result<Server, String> {
@@ -70,8 +76,18 @@ impl Server {
     /// The most that was resident of the process, in bytes.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn peak_rss(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// The most address space that the process had, in bytes.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn peak_virtual(&self) -> u64 {
+        self.status("VmPeak:")
+    }
+
+    fn status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
@@ -149,6 +165,13 @@ impl Client {
         self.stream.write_all(&bytes).unwrap();
     }
 
+    /// As [`Self::call`], for what may take a minute.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn reply_to(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply_within(Duration::from_secs(60)).expect("a reply")
+    }
+
     /// Sends bytes as they are.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn send_raw(&mut self, bytes: &[u8]) {
@@ -169,7 +192,8 @@ impl Client {
                 let text = String::from_utf8_lossy(&reply).replace("\r\n", " ");
                 return Some(text.trim_end().to_string());
             }
-            let mut more = [0; 4096];
+            // A long reply in few pieces.
+            let mut more = vec![0; self.buffer.len().clamp(4096, 4 << 20)];
             match self.stream.read(&mut more) {
                 Ok(0) => panic!("the server closed the connection"),
                 Ok(n) => self.buffer.extend_from_slice(&more[..n]),

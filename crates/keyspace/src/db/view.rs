@@ -7,7 +7,9 @@ use object::saved::ValueRef;
 
 use crate::entry::Entry;
 use crate::mark::Mark;
-use crate::value::{Blob, Collection, Kind, Value, clone_collection, describe_collection, saved_collection};
+use crate::value::{
+    Blob, Collection, Kind, Value, clone_collection, count_elements, describe_collection, saved_collection,
+};
 
 /// The value has another type than the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +169,11 @@ impl<'a> EntryRef<'a> {
             Kind::Short | Kind::Raw | Kind::Blob => "raw",
             _ => describe_collection(self.entry).map_or("raw", |(encoding, _)| encoding),
         }
+    }
+
+    /// Elements of a collection; 0 of anything else.
+    pub fn elements(self) -> u64 {
+        count_elements(self.entry).unwrap_or(0)
     }
 
     /// Bytes of the entry with everything it points to, the table's share included.

@@ -67,7 +67,11 @@ mod system {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches no existing memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
+        match start {
+            libc::MAP_FAILED if headroom::release() => map_bytes(len),
+            libc::MAP_FAILED => None,
+            start => NonNull::new(start.cast()),
+        }
     }
 
     /// # Safety

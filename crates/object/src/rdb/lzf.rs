@@ -19,6 +19,9 @@ pub(super) fn decompress(input: &[u8], length: usize) -> Result<Vec<u8>, Corrupt
     if length == 0 || length > input.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);
     }
+    if !headroom::has_room(2 * length, length) {
+        return Err(Corrupt("no memory for a compressed string"));
+    }
     let mut out = Vec::with_capacity(length);
     let mut rest = input;
     while let Some((&control, after)) = rest.split_first() {

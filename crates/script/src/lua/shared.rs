@@ -37,7 +37,7 @@ pub(crate) enum Resume {
 }
 
 /// The bytes that an allocation may reach while natives run: there the memory limit is lifted.
-const UNLIMITED: usize = usize::MAX;
+pub(super) const UNLIMITED: usize = usize::MAX;
 
 /// See the module.
 pub(crate) struct Shared {

@@ -4,6 +4,7 @@
 //! While a fiber runs in the state its owner does nothing else with it.
 
 use super::fiber::{Fiber, Stack};
+use super::shared::UNLIMITED;
 use super::{Frame, Shared, guard, hook};
 use mlua_sys as ffi;
 use std::alloc::{Layout, alloc, dealloc, realloc};
@@ -23,6 +24,13 @@ const ALIGN: usize = 8;
 const LARGE: usize = 16 << 10;
 /// Bytes of it that are worth an instruction.
 const LARGE_PER_INSTRUCTION: usize = 64;
+
+/// Whether the system has memory for a block of `new` bytes. What is small is asked for by the megabyte.
+#[inline]
+fn has_room(new: usize, used: usize, wanted: usize) -> bool {
+    const STEP: usize = 20;
+    headroom::fits(new) && (used >> STEP == wanted >> STEP || headroom::has_room(1 << STEP, 0))
+}
 
 /// Lua's allocator: counts bytes and refuses those above the ceiling.
 ///
@@ -44,6 +52,10 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
         }
         let wanted = used.saturating_add(new);
         if new > old && (wanted > shared.ceiling.get() || new > isize::MAX as usize - ALIGN) {
+            return std::ptr::null_mut();
+        }
+        // Who may not be refused takes what the process keeps for that.
+        if new > old && shared.ceiling.get() != UNLIMITED && !has_room(new, used, wanted) {
             return std::ptr::null_mut();
         }
         if new >= LARGE {

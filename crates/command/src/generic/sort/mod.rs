@@ -28,7 +28,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sort",
             arity: -2,
-            flags: WRITE | DENYOOM | MOVABLE_KEYS,
+            flags: WRITE | DENYOOM | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS)],
             find_keys: Some(store_key),
             categories: &["set", "sortedset", "list", "dangerous"],
@@ -45,7 +45,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "sort_ro",
             arity: -2,
-            flags: READONLY | MOVABLE_KEYS,
+            flags: READONLY | MOVABLE_KEYS | COPIES,
             keys: &[KeySpec::one(1, RO | ACCESS)],
             categories: &["set", "sortedset", "list", "dangerous"],
             since: "7.0.0",

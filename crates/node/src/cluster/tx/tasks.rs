@@ -228,7 +228,7 @@ impl Worker {
         if settings.maxmemory == 0 || locks.iter().all(|lock| lock.mode == txn::locks::Mode::Shared) {
             return None;
         }
-        match self.make_room(&settings) {
+        match self.make_room(&settings, 0) {
             Room::None => Some(Refusal::Failed(self.out_of_memory(&settings).as_bytes().into())),
             Room::Enough | Room::Soon | Room::Dirty => None,
         }

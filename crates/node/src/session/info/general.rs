@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::checkpoint::Figures;
 
 use super::{Report, Text, human, ratio};
+use crate::backlog::backlog_limit;
 use crate::config::EvictionPolicy;
 use crate::node::REDIS_VERSION;
 use crate::room::moves_to_store;
@@ -134,13 +135,18 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
 
 /// Why there may be no room though `used_memory` is below `maxmemory`.
 fn room(r: &Report<'_>, used: u64, resident: u64, t: &mut Text) {
-    let most = r.settings.maxmemory;
-    let (usable, beyond) = match moves_to_store(r.node, r.settings) {
-        true => (r.node.resident_limit(most), resident.saturating_sub(used)),
-        false => (most, 0),
-    };
-    t.line("maxmemory_usable", usable);
+    // As with `maxmemory`, 0 is no limit.
+    let shown = |bytes: u64| if bytes == u64::MAX { 0 } else { bytes };
+    let most = r.node.memory_bound(r.settings).unwrap_or(0);
+    let beyond = if moves_to_store(r.node, r.settings) { resident.saturating_sub(used) } else { 0 };
+    t.line("maxmemory_effective", most);
+    t.line("maxmemory_usable", shown(r.node.usable(r.settings)));
     t.line("maxmemory_taken_by_overhead", beyond.min(most));
+    t.line("address_space_limit", shown(headroom::limit()));
+    t.line("address_space_mapped", r.node.facts.mapped.map_or(0, |mapped| mapped()));
+    t.line("address_space_reserve", headroom::mapped());
+    t.line("address_space_refusals", headroom::refusals());
+    t.line("control_group_memory_limit", r.node.facts.resident_max);
     t.line("clients_waiting_for_room", r.node.stats.iter().map(|s| s.awaits_room.load(Relaxed)).sum::<u64>());
     if let Some(store) = r.node.checkpoints().and_then(|checkpoints| checkpoints.store()) {
         let figures = store.figures();
@@ -195,7 +201,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
     if let Some(durable) = &durable {
         log(durable.log(), t);
-        t.line("log_backlog_limit", r.settings.log_backlog);
+        t.line("log_backlog_limit", backlog_limit(r.settings));
         t.line("log_tail", durable.tail().size(durable.log()));
         t.line("log_tail_limit", r.settings.checkpoint_log_max);
         t.line("log_tail_waits", r.sum(|s| &s.slowed));

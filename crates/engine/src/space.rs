@@ -1,0 +1,76 @@
+//! Whether the system has memory for what a command will make, where it limits that (`headroom`).
+
+use command::{Error, flags};
+
+use crate::call::Call;
+use crate::engine::Engine;
+use keyspace::Held;
+
+/// Bytes that a command may need for each element beside what the element takes in memory: places to sort, tables to look in.
+const PER_ELEMENT: u64 = 64;
+
+/// What the record of a command may have besides its arguments, in bytes.
+const RECORD_OVERHEAD: usize = 4096;
+
+/// What it takes at most to make something of so many bytes, and its largest block: what grows as it is written may take twice its length, and the log
+/// copies it twice.
+fn as_one_block(bytes: usize) -> (usize, usize) {
+    (bytes.saturating_mul(5), bytes.saturating_mul(2))
+}
+
+impl Engine {
+    /// Refuses commands that may need memory while it is tight, be they in a block, and those that copy more than there is room for. Their keys are there and
+    /// latched.
+    #[cold]
+    pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
+        let spec = &call.row.spec;
+        if spec.has(flags::DENYOOM) && (headroom::is_tight() || !self.has_room_to_log(call)) {
+            return Err(Error::OOM);
+        }
+        // What only moves is copied for nobody but the log.
+        if !spec.has(flags::COPIES) || spec.has(flags::WRITE) && !spec.has(flags::DENYOOM) && !self.is_logged() {
+            return Ok(());
+        }
+        let bytes = self.bytes_of_keys(call, held);
+        let (all, largest) = as_one_block(bytes);
+        let fits = match spec.has(flags::DENYOOM) {
+            true => headroom::has_room(all, largest),
+            false => headroom::has_room_to_talk(all, largest),
+        };
+        if fits { Ok(()) } else { Err(Error::OOM) }
+    }
+
+    /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block of commands to grow for one more.
+    fn has_room_to_log(&mut self, call: &Call<'_>) -> bool {
+        let encoded = &mut self.fx.encoded;
+        let more: usize = call.args.iter().map(<[u8]>::len).sum();
+        let len = encoded.len() + more;
+        if len < headroom::LARGE || encoded.capacity() > len + RECORD_OVERHEAD {
+            return true;
+        }
+        let (all, largest) = as_one_block(len);
+        let has_room = headroom::has_room(all, largest);
+        if has_room && self.fx.recording {
+            // If it doubled, that could be too much.
+            encoded.reserve_exact((more + RECORD_OVERHEAD).max(encoded.len() / 4));
+        }
+        has_room
+    }
+
+    /// What the values of a command's keys take together, in bytes, with what there may be for each of their elements.
+    fn bytes_of_keys(&mut self, call: &Call<'_>, held: &Held) -> usize {
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let shared = self.shared.clone();
+        let db = self.db(held, call.db, 0);
+        let keys = positions.iter().filter_map(|at| call.args.get(at.index));
+        let bytes = keys.filter_map(|key| db.peek(&shared.keyspace.hasher().key(key))).map(|entry| {
+            let elements = entry.elements().saturating_mul(PER_ELEMENT);
+            entry.memory().saturating_add(elements as usize)
+        });
+        let bytes = bytes.fold(0, usize::saturating_add);
+        self.positions = positions;
+        bytes
+    }
+}
