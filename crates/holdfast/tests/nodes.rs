@@ -213,7 +213,10 @@ fn nodes_that_are_killed_leave_no_half_transactions() {
     let ports = ports(3);
     let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
     let dirs: Vec<Scratch> = (0..3).map(|_| Scratch::new()).collect();
-    let begin = |i: usize| start(ports[i], &seeds, &dirs[i], &["--cluster-secret", "s"]);
+    // One of each kind: several workers and several streams of the log.
+    let settings: [&[&str]; 3] =
+        [&["--workers", "2"], &["--log-dirs", "one", "two"], &["--workers", "2", "--log-dirs", "one", "two", "three"]];
+    let begin = |i: usize| start(ports[i], &seeds, &dirs[i], settings[i]);
     let mut servers: Vec<Server> = (0..3).map(begin).collect();
     servers.iter().for_each(until_ok);
     let slots = servers[0].client().call("cluster slots");
