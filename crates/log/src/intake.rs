@@ -74,6 +74,11 @@ impl Waiting {
         };
         self.0.iter().map(|lane| of(lane)).sum()
     }
+
+    /// How many bytes have ever been left, taken or not.
+    pub fn ever(&self) -> u64 {
+        self.0.iter().map(|lane| lane.left.load(Acquire)).sum()
+    }
 }
 
 /// A worker's side.

@@ -81,9 +81,9 @@ pub(crate) struct Stream {
     /// Something in it stands on what is not on the disk in other streams.
     waits_for_sync: AtomicBool,
     meter: Meter,
-    /// What has been left, and bytes of it that were taken and are being written.
+    /// What has been left, and bytes of it that were written.
     left: OnceLock<Waiting>,
-    taken: AtomicU64,
+    landed: AtomicU64,
     demand: Demand,
 }
 
@@ -93,8 +93,10 @@ impl Stream {
         self.left.get().map_or(0, Waiting::bytes)
     }
 
+    /// Bytes that have been left and are not written. Not the sum of what waits and of what is being written: what is just being taken would be in neither.
     fn backlog(&self) -> u64 {
-        self.taken.load(Relaxed) + self.left()
+        let landed = self.landed.load(Acquire);
+        self.left.get().map_or(0, Waiting::ever).saturating_sub(landed)
     }
 
     /// Whether as much has been left as a block is worth.

@@ -293,7 +293,6 @@ impl<D: Disk> Runner<D> {
                     }
                 }
                 Take::Taken(taken) => {
-                    self.stream().taken.fetch_add(taken.ends.last().copied().unwrap_or(0) as u64, Relaxed);
                     return self.write(Unwritten { taken, done: 0, retry_at: 0 });
                 }
             }
@@ -363,7 +362,7 @@ impl<D: Disk> Runner<D> {
         stream.meter.written.fetch_add(bytes, Relaxed);
         stream.meter.groups.fetch_add(u64::from(records > 0), Relaxed);
         stream.meter.size.store(size, Relaxed);
-        stream.taken.fetch_sub(bytes, Relaxed);
+        stream.landed.fetch_add(bytes, Release);
     }
 
     /// Says what is in flight: since when, and from how many bytes on another block pays.

@@ -665,3 +665,16 @@ fn a_start_on_a_full_disk() {
     }
     assert_eq!((log.state(), log.marks().of(0)), (State::Full, lsn));
 }
+
+/// What a stream is about to write is neither waiting nor being written; it counts as backlog all the same: who was told less would go on.
+#[test]
+fn what_is_being_taken_is_still_left() {
+    let (mut intake, mut gates) = crate::Intake::new(1, 0);
+    let waiting = intake.waiting();
+    let lsn = gates[0].enter() + 1;
+    gates[0].leave(lsn, |bytes| bytes.extend_from_slice(&[7; 100]));
+    gates[0].exit();
+    assert_eq!((waiting.bytes(), waiting.ever()), (100, 100));
+    assert!(matches!(intake.take(&mut Vec::new()), crate::Take::Taken(_)));
+    assert_eq!((waiting.bytes(), waiting.ever()), (0, 100));
+}
