@@ -735,6 +735,8 @@ def crowded(options, folder, limit, kind, seed, seconds=6):
     if server.process.poll() is None:
         # What the ledger has was written while there was no memory, and must stay.
         client = server.client()
+        # A script goes on when its client has gone, and who needs what it holds is told -BUSY.
+        until(lambda: str(client.call("SCRIPT", "KILL")).startswith("NOTBUSY"), 60)
         client.calls([("SELECT", crowd.DATABASE), ("FLUSHDB",)])
         ledger.end()
         before = len(ledger.acknowledged)
