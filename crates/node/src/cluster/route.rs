@@ -29,7 +29,8 @@ const FORWARDED_MAX: usize = 1 << 20;
 /// Bytes that stand behind a reply that is to come, at most; but always one reply.
 const BEHIND_MAX: usize = 64 * 1024;
 
-pub(crate) const SEVERAL: &[u8] = b"ERR the keys belong to several nodes: transactions over nodes are not there yet";
+pub(crate) const SEVERAL: &[u8] =
+    b"ERR the keys belong to several nodes: a command that needs keys of several nodes at once, a script, or a command without keys in a block cannot do that yet";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 

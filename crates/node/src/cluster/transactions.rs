@@ -17,7 +17,7 @@ const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 const NOT_THERE: &[u8] =
-    b"ERR the block has keys of another node, and commands that run at this one: transactions over nodes are not there yet";
+    b"ERR the block has keys of another node, and commands without keys, which run at this one: that is not possible yet";
 
 /// What a block needs.
 pub(crate) struct Needs {
