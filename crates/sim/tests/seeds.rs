@@ -26,7 +26,8 @@ fn what_must_hold_holds() {
 #[test]
 fn what_was_found_stays_mended() {
     let hidden_by_a_void_segment = 4479;
-    for seed in std::iter::once(hidden_by_a_void_segment) {
+    let hidden_by_the_moment_of_a_backup = 50955;
+    for seed in [hidden_by_a_void_segment, hidden_by_the_moment_of_a_backup] {
         let violation = sim::run(seed, Planted::Nothing, false).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}\n  again: {}", again(seed));
     }

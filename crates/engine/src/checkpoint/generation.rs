@@ -52,18 +52,19 @@ pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter))
     Some(passed)
 }
 
-/// Leaves a record in each stream, above everything there is; everybody's next is above them all.
+/// Leaves a record in each stream, above everything there is; everybody's next is above them all. The last hides from slots what they stand on, so it stands on all
+/// of that itself: on the others' records (rule L4).
 fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
     let mut last = keyspace.last_version(held).max(above);
-    let passed = gates.iter_mut().enumerate().map(|(stream, gate)| {
+    let mut passed = Vec::with_capacity(gates.len());
+    for (stream, gate) in gates.iter_mut().enumerate() {
         last = version_above(last.max(gate.enter()), stream);
         // Records of other streams may come to depend on it: it must be found after a crash.
-        gate.leave(last, |out| Record::encode(last, &[], &[], out));
+        gate.leave(last, |out| Record::encode(last, &passed, &[], out));
         gate.exit();
-        last
-    });
-    let passed = passed.collect();
+        passed.push(last);
+    }
     // As of this moment the databases are what they are.
     keyspace.raise(held, last);
     passed

@@ -90,3 +90,26 @@ fn generations_follow_each_other() {
         assert_eq!(machine.digest(), now, "seed {seed}");
     }
 }
+
+/// Rule L4: after a moment that slots know of, nobody sees any more what in other streams was before it; the moment stands on that.
+#[test]
+fn a_moment_stands_on_all_that_was_before_it() {
+    use keyspace::{Keyspace, version_above};
+    use log::{Block, Intake, Take};
+
+    let shared = crate::Shared::new(Keyspace::new(1, 1, 7));
+    let (mut intakes, mut gates): (Vec<_>, Vec<_>) =
+        (0..3).map(|_| Intake::new(1, 0)).map(|(intake, mut gates)| (intake, gates.remove(0))).unzip();
+    let before = version_above(gates[0].enter(), 0);
+    gates[0].leave(before, |out| log::Record::encode(before, &[], b"x", out));
+    gates[0].exit();
+    let passed = super::super::moment(&shared, &mut gates, |_| ()).expect("nobody is there");
+    assert!(passed[0] > before);
+    for (stream, intake) in intakes.iter_mut().enumerate() {
+        let mut body = Vec::new();
+        let Take::Taken(taken) = intake.take(&mut body) else { panic!("stream {stream} has no record") };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
+        let last = block.records().map(Result::unwrap).last().expect("the moment's");
+        assert_eq!((last.lsn, last.dependencies.as_slice()), (passed[stream], &passed[..stream]));
+    }
+}
