@@ -5,10 +5,9 @@ use std::sync::Arc;
 use command::Tunables;
 use keyspace::{Keyspace, stream_of};
 use log::{Intake, Take, Watermarks};
-use resp::{Batch, Protocol};
 
-use crate::testing::{row, run};
-use crate::{Begin, Call, Engine, Link, Shared};
+use crate::testing::{run, with_call};
+use crate::{Begin, Engine, Link, Shared};
 
 #[test]
 fn a_block_widens_over_most_slots_in_short_steps() {
@@ -22,21 +21,10 @@ fn a_block_widens_over_most_slots_in_short_steps() {
         number += 1;
         let key = format!("k{number}");
         for words in [&["set", &key, "v"], &["mget", &key, "k1"]] {
-            let mut batch = Batch::new();
-            assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-            let args = batch.args(0, &[]);
-            let call = Call {
-                row: row(words[0]),
-                args,
-                first: None,
-                db: 0,
-                protocol: Protocol::Resp2,
-                token: 0,
-                seat: None,
-                caller: crate::Caller::default(),
-            };
-            assert!(engine.widen_block(&mut block, &call).is_ok(), "nobody else is there");
-            engine.run_in_block(&mut block, &call, &mut out);
+            with_call(0, words, |call| {
+                assert!(engine.widen_block(&mut block, call).is_ok(), "nobody else is there");
+                engine.run_in_block(&mut block, call, &mut out);
+            });
         }
     }
     assert!(block.held().slots().is_sorted());
@@ -78,20 +66,10 @@ fn a_block_waits_for_what_a_log_will_have() {
             engine.begin_block(&Begin { may_widen: true, ..Begin::default() }, 0).ok().flatten().expect("free");
         for key in &keys {
             for words in [&["incr", &format!("{key}n")][..], &["set", key, "w"], &["get", key]] {
-                let mut batch = Batch::new();
-                assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-                let call = Call {
-                    row: row(words[0]),
-                    args: batch.args(0, &[]),
-                    first: None,
-                    db: 0,
-                    protocol: Protocol::Resp2,
-                    token: 0,
-                    seat: None,
-                    caller: crate::Caller::default(),
-                };
-                assert!(engine.widen_block(&mut block, &call).is_ok(), "nobody else is there");
-                engine.run_in_block(&mut block, &call, &mut out);
+                with_call(0, words, |call| {
+                    assert!(engine.widen_block(&mut block, call).is_ok(), "nobody else is there");
+                    engine.run_in_block(&mut block, call, &mut out);
+                });
             }
         }
         engine.end_block(block, 0);

@@ -23,22 +23,26 @@ pub fn run(engine: &mut Engine, db: u16, words: &[&str]) -> String {
 
 /// Runs a command in database `db`: its reply in RESP2. `None`: a latch is busy, or a key must be fetched.
 pub fn try_run(engine: &mut Engine, db: u16, words: &[&str]) -> Option<String> {
+    let mut out = Vec::new();
+    match with_call(db, words, |call| engine.run(call, &mut out)) {
+        Ran::Done => Some(String::from_utf8_lossy(&out).into_owned()),
+        Ran::Busy(_) => None,
+        _ => panic!("{words:?} neither runs nor waits"),
+    }
+}
+
+/// The call of a command in database `db`, in RESP2.
+pub fn with_call<R>(db: u16, words: &[&str], f: impl FnOnce(&Call<'_>) -> R) -> R {
     let mut batch = Batch::new();
     assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-    let (args, mut out) = (batch.args(0, &[]), Vec::new());
-    let call = Call {
+    f(&Call {
         row: row(words[0]),
-        args,
+        args: batch.args(0, &[]),
         first: None,
         db,
         protocol: Protocol::Resp2,
         token: 0,
         seat: None,
         caller: Caller::default(),
-    };
-    match engine.run(&call, &mut out) {
-        Ran::Done => Some(String::from_utf8_lossy(&out).into_owned()),
-        Ran::Busy(_) => None,
-        _ => panic!("{words:?} neither runs nor waits"),
-    }
+    })
 }

@@ -25,8 +25,9 @@ pub(super) fn spop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     };
     if let Some(count) = count.filter(|_| headroom::is_limited()) {
         // Members are answered as they go: there must be room for all of them.
-        let bytes = |entry: EntryRef<'_>| entry.memory() as u64 * count.min(entry.elements()) / entry.elements().max(1);
-        let bytes = 3 * ctx.db.peek(&key).map_or(0, bytes) as usize;
+        let each = |entry: EntryRef<'_>| entry.memory() as u64 / entry.elements().max(1) + 1;
+        let bytes = |entry: EntryRef<'_>| each(entry).saturating_mul(3 * count.min(entry.elements())) as usize;
+        let bytes = ctx.db.peek(&key).map_or(0, bytes);
         if !headroom::has_room_to_talk(bytes, bytes) {
             return Err(Error::OOM);
         }

@@ -389,6 +389,8 @@ impl<'a> Input<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
@@ -478,6 +480,14 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Header::decode(&bytes[..cut]).is_err());
         }
+        // Counts and lengths may say anything.
+        for at in 17..bytes.len() {
+            for damage in [&[0xff][..], &[0xff; 4], &[0xff; 8]] {
+                let mut damaged = bytes.clone();
+                damaged.splice(at..(at + damage.len()).min(bytes.len()), damage.iter().copied());
+                let _ = Header::decode(&damaged);
+            }
+        }
         // As it was before.
         let length = bytes.len() - 22;
         let before = [&[WITHOUT_TRANSACTIONS], &bytes[1..length]].concat();
@@ -510,6 +520,16 @@ mod tests {
         assert!(read_entry(&stored[0][..100], &[LONG_KEY; 30]).is_err());
         for value in [&b""[..], b"\x00", b"\x01aaaaaaaaaaaaaaaaaaaa", b"\x80aaaaaaaa", b"\x10aaaaaaaaaaa"] {
             assert!(read_entry(&stored[0][..20], value).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_panics(version in 2u8..6, bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..150)) {
+            let seed = 7u64;
+            let _ = Header::decode(&bytes);
+            let head = [&[version][..], &seed.to_le_bytes(), &probe(seed).to_le_bytes()].concat();
+            let _ = Header::decode(&[head, bytes].concat());
         }
     }
 }

@@ -64,7 +64,9 @@ impl Engine {
             self.release(held);
             return if self.shared.transactions.is_open(tx) { Err(waits) } else { Ok(Locked::GivenUp) };
         }
-        let keys = locks.iter().map(|lock| (lock.db, &*lock.key));
+        // Who coordinates it may have more databases.
+        let databases = self.shared.keyspace.databases();
+        let keys = locks.iter().filter(|lock| usize::from(lock.db) < databases).map(|lock| (lock.db, &*lock.key));
         if let Some(busy) = self.await_keys(&[], keys, &held, token) {
             self.release(held);
             return Err(busy);

@@ -4,10 +4,12 @@
 //! too: its connection waits, holds what it is granted, and runs again. Who works on everything waits until nobody has locks, and keeps newcomers
 //! out; who goes through the keys one slot at a time, until those have ended that were there when it came: what they changed may have been acknowledged.
 
-use command::flags;
+use std::collections::BTreeSet;
+
+use command::{effects, flags};
 use keyspace::{Held, Key, Keyspace, Need, Waiter};
 use txn::locks::{KeyLock, Locks, Mode, Requested, release, request, request_plain, restore};
-use txn::{Lock, Stamp, TxId};
+use txn::{Lock, Prepared, Stamp, TxId};
 
 use super::Outcomes;
 use crate::attachment::{Attachment, DbKey};
@@ -60,11 +62,27 @@ fn mode_of(call: &Call<'_>) -> Mode {
     if reads { Mode::Shared } else { Mode::Exclusive }
 }
 
+/// Whether what is prepared can be installed: it changes entries of databases that there are, in slots in which it locks something.
+fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
+    let slots: BTreeSet<u16> = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).collect();
+    effects::decode(&prepared.effects).all(|effect| {
+        effect.is_ok_and(|effect| {
+            let is_there = !effect.is_barrier() && usize::from(effect.db) < keyspace.databases();
+            is_there && slots.contains(&keyspace::slot_of(effect.key))
+        })
+    })
+}
+
 /// Locks what a start has found to be prepared (rule T2). Nobody else uses the keyspace.
 ///
 /// # Errors
-/// If two attempts that are prepared have the same key.
+/// If two attempts that are prepared have the same key, or one changes what is not there, or what it does not lock.
 pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'static str> {
+    if !outcomes.prepared().all(|prepared| is_installable(&shared.keyspace, prepared)) {
+        return Err(
+            "a transaction that is prepared changes what it does not lock, or a database that there is not: are there fewer of them now?",
+        );
+    }
     let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { return Err("somebody uses the keyspace") };
     let mut locks = Latched { keyspace: &shared.keyspace, held: &held };
     let mut sound = true;

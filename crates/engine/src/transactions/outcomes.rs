@@ -83,6 +83,7 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use txn::{Member, NodeId, Origin, Stamp};
 
     use super::*;
@@ -118,5 +119,33 @@ mod tests {
         assert_eq!(outcomes.records().collect::<Vec<_>>(), [&Record::Abort { tx }]);
         outcomes.keep_only(|_| false);
         assert!(outcomes.is_empty());
+    }
+
+    proptest! {
+        /// Lengths and counts may be anything: nothing is made room for that is not there.
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..120)) {
+            let _ = Outcomes::decode(&bytes);
+            let length = (bytes.len() as u32).to_le_bytes();
+            let decoded = Outcomes::decode(&[&length, &bytes[..]].concat());
+            prop_assert_eq!(decoded.is_ok(), Record::decode(&bytes).is_ok());
+        }
+
+        #[test]
+        fn no_damage_panics(at in 0usize..66, bytes in prop::collection::vec(any::<u8>(), 1..10), cut in 0usize..66) {
+            let mut outcomes = Outcomes::default();
+            outcomes.note(prepare(1));
+            outcomes.note(Record::Abort { tx: prepare(2).tx() });
+            let mut damaged = Vec::new();
+            outcomes.encode(&mut damaged);
+            let end = damaged.len().min(at + bytes.len());
+            damaged.splice(at.min(end)..end, bytes);
+            damaged.truncate(cut.max(1));
+            if let Ok(read) = Outcomes::decode(&damaged) {
+                let mut again = Vec::new();
+                read.encode(&mut again);
+                prop_assert_eq!(Outcomes::decode(&again).unwrap(), read);
+            }
+        }
     }
 }

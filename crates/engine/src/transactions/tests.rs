@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use command::Tunables;
-use keyspace::Keyspace;
+use command::{Tunables, effects::op};
+use keyspace::{ColdFigures, Keyspace};
 use log::{Block, Gate, Intake, Take, Watermarks};
 use object::Limits;
-use resp::{Batch, Protocol};
+use proptest::prelude::*;
 use txn::locks::Mode;
 use txn::{Lock, Member, NodeId, Origin, Prepared, Record, Stamp, TxId};
 
 use super::{Locked, Outcomes, restore_locks};
 use crate::checkpoint::Replay;
-use crate::testing::{row, run, try_run};
-use crate::{Call, Caller, Engine, Link, Shared};
+use crate::testing::{run, try_run, with_call};
+use crate::{Engine, Link, Shared};
 
 const NOW: u64 = 1_000_000_000_000;
 
@@ -62,20 +62,8 @@ fn go_on(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&st
     let mut replies = Vec::new();
     for command in commands {
         let words: Vec<&str> = command.split(' ').collect();
-        let mut batch = Batch::new();
-        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
-        let call = Call {
-            row: row(words[0]),
-            args: batch.args(0, &[]),
-            first: None,
-            db: 0,
-            protocol: Protocol::Resp2,
-            token: 0,
-            seat: None,
-            caller: Caller::default(),
-        };
         let mut out = Vec::new();
-        engine.run_in_attempt(&mut block, &call, &mut out);
+        with_call(0, &words, |call| engine.run_in_attempt(&mut block, call, &mut out));
         replies.push(String::from_utf8(out).unwrap());
     }
     let mut undone = engine.undo_attempt(&mut block);
@@ -295,4 +283,54 @@ fn what_is_put_back_waits_for_what_it_waited_for() {
     one.take_seen();
     say(&mut one, "get a");
     assert!(one.has_seen(), "it was set, and that is not committed");
+}
+
+/// Who coordinates an attempt may have more databases than there are here.
+#[test]
+fn locks_of_a_database_that_there_is_not_are_harmless() {
+    let [mut one] = engines();
+    let key = Lock { db: 99, key: (*b"a").into(), mode: Mode::Exclusive };
+    let keys = Lock::normalized(vec![key.clone(), Lock { db: 0, ..key }]);
+    let shared = one.shared.clone();
+    let held = one.acquire_one(keyspace::slot_of(b"b")).expect("nobody else is there");
+    shared.keyspace.restore_cold(&held, keyspace::slot_of(b"b"), 0, ColdFigures::default(), &one.local);
+    one.release(held);
+    let prepared = prepared(prepare(&mut one, 1, &keys, &["set a 1"]));
+    install(&mut one, &prepared);
+    assert_eq!(say(&mut one, "get a"), "$1\r\n1\r\n");
+}
+
+/// What a disk says is prepared is looked at before anything is locked for it.
+#[test]
+fn what_cannot_be_installed_is_refused_at_the_start() {
+    let [mut one] = engines();
+    let restored = |effects: &[u8]| {
+        let [one] = engines();
+        let ((tx, stamp), locks) = (tx(1), locks(&["a"], Mode::Exclusive));
+        let mut outcomes = Outcomes::default();
+        let (members, effects) = (Arc::from([]), effects.into());
+        outcomes.note(Record::Prepare(Arc::new(Prepared { tx, stamp, members, locks, effects })));
+        let restored = restore_locks(&one.shared, &outcomes);
+        assert_eq!(restored.is_ok(), one.shared.transactions.any());
+        restored.is_ok()
+    };
+    let sound = prepared(prepare(&mut one, 1, &locks(&["a", "b"], Mode::Exclusive), &["set a 1"]));
+    assert!(restored(&sound.effects) && restored(b""));
+    let other = prepared(prepare(&mut one, 2, &locks(&["c"], Mode::Exclusive), &["set c 1"]));
+    assert!(!restored(&other.effects), "a key that is not locked");
+    assert!(!restored(&sound.effects[..3]), "cut short");
+    assert!(!restored(&[op::DELETE, 9, 1, b'a', 0]), "no such database");
+    assert!(!restored(&[op::FLUSH, 0, 0, 1, 0]), "no entry");
+}
+
+proptest! {
+    /// An effect of a transaction may hold any bytes, and they may say any number.
+    #[test]
+    fn no_effect_panics(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..120)) {
+        let keyspace = Keyspace::new(1, 1, 7);
+        let mut replay = Replay::new(&keyspace, keyspace.local(0), Limits::default(), None, NOW);
+        let record = [&[op::TRANSACTION, 0, 0, bytes.len() as u8], &bytes[..]].concat();
+        let replayed = replay.record(1 << 14, &record);
+        prop_assert_eq!(replayed.is_ok(), Record::decode(&bytes).is_ok());
+    }
 }

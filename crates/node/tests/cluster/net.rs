@@ -270,10 +270,17 @@ impl Net {
 
     /// One end of every link from `from` to `to` says something that no node would.
     pub fn slip_in(&mut self, from: usize, to: usize, item: &Item<'_>) {
+        let mut body = Vec::new();
+        item.put(&mut body);
+        self.slip_in_frame(from, to, Kind::Data, &body);
+    }
+
+    /// As [`Self::slip_in`], a frame.
+    pub fn slip_in_frame(&mut self, from: usize, to: usize, kind: Kind, body: &[u8]) {
         let mut bytes = Vec::new();
         let at = frame::begin(&mut bytes);
-        item.put(&mut bytes);
-        frame::finish(&mut bytes, at, Kind::Data);
+        bytes.extend_from_slice(body);
+        frame::finish(&mut bytes, at, kind);
         for (_, (_, pipe)) in self.links.iter_mut().filter(|(a, (b, _))| a.0 == from && b.0 == to) {
             pipe.bytes.extend(&bytes);
         }

@@ -1,5 +1,9 @@
 //! Blocks whose commands need one node each, and several together: they run as one.
 
+use cluster::frame::Kind;
+use txn::locks::Mode;
+use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxId};
+
 use crate::net::{Net, key_of, shown};
 
 fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
@@ -378,4 +382,66 @@ fn what_has_expired_is_gone_in_a_block() {
     let (hget, get) = (format!("HGET {a} f"), format!("GET {b}"));
     assert_eq!(block(&mut net, client, &[&hget, &get]), "[nil nil]");
     assert_eq!(net.say(client, &format!("EXISTS {a} {b}")), "0");
+}
+
+/// The first node says to the second that this is to be prepared there.
+fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: &[&str]) {
+    let [coordinator, other] = [1, 2].map(|node| Member { node: NodeId(node), incarnation: 1 });
+    let mut commands = b"\x01\x02\0\0\0".to_vec();
+    commands.extend_from_slice(&(command.len() as u32).to_le_bytes());
+    for word in command {
+        commands.extend_from_slice(&(word.len() as u32).to_le_bytes());
+        commands.extend_from_slice(word.as_bytes());
+    }
+    let prepare = Prepare {
+        tx: TxId { origin: Origin { member: coordinator, lane: 0 }, sequence, attempt: 1 },
+        stamp: Stamp { time: sequence, ..Stamp::default() },
+        members: [coordinator, other].into(),
+        locks: Lock::normalized(locks),
+        commands: commands.into(),
+        logged: true,
+        finished: 0,
+    };
+    let mut body = [coordinator.node.0.to_le_bytes(), coordinator.incarnation.to_le_bytes()].concat();
+    Message::Prepare(prepare.into()).encode(&mut body);
+    net.slip_in_frame(0, 1, Kind::Transactions, &body);
+    net.run();
+}
+
+/// What a node says is looked at: nothing runs that was not locked, and nothing ends because of it.
+#[test]
+fn a_part_runs_under_its_locks_or_not_at_all() {
+    let mut net = Net::new(2, 1, 2);
+    let client = net.connect(0);
+    let [a, b] = ["a", "b"].map(|name| key_of(1, 2, name));
+    assert_eq!(net.say(client, &format!("SET {a} 1")), "OK");
+    let lock = |db: u16, mode| Lock { db, key: a.as_bytes().into(), mode };
+    let (reads, writes) = (vec![lock(0, Mode::Shared)], vec![lock(0, Mode::Exclusive)]);
+    let bad: [(&[Lock], &[&str]); 12] = [
+        (&[], &["SET", &a, "2"]),
+        (&[], &["GET", &b]),
+        (&writes, &["SET", &b, "2"]),
+        (&writes, &["MSET", &a, "2", &b, "2"]),
+        (&[lock(1, Mode::Exclusive)], &["SET", &a, "2"]),
+        (&reads, &["SET", &a, "2"]),
+        (&writes, &["FLUSHALL"]),
+        (&writes, &["SCAN", "0"]),
+        (&writes, &["SORT", &a, "BY", "*"]),
+        (&writes, &["OBJECT"]),
+        (&writes, &["OBJECT", "ENCODING", &b]),
+        (&writes, &["EVAL", "return 1", "0"]),
+    ];
+    for (sequence, (locks, command)) in (1_000_000..).zip(bad) {
+        slip_in_prepare(&mut net, sequence, locks.to_vec(), command);
+        assert!(!net.node(1).engine.transactions.any(), "{command:?} is refused");
+        assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 nil]", "{command:?}");
+    }
+    // A database that there is not is nobody's.
+    slip_in_prepare(
+        &mut net,
+        2_000_000,
+        vec![lock(0, Mode::Exclusive), lock(9999, Mode::Exclusive)],
+        &["SET", &a, "2"],
+    );
+    assert!(net.node(1).engine.transactions.any(), "it is prepared");
 }

@@ -200,7 +200,7 @@ impl Peers {
     }
 }
 
-fn mode_of(command: &Command) -> Mode {
+pub(super) fn mode_of(command: &Command) -> Mode {
     // Who finds fields of a hash that have expired deletes them: that must not be done twice.
     let writes = flags::MAY_REPLICATE | flags::EXPIRES_FIELDS;
     let reads = command.spec.has(flags::READONLY) && command.spec.flags & writes == 0;
@@ -326,8 +326,8 @@ impl Worker {
     }
 
     fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
-        if reply.first() == Some(&b'-') {
-            self.stats.count_error(&reply[1..]);
+        if let Some(error) = reply.strip_prefix(b"-") {
+            self.stats.count_error(error);
         }
         let Some(mut conn) = self.take_conn(block.token) else { return };
         if let Some(db) = selected {

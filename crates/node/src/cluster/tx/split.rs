@@ -74,7 +74,7 @@ pub(super) fn join(how: Join, parts: &[(&[u8], &[usize])], protocol: Protocol) -
         Join::Same => reply.raw(parts.first()?.0),
         Join::Sum => {
             let number = |reply: &[u8]| keyspace::canonical_int(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
-            reply.integer(parts.iter().map(|(reply, _)| number(reply)).sum::<Option<i64>>()?);
+            reply.integer(parts.iter().try_fold(0, |sum: i64, (reply, _)| sum.checked_add(number(reply)?))?);
         }
         Join::Places => {
             let mut elements: BTreeMap<usize, &[u8]> = BTreeMap::new();
@@ -113,5 +113,6 @@ mod tests {
         assert_eq!(joined(Join::Sum, &[(":3\r\n", &[0]), ("-ERR no\r\n", &[1])]).unwrap(), "-ERR no\r\n");
         assert_eq!(joined(Join::Places, &[("*1\r\n", &[0])]), None);
         assert_eq!(joined(Join::Sum, &[("+OK\r\n", &[0])]), None);
+        assert_eq!(joined(Join::Sum, &[(":9223372036854775807\r\n", &[0]), (":1\r\n", &[1])]), None);
     }
 }

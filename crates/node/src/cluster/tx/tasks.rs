@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use command::flags;
+use command::{Row, Run, flags};
 use engine::{BlockRun, Busy, Call, Caller, Locked, Room};
 use keyspace::{Horizon, Need};
-use resp::Batch;
+use resp::{Args, Batch};
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
+use super::coordinator::mode_of;
 use super::{TASK, Watched, wire};
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
@@ -17,6 +18,8 @@ const STARVING: u32 = 16;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
+
+const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
 /// What is to be done.
 pub(super) enum Work {
@@ -183,7 +186,7 @@ impl Worker {
         let refusal = if changed { Some(Refusal::Changed) } else { refusal };
         let replies = match refusal.or_else(|| self.refusal_of_owner(locks)) {
             Some(why) => Err(why),
-            None => self.run_part(&mut block, &commands),
+            None => self.run_part(&mut block, locks, &commands),
         };
         let mut undone = self.engine.undo_attempt(&mut block);
         let execution = match replies {
@@ -234,7 +237,7 @@ impl Worker {
         }
     }
 
-    fn run_part(&mut self, block: &mut BlockRun, commands: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn run_part(&mut self, block: &mut BlockRun, locks: &[Lock], commands: &[u8]) -> Result<Vec<u8>, Refusal> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
         let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let node = self.node.clone();
@@ -242,9 +245,7 @@ impl Worker {
         for (db, words) in &commands {
             let command =
                 find(&node.table, words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
-            let Handler::Data(row) = command.handler else {
-                return Err(failed("ERR a command that runs in no transaction over nodes"));
-            };
+            let Handler::Data(row) = command.handler else { return Err(failed(NEVER)) };
             if !command.spec.accepts(words.len()) || *db >= self.follower.settings().databases {
                 return Err(failed("ERR a node of the cluster has other settings"));
             }
@@ -253,12 +254,17 @@ impl Worker {
                 return Err(failed("ERR a command is too long"));
             }
             let args = batch.args(0, &[]);
+            if !runs_under(command, row, *db, args, locks) {
+                return Err(failed(NEVER));
+            }
             let (token, caller) = (0, Caller::default());
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
             let reply = self.run_in_part(block, &call);
             self.meter.ran(command.counted_as);
-            if command.spec.has(flags::WRITE) && reply.first() == Some(&b'-') {
-                self.stats.count_error(&reply[1..]);
+            if command.spec.has(flags::WRITE)
+                && let Some(error) = reply.strip_prefix(b"-")
+            {
+                self.stats.count_error(error);
             }
             wire::put_bytes(&mut replies, &reply);
             if replies.len() > REPLIES_MAX {
@@ -278,9 +284,30 @@ impl Worker {
     }
 }
 
+/// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has
+/// said so, and what it left out nobody would latch.
+fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
+    let works_on_keys = match row.run {
+        Run::Keyed(_) => true,
+        Run::KeyedOrWhole(_, whole) => !whole(args),
+        Run::Whole(_) | Run::Walk(_) | Run::Container => false,
+    };
+    let mut positions = Vec::new();
+    command.spec.keys_of(args, &mut positions);
+    let mode = mode_of(command);
+    let is_locked = |key: &[u8]| {
+        let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
+        at.is_ok_and(|at| locks[at].mode >= mode)
+    };
+    works_on_keys && !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked)
+}
+
 /// The command of these words.
 fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
     let name = words.first()?;
     let command = table.find_command(name).or_else(|| table.find_own(name))?;
-    if command.is_container() && words.len() > 1 { table.find_subcommand(command, words[1]) } else { Some(command) }
+    match words.get(1) {
+        Some(subcommand) if command.is_container() => table.find_subcommand(command, subcommand),
+        _ => Some(command),
+    }
 }
