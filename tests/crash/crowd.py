@@ -133,9 +133,12 @@ def pipelines(attack, rng, index):
         sender.join()
 
 
-def _send(client, batch):
+def _send(client, commands, timeout=None):
+    """Sends as much as it takes: in so many seconds, if it takes no more."""
+    if timeout:
+        client.socket.settimeout(timeout)
     try:
-        client.send(batch)
+        client.send(commands)
     except Closed:
         pass
 
@@ -189,26 +192,18 @@ def outputs(attack, rng, index):
         silent.append(client)
         what = rng.randrange(4)
         if what == 0:
-            _send_some(client, [("LRANGE", f"o:{index}", 0, -1)] * 50)
+            _send(client, [("LRANGE", f"o:{index}", 0, -1)] * 50, timeout=1)
         elif what == 1:
-            _send_some(client, [("MGET", *[f"o:{index}:{i}" for i in range(100)])] * 50)
+            _send(client, [("MGET", *[f"o:{index}:{i}" for i in range(100)])] * 50, timeout=1)
         elif what == 2:
-            _send_some(client, [("MULTI",), *[("LRANGE", f"o:{index}", 0, -1)] * 50, ("EXEC",)])
+            _send(client, [("MULTI",), *[("LRANGE", f"o:{index}", 0, -1)] * 50, ("EXEC",)], timeout=1)
         else:
-            _send_some(client, [("SUBSCRIBE", "channel")])
+            _send(client, [("SUBSCRIBE", "channel")], timeout=1)
         attack.call(feeder, "PUBLISH", "channel", b"m" * 500_000)
         if len(silent) > 300:
             for client in silent:
                 leave(client)
             silent = []
-
-
-def _send_some(client, commands):
-    client.socket.settimeout(1)
-    try:
-        client.send(commands)
-    except Closed:
-        pass
 
 
 @kind

@@ -758,24 +758,24 @@ def crowded(options, folder, limit, kind, seed, seconds=6):
     return problems
 
 
+def crowded_in_every_way(options, folder, limited, name, rng):
+    problems = []
+    for kind in crowd.KINDS:
+        with limited() as limit:
+            problems += shown(crowded(options, folder / f"{name}-{kind}", limit, kind, rng.randrange(1000)), kind)
+    return problems
+
+
 @fault
 def space(options, folder, rng):
     """Row 19: the system limits the address space, and clients ask for more in every way: errors, no end, nothing lost."""
-    problems = []
-    for kind in crowd.KINDS:
-        with address_space(640 << 20) as limit:
-            problems += shown(crowded(options, folder / f"space-{kind}", limit, kind, rng.randrange(1000)), kind)
-    return problems
+    return crowded_in_every_way(options, folder, lambda: address_space(640 << 20), "space", rng)
 
 
 @fault
 def confined(options, folder, rng):
     """Row 19: the same in a control group."""
-    problems = []
-    for kind in crowd.KINDS:
-        with group(400 << 20) as limit:
-            problems += shown(crowded(options, folder / f"group-{kind}", limit, kind, rng.randrange(1000)), kind)
-    return problems
+    return crowded_in_every_way(options, folder, lambda: group(400 << 20), "group", rng)
 
 
 @fault

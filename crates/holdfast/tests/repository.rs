@@ -93,7 +93,8 @@ fn files_can_be_read_in_one_sitting() {
 #[test]
 fn nothing_is_left_to_be_done() {
     for (name, text) in sources() {
-        for mark in ["todo!", "unimplemented!", "FIXME", "TODO"] {
+        // In pieces, so that this file has none of them.
+        for mark in [concat!("to", "do!"), concat!("unimple", "mented!"), concat!("FIX", "ME"), concat!("TO", "DO")] {
             assert!(!text.contains(mark), "{name} has a {mark}");
         }
     }

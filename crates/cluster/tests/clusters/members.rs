@@ -61,6 +61,16 @@ fn a_fourth_joins_votes_and_leaves() {
     nodes.serve();
 }
 
+/// A cluster of one that others have joined: so many in all.
+fn grown(test: u8, nodes: usize) -> Nodes {
+    let mut all = Nodes::formed(test, 1);
+    for _ in 1..nodes {
+        all.add().start();
+    }
+    all.serve();
+    all
+}
+
 /// Waits until so many vote, and nothing of that is being changed.
 fn settle(nodes: &Nodes, voters: usize) {
     wait("all vote", || {
@@ -92,11 +102,7 @@ fn a_change_of_who_votes_is_finished() {
 #[test]
 fn a_leader_may_leave() {
     // The first one owns all slots; so the others may go.
-    let mut nodes = Nodes::formed(28, 1);
-    for _ in 1..4 {
-        nodes.add().start();
-    }
-    nodes.serve();
+    let mut nodes = grown(28, 4);
     settle(&nodes, 4);
     while nodes.leader() == 0 {
         nodes.nodes[0].stop();
@@ -125,11 +131,7 @@ fn a_leader_may_leave() {
 
 #[test]
 fn the_sixth_learns_and_does_not_vote() {
-    let mut nodes = Nodes::formed(23, 1);
-    for _ in 1..6 {
-        nodes.add().start();
-    }
-    nodes.serve();
+    let mut nodes = grown(23, 6);
     let voters = |map: &Map| map.nodes().iter().filter(|node| node.voter).count();
     wait("five vote", || (voters(&nodes.nodes[0].map()) == 5).then_some(()));
     assert_eq!(nodes.nodes[0].map().nodes().len(), 6);

@@ -239,6 +239,20 @@ fn a_block_departs_when_it_pays() {
     assert_eq!(log.marks().of(0), last);
 }
 
+/// Has workers leave records, each at its own gates.
+fn at_once<R: Send + 'static>(
+    log: &Log,
+    gates: Vec<Vec<Gate>>,
+    work: impl Fn(&Log, &mut [Gate], u64) -> R + Copy + Send + 'static,
+) -> Vec<R> {
+    let spawn = |(mut gates, worker): (Vec<Gate>, u64)| {
+        let log = log.clone();
+        thread::spawn(move || work(&log, &mut gates, worker))
+    };
+    let workers: Vec<_> = gates.into_iter().zip(0..).map(spawn).collect();
+    workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+}
+
 /// With every segment a few blocks long, and several workers.
 #[test]
 fn many_workers_and_many_blocks() {
@@ -246,30 +260,22 @@ fn many_workers_and_many_blocks() {
         let disks = [Simulated::default(), Simulated::default()];
         let opened = Opened::of(disks.to_vec(), &[]).unwrap();
         let (log, gates) = opened.start([1; 16], 0, 3, settings(fsync)).unwrap();
-        let workers: Vec<_> = gates
-            .into_iter()
-            .zip(0u64..)
-            .map(|(mut gates, worker)| {
-                let log = log.clone();
-                thread::spawn(move || {
-                    for i in 0..600u16 {
-                        let gate = &mut gates[usize::from(i % 2)];
-                        let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4) | u64::from(i % 2);
-                        let effects = vec![worker as u8; usize::from(i % 50 * 10) + 1];
-                        gate.leave(lsn, |out| Record::encode(lsn, &[], &effects, out));
-                        gate.exit();
-                        if i % 3 == 0 || i % 10 == 0 {
-                            log.ring(i % 2);
-                        }
-                        if i % 10 == 0 {
-                            wait(log.marks(), i % 2, lsn);
-                            log.truncate(&[lsn.saturating_sub(1 << 12); 2]);
-                        }
-                    }
-                })
-            })
-            .collect();
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        at_once(&log, gates, |log, gates, worker| {
+            for i in 0..600u16 {
+                let gate = &mut gates[usize::from(i % 2)];
+                let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4) | u64::from(i % 2);
+                let effects = vec![worker as u8; usize::from(i % 50 * 10) + 1];
+                gate.leave(lsn, |out| Record::encode(lsn, &[], &effects, out));
+                gate.exit();
+                if i % 3 == 0 || i % 10 == 0 {
+                    log.ring(i % 2);
+                }
+                if i % 10 == 0 {
+                    wait(log.marks(), i % 2, lsn);
+                    log.truncate(&[lsn.saturating_sub(1 << 12); 2]);
+                }
+            }
+        });
         assert_eq!(log.stop(), State::Running);
         assert_eq!((0..2).map(|stream| log.facts(stream).records).sum::<u64>(), 1800);
         assert_eq!((0..2).map(|stream| log.facts(stream).backlog).sum::<u64>(), 0);
@@ -282,32 +288,24 @@ fn who_waits_may_write() {
     let disks = [Simulated::default()];
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
     let (log, gates) = opened.start([1; 16], 0, 3, settings(Fsync::Always)).unwrap();
-    let workers: Vec<_> = gates
-        .into_iter()
-        .zip(0u64..)
-        .map(|(mut gates, worker)| {
-            let log = log.clone();
-            thread::spawn(move || {
-                let mut lent = 0;
-                for _ in 0..400 {
-                    let gate = &mut gates[0];
-                    let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4);
-                    gate.leave(lsn, |out| Record::encode(lsn, &[], &[worker as u8; 40], out));
-                    gate.exit();
-                    if log.lend(0) {
-                        lent += 1;
-                        assert!(log.marks().of(0) >= lsn);
-                    } else {
-                        log.ring(0);
-                        wait(log.marks(), 0, lsn);
-                    }
-                }
-                lent
-            })
-        })
-        .collect();
-    let lent: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-    assert!(lent > 0);
+    let lent = at_once(&log, gates, |log, gates, worker| {
+        let mut lent = 0;
+        for _ in 0..400 {
+            let gate = &mut gates[0];
+            let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4);
+            gate.leave(lsn, |out| Record::encode(lsn, &[], &[worker as u8; 40], out));
+            gate.exit();
+            if log.lend(0) {
+                lent += 1;
+                assert!(log.marks().of(0) >= lsn);
+            } else {
+                log.ring(0);
+                wait(log.marks(), 0, lsn);
+            }
+        }
+        lent
+    });
+    assert!(lent.iter().sum::<u32>() > 0);
     log.set_fsync(Fsync::Everysec);
     assert_eq!(log.stop(), State::Running);
     assert!(!log.lend(0), "there is nobody to lend a hand to");

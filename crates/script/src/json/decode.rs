@@ -198,7 +198,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `\uXXXX`, or two of them for a surrogate pair.
+    /// `\u` with four hexadecimal digits, or two of them for a surrogate pair.
     fn unicode(&mut self) -> Option<()> {
         let code = self.hex4(2)?;
         let (point, len) = match code & 0xfc00 {
