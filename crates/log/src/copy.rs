@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
-use crate::writer::{Limits, end_name, name};
+use crate::segments::{Limits, end_name, name};
 use crate::{Lsn, stream_of};
 
 /// Bytes copied at once.

@@ -17,9 +17,11 @@ mod fail;
 mod flight;
 mod format;
 mod intake;
+mod pieces;
 mod recover;
 mod run;
 mod scan;
+mod segments;
 pub mod simulated;
 mod sync;
 #[cfg(test)]
@@ -37,7 +39,8 @@ pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHea
 pub use intake::{Gate, Intake, Take, Taken};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
-pub use writer::{Identity, Limits, Writer};
+pub use segments::{Identity, Limits};
+pub use writer::Writer;
 
 /// A position in a stream: a hybrid timestamp (rule L1). Records of workers that have seen nothing of each other may have the same. 0 is
 /// before everything.

@@ -6,7 +6,8 @@ use std::io;
 use crate::disk::{Disk, File};
 use crate::format::{Record, SegmentHeader};
 use crate::scan::Scan;
-use crate::writer::{Identity, Limits, Position, Tail, Writer, is_full};
+use crate::segments::{Identity, Limits, is_full};
+use crate::writer::{Position, Tail, Writer};
 use crate::{Lsn, Taken, stream_of};
 
 /// Why a log cannot be used. Nothing has been changed.

@@ -10,8 +10,8 @@ use crate::format::{
     BLOCK_HEADER, BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Head, Part, RawRecord, SEGMENT_HEADER, SegmentHeader,
 };
 use crate::recover::Damage;
+use crate::segments::{Full, is_end, is_made, is_spare};
 use crate::stream_of;
-use crate::writer::{Full, is_end, is_made, is_spare};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -202,7 +202,7 @@ impl<D: Disk> Scan<D> {
             return Err(damage(name, "says where another stream ended"));
         }
         if self.number() < end.number {
-            let missing = crate::writer::name(end.number);
+            let missing = crate::segments::name(end.number);
             return Err(damage(&missing, "it is missing, and is the newest segment of the log, or was once"));
         }
         if self.sequence < end.sequence {
@@ -582,7 +582,7 @@ fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
     }
     file.read(0, &mut header)?;
     let header = SegmentHeader::decode(&header).map_err(|broken| damage(broken.0))?;
-    if header.size != size || crate::writer::name(header.number) != name {
+    if header.size != size || crate::segments::name(header.number) != name {
         return Err(damage("not the segment that its header describes"));
     }
     Ok(Segment { name, header, size, begin: SEGMENT_HEADER as u64, end: SEGMENT_HEADER as u64, highest: 0 })

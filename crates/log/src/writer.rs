@@ -7,124 +7,22 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::aligned::Aligned;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
-use crate::format::{
-    BLOCK_HEADER, BODY_MAX, Block, CleanEnd, END_SIZE, PART_HEADER, Part, RawRecord, SEGMENT_HEADER, SegmentHeader,
+use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
+use crate::pieces::Piece;
+use crate::segments::{
+    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, is_end, is_full, making, name, prepare_end,
+    say_end, take,
 };
 use crate::{Lsn, Taken};
 
 /// Most full segments that are not synced: it bounds what is written again after a crash.
 const UNSYNCED_MAX: usize = 2;
-
-/// How a stream is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a segment; a multiple of [`PAGE`] that is not below is taken.
-    pub segment: u32,
-    /// Segments kept to be used again.
-    pub spares: usize,
-    /// Bytes that must be left for writes to be taken (rule L8).
-    pub reserve: u64,
-    /// Most bytes of records in a block. A longer record is written in parts.
-    pub block: usize,
-}
-
-impl Limits {
-    /// Segments of this size, and a quarter of one left, at most 16 MB.
-    pub fn of(segment: u32) -> Self {
-        Self { segment, spares: 2, reserve: u64::from(segment / 4).min(16 << 20), block: 16 << 20 }
-    }
-
-    /// Bytes of a segment.
-    pub(crate) fn size(&self) -> u64 {
-        u64::from(self.segment).next_multiple_of(PAGE as u64).max(2 * PAGE as u64)
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::of(64 << 20)
-    }
-}
-
-/// Who a log belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// Identity of the node's data.
-    pub node: [u8; 16],
-    /// Which stream.
-    pub stream: u16,
-    /// Of how many.
-    pub streams: u16,
-    /// Of this process: higher than that of every earlier one.
-    pub incarnation: u64,
-}
-
-/// A segment that is full.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Full {
-    pub(crate) name: String,
-    pub(crate) size: u64,
-    /// Every record in it is at or below this.
-    pub(crate) end: Lsn,
-}
-
-/// Segments that are kept to be used again at most, unless [`Limits`] say more.
-const SPARES_MAX: usize = 8;
-
-/// Segments to be used, by name, all of the size of [`Limits`]. Made and retired by others than the writer.
-pub(crate) struct Spares {
-    names: Mutex<VecDeque<String>>,
-    limits: Limits,
-    incarnation: u64,
-}
-
-impl Spares {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Makes one. `number`: unlike that of any other that was made in this incarnation.
-    pub(crate) fn make<D: Disk>(&self, disk: &D, number: u64) -> io::Result<()> {
-        let (making, spare) = (making(self.incarnation, number), format!("spare-{:x}-{number:x}", self.incarnation));
-        disk.create(&making, self.limits.size())?;
-        disk.rename(&making, &spare)?;
-        self.lock().push_back(spare);
-        Ok(())
-    }
-
-    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as many again before that happens next, and
-    /// one that is made costs as much writing as what goes into it.
-    pub(crate) fn retire_all<D: Disk>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
-        let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };
-        full.iter().try_for_each(|full| self.retire(disk, full, most))
-    }
-
-    /// Keeps a segment to be used again, if there are not enough, or removes it.
-    fn retire<D: Disk>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
-        point("log-before-truncate");
-        if self.count() < most && full.size == self.limits.size() {
-            let spare = format!("spare-{}", full.name);
-            disk.rename(&full.name, &spare)?;
-            // Before it gets a new header: a crash must not find that under the old name.
-            disk.sync()?;
-            self.lock().push_back(spare);
-        } else {
-            disk.remove(&full.name)?;
-        }
-        point("log-after-truncate");
-        Ok(())
-    }
-}
 
 /// What is written and not synced.
 pub(crate) struct Unsynced<F> {
@@ -151,8 +49,8 @@ struct Present<F> {
     number: u64,
 }
 
-/// The writer of one stream. It holds nothing back: what is to be written past the cache is handed out. After an error other than [`is_full`] nothing is known of what was written since the last sync: it
-/// must not be used on (rule L9).
+/// The writer of one stream. It holds nothing back: what is to be written past the cache is handed out. After an error other than
+/// [`is_full`] nothing is known of what was written since the last sync: it must not be used on (rule L9).
 pub struct Writer<D: Disk> {
     disk: Arc<D>,
     identity: Identity,
@@ -202,73 +100,12 @@ pub(crate) struct Tail {
     pub(crate) taken: Taken,
 }
 
-/// What of several records one block holds.
-struct Piece {
-    /// Where it ends.
-    to: usize,
-    /// Where the record begins and ends of which it is a part.
-    part_of: Option<(usize, usize)>,
-}
-
-impl Piece {
-    /// The piece from `from` on, of records that end here, if blocks are of so many bytes. `None`: there is nothing more.
-    fn next(ends: &[usize], from: usize, block: usize) -> Option<Piece> {
-        let index = ends.partition_point(|end| *end <= from);
-        let (begin, end) = (index.checked_sub(1).map_or(0, |last| ends[last]), *ends.get(index)?);
-        if end - begin > block {
-            return Some(Piece { to: end.min(from + block), part_of: Some((begin, end)) });
-        }
-        // As many whole records as there is room for.
-        let count = ends[index..].partition_point(|end| end - from <= block);
-        Some(Piece { to: ends[index + count - 1], part_of: None })
-    }
-
-    /// Bytes of its block, if it begins here.
-    fn size(&self, from: usize) -> usize {
-        Block::size(self.to - from + if self.part_of.is_some() { PART_HEADER } else { 0 })
-    }
-}
-
-pub(crate) fn name(number: u64) -> String {
-    format!("{number:016x}.log")
-}
-
-fn making(incarnation: u64, number: u64) -> String {
-    format!("making-{incarnation:x}-{number:x}")
-}
-
-/// The number under which the file is made that says where the log ends.
-const END: u64 = u64::MAX - 1;
-
-pub(crate) fn end_name(incarnation: u64) -> String {
-    format!("end-{incarnation:x}")
-}
-
-/// Whether it is a file that says where the log ended.
-pub(crate) fn is_end(name: &str) -> bool {
-    name.starts_with("end-")
-}
-
-pub(crate) fn is_spare(name: &str) -> bool {
-    name.starts_with("spare-")
-}
-
-/// Whether it is a file that was to become a spare.
-pub(crate) fn is_made(name: &str) -> bool {
-    name.starts_with("making-")
-}
-
-/// Whether an error says that there is no room: it may go away (rule L8).
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 impl<D: Disk> Writer<D> {
     /// Begins a new segment behind what was recovered, with a block that says what of that is valid (rule L5), and with the tail
     /// of which nobody knows whether it is durable (rule L9). The segment gets its name when all that is synced.
     pub(crate) fn begin(disk: Arc<D>, identity: Identity, limits: Limits, position: Position) -> io::Result<Self> {
         let Position { number, sequence, base, end, tail, full, spares } = position;
-        let spares = Spares { names: Mutex::new(spares.into()), limits, incarnation: identity.incarnation };
+        let spares = Spares::new(spares, limits, identity.incarnation);
         if !disk.list()?.iter().any(|name| is_end(name)) {
             // From now on there always is one: every segment that is begun says so.
             if !prepare_end(&*disk, &identity, number, 0)? {
@@ -632,63 +469,10 @@ impl<D: Disk> Writer<D> {
     }
 }
 
-/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
-/// is no room for it; an older one says less.
-fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<bool> {
-    let Identity { node, stream, incarnation, .. } = *identity;
-    let end = CleanEnd { node, stream, number, sequence };
-    let name = making(incarnation, END);
-    let made = create_anew(disk, &name, END_SIZE as u64).and_then(|file| {
-        let written = file.write(0, &end.encode()).and_then(|()| file.sync());
-        if written.is_err() {
-            let _ = disk.remove(&name);
-        }
-        written
-    });
-    match made {
-        Err(error) if is_full(&error) => Ok(false),
-        made => made.map(|()| true),
-    }
-}
-
-/// Gives that file its name, when what it says is true after any crash that leaves it there.
-fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
-    disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))
-}
-
 /// Bytes of a block with this body.
 fn check_size(body: &[u8]) -> io::Result<usize> {
     if body.len() > BODY_MAX {
         return Err(io::Error::other("longer than a block can be"));
     }
     Ok(Block::size(body.len()))
-}
-
-fn encode_header(identity: &Identity, size: u64, number: u64, base: Lsn, reach: Lsn) -> [u8; SEGMENT_HEADER] {
-    let Identity { node, stream, streams, incarnation } = *identity;
-    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach, has_end: true }.encode()
-}
-
-/// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.
-fn take<D: Disk>(disk: &D, spares: &Spares, size: u64, body: usize) -> io::Result<(D::File, String, u64)> {
-    let needed = (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64;
-    let size = needed.max(size).max(spares.limits.size());
-    let spare = if size == spares.limits.size() { spares.lock().pop_front() } else { None };
-    if let Some(spare) = spare {
-        let file = disk.open(&spare)?;
-        return Ok((file, spare, size));
-    }
-    let name = making(spares.incarnation, u64::MAX);
-    Ok((create_anew(disk, &name, size)?, name, size))
-}
-
-/// A new file. One of that name is what a step left that had no room for what comes next: nobody knows it.
-fn create_anew<D: Disk>(disk: &D, name: &str, size: u64) -> io::Result<D::File> {
-    match disk.create(name, size) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            disk.remove(name)?;
-            disk.create(name, size)
-        }
-        made => made,
-    }
 }

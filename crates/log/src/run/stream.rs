@@ -16,7 +16,8 @@ use crate::flight::Flight;
 use crate::intake::Take;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, Shared, Stream};
-use crate::writer::{Unsynced, is_full};
+use crate::segments::is_full;
+use crate::writer::Unsynced;
 
 /// Longest that records wait for which nobody has rung.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);

@@ -5,3 +5,4 @@ mod crashes;
 mod reuse;
 mod running;
 mod standing;
+mod starts;

@@ -1,0 +1,30 @@
+//! How records are divided into blocks.
+
+use crate::format::{Block, PART_HEADER};
+
+/// What of several records one block holds.
+pub(crate) struct Piece {
+    /// Where it ends.
+    pub(crate) to: usize,
+    /// Where the record begins and ends of which it is a part.
+    pub(crate) part_of: Option<(usize, usize)>,
+}
+
+impl Piece {
+    /// The piece from `from` on, of records that end here, if blocks are of so many bytes. `None`: there is nothing more.
+    pub(crate) fn next(ends: &[usize], from: usize, block: usize) -> Option<Piece> {
+        let index = ends.partition_point(|end| *end <= from);
+        let (begin, end) = (index.checked_sub(1).map_or(0, |last| ends[last]), *ends.get(index)?);
+        if end - begin > block {
+            return Some(Piece { to: end.min(from + block), part_of: Some((begin, end)) });
+        }
+        // As many whole records as there is room for.
+        let count = ends[index..].partition_point(|end| end - from <= block);
+        Some(Piece { to: ends[index + count - 1], part_of: None })
+    }
+
+    /// Bytes of its block, if it begins here.
+    pub(crate) fn size(&self, from: usize) -> usize {
+        Block::size(self.to - from + if self.part_of.is_some() { PART_HEADER } else { 0 })
+    }
+}

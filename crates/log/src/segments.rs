@@ -1,0 +1,215 @@
+//! The files of a stream: their names, segments that are kept to be used again, and the file that says where the stream ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::Lsn;
+use crate::disk::{Disk, File, PAGE};
+use crate::fail::point;
+use crate::format::{BLOCK_HEADER, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
+
+/// How a stream is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a segment; a multiple of [`PAGE`] that is not below is taken.
+    pub segment: u32,
+    /// Segments kept to be used again.
+    pub spares: usize,
+    /// Bytes that must be left for writes to be taken (rule L8).
+    pub reserve: u64,
+    /// Most bytes of records in a block. A longer record is written in parts.
+    pub block: usize,
+}
+
+impl Limits {
+    /// Segments of this size, and a quarter of one left, at most 16 MB.
+    pub fn of(segment: u32) -> Self {
+        Self { segment, spares: 2, reserve: u64::from(segment / 4).min(16 << 20), block: 16 << 20 }
+    }
+
+    /// Bytes of a segment.
+    pub(crate) fn size(&self) -> u64 {
+        u64::from(self.segment).next_multiple_of(PAGE as u64).max(2 * PAGE as u64)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(64 << 20)
+    }
+}
+
+/// Who a log belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Identity of the node's data.
+    pub node: [u8; 16],
+    /// Which stream.
+    pub stream: u16,
+    /// Of how many.
+    pub streams: u16,
+    /// Of this process: higher than that of every earlier one.
+    pub incarnation: u64,
+}
+
+/// A segment that is full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Full {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    /// Every record in it is at or below this.
+    pub(crate) end: Lsn,
+}
+
+/// Segments that are kept to be used again at most, unless [`Limits`] say more.
+const SPARES_MAX: usize = 8;
+
+/// Segments to be used, by name, all of the size of [`Limits`]. Made and retired by others than the writer.
+pub(crate) struct Spares {
+    names: Mutex<VecDeque<String>>,
+    limits: Limits,
+    incarnation: u64,
+}
+
+impl Spares {
+    pub(crate) fn new(names: Vec<String>, limits: Limits, incarnation: u64) -> Self {
+        Self { names: Mutex::new(names.into()), limits, incarnation }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Makes one. `number`: unlike that of any other that was made in this incarnation.
+    pub(crate) fn make<D: Disk>(&self, disk: &D, number: u64) -> io::Result<()> {
+        let (making, spare) = (making(self.incarnation, number), format!("spare-{:x}-{number:x}", self.incarnation));
+        disk.create(&making, self.limits.size())?;
+        disk.rename(&making, &spare)?;
+        self.lock().push_back(spare);
+        Ok(())
+    }
+
+    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as many again before
+    /// that happens next, and one that is made costs as much writing as what goes into it.
+    pub(crate) fn retire_all<D: Disk>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
+        let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };
+        full.iter().try_for_each(|full| self.retire(disk, full, most))
+    }
+
+    /// Keeps a segment to be used again, if there are not enough, or removes it.
+    fn retire<D: Disk>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
+        point("log-before-truncate");
+        if self.count() < most && full.size == self.limits.size() {
+            let spare = format!("spare-{}", full.name);
+            disk.rename(&full.name, &spare)?;
+            // Before it gets a new header: a crash must not find that under the old name.
+            disk.sync()?;
+            self.lock().push_back(spare);
+        } else {
+            disk.remove(&full.name)?;
+        }
+        point("log-after-truncate");
+        Ok(())
+    }
+}
+
+/// The name of a segment.
+pub(crate) fn name(number: u64) -> String {
+    format!("{number:016x}.log")
+}
+
+/// The name of a file until it is what it is to be. `number`: unlike that of any other of this incarnation.
+pub(crate) fn making(incarnation: u64, number: u64) -> String {
+    format!("making-{incarnation:x}-{number:x}")
+}
+
+/// The number under which the file is made that says where the log ends.
+const END: u64 = u64::MAX - 1;
+
+/// The name of the file that says where the log ended.
+pub(crate) fn end_name(incarnation: u64) -> String {
+    format!("end-{incarnation:x}")
+}
+
+/// Whether it is a file that says where the log ended.
+pub(crate) fn is_end(name: &str) -> bool {
+    name.starts_with("end-")
+}
+
+pub(crate) fn is_spare(name: &str) -> bool {
+    name.starts_with("spare-")
+}
+
+/// Whether it is a file that was to become a spare.
+pub(crate) fn is_made(name: &str) -> bool {
+    name.starts_with("making-")
+}
+
+/// Whether an error says that there is no room: it may go away (rule L8).
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
+/// is no room for it; an older one says less.
+pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<bool> {
+    let Identity { node, stream, incarnation, .. } = *identity;
+    let end = CleanEnd { node, stream, number, sequence };
+    let name = making(incarnation, END);
+    let made = create_anew(disk, &name, END_SIZE as u64).and_then(|file| {
+        let written = file.write(0, &end.encode()).and_then(|()| file.sync());
+        if written.is_err() {
+            let _ = disk.remove(&name);
+        }
+        written
+    });
+    match made {
+        Err(error) if is_full(&error) => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+/// Gives that file its name, when what it says is true after any crash that leaves it there.
+pub(crate) fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
+    disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))
+}
+
+pub(crate) fn encode_header(
+    identity: &Identity,
+    size: u64,
+    number: u64,
+    base: Lsn,
+    reach: Lsn,
+) -> [u8; SEGMENT_HEADER] {
+    let Identity { node, stream, streams, incarnation } = *identity;
+    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach, has_end: true }.encode()
+}
+
+/// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.
+pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares, size: u64, body: usize) -> io::Result<(D::File, String, u64)> {
+    let needed = (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64;
+    let size = needed.max(size).max(spares.limits.size());
+    let spare = if size == spares.limits.size() { spares.lock().pop_front() } else { None };
+    if let Some(spare) = spare {
+        let file = disk.open(&spare)?;
+        return Ok((file, spare, size));
+    }
+    let name = making(spares.incarnation, u64::MAX);
+    Ok((create_anew(disk, &name, size)?, name, size))
+}
+
+/// A new file. One of that name is what a step left that had no room for what comes next: nobody knows it.
+pub(crate) fn create_anew<D: Disk>(disk: &D, name: &str, size: u64) -> io::Result<D::File> {
+    match disk.create(name, size) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove(name)?;
+            disk.create(name, size)
+        }
+        made => made,
+    }
+}

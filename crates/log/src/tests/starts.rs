@@ -1,0 +1,206 @@
+//! What a start finds, and what stops it.
+
+use std::thread;
+
+use super::running::{found, leave, settings, start, wait};
+use crate::check::examine;
+use crate::disk::Disk;
+use crate::simulated::{Chance, Simulated};
+use crate::{Fsync, Limits, Opened, Settings, State};
+
+#[test]
+fn what_is_truncated_is_gone_and_its_files_are_used_again() {
+    let disks = [Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let mut last = 0;
+    for _ in 0..2000 {
+        last = leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        wait(log.marks(), 0, last);
+        log.truncate(&[last]);
+    }
+    log.stop();
+    assert!(log.facts(0).size <= 4 * 16384, "{}", log.facts(0).size);
+    assert!(disks[0].names().len() <= 6, "{:?}", disks[0].names());
+    let left = found(&disks);
+    assert!(left.is_empty() || left.last() == Some(&last));
+    let mut opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    assert_eq!(opened.ends().unwrap(), [last]);
+}
+
+#[test]
+fn a_first_start_that_was_cut_short_is_done_again() {
+    for steps in 0..40 {
+        let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
+        disks[2].fail_power_after(steps);
+        if Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always)).is_ok() {
+            assert!(steps > 3, "the power should have failed");
+            return;
+        }
+        disks.iter().for_each(|disk| disk.kill());
+        let (log, mut gates) = start(&disks, settings(Fsync::Always));
+        let lsn = leave(&mut gates[0][2], 2, &[]);
+        log.ring(2);
+        wait(log.marks(), 2, lsn);
+        log.stop();
+        assert_eq!(found(&disks), [lsn]);
+    }
+    panic!("a start takes more than 40 steps");
+}
+
+/// A log that was stopped says where it ended: not the least of its segments can be missing.
+#[test]
+fn a_missing_segment_stops_the_start() {
+    let disks = [Simulated::default()];
+    let mut all = 0;
+    for _ in 0..3 {
+        let (log, mut gates) = start(&disks, settings(Fsync::Always));
+        for _ in 0..400 {
+            let lsn = leave(&mut gates[0][0], 0, &[]);
+            log.ring(0);
+            wait(log.marks(), 0, lsn);
+        }
+        assert_eq!(log.stop(), State::Running);
+        all += 400;
+        assert_eq!(found(&disks).len(), all);
+        assert_eq!(disks[0].names().iter().filter(|name| name.starts_with("end-")).count(), 1);
+        let segments: Vec<_> = disks[0].names().into_iter().filter(|name| name.ends_with(".log")).collect();
+        assert!(segments.len() > 1);
+        for name in &segments[1..] {
+            let copy = disks[0].clone_durable();
+            copy.remove(name).unwrap();
+            let error = Opened::of(vec![copy], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
+            assert!(error.contains("is missing"), "{name}: {error}");
+        }
+        // Nor can what says so: who has lost that may have lost segments with it.
+        let copy = disks[0].clone_durable();
+        let ends = |name: &String| name.starts_with("end-") || Some(name) == segments.last();
+        for name in copy.names().into_iter().filter(ends) {
+            copy.remove(&name).unwrap();
+        }
+        let error = Opened::of(vec![copy], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
+        assert!(error.contains("is missing"), "{error}");
+    }
+    // After a crash the log may have gone on, and does not end before.
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    disks[0].crash(&mut Chance(1));
+    assert!(found(&disks).len() >= all);
+    std::mem::forget(log);
+}
+
+/// Rule L11.
+#[test]
+fn a_missing_stream_stops_the_start() {
+    let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    leave(&mut gates[0][0], 0, &[]);
+    log.stop();
+    let refused = |disks: &[&Simulated]| {
+        let disks = disks.iter().map(|disk| (*disk).clone()).collect();
+        Opened::of(disks, &[]).err().map(|damage| damage.to_string()).unwrap_or_default()
+    };
+    let [a, b, c] = &disks;
+    assert_eq!(refused(&[a, b, c]), "");
+    let text = refused(&[a, c]);
+    assert!(
+        text.contains("streams 0 to 2") && text.contains("holds stream 0,") && text.contains("holds stream 2"),
+        "{text}"
+    );
+    let other = Simulated::default();
+    assert!(refused(&[a, &other, c]).contains("holds nothing"));
+    assert!(refused(&[a, c, b]).contains("in this order"));
+    assert!(refused(&[a, b, c, &other]).contains("given are 4"));
+    let (log, _) = Opened::of(vec![other.clone()], &[]).unwrap().start([2; 16], 0, 1, settings(Fsync::No)).unwrap();
+    log.stop();
+    assert!(refused(&[&other, b, c]).contains("of another node"));
+}
+
+#[test]
+fn a_folder_is_used_by_one_server() {
+    let folder = std::env::temp_dir().join(format!("holdfast-log-lock-{}", std::process::id()));
+    let folders = [folder.clone()];
+    let opened = Opened::new(&folders, &[]).unwrap();
+    let error = Opened::new(&folders, &[]).err().map(|damage| damage.to_string());
+    assert!(error.is_some_and(|text| text.ends_with("is used by another server")));
+    let (log, mut gates) = opened.start([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    assert!(Opened::new(&folders, &[]).is_err());
+    let mut left = Vec::new();
+    for _ in 0..500 {
+        left.push(leave(&mut gates[0][0], 0, &[]));
+        log.ring(0);
+        wait(log.marks(), 0, left[left.len() - 1]);
+    }
+    log.stop();
+    let mut opened = Opened::new(&folders, &[]).unwrap();
+    let mut found = Vec::new();
+    opened.replay(|record| found.push(record.lsn)).unwrap();
+    assert_eq!(found, left);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whatever bit of a closed log is turned over is found, or was not part of it; and what is found is what stops a start.
+#[test]
+fn a_check_finds_every_turned_bit() {
+    let disks = [Simulated::default(), Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let mut last = 0;
+    for i in 0..200u16 {
+        let of = if last == 0 { vec![] } else { vec![last] };
+        last = leave(&mut gates[0][usize::from(i % 2)], (i % 2).into(), &of);
+        log.ring(i % 2);
+        wait(log.marks(), i % 2, last);
+    }
+    log.stop();
+    let sound = examine(disks.to_vec());
+    assert!(sound.is_sound() && sound.survive == 200, "{sound}");
+    assert!(sound.streams.iter().all(|stream| stream.records == 100 && stream.torn.is_none()), "{sound}");
+    let used = crate::Block::size(30) * 90;
+    let name = disks[0].names().into_iter().find(|name| name.ends_with(".log")).unwrap();
+    let mut padding = 0;
+    for at in (0..used).step_by(37) {
+        disks[0].damage(&name, at);
+        let report = examine(disks.to_vec());
+        disks[0].damage(&name, at);
+        if report == sound {
+            padding += 1;
+            continue;
+        }
+        assert!(!report.is_sound(), "byte {at}: {report}");
+        assert!(report.to_string().contains("DAMAGED: 0000"), "{report}");
+    }
+    assert!(padding < used / 37 / 5, "{padding} bits are part of nothing");
+    assert_eq!(examine(disks.to_vec()), sound);
+}
+
+/// Rule L8: a start needs room for what it writes again, and no more; without it nothing is changed.
+#[test]
+fn a_start_on_a_full_disk() {
+    let disks = [Simulated::default()];
+    // For a segment, and for what says how far the log goes.
+    disks[0].set_room(Some(16384 + 64));
+    let (log, mut gates) = start(&disks, settings(Fsync::No));
+    let mut lsn = 0;
+    for _ in 0..200 {
+        lsn = leave(&mut gates[0][0], 0, &[]);
+    }
+    log.ring(0);
+    wait(log.marks(), 0, lsn);
+    // What the process has, when it ends.
+    let there = disks[0].names();
+    disks[0].set_room(Some(4096));
+    std::mem::forget(log);
+    let refused = Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always));
+    let text = refused.err().map(|damage| damage.to_string()).unwrap_or_default();
+    assert!(text.contains("no room for the segment"), "{text}");
+    assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
+    disks[0].set_room(Some(8192));
+    let limits = Limits { segment: 16384, spares: 0, reserve: 4096, block: 16 << 20 };
+    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    let (log, _) = opened.start([1; 16], 0, 1, Settings { limits, ..settings(Fsync::Always) }).unwrap();
+    while log.takes_writes() {
+        thread::yield_now();
+    }
+    assert_eq!((log.state(), log.marks().of(0)), (State::Full, lsn));
+}
