@@ -174,8 +174,8 @@ impl Engine {
         self.last_version.max(self.now << VERSION_SHIFT)
     }
 
-    /// Another node has given this version: what is changed from now on is above it (rule L1). False, and nothing is changed, if it is more than a day ahead
-    /// of the clock: versions never go back, so whoever follows one that is wrong keeps it for good.
+    /// Another node has given this version: what is changed from now on is above it (rule L1). False, and nothing is changed, if it is more than a
+    /// day ahead of the clock: versions never go back, so whoever follows one that is wrong keeps it for good.
     #[must_use]
     pub fn hear_of(&mut self, version: u64) -> bool {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;

@@ -19,8 +19,8 @@ fn as_one_block(bytes: usize) -> (usize, usize) {
 }
 
 impl Engine {
-    /// Refuses commands that may need memory while it is tight, be they in a block, and those that copy more than there is room for. Their keys are there and
-    /// latched.
+    /// Refuses commands that may need memory while it is tight, be they in a block, and those that copy more than there is room for. Their keys are
+    /// there and latched.
     #[cold]
     pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         let spec = &call.row.spec;

@@ -25,7 +25,8 @@ const STRING: u64 = 32;
 const PIECE: u64 = 16;
 /// Part of the limit that what clients send and are answered may take of the margin: else nobody could be told that there is no room.
 const TALK: u64 = 8;
-/// Eighths of the limit that data does not get: one is the reserve, one what clients may take, one for checkpoints, threads and what comes between two looks.
+/// Eighths of the limit that data does not get: one is the reserve, one what clients may take, one for checkpoints, threads and what comes between
+/// two looks.
 const MARGIN: u64 = 3;
 /// The margin is at least this, in bytes.
 const MARGIN_MIN: u64 = 32 << 20;

@@ -268,8 +268,8 @@ impl Keyspace {
         }
     }
 
-    /// Changes when a checkpoint ends. Whoever has listed what the store has in the meantime, and then takes a slot's latch, has all in the list that is cold there:
-    /// what was evicted since was in the store before.
+    /// Changes when a checkpoint ends. Whoever has listed what the store has in the meantime, and then takes a slot's latch, has all in the list that
+    /// is cold there: what was evicted since was in the store before.
     pub fn coverings(&self) -> u64 {
         self.cold.coverings.load(Acquire)
     }
@@ -408,8 +408,8 @@ impl Db<'_> {
         })
     }
 
-    /// The store has been asked for a key that was awaited: `fetched` is what it has, `None` nothing. Who waits is handed to `wake`. False: it is not awaited any
-    /// more, and nothing has happened. The `Db` is of the logical database that has the physical one now.
+    /// The store has been asked for a key that was awaited: `fetched` is what it has, `None` nothing. Who waits is handed to `wake`. False: it is not
+    /// awaited any more, and nothing has happened. The `Db` is of the logical database that has the physical one now.
     pub fn know(
         &mut self,
         key: &Key<'_>,

@@ -10,8 +10,8 @@
 //!    [klen    u32]  if LONG_KEY
 //!    key, value
 //! ```
-//! The mark says what the store has ([`Mark`]). The value part is the string itself (`Short`, `Raw`), an i64 (`Int`), or one pointer (`Blob` and collections). All
-//! fields are read unaligned: a byte of padding in each of ten million entries is ten megabytes.
+//! The mark says what the store has ([`Mark`]). The value part is the string itself (`Short`, `Raw`), an i64 (`Int`), or one pointer (`Blob` and
+//! collections). All fields are read unaligned: a byte of padding in each of ten million entries is ten megabytes.
 //!
 //! Invariants of this module (`unsafe` relies on them): an `Entry` points to a live block laid out as above; whoever
 //! holds one holds the latch of its slot; a pointer in the value part is owned by the entry and matches its kind.

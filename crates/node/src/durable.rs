@@ -281,8 +281,8 @@ impl Worker {
         }
     }
 
-    /// Whether this worker may write the log itself, and wait for the disk: it would only sleep otherwise, since nothing has arrived, and about all who are served now wait
-    /// for the log. Not where a sync takes long: others may send something meanwhile.
+    /// Whether this worker may write the log itself, and wait for the disk: it would only sleep otherwise, since nothing has arrived, and about all
+    /// who are served now wait for the log. Not where a sync takes long: others may send something meanwhile.
     fn may_lend(&mut self, durable: &Durable) -> bool {
         let waiting = self.gated.len();
         self.waited = waiting.max(self.waited - self.waited.div_ceil(8));

@@ -85,8 +85,8 @@ impl Holes {
         self.shift = self.shift.wrapping_add(n);
     }
 
-    /// The reply for a hole, or the next of it. `whole`: it ends with that. Bytes that could be written are in `out` then; where bytes stood behind the hole,
-    /// `inserted` says what has moved them.
+    /// The reply for a hole, or the next of it. `whole`: it ends with that. Bytes that could be written are in `out` then; where bytes stood behind
+    /// the hole, `inserted` says what has moved them.
     pub(crate) fn fill(
         &mut self,
         number: u64,

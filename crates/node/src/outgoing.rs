@@ -136,8 +136,8 @@ impl Outgoing {
         }
     }
 
-    /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who then says how much
-    /// it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
+    /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who
+    /// then says how much it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
     pub(crate) fn may_write_before_holes(&self) -> bool {
         self.holes.as_ref().is_some_and(|holes| holes.at() == Some(self.bytes.len()) && !holes.is_begun())
     }

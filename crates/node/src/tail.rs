@@ -1,8 +1,8 @@
 //! The log's tail, which a start would replay, is bounded (`checkpoint-log-max`).
 //!
-//! While a checkpoint is under way whose end can be foreseen, commands that write go on at the pace at which the tail reaches its bound when it ends: as fast
-//! as they like where that is slower, in small waits where it is not. At the bound they wait until a checkpoint has cut the log; if none can end, they are
-//! refused. Who makes checkpoints says how things stand, and workers look at that.
+//! While a checkpoint is under way whose end can be foreseen, commands that write go on at the pace at which the tail reaches its bound when it ends:
+//! as fast as they like where that is slower, in small waits where it is not. At the bound they wait until a checkpoint has cut the log; if none can
+//! end, they are refused. Who makes checkpoints says how things stand, and workers look at that.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -14,8 +14,8 @@ use log::Log;
 
 /// What a record counts beside its bytes: to replay it takes as long as to read so many.
 const RECORD: u64 = 64;
-/// What an effect counts that does not say what it found: a start may have to read its key from the store. A key that is changed often is read once; but then
-/// little is changed, and the checkpoints cost little that are made more often.
+/// What an effect counts that does not say what it found: a start may have to read its key from the store. A key that is changed often is read once;
+/// but then little is changed, and the checkpoints cost little that are made more often.
 const UNKNOWN: u64 = 384;
 /// Without any sign of life for so long a checkpoint counts as one that does not end, in nanoseconds.
 const STALLED_NS: u64 = 60_000_000_000;
@@ -28,7 +28,8 @@ const CREDIT_NS: u64 = 10_000_000;
 /// Who was faster waits no longer than this for it, in nanoseconds: what may be is known better by then.
 const DEBT_MAX_NS: u64 = 100_000_000;
 
-/// The size of so much of the log as a tail: of the bytes of its records, their number, and the number of those of their effects that do not say what they found.
+/// The size of so much of the log as a tail: of the bytes of its records, their number, and the number of those of their effects that do not say what
+/// they found.
 pub fn size_of(bytes: u64, records: u64, unknown: u64) -> u64 {
     let records = records.saturating_mul(RECORD);
     bytes.saturating_add(records).saturating_add(unknown.saturating_mul(UNKNOWN))

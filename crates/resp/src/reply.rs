@@ -25,7 +25,8 @@ impl Protocol {
     }
 }
 
-/// Appends replies in one client's protocol to its output. Nothing here fails, unless the system limits memory and has none for it: see [`Parts::take_refused`].
+/// Appends replies in one client's protocol to its output. Nothing here fails, unless the system limits memory and has none for it: see
+/// [`Parts::take_refused`].
 ///
 /// What RESP2 lacks is written as Redis writes it: maps and sets as flat arrays, doubles and big numbers as bulk strings,
 /// booleans as `:1` and `:0`.

@@ -239,8 +239,8 @@ impl Control {
         self.agent.reason()
     }
 
-    /// Nodes that hold no lease, as the leader of the metadata has said last: they are down, or nobody reaches them. Of a node that has just gone it says so
-    /// when its lease is over.
+    /// Nodes that hold no lease, as the leader of the metadata has said last: they are down, or nobody reaches them. Of a node that has just gone it
+    /// says so when its lease is over.
     pub fn silent(&self) -> Arc<BTreeSet<NodeId>> {
         self.agent.known_silent()
     }

@@ -52,8 +52,8 @@ pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter))
     Some(passed)
 }
 
-/// Leaves a record in each stream, above everything there is; everybody's next is above them all. The last hides from slots what they stand on, so it stands on all
-/// of that itself: on the others' records (rule L4).
+/// Leaves a record in each stream, above everything there is; everybody's next is above them all. The last hides from slots what they stand on, so it
+/// stands on all of that itself: on the others' records (rule L4).
 fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
     let mut last = keyspace.last_version(held).max(above);

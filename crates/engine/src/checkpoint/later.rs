@@ -1,7 +1,7 @@
 //! Effects on keys of which the store must be asked first: put off, so that many keys are read in the order in which the store has them.
 //!
-//! Once an effect on a key was put off, so is everything else that is done to the key, until all of it is applied in its order. Nothing else depends on it but
-//! what is done to whole databases, before which everything is applied.
+//! Once an effect on a key was put off, so is everything else that is done to the key, until all of it is applied in its order. Nothing else depends
+//! on it but what is done to whole databases, before which everything is applied.
 
 use std::iter::Peekable;
 use std::ops::Bound;

@@ -83,8 +83,8 @@ pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
 }
 
-/// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5). `None`: no
-/// checkpoint has been written to it.
+/// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5).
+/// `None`: no checkpoint has been written to it.
 pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &Local) -> Result<Option<Loaded>, Unloadable> {
     with_header(store, keyspace, |header, held| {
         let loaded = restore_held(store, header, keyspace, held)?;

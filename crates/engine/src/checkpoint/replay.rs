@@ -142,8 +142,8 @@ impl<'a> Dealer<'a> {
         &mut self.batches
     }
 
-    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt ([`Hand::apply`], then
-    /// [`Hand::settle`]), and returns when that is done; it may use the dealer's part of the keyspace for that.
+    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt
+    /// ([`Hand::apply`], then [`Hand::settle`]), and returns when that is done; it may use the dealer's part of the keyspace for that.
     pub fn deal(
         &mut self,
         lsn: Lsn,

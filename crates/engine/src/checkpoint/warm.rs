@@ -1,7 +1,8 @@
 //! After a start, what the store has is read into memory in the background, slot by slot, while workers go on (rule C5).
 //!
-//! What was read a moment ago may be put into memory, unless memory knows of the key, as long as memory cannot have known of it since and forgotten: no key of the slot was
-//! evicted, no round of checkpoints has begun or become durable, after which tombstones are dropped, and the database was not flushed. If one of that has happened, it is read again.
+//! What was read a moment ago may be put into memory, unless memory knows of the key, as long as memory cannot have known of it since and forgotten:
+//! no key of the slot was evicted, no round of checkpoints has begun or become durable, after which tombstones are dropped, and the database was not
+//! flushed. If one of that has happened, it is read again.
 
 use std::ops::Bound;
 use std::sync::Arc;

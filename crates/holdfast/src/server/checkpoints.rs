@@ -148,8 +148,8 @@ impl Runner {
         self.tail.alive(now);
     }
 
-    /// Percent of a core that the checkpoint under way may take: as much as it needs to end before writers have to wait. Where they never do, the more, the longer
-    /// a start would take now.
+    /// Percent of a core that the checkpoint under way may take: as much as it needs to end before writers have to wait. Where they never do, the
+    /// more, the longer a start would take now.
     fn share(&self) -> u64 {
         let settings = self.outside.node.config.settings();
         let share = u64::from(settings.checkpoint_cpu).clamp(1, 100);

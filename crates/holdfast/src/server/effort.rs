@@ -1,5 +1,5 @@
-//! What a checkpoint costs: how long the one under way will take, from how far it has come and what earlier ones took, and which share of a core it needs to
-//! end in time.
+//! What a checkpoint costs: how long the one under way will take, from how far it has come and what earlier ones took, and which share of a core it
+//! needs to end in time.
 
 /// What a checkpoint is thought to cost before there was one, in nanoseconds for a byte of the tail.
 const COST: f64 = 7.0;

@@ -241,8 +241,8 @@ impl Log {
     }
 
     /// As [`Self::ring`], and the calling thread, which waits for what it has left and has nothing else to do, writes that itself and waits for the disk:
-    /// no other thread has to be woken, nor it by one. True: what it has left is committed, as far as it does not stand on other streams, or the log has failed. False:
-    /// somebody is at it already, or nobody is promised a sync; ring.
+    /// no other thread has to be woken, nor it by one. True: what it has left is committed, as far as it does not stand on other streams, or the log
+    /// has failed. False: somebody is at it already, or nobody is promised a sync; ring.
     ///
     /// # Panics
     /// If there is no such stream.

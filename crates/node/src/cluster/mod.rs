@@ -1,10 +1,11 @@
 //! A node among others: every node serves every key (DESIGN, decision 7).
 //!
-//! A command for a slot that another node owns is *forwarded*: over the *link* that this worker has to that node it goes to a *virtual connection* there, which
-//! runs it as any connection would and says its reply into the link. Here, it leaves a hole in the output of its connection (`holes.rs`), which the reply fills. So commands of
-//! a pipeline are under way to several nodes at a time, and replies come in order.
+//! A command for a slot that another node owns is *forwarded*: over the *link* that this worker has to that node it goes to a *virtual connection*
+//! there, which runs it as any connection would and says its reply into the link. Here, it leaves a hole in the output of its connection
+//! (`holes.rs`), which the reply fills. So commands of a pipeline are under way to several nodes at a time, and replies come in order.
 //!
-//! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more connection.
+//! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more
+//! connection.
 
 mod admin;
 mod frames;

@@ -228,7 +228,8 @@ impl Worker {
         }
     }
 
-    /// Tells owners how much of what they have said was taken: that of the reply which is next as far as the client reads, of others as far as they are to be kept.
+    /// Tells owners how much of what they have said was taken: that of the reply which is next as far as the client reads, of others as far as they
+    /// are to be kept.
     pub(crate) fn acknowledge(&mut self, conn: &mut Conn) {
         let ready = conn.out.sendable() + conn.in_flight;
         let (next, kept) = (conn.out.next_hole(), conn.out.kept());

@@ -1,5 +1,6 @@
 //! Messages for the subscribers of other nodes: what blocks and scripts publish, and what happens to keys. (PUBLISH itself is a command in which every
-//! node has a part.) They leave when what they speak of is committed (rule L7), in their order; a node that is not reached, or does not keep up, misses them.
+//! node has a part.) They leave when what they speak of is committed (rule L7), in their order; a node that is not reached, or does not keep up,
+//! misses them.
 
 use std::collections::VecDeque;
 

@@ -80,7 +80,8 @@ fn what_cannot_run_says_so() {
     assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
 }
 
-/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and whoever looks at all of them sees all of it.
+/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and whoever looks at all of them
+/// sees all of it.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     for seed in 1..8 {
