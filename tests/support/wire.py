@@ -4,10 +4,21 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 DATABASES = 16
+
+
+def our_build():
+    builds = [REPOSITORY / "target" / profile / "holdfast" for profile in ("dist", "release", "debug")]
+    builds = [build for build in builds if build.exists()]
+    if not builds:
+        print("no build of holdfast in target/: run `cargo build --release`, or give --server", file=sys.stderr)
+        sys.exit(2)
+    return max(builds, key=lambda build: build.stat().st_mtime)
 
 
 class ErrorReply(str):
@@ -29,9 +40,9 @@ def encode(command):
 class Client:
     """One connection. Replies: bytes, int, None, list, `ErrorReply`; simple strings are bytes, too."""
 
-    def __init__(self, port, timeout=60):
+    def __init__(self, port, timeout=60, host="127.0.0.1"):
         try:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+            self.socket = socket.create_connection((host, port), timeout=timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise Closed(str(error)) from error
@@ -113,9 +124,11 @@ def free_port():
 
 
 class Server:
-    """Lives of a server on one directory. `before` is a command to start it with (strace, faketime)."""
+    """Lives of a server on one directory. `before` is a command to start it with (strace, faketime). Without a `port`, each
+    life has another one."""
 
-    def __init__(self, binary, folder, settings=(), before=(), limits=None):
+    def __init__(self, binary, folder, settings=(), before=(), limits=None, host="127.0.0.1", port=None):
+        self.host, self.fixed = host, port
         self.binary, self.folder, self.settings, self.before = binary, Path(folder), list(settings), list(before)
         self.limits = limits
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -124,8 +137,8 @@ class Server:
 
     def launch(self):
         """Starts the process and does not wait for anything."""
-        self.port = free_port()
-        command = [*self.before, str(self.binary), "server", "--port", str(self.port), "--bind", "127.0.0.1",
+        self.port = self.fixed or free_port()
+        command = [*self.before, str(self.binary), "server", "--port", str(self.port), "--bind", self.host,
                    "--dir", str(self.folder), *map(str, self.settings)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, preexec_fn=self.limits,
@@ -138,7 +151,7 @@ class Server:
             if self.process.poll() is not None:
                 raise Refused(self.words())
             try:
-                client = Client(self.port, timeout=seconds)
+                client = Client(self.port, timeout=seconds, host=self.host)
                 try:
                     if not isinstance(client.call("PING"), ErrorReply):
                         return self
@@ -155,7 +168,7 @@ class Server:
         return self.ready()
 
     def client(self, timeout=60):
-        return Client(self.port, timeout)
+        return Client(self.port, timeout, self.host)
 
     def words(self, lines=30):
         """The end of what it wrote."""

@@ -1,0 +1,311 @@
+"""What is done to a cluster: each function is one round, which breaks something for a while and leaves it whole.
+
+`world` has the cluster, the network, a seeded `rng`, `sleep`, and `problem` for what must not be. A round returns what it did, in a few words.
+"""
+import os
+import shutil
+import time
+from pathlib import Path
+
+from wire import Closed, ErrorReply, Refused
+
+ALL = {}
+LEASE_S = 2
+# System calls of a node and of how many of a kind one is chosen; each thread counts its own. Messages to clients and nodes are sendto.
+CALLS = {"sendto": 1000, "recvfrom": 1000, "pwrite64": 300, "openat": 40, "fsync": 8, "rename": 4}
+
+
+class Missing(Exception):
+    """The system lacks what it needs."""
+
+
+def nemesis(function):
+    ALL[function.__name__] = function
+    return function
+
+
+def need(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise Missing(f"needs {program}")
+
+
+@nemesis
+def none(world):
+    """Nothing is done."""
+    world.sleep(2, 4)
+    return "nothing"
+
+
+@nemesis
+def kill(world):
+    """Rows 1, 17: a node is killed and started again, sometimes killed again while it starts."""
+    node = world.any_node()
+    world.cluster.kill(node)
+    world.sleep(0.0, 2.5)
+    world.cluster.start(node)
+    times = 1
+    while world.rng.random() < 0.3:
+        world.sleep(0.0, 0.5)
+        world.cluster.kill(node)
+        world.cluster.start(node)
+        times += 1
+    return f"node {node} killed {times} times"
+
+
+@nemesis
+def kill_all(world):
+    """Row 2: all nodes are killed at once, and started in any order."""
+    nodes = world.some_nodes(len(world.network.nodes))
+    for node in nodes:
+        world.cluster.kill(node)
+    world.rng.shuffle(nodes)
+    for node in nodes:
+        world.sleep(0.0, 0.7)
+        world.cluster.start(node)
+    return "all nodes killed"
+
+
+@nemesis
+def steps(world):
+    """Rows 1, 17: a node is killed at its n-th system call of a kind: between the writes and messages of a transaction."""
+    need("strace")
+    node, call = world.any_node(), world.rng.choices(list(CALLS), (6, 4, 4, 1, 1, 1))[0]
+    server = world.cluster[node]
+    when = int(CALLS[call] ** world.rng.random())
+    ordinary, settings = server.before, server.settings
+    world.cluster.kill(node)
+    server.before = [*ordinary, "strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}",
+                     "-e", f"inject={call}:signal=SIGKILL:when={when}"]
+    # Messages are system calls of its own with epoll only.
+    server.settings = [*settings, "--io-driver", "epoll"]
+    world.cluster.start(node)
+    end = min(time.monotonic() + 10, world.end)
+    while world.cluster.is_up(node) and time.monotonic() < end:
+        time.sleep(0.05)
+    was_hit = not world.cluster.is_up(node)
+    world.cluster.kill(node)
+    server.before, server.settings = ordinary, settings
+    world.cluster.start(node)
+    world.count("killed at a call", was_hit)
+    return f"node {node} killed at its {call} {when}" + ("" if was_hit else " (not reached)")
+
+
+@nemesis
+def pause(world):
+    """Row 3: one or two nodes stand still for a while."""
+    nodes = world.some_nodes(world.rng.choice((1, 1, 1, 2)))
+    seconds = min(10 ** world.rng.uniform(0, 1.8), world.options.pause_max)
+    for node in nodes:
+        world.cluster.pause(node)
+    world.sleep(seconds, seconds)
+    for node in nodes:
+        world.cluster.resume(node)
+    return f"nodes {nodes} paused for {seconds:.1f} s"
+
+
+@nemesis
+def partition(world):
+    """Row 12: one node and the others do not reach each other; clients reach all. The minority refuses, the majority serves its keys."""
+    node = world.any_node()
+    others = [other for other in world.network.nodes if other != node]
+    for other in others:
+        world.network.cut(node, other)
+        world.network.cut(other, node)
+    world.sleep(1, 4)
+    if world.rng.random() < 0.7 and world.sleep(LEASE_S + 4, LEASE_S + 4):
+        world.must_refuse(node)
+        for other in others:
+            world.must_serve(other)
+    world.network.heal()
+    return f"node {node} was alone"
+
+
+@nemesis
+def one_way(world):
+    """Row 13: what one node sends to others does not arrive: dropped on the way, or the node has no route."""
+    source, target = world.some_nodes(2)
+    act = world.rng.choice((world.network.cut, world.network.hole))
+    act(source, target)
+    if world.rng.random() < 0.3:
+        act(source, next(node for node in world.network.nodes if node not in (source, target)))
+    world.sleep(1, 10)
+    world.network.heal()
+    return f"node {source} was not heard by node {target}"
+
+
+@nemesis
+def link(world):
+    """Row 12: a node's link is down, for clients, too."""
+    node = world.any_node()
+    world.network.unplug(node)
+    world.sleep(0.2, 8)
+    world.network.plug(node)
+    return f"node {node} had no link"
+
+
+@nemesis
+def links(world):
+    """Row 15: the ways between nodes stop one by one and heal in another order."""
+    nodes = world.network.nodes
+    pairs = [(source, target) for source in nodes for target in nodes if source != target]
+    world.rng.shuffle(pairs)
+    pairs = pairs[:world.rng.randint(2, len(pairs))]
+    for pair in pairs:
+        world.network.cut(*pair)
+        world.sleep(0.0, 1.5)
+    world.rng.shuffle(pairs)
+    for pair in pairs:
+        world.network.mend(*pair)
+        world.sleep(0.0, 1.5)
+    return f"{len(pairs)} ways stopped and healed"
+
+
+def disturbed(world, seconds, **how):
+    nodes = world.network.nodes
+    pairs = [(source, target) for source in nodes for target in nodes if source != target]
+    if world.rng.random() < 0.5:
+        pairs = world.rng.sample(pairs, 2)
+    world.network.disturb(pairs, seed=world.rng.randrange(1 << 30), **how)
+    world.sleep(seconds / 2, seconds)
+    world.network.calm()
+    return f"{how} between {len(pairs)} pairs"
+
+
+@nemesis
+def delay(world):
+    """Row 14: packets between nodes are late, and overtake each other."""
+    return disturbed(world, 8, delay=10 ** world.rng.uniform(-3, -0.7), jitter=10 ** world.rng.uniform(-3, -1), twice=0.02)
+
+
+@nemesis
+def loss(world):
+    """Row 14: packets between nodes are lost."""
+    return disturbed(world, 10, loss=world.rng.choice((0.01, 0.1, 0.3)), delay=0.001)
+
+
+@nemesis
+def half_open(world):
+    """Row 14: connections between nodes are dead, and nobody is told; new ones work."""
+    return disturbed(world, 12, half_open=True)
+
+
+@nemesis
+def reset(world):
+    """Row 14: connections between nodes are reset, again and again."""
+    need("ss")
+    times = world.rng.randint(1, 6)
+    for _ in range(times):
+        node, target = world.some_nodes(2)
+        world.network.reset(node, target)
+        world.sleep(0.0, 1.0)
+    return f"{times} resets"
+
+
+@nemesis
+def fsync(world):
+    """Row 6: a node's disk fails once: it refuses writes and says so, until it is started again."""
+    need("strace")
+    node = world.any_node()
+    server, ordinary = world.cluster[node], world.cluster[node].before
+    trace = Path(server.folder) / "trace"
+    trace.unlink(missing_ok=True)
+    world.cluster.kill(node)
+    server.before = [*ordinary, "strace", "-f", "-qq", "--seccomp-bpf", "-o", str(trace), "-e", "trace=fdatasync,pwrite64",
+                     "-e", f"inject=pwrite64:error=EIO:when={world.rng.randrange(20, 200)}"]
+    world.cluster.start(node)
+    end = min(time.monotonic() + 15, world.end)
+    while time.monotonic() < end and "INJECTED" not in (trace.read_text(errors="replace") if trace.exists() else ""):
+        time.sleep(0.1)
+    was_hit = trace.exists() and "INJECTED" in trace.read_text(errors="replace")
+    if was_hit:
+        world.sleep(1, 4)
+        key = world.key_of(node)
+        try:
+            reply = world.cluster.ask(node, "SET", key, "1") if world.cluster.is_up(node) else None
+            if reply is not None and not isinstance(reply, ErrorReply):
+                world.problem(f"node {node} accepts writes after a failed sync: {reply!r}")
+        except Closed:
+            pass
+    world.cluster.kill(node)
+    server.before = ordinary
+    world.cluster.start(node)
+    world.count("failed syncs", was_hit)
+    return f"node {node}: a sync failed" if was_hit else f"node {node}: no sync failed"
+
+
+@nemesis
+def clock(world):
+    """Row 16: a node's clock jumps by milliseconds to years, forth and back; sometimes it stays wrong for some rounds."""
+    node = world.any_node()
+    jump = world.rng.choice((-1, 1)) * 10 ** world.rng.uniform(-2, 8.3)
+    world.set_clock(node, jump)
+    world.sleep(0.5, 4)
+    if world.rng.random() < 0.3:
+        said = world.try_ask(node, "TIME")
+        if isinstance(said, list) and abs(int(said[0]) - time.time() - jump) > 60:
+            world.problem(f"the injection is void: node {node} does not see the clock that it was given: {said}, {jump}")
+    if world.rng.random() < 0.5:
+        world.set_clock(node, 0)
+    if world.rng.random() < 0.3:
+        world.cluster.kill(node)
+        world.cluster.start(node)
+    return f"the clock of node {node} jumped by {jump:.2f} s"
+
+
+@nemesis
+def upgrade(world):
+    """Row 22: nodes are stopped one after another and started with the other binary."""
+    if not world.options.other:
+        raise Missing("needs --other BINARY")
+    for node in world.some_nodes(len(world.network.nodes)):
+        server = world.cluster[node]
+        if world.rng.random() < 0.5:
+            server.term()
+        else:
+            server.kill()
+        server.binary = world.options.other if server.binary == world.options.server else world.options.server
+        world.cluster.start(node)
+        if not world.sleep(0.5, 5):
+            break
+    return "binaries changed"
+
+
+@nemesis
+def wipe(world):
+    """Row 11: a node's data are gone: it comes back as another one, and is never taken for the old one."""
+    node = world.any_node()
+    others = [other for other in world.network.nodes if other != node]
+    old = world.cluster.ask(node, "CLUSTER", "MYID").decode()
+    world.cluster.kill(node)
+    world.lose(node)
+    shutil.rmtree(world.cluster[node].folder)
+    os.makedirs(world.cluster[node].folder)
+    # One of the other two is gone as well: what is left and the empty node are no majority.
+    witness = others[0]
+    world.cluster.pause(others[1])
+    world.cluster.start(node)
+    time.sleep(LEASE_S + 5)
+    for reply in (world.try_ask(witness, "SET", world.key_of(witness), "1"), world.try_ask(node, "SET", world.key_of(node), "1")):
+        if reply is not None and not (isinstance(reply, ErrorReply) and reply.startswith(("CLUSTERDOWN", "LOADING"))):
+            world.problem(f"a wiped node votes: with it, node {witness} serves without a majority: {reply!r}")
+    world.cluster.resume(others[1])
+    new = world.until(lambda: world.try_ask(node, "CLUSTER", "MYID"), 10)
+    if new and new.decode() == old:
+        world.problem(f"node {node} was wiped and has its old name")
+    # Its slots stay with the lost one until somebody says that they are lost.
+    refused = world.until(lambda: isinstance(world.try_ask(witness, "GET", world.key_of(node)), ErrorReply), 30)
+    if not refused:
+        world.problem(f"a slot of the wiped node {node} is served by somebody")
+    done = world.until(lambda: world.try_ask(witness, "CLUSTER", "FORGET", old, "LOSE-DATA") == b"OK", 60)
+    if not done:
+        world.problem(f"the wiped node is not forgotten: {world.try_ask(witness, 'CLUSTER', 'FORGET', old, 'LOSE-DATA')}")
+    world.must_heal()
+    return f"node {node} wiped"
+
+
+def words():
+    return "\n".join(f"{name:10} {function.__doc__.splitlines()[0]}" for name, function in ALL.items())
+
+
+__all__ = ["ALL", "Missing", "Refused", "words"]

@@ -1,0 +1,235 @@
+"""A cluster, its clients, and what is done to it, for some seconds; then everything heals, is read, and is looked at."""
+import random
+import time
+from pathlib import Path
+
+import checkers
+import nemeses
+import verdict
+from clients import Keys, Worker, command_of, ways_of
+from cluster import Cluster, slot
+from history import now
+from wire import Closed, ErrorReply
+
+HEAL_S = 60
+LAST_AT_ONCE = 8  # keys read by one of the last transactions
+
+
+class World:
+    def __init__(self, options, folder, network, name):
+        self.options, self.folder, self.network, self.name = options, Path(folder), network, name
+        self.rng = random.Random(f"{options.seed} {name}")
+        self.cluster = Cluster(options.server, self.folder, network, self.rng)
+        self.keys, self.problems, self.counts, self.story = Keys(), [], {}, []
+        self.is_over, self.ways, self.lost = False, [], []
+        self.end = None
+        self.workers, self.slowest_heal = [], 0.0
+
+    # What nemeses use.
+
+    def any_node(self):
+        return self.rng.choice(self.network.nodes)
+
+    def some_nodes(self, count):
+        return self.rng.sample(self.network.nodes, count)
+
+    def sleep(self, least, most):
+        """Whether the time was not up before."""
+        until = time.monotonic() + self.rng.uniform(least, most)
+        time.sleep(max(min(until, self.end) - time.monotonic(), 0))
+        return until <= self.end
+
+    def until(self, condition, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = condition()
+            if found:
+                return found
+            time.sleep(0.1)
+        return None
+
+    def problem(self, text):
+        self.problems.append(text)
+
+    def count(self, what, happened=True):
+        self.counts[what] = self.counts.get(what, 0) + bool(happened)
+
+    def try_ask(self, node, *command):
+        try:
+            return self.cluster.ask(node, *command)
+        except Closed:
+            return None
+
+    def key_of(self, node):
+        """Of a slot of this node, never used by clients."""
+        ranges = [(first, last) for first, last, owner in self.owned if owner == node]
+        return next(key for key in map("probe:{}".format, range(100_000)) if any(first <= slot(key) <= last for first, last in ranges))
+
+    def must_refuse(self, node):
+        reply = self.try_ask(node, "GET", self.key_of(node))
+        if reply is not None and not (isinstance(reply, ErrorReply) and reply.startswith("CLUSTERDOWN")):
+            self.problem(f"node {node} is alone, has no lease, and answers {reply!r}")
+
+    def must_serve(self, node):
+        reply = self.until(lambda: self.try_ask(node, "SET", self.key_of(node), "1") == b"OK", 10)
+        if not reply:
+            self.problem(f"node {node} is with the majority and does not serve: {self.try_ask(node, 'SET', self.key_of(node), '1')!r}")
+
+    def set_clock(self, node, seconds):
+        (self.folder / f"clock-{node}").write_text(f"{seconds:+f}")
+
+    def lose(self, node):
+        """What is on this node, which is down, will be lost: nobody uses the keys of now any more when this returns."""
+        self.lost += [(range_, self.keys.epoch) for range_ in self.owned if range_[2] == node]
+        self.keys.renew()
+        before = [worker.turns for worker in self.workers]
+        self.until(lambda: all(worker.turns > turns + 1 for worker, turns in zip(self.workers, before)), self.options.timeout * 3)
+
+    def is_lost(self, key):
+        epoch = int(key.split(":")[1])
+        return any(first <= slot(key) <= last and epoch <= until for (first, last, _), until in self.lost)
+
+    # The run.
+
+    def run(self, names):
+        """Problems."""
+        acts = [nemeses.ALL[name] for name in names]
+        if "clock" in names:
+            self.fake_clocks()
+        try:
+            self.cluster.start_all()
+            if self.cluster.until_ok() is None:
+                return [f"no cluster within {HEAL_S} s: {self.status()}"]
+            self.owned = self.cluster.owners()  # [(first slot, last slot, node)]
+            self.ways = ways_of(self.cluster, 1)
+            if self.options.ways:
+                self.ways = [way for way in self.ways if way in self.options.ways]
+            self.end = time.monotonic() + self.options.seconds
+            self.workers = [Worker(self, i, random.Random(f"{self.options.seed} {self.name} {i}")) for i in range(self.options.clients)]
+            for worker in self.workers:
+                worker.start()
+            self.sleep(0.5, 1)
+            while time.monotonic() < self.end and not self.problems:
+                self.round(self.rng.choice(acts))
+            self.is_over = True
+            self.network.heal()
+            for worker in self.workers:
+                worker.join(self.options.timeout * 4)
+                if worker.is_alive():
+                    self.problem("a client is neither answered nor given up")
+            if not self.problems:
+                self.must_heal()
+            transactions = [op for worker in self.workers for op in worker.transactions if "type" in op]
+            if not self.problems:
+                transactions += self.last_reads()
+            registers = [op for worker in self.workers for op in worker.registers if "type" in op]
+            return self.problems + [problem for worker in self.workers for problem in worker.problems] + self.judge(transactions, registers)
+        finally:
+            self.is_over = True
+            self.network.heal()
+            for node in list(self.cluster.stopped):
+                self.cluster.resume(node)
+            self.cluster.end()
+
+    def round(self, act):
+        began = time.monotonic()
+        what = act(self)
+        self.count("rounds")
+        self.tell(f"{began - self.end + self.options.seconds:7.2f} s: {what}")
+        if self.rng.random() < 0.6 and time.monotonic() < self.end:
+            self.must_heal()
+        self.sleep(0.0, 2.0)
+
+    def tell(self, line):
+        self.story.append(line)
+        if self.options.verbose:
+            print("   " + line, flush=True)
+
+    def must_heal(self):
+        """Everything is whole again: so all nodes say so soon, and keys of all nodes can be written at all nodes."""
+        began = time.monotonic()
+        if self.cluster.until_ok(HEAL_S) is None:
+            return self.problem(f"not well {HEAL_S} s after everything was whole again: {self.status()}")
+        self.owned = self.cluster.owners()
+        for node in self.network.nodes:
+            for owner in self.network.nodes:
+                if self.until(lambda: self.try_ask(node, "SET", self.key_of(owner), "1") == b"OK", HEAL_S / 2) is None:
+                    return self.problem(f"keys of node {owner} cannot be written at node {node} {HEAL_S / 2} s after all was well: "
+                                        f"{self.try_ask(node, 'SET', self.key_of(owner), '1')!r}")
+        self.slowest_heal = max(self.slowest_heal, time.monotonic() - began)
+
+    def status(self):
+        return {node: self.try_ask(node, "CLUSTER", "STATUS") for node in self.network.nodes}
+
+    def last_reads(self):
+        keys = sorted(key for key in self.keys.lists if not self.is_lost(key))
+        found = []
+        for at in range(0, len(keys), LAST_AT_ONCE):
+            value = [["r", key, None] for key in keys[at:at + LAST_AT_ONCE]]
+            op = {"began": now(), "way": "multi", "node": self.any_node(), "value": value, "type": "ok", "is_final": True}
+
+            def read():
+                try:
+                    client = self.cluster[op["node"]].client(10)
+                    op["began"] = now()
+                    replies = client.calls([("MULTI",), *map(command_of, value), ("EXEC",)])[-1]
+                    client.close()
+                except Closed as closed:
+                    replies = str(closed)
+                if isinstance(replies, list):
+                    return replies
+                op["error"] = replies
+                return self.count("last reads tried again")
+
+            replies = self.until(read, HEAL_S / 2)
+            if replies is None:
+                self.problem(f"{[key for _, key, _ in value]} cannot be read in the end at node {op['node']}: {op['error']}; {self.stuck(value)}")
+                return found
+            op["ended"] = now()
+            for micro, reply in zip(value, replies):
+                micro[2] = [int(item) for item in reply]
+            op.pop("error", None)
+            found.append(op)
+        return found
+
+    def stuck(self, value):
+        """Which of these keys are not answered for at which nodes, each by itself."""
+        found = [f"{key} (slot {slot(key)}) at node {node}: {reply}" for _, key, _ in value for node in self.network.nodes
+                 for reply in [self.try_ask(node, "LRANGE", key, 0, 0)] if not isinstance(reply, list)]
+        return f"owners {self.owned}; " + "; ".join(found)
+
+    def judge(self, transactions, registers):
+        self.transactions, self.registers = transactions, registers
+        checkers.write_transactions(transactions, self.folder / "transactions.jsonl")
+        checkers.write_registers(registers, self.folder / "registers.jsonl")
+        (self.folder / "story.txt").write_text("\n".join(self.story) + "\n")
+        found = verdict.problems(transactions, registers)
+        if self.options.checkers:
+            found += checkers.adya(self.options.checkers["adya"], self.folder / "transactions.jsonl")
+            found += checkers.porcupine(self.options.checkers["porcupine"], self.folder / "registers.jsonl")
+        return found
+
+    def summary(self):
+        def numbers(ops):
+            return "{ok} answered, {fail} refused, {info} unknown".format(**{kind: sum(op["type"] == kind for op in ops) for kind in ("ok", "fail", "info")})
+        moments = sorted(op["ended"] for op in self.transactions + self.registers if op["type"] == "ok")
+        silence = max((after - before for before, after in zip(moments, moments[1:])), default=0) / 1e9
+        counts = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+        return (f"{counts}; transactions ({', '.join(sorted(set(self.ways)))}): {numbers(self.transactions)}; registers: {numbers(self.registers)}; "
+                f"longest without an answer {silence:.1f} s, slowest to heal {self.slowest_heal:.1f} s")
+
+    def errors(self):
+        found = {}
+        for worker in self.workers:
+            for word, count in worker.errors.items():
+                found[word] = found.get(word, 0) + count
+        return [f"{count:6} {word}" for word, count in sorted(found.items(), key=lambda item: -item[1])]
+
+    def fake_clocks(self):
+        library = next((path for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+        if not library:
+            raise nemeses.Missing("needs libfaketime")
+        for node, server in self.cluster.servers.items():
+            self.set_clock(node, 0)
+            server.before = [*server.before, "env", f"LD_PRELOAD={library}", f"FAKETIME_TIMESTAMP_FILE={self.folder / f'clock-{node}'}",
+                             "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"]
