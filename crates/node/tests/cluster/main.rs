@@ -5,5 +5,6 @@ mod net;
 mod blocks;
 mod everywhere;
 mod failures;
+mod members;
 mod pipelines;
 mod transactions;

@@ -153,7 +153,7 @@ impl Worker {
         let map = peers.map.clone();
         let others: Vec<NodeId> =
             map.nodes().iter().map(|node| member(node).node).filter(|node| *node != me.node).collect();
-        // Those that were taken out of the cluster are as good as lost.
+        // Those that were taken out of the cluster never come back. One that cannot be found (`Node::lost`) may.
         let gone: Vec<NodeId> = peers.tx.others.iter().copied().filter(|node| !others.contains(node)).collect();
         for node in gone {
             coordinator.lost(now, node);
@@ -166,10 +166,6 @@ impl Worker {
             let other = member(node);
             coordinator.peer(now, other, &mut events);
             peers.shared.parts.with(|parts| parts.peer(now, other, &mut actions));
-            if node.lost {
-                coordinator.lost(now, other.node);
-                peers.shared.parts.with(|parts| parts.lost(now, other.node, &mut actions));
-            }
         }
         self.act(actions);
         self.tx_events(events);
