@@ -3,11 +3,11 @@
 #[path = "glue/dice.rs"]
 mod dice;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dice::Dice;
 use txn::locks::Mode::{Exclusive, Shared};
-use txn::locks::{LockTable, Locks, Mode, Requested, release, request, request_plain, restore, upgrade};
+use txn::locks::{Asker, LockTable, Locks, Mode, Requested, release, request, request_plain, restore, upgrade};
 use txn::{NodeId, Stamp};
 
 type Table = LockTable<u8, u32>;
@@ -93,6 +93,35 @@ fn who_waits_for_a_plain_command_waits_for_what_that_waits_for() {
     assert_eq!(ask(&mut table, 5, &[(2, Shared)]), Requested::Dies);
     assert_eq!(ask(&mut table, 5, &[(3, Shared)]), Requested::Dies, "over several commands, too");
     assert_eq!(ask(&mut table, 3, &[(3, Shared)]), Requested::Waits(1));
+}
+
+/// The next client comes before the one before has run, for ever.
+#[test]
+fn who_is_refused_because_of_a_transaction_is_not_refused_when_that_has_ended() {
+    let keys: [&[(u8, Mode)]; 3] = [&[(1, Exclusive)], &[(1, Exclusive), (2, Shared)], &[(1, Shared), (2, Exclusive)]];
+    for (seed, length) in (0..40).map(|seed| (seed, 1 + seed as usize % 4)) {
+        let (mut dice, mut table) = (Dice(seed), Table::default());
+        assert_eq!(ask(&mut table, 1, &[(1, Exclusive), (2, Exclusive)]), Requested::Granted);
+        let mut queue: VecDeque<(u32, &[(u8, Mode)])> = VecDeque::new();
+        let mut come = |table: &mut Table, queue: &mut VecDeque<_>, who: u32| {
+            let keys = keys[dice.below(3)];
+            if plain(table, who, keys).is_some() {
+                queue.push_back((who, keys));
+            }
+        };
+        for who in 0..length as u32 {
+            come(&mut table, &mut queue, 100 + who);
+        }
+        assert_eq!(ask(&mut table, 5, &[(1, Exclusive)]), Requested::Dies, "1 is older");
+        give(&mut table, 1, &[1, 2]);
+        for who in 0..20 {
+            come(&mut table, &mut queue, 1000 + who);
+            if let Some((first, keys)) = queue.pop_front() {
+                give(&mut table, first, &keys.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+            }
+        }
+        assert_ne!(ask(&mut table, 5, &[(1, Exclusive)]), Requested::Dies, "seed {seed}: all before it are plain");
+    }
 }
 
 #[test]
@@ -211,6 +240,6 @@ fn circle(seed: u64) {
 fn locks_are_found_by_their_keys() {
     let mut table = Table::default();
     assert_eq!(table.of(&1, |_| ()), None);
-    assert!(table.with(&1, |lock| lock.claim(7, Shared, stamp(7))));
+    assert!(table.with(&1, |lock| lock.claim(7, Shared, Asker::Transaction(stamp(7)))));
     assert_eq!(table.of(&1, |lock| lock.held_by(7)), Some(Some(Shared)));
 }

@@ -25,7 +25,7 @@ pub(crate) enum Owner {
 
 /// The locks of slots that are held.
 struct Latched<'a> {
-    keyspace: &'a Keyspace,
+    shared: &'a Shared,
     held: &'a Held,
 }
 
@@ -33,11 +33,11 @@ impl Locks<Owner> for Latched<'_> {
     type Key = DbKey;
 
     fn of<R>(&mut self, key: &DbKey, f: impl FnOnce(&mut KeyLock<Owner>) -> R) -> Option<R> {
-        Attachment::of(self.keyspace, self.held, keyspace::slot_of(&key.1), |a| a.locks.get_mut(key).map(f))?
+        Attachment::of(&self.shared.keyspace, self.held, keyspace::slot_of(&key.1), |a| a.locks.get_mut(key).map(f))?
     }
 
     fn with<R>(&mut self, key: &DbKey, f: impl FnOnce(&mut KeyLock<Owner>) -> R) -> R {
-        Attachment::with(self.keyspace, self.held, keyspace::slot_of(&key.1), |a| {
+        Attachment::with(&self.shared.keyspace, self.held, keyspace::slot_of(&key.1), |a| {
             let lock = a.locks.entry(key.clone()).or_default();
             let result = f(lock);
             if lock.is_free() {
@@ -45,6 +45,10 @@ impl Locks<Owner> for Latched<'_> {
             }
             result
         })
+    }
+
+    fn is_open(&self, owner: Owner) -> bool {
+        matches!(owner, Owner::Attempt(tx) if self.shared.transactions.is_open(tx))
     }
 }
 
@@ -84,7 +88,7 @@ pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'stati
         );
     }
     let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { return Err("somebody uses the keyspace") };
-    let mut locks = Latched { keyspace: &shared.keyspace, held: &held };
+    let mut locks = Latched { shared, held: &held };
     let mut sound = true;
     for prepared in outcomes.prepared() {
         shared.transactions.open(prepared.tx);
@@ -98,7 +102,7 @@ pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'stati
 
 impl Engine {
     fn latched<'a>(&self, shared: &'a Shared, held: &'a Held) -> Latched<'a> {
-        Latched { keyspace: &shared.keyspace, held }
+        Latched { shared, held }
     }
 
     fn plain(&self, token: u64) -> Owner {
@@ -221,7 +225,7 @@ impl Engine {
             .all(|(key, _)| !held.covers(keyspace::slot_of(&key.1)) || held_by_me(&mut locks, key).is_some());
         let ready = keys.iter().all(|(key, mode)| match mine(key) {
             Some(claimed) => claimed >= *mode && held_by_me(&mut locks, key).is_some(),
-            None => locks.of(key, |lock| lock.oldest(*mode)).flatten().is_none(),
+            None => locks.of(key, |lock| lock.is_taken(*mode)) != Some(true),
         });
         if all && ready {
             return None;

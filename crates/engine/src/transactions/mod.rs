@@ -15,3 +15,5 @@ pub use shared::Transactions;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waits_test;

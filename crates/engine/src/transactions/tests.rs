@@ -15,9 +15,9 @@ use crate::checkpoint::Replay;
 use crate::testing::{run, try_run, with_call};
 use crate::{Engine, Link, Shared};
 
-const NOW: u64 = 1_000_000_000_000;
+pub(super) const NOW: u64 = 1_000_000_000_000;
 
-fn engines<const N: usize>() -> [Engine; N] {
+pub(super) fn engines<const N: usize>() -> [Engine; N] {
     let shared = Arc::new(Shared::new(Keyspace::new(N, 2, 7)));
     let mut index = 0;
     [(); N].map(|()| {
@@ -29,25 +29,25 @@ fn engines<const N: usize>() -> [Engine; N] {
     })
 }
 
-fn tx(sequence: u64) -> (TxId, Stamp) {
+pub(super) fn tx(sequence: u64) -> (TxId, Stamp) {
     let member = Member { node: NodeId(1), incarnation: 1 };
     let stamp = Stamp { time: sequence, node: NodeId(1), lane: 0 };
     (TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }, stamp)
 }
 
-fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {
+pub(super) fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {
     Lock::normalized(keys.iter().map(|key| Lock { db: 0, key: key.as_bytes().into(), mode }).collect())
 }
 
 #[derive(Debug)]
-enum Tried {
+pub(super) enum Tried {
     Prepared(Arc<Prepared>, Vec<String>),
     Waits,
     Dies,
     GivenUp,
 }
 
-fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str]) -> Tried {
+pub(super) fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str]) -> Tried {
     go_on(engine, sequence, keys, commands, &mut false)
 }
 
@@ -73,22 +73,22 @@ fn go_on(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&st
     Tried::Prepared(prepared, replies)
 }
 
-fn prepared(tried: Tried) -> Arc<Prepared> {
+pub(super) fn prepared(tried: Tried) -> Arc<Prepared> {
     match tried {
         Tried::Prepared(prepared, _) => prepared,
         other => panic!("{other:?}"),
     }
 }
 
-fn say(engine: &mut Engine, command: &str) -> String {
+pub(super) fn say(engine: &mut Engine, command: &str) -> String {
     run(engine, 0, &command.split(' ').collect::<Vec<_>>())
 }
 
-fn waits(engine: &mut Engine, command: &str) -> bool {
+pub(super) fn waits(engine: &mut Engine, command: &str) -> bool {
     try_run(engine, 0, &command.split(' ').collect::<Vec<_>>()).is_none()
 }
 
-fn install(engine: &mut Engine, prepared: &Prepared) {
+pub(super) fn install(engine: &mut Engine, prepared: &Prepared) {
     assert!(engine.install(prepared, 0).expect("nobody else is there").is_some());
 }
 

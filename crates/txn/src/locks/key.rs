@@ -1,17 +1,36 @@
 //! The lock of one key.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::Mode;
 use crate::Stamp;
 
+/// Who asks, as far as it concerns who may wait for it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Asker<O> {
+    /// A transaction, as old as this.
+    Transaction(Stamp),
+    /// A plain command, and all transactions it waits for, at whichever key, and over other plain commands, too: it waits for no others later.
+    Plain(Arc<[(O, Stamp)]>),
+}
+
 /// What somebody has of a key or wants of it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Claim<O> {
     owner: O,
     mode: Mode,
-    /// Of a plain command: of the oldest it waits for.
-    stamp: Stamp,
+    asker: Asker<O>,
+}
+
+impl<O: Copy> Claim<O> {
+    /// Calls `f` with the transactions that are waited for by who waits for this.
+    fn transactions(&self, f: &mut impl FnMut(O, Stamp)) {
+        match &self.asker {
+            Asker::Transaction(stamp) => f(self.owner, *stamp),
+            Asker::Plain(awaited) => awaited.iter().for_each(|(owner, stamp)| f(*owner, *stamp)),
+        }
+    }
 }
 
 /// Who holds a key and who waits for it, in order of arrival.
@@ -57,18 +76,28 @@ impl<O: Copy + Eq> KeyLock<O> {
         self.queue.iter().map(|claim| (claim.owner, claim.mode))
     }
 
-    /// The stamp of the oldest that a new request would wait for; none: it would be granted. Those who wait count as well as those who
-    /// hold it (rule T7): nobody overtakes.
-    pub fn oldest(&self, mode: Mode) -> Option<Stamp> {
-        let claims = self.holders().chain(&self.queue);
-        claims.filter(|claim| claim.mode.conflicts(mode)).map(|claim| claim.stamp).min()
+    /// Whether a new request would have to wait. Those who wait count as well as those who hold it (rule T7): nobody overtakes.
+    pub fn is_taken(&self, mode: Mode) -> bool {
+        self.holders().chain(&self.queue).any(|claim| claim.mode.conflicts(mode))
+    }
+
+    /// Calls `f` with the transactions that a new request would wait for, over plain commands, too: of those, some may have ended meanwhile.
+    pub(super) fn awaited(&self, mode: Mode, mut f: impl FnMut(O, Stamp)) {
+        for claim in self.queue.iter().rev().filter(|claim| claim.mode.conflicts(mode)) {
+            claim.transactions(&mut f);
+            if claim.mode == Mode::Exclusive && matches!(claim.asker, Asker::Plain(_)) {
+                // It waits for all that is before it, and has said for whom.
+                return;
+            }
+        }
+        self.holders().filter(|claim| claim.mode.conflicts(mode)).for_each(|claim| claim.transactions(&mut f));
     }
 
     /// Asks for the key, behind all who wait. Answers whether it is held now.
-    pub fn claim(&mut self, owner: O, mode: Mode, stamp: Stamp) -> bool {
+    pub fn claim(&mut self, owner: O, mode: Mode, asker: Asker<O>) -> bool {
         debug_assert!(self.held_by(owner).is_none(), "a name asks once");
-        let claim = Claim { owner, mode, stamp };
-        if self.oldest(mode).is_some() {
+        let claim = Claim { owner, mode, asker };
+        if self.is_taken(mode) {
             self.queue.push_back(claim);
             return false;
         }
@@ -87,17 +116,17 @@ impl<O: Copy + Eq> KeyLock<O> {
         }
     }
 
-    /// The stamp of the oldest other holder, for whom a holder that wants the key for itself would wait.
-    pub(super) fn oldest_other(&self, owner: O) -> Option<Stamp> {
-        self.holders().filter(|claim| claim.owner != owner).map(|claim| claim.stamp).min()
+    /// As [`Self::awaited`], for a holder that wants the key for itself: it would wait for the other holders.
+    pub(super) fn awaited_by_holder(&self, owner: O, mut f: impl FnMut(O, Stamp)) {
+        self.holders().filter(|claim| claim.owner != owner).for_each(|claim| claim.transactions(&mut f));
     }
 
     /// A holder wants the key for itself: before all who wait, since they wait for it. Answers whether it has it so now; `None` if
     /// it does not hold it.
     pub(super) fn upgrade(&mut self, owner: O) -> Option<bool> {
-        let claim = self.holders().find(|claim| claim.owner == owner).copied()?;
+        let claim = self.holders().find(|claim| claim.owner == owner).cloned()?;
         let claim = Claim { mode: Mode::Exclusive, ..claim };
-        if self.oldest_other(owner).is_some() {
+        if self.holders().any(|claim| claim.owner != owner) {
             self.queue.push_front(claim);
             return Some(false);
         }
@@ -113,14 +142,14 @@ impl<O: Copy + Eq> KeyLock<O> {
             self.others.retain(|other| other.owner != owner);
         }
         self.queue.retain(|claim| claim.owner != owner);
-        while let Some(next) = self.queue.front().copied() {
+        while let Some(next) = self.queue.front() {
             let free = |claim: &Claim<O>| claim.owner == next.owner || !claim.mode.conflicts(next.mode);
             if !self.holders().all(free) {
                 break;
             }
-            self.queue.pop_front();
-            self.hold(next);
+            let Some(next) = self.queue.pop_front() else { break };
             granted(next.owner);
+            self.hold(next);
         }
     }
 }
@@ -132,7 +161,7 @@ mod tests {
     #[test]
     fn a_lock_that_nobody_else_wants_allocates_nothing() {
         let mut lock = KeyLock::default();
-        assert!(lock.claim(1, Mode::Exclusive, Stamp::default()));
+        assert!(lock.claim(1, Mode::Exclusive, Asker::Transaction(Stamp::default())));
         lock.release(1, |_| panic!("nobody waits"));
         assert!(lock.is_free());
         assert_eq!((lock.others.capacity(), lock.queue.capacity()), (0, 0));

@@ -1,6 +1,6 @@
 //! Many keys at once.
 
-use super::{KeyLock, Mode};
+use super::{Asker, KeyLock, Mode};
 use crate::Stamp;
 
 /// Where the locks of keys are kept. All keys of a call must be latched together: between two of its steps nobody else comes to them.
@@ -13,6 +13,9 @@ pub trait Locks<O> {
 
     /// Calls `f` with the key's lock, which is made if need be, and forgets the lock if it is free then.
     fn with<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> R;
+
+    /// Whether a transaction has locks or waits for some. Of one that has just given them up it may still say so.
+    fn is_open(&self, owner: O) -> bool;
 }
 
 /// What became of a request.
@@ -36,12 +39,12 @@ pub fn request<'k, L: Locks<O>, O: Copy + Eq>(
 where
     L::Key: 'k,
 {
-    match oldest(locks, keys.clone()) {
-        Some(other) if stamp >= other => Requested::Dies,
-        _ => match claim(locks, owner, stamp, keys) {
-            0 => Requested::Granted,
-            waits => Requested::Waits(waits),
-        },
+    if awaited(locks, keys.clone()).iter().any(|(_, other)| stamp >= *other) {
+        return Requested::Dies;
+    }
+    match claim(locks, owner, &Asker::Transaction(stamp), keys) {
+        0 => Requested::Granted,
+        waits => Requested::Waits(waits),
     }
 }
 
@@ -55,41 +58,60 @@ pub fn request_plain<'k, L: Locks<O>, O: Copy + Eq>(
 where
     L::Key: 'k,
 {
-    let stamp = oldest(locks, keys.clone())?;
-    // Somebody is in its way: at least one of them is not its own yet.
-    Some(claim(locks, owner, stamp, keys))
+    if !keys.clone().any(|(key, mode)| locks.of(key, |lock| lock.is_taken(mode)) == Some(true)) {
+        return None;
+    }
+    let asker = Asker::Plain(awaited(locks, keys.clone()).into());
+    Some(claim(locks, owner, &asker, keys))
 }
 
-fn oldest<'k, L: Locks<O>, O: Copy + Eq>(locks: &mut L, keys: impl Iterator<Item = (&'k L::Key, Mode)>) -> Option<Stamp>
+/// The transactions that who asks for these keys would wait for.
+fn awaited<'k, L: Locks<O>, O: Copy + Eq>(
+    locks: &mut L,
+    keys: impl Iterator<Item = (&'k L::Key, Mode)>,
+) -> Vec<(O, Stamp)>
 where
     L::Key: 'k,
 {
-    keys.filter_map(|(key, mode)| locks.of(key, |lock| lock.oldest(mode)).flatten()).min()
+    let mut all = Vec::new();
+    for (key, mode) in keys {
+        locks.of(key, |lock| lock.awaited(mode, |owner, stamp| note(&mut all, owner, stamp)));
+    }
+    all.retain(|(owner, _)| locks.is_open(*owner));
+    all
+}
+
+fn note<O: Eq>(all: &mut Vec<(O, Stamp)>, owner: O, stamp: Stamp) {
+    if !all.iter().any(|(known, _)| *known == owner) {
+        all.push((owner, stamp));
+    }
 }
 
 /// Takes the keys or a place in their queues; for how many it waits.
 fn claim<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
-    stamp: Stamp,
+    asker: &Asker<O>,
     keys: impl Iterator<Item = (&'k L::Key, Mode)>,
 ) -> usize
 where
     L::Key: 'k,
 {
-    keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, stamp))).count()
+    keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, asker.clone()))).count()
 }
 
 /// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds what it held. Who
 /// does not hold the key dies: it has lost it.
 pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
-    locks.with(key, |lock| match lock.oldest_other(owner) {
-        Some(other) if stamp >= other => Requested::Dies,
-        _ => match lock.upgrade(owner) {
-            Some(true) => Requested::Granted,
-            Some(false) => Requested::Waits(1),
-            None => Requested::Dies,
-        },
+    let mut all = Vec::new();
+    locks.of(key, |lock| lock.awaited_by_holder(owner, |other, stamp| note(&mut all, other, stamp)));
+    if all.iter().any(|(other, age)| stamp >= *age && locks.is_open(*other)) {
+        return Requested::Dies;
+    }
+    locks.with(key, |lock| match lock.upgrade(owner) {
+        Some(true) => Requested::Granted,
+        Some(false) => Requested::Waits(1),
+        None => Requested::Dies,
     })
 }
 
@@ -120,5 +142,5 @@ pub fn restore<'k, L: Locks<O>, O: Copy + Eq>(
 where
     L::Key: 'k,
 {
-    claim(locks, owner, stamp, keys) == 0
+    claim(locks, owner, &Asker::Transaction(stamp), keys) == 0
 }

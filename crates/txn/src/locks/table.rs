@@ -50,4 +50,9 @@ impl<K: Ord + Clone, O: Copy + Eq> Locks<O> for LockTable<K, O> {
         }
         result
     }
+
+    fn is_open(&self, owner: O) -> bool {
+        let has = |lock: &KeyLock<O>| lock.held().chain(lock.waiting()).any(|(other, _)| other == owner);
+        self.locks.values().any(has)
+    }
 }
