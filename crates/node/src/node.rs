@@ -121,6 +121,8 @@ pub struct Facts {
     pub resident: Option<fn() -> u64>,
     /// Bytes that the system has swapped out, at the cost of some tens of microseconds.
     pub swapped: Option<fn() -> u64>,
+    /// From now on the allocator is to give back within milliseconds what is free, at the price of faults when it is used again.
+    pub give_back_soon: Option<fn()>,
     /// Bytes that count by the limit of the address space that `headroom` knows.
     pub mapped: Option<fn() -> u64>,
     /// Bytes that may be resident of the process and its fellows (a control group's limit); 0 for no limit.

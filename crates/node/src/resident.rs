@@ -4,6 +4,7 @@
 //! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
 //! there is room for, and when there is none, no more. What leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is
 //! too much is asked for once, and asked for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave.
+//! The allocator is told to keep nothing for long: for the second that it does by itself, half of what is resident beside data was free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -93,6 +94,11 @@ impl Node {
     /// Looks at what is resident within this limit.
     pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
         self.resident.looked_at.store(now, Relaxed);
+        if self.resident.limit.load(Relaxed) != limit
+            && let Some(give_back_soon) = self.facts.give_back_soon
+        {
+            give_back_soon();
+        }
         if now.abs_diff(self.resident.swapped_at.load(Relaxed)) >= LOOK_SWAP_MS {
             self.resident.swapped_at.store(now, Relaxed);
             self.resident.swapped.store(self.facts.swapped.map_or(0, |swapped| swapped()), Relaxed);

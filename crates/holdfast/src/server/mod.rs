@@ -206,6 +206,7 @@ fn start_node(
         memory_about: Some(crate::memory::in_use_about),
         resident: Some(crate::memory::resident),
         swapped: Some(crate::memory::swapped),
+        give_back_soon: Some(crate::memory::give_back_soon),
         mapped: limits.mapped,
         resident_max: limits.resident,
     };
