@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use support::{Client, Server};
+use support::{Client, Server, in_time};
 
 const DRIVERS: [&str; 2] = ["epoll", "io_uring"];
 
@@ -80,13 +80,13 @@ fn a_long_script_stops_nobody_else() {
     for driver in DRIVERS {
         let server = start(driver, "1", &["--busy-reply-threshold", "200"]);
         let (mut slow, mut other) = (server.client(), server.client());
+        let began = Instant::now();
         slow.send("eval \"redis.call('get', KEYS[1]) while true do end\" 1 held");
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(other.call("set free 1"), "+OK");
         // Who needs what it has waits, until it takes too long.
-        let began = Instant::now();
         assert!(other.call("get held").starts_with("-BUSY Redis is busy running a script."));
-        assert!(began.elapsed() > Duration::from_millis(80));
+        assert!(began.elapsed() >= Duration::from_millis(200));
         assert!(other.call("set held 1").starts_with("-BUSY"));
         assert_eq!(other.call("get free"), "$1 1");
         assert_eq!(
@@ -114,7 +114,7 @@ fn busy_for_all_if_so_chosen() {
     let server = start("epoll", "2", &["--busy-reply-threshold", "20", "--busy-reply-scope", "all"]);
     let (mut slow, mut other) = (server.client(), server.client());
     slow.send("eval \"redis.call('set', 'a', 1) while true do end\" 0");
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while !other.call("ping").starts_with("-BUSY") {
         assert!(Instant::now() < until);
     }
@@ -212,10 +212,6 @@ fn scripts_whose_clients_are_gone_share_what_time_there_is() {
     let mut client = server.client();
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(client.call("client kill type normal skipme yes"), ":200");
-    let begun = Instant::now();
-    for _ in 0..20 {
-        assert_eq!(client.call("set free x"), "+OK");
-    }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?} for twenty commands", begun.elapsed());
+    in_time(Duration::from_secs(2), || (0..20).for_each(|_| assert_eq!(client.call("set free x"), "+OK")));
     assert_eq!(client.call("script kill"), "+OK");
 }

@@ -17,7 +17,7 @@ pub use launch::Scratch;
 use resp::{ReplyDecoder, Value};
 
 /// Longest wait for anything that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a test runs: which driver, how many workers (`auto`: left to the server).
 #[derive(Clone, Copy, Debug)]

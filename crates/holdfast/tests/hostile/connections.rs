@@ -286,6 +286,6 @@ pub fn the_end_under_load(how: How) {
     let begin = Instant::now();
     let status = server.terminate();
     assert!(status.success(), "{status:?}");
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?} to end", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?} to end", begin.elapsed());
     flood.into_iter().for_each(|thread| thread.join().unwrap());
 }

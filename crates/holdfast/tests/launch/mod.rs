@@ -1,17 +1,15 @@
 //! Server processes of a test's own: each in a directory of its own, each on a port that it has itself.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a server that starts.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of its own, removed with the value.
 pub struct Scratch(PathBuf);
@@ -36,15 +34,44 @@ impl Drop for Scratch {
     }
 }
 
-/// A port that is free now and that no other test of this process gets. Somebody else may still take it before its server does.
+/// A port that is free now and that no other test of this process gets. Another process may still take it before its server does.
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if GIVEN.lock().unwrap().insert(port) {
-            return port;
+    free_ports(1)
+}
+
+/// The first of `n` ports in a row, of which each is free now, as is the one 10,000 above it, where nodes of a cluster hear each
+/// other. No other test of this process gets any of them.
+///
+/// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever connected
+/// to whomever meanwhile.
+pub fn free_ports(n: u16) -> u16 {
+    const RANGE: (u16, u16) = (11_000, 21_000);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    for _ in 0..20_000 {
+        // Processes begin at different places.
+        let next = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(u32::from(n), Ordering::Relaxed));
+        let first = RANGE.0 + (next % u32::from(RANGE.1 - RANGE.0 - n)) as u16;
+        if (first..first + n).all(|port| free(port) && free(port + 10_000)) {
+            return first;
         }
     }
+    panic!("no free ports");
+}
+
+/// Does something until it has taken less than `most`, some times at the utmost: what else the machine does may delay it now and then,
+/// but not always. Panics if it never does.
+pub fn in_time(most: Duration, mut act: impl FnMut()) {
+    let mut fastest = Duration::MAX;
+    for _ in 0..10 {
+        let begun = Instant::now();
+        act();
+        fastest = fastest.min(begun.elapsed());
+        if fastest < most {
+            return;
+        }
+    }
+    panic!("it takes {fastest:?} at least, not {most:?} at most");
 }
 
 /// A server process, its port and its directory; all three end with the value. If the test fails, it says what the server logged last.

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use launch::Launched;
 #[allow(unused_imports, reason = "not every test needs all of it")]
-pub use launch::Scratch;
+pub use launch::{Scratch, free_ports, in_time};
+
+/// Longest wait for what must happen, also on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Numbers below what is asked for, the same for the same seed.
 #[allow(dead_code, reason = "not every test needs all of it")]
@@ -64,13 +67,24 @@ impl Server {
     pub fn blocked_clients(&self, n: usize) {
         let mut client = self.client();
         let line = format!("blocked_clients:{n} ");
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if client.call("info clients").contains(&line) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("never {n} blocked clients");
+    }
+
+    /// How often connections have waited for keys that others held.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn parked(&self) -> u64 {
+        let info = self.client().call("info workers");
+        let counts = info.split("parked=").skip(1).map(|rest| {
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u64>().unwrap()
+        });
+        counts.sum()
     }
 
     /// The most that was resident of the process, in bytes.
@@ -165,11 +179,11 @@ impl Client {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// As [`Self::call`], for what may take a minute.
+    /// As [`Self::call`], for what may take long.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn reply_to(&mut self, line: &str) -> String {
         self.send(line);
-        self.reply_within(Duration::from_secs(60)).expect("a reply")
+        self.reply_within(2 * PATIENCE).expect("a reply")
     }
 
     /// Sends bytes as they are.
@@ -178,9 +192,9 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Waits for a reply for at most ten seconds.
+    /// Waits for a reply, for at most a minute.
     pub fn reply(&mut self) -> String {
-        self.reply_within(Duration::from_secs(10)).expect("a reply")
+        self.reply_within(PATIENCE).expect("a reply")
     }
 
     /// Waits for a reply; `None` if none comes.
@@ -198,6 +212,7 @@ impl Client {
                 Ok(0) => panic!("the server closed the connection"),
                 Ok(n) => self.buffer.extend_from_slice(&more[..n]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -209,7 +224,7 @@ impl Client {
         let (mut bytes, mut words) = (Vec::new(), line.split(' ').map(str::to_owned).collect());
         encode(&mut words, &mut bytes);
         self.stream.write_all(&bytes).ok()?;
-        self.stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        self.stream.set_read_timeout(Some(PATIENCE)).ok()?;
         loop {
             if let Some((len, _)) = resp::skip_reply(&self.buffer).unwrap() {
                 let reply: Vec<u8> = self.buffer.drain(..len).collect();
@@ -224,11 +239,18 @@ impl Client {
     /// Waits until the server closes the connection. False: it sends something instead.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn is_closed(&mut self) -> bool {
-        self.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         match self.stream.read(&mut [0; 1]) {
             Ok(n) => n == 0,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
+    }
+
+    /// Waits until something has come, without taking it.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn hears(&mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(!self.buffer.is_empty() || self.stream.peek(&mut [0]).unwrap() == 1);
     }
 
     /// Goes as soon as a reply has come, without reading it: that resets the connection.
