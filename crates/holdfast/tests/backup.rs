@@ -109,7 +109,7 @@ fn made(dir: &Scratch) -> (PathBuf, String) {
     let lines = lines.join(";");
     client.send(&lines);
     (0..=lines.matches(';').count()).for_each(|_| drop(client.reply()));
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
     assert_eq!(client.call("incr k1"), ":2");
     let digest = client.call("debug digest");
     assert_eq!(client.call("holdfast backup b"), "+OK");
@@ -136,7 +136,7 @@ fn what_was_there_is_restored_and_goes_on() {
         assert_eq!(client.call("incr lives"), format!(":{}", life + 1));
         assert_eq!(client.call("get k1"), "$1 2");
         if life == 1 {
-            assert_eq!(client.call("save"), "+OK");
+            client.saves();
             assert_eq!(client.call("holdfast backup second"), "+OK");
         }
     }
@@ -212,7 +212,7 @@ fn what_is_no_place_for_a_backup_is_refused() {
     let (good, text) = holdfast(&["backup", "--port", &server.port().to_string(), "full"]);
     assert!(!good && text.contains("is not empty"), "{text}");
     // The log goes on being cut after a backup that failed.
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
     let without = Server::start(&["--dir", &other.path().display().to_string(), "--appendonly", "no"]);
     assert!(without.client().call("holdfast backup x").contains("needs 'appendonly yes'"));
 }

@@ -85,7 +85,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
         for part in 0..4 {
             change(&mut client, &mut rng, 300);
             match (life + part) % 4 {
-                0 => assert_eq!(client.call("bgsave schedule"), "+Background saving started"),
+                0 => assert!(client.call("bgsave schedule").starts_with("+Background saving ")),
                 1 if life > 3 => assert_eq!(client.call("flushall"), "+OK"),
                 1 => assert_eq!(client.call("swapdb 0 1"), "+OK"),
                 _ => {}
@@ -94,7 +94,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
         // It is killed in the middle of it, or after it.
         if life % 3 == 0 {
             until(&mut client, "rdb_bgsave_in_progress", |running| running == "0");
-            assert_eq!(client.call("save"), "+OK");
+            client.saves();
             assert_eq!(info(&mut client, "rdb_changes_since_last_save"), "0");
             change(&mut client, &mut rng, 30);
         }
@@ -103,7 +103,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
     let server = server(&dir, &[]);
     let mut client = server.client();
     assert_eq!(client.call("debug digest"), before);
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
     assert_eq!(info(&mut client, "tombstones"), "0");
 }
 
@@ -124,7 +124,7 @@ fn the_log_is_cut() {
         std::thread::sleep(Duration::from_millis(20));
     }
     until(&mut client, "rdb_bgsave_in_progress", |running| running == "0");
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
     until(&mut client, "aof_current_size", |size| size.parse::<u64>().unwrap() < 4 << 20);
     assert!(info(&mut client, "rdb_saves").parse::<u64>().unwrap() > 2);
 }
@@ -161,11 +161,11 @@ fn half_of_it_is_refused() {
         let server = server(&dir, &["--checkpoint-log-size", "1mb"]);
         let mut client = server.client();
         change(&mut client, &mut random(9), 3000);
-        assert_eq!(client.call("save"), "+OK");
+        client.saves();
         change(&mut client, &mut random(10), 3000);
         client.send("select 9;set a 1");
         assert_eq!([client.reply(), client.reply()], ["+OK", "+OK"]);
-        assert_eq!(client.call("save"), "+OK");
+        client.saves();
     }
     let copy = Scratch::new();
     fs::rename(dir.path().join("holdfast/store"), copy.path().join("store")).unwrap();

@@ -109,7 +109,7 @@ fn what_is_resident_stays_within_the_limit() {
 
 /// Everything is durable and leaves memory.
 fn cool(client: &mut Client) -> u64 {
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
     let evicted = client.call("debug evict");
     evicted[1..].parse().unwrap()
 }
@@ -247,7 +247,7 @@ fn after_a_start_what_is_in_the_store_only_is_seen_and_expires() {
             })
             .collect();
         all(&mut client, &lines);
-        assert_eq!(client.call("save"), "+OK");
+        client.saves();
         client.call("rpush later x");
     }
     let server = server(&dir, &["--workers", "2", "--warm-up-cpu", "0"]);

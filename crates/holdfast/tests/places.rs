@@ -80,7 +80,7 @@ fn no_backup_goes_where_the_data_is() {
     assert!(!dir.path().join("two/new").exists());
     assert_eq!(client.call("holdfast backup holdfast/backup"), "+OK");
     assert!(logged(&dir).contains("on the disk, in"), "{}", logged(&dir));
-    assert_eq!(client.call("save"), "+OK");
+    client.saves();
 }
 
 /// One is made, or one after the other; what was confirmed is whole.

@@ -135,7 +135,10 @@ fn a_redirected_invalidation_reaches_a_subscriber_and_its_end_is_told() {
         assert!(writer.call("info clients").contains("tracking_clients:1 "));
         drop(reader);
         let gone = |info: String| info.contains("tracking_clients:0 ");
-        assert!((0..12_000).any(|_| gone(writer.call("info clients")) || pause()), "the end of a connection is noticed");
+        assert!(
+            (0..12_000).any(|_| gone(writer.call("info clients")) || pause()),
+            "the end of a connection is noticed"
+        );
         // What was remembered for nobody goes by and by.
         let empty = |info: String| info.contains("tracking_total_keys:0 ");
         assert!((0..12_000).any(|_| empty(writer.call("info stats")) || pause()));

@@ -5,7 +5,7 @@ mod launch;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use launch::Launched;
 #[allow(unused_imports, reason = "not every test needs all of it")]
@@ -243,6 +243,20 @@ impl Client {
         match self.stream.read(&mut [0; 1]) {
             Ok(n) => n == 0,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// Makes a checkpoint of all that is there, after the one that may be under way.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn saves(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.call("save").as_str() {
+                "+OK" => return,
+                reply => assert_eq!(reply, "-ERR Background save already in progress"),
+            }
+            assert!(Instant::now() < end, "one is under way all the time");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
