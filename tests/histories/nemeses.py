@@ -273,10 +273,22 @@ def upgrade(world):
 
 @nemesis
 def wipe(world):
-    """Row 11: a node's data are gone: it comes back as another one, and is never taken for the old one."""
+    """Row 11: the data of an idle node are gone: it comes back as another one, and is never taken for the old one."""
+    return wiped(world, quietly=True)
+
+
+@nemesis
+def wipe_busy(world):
+    """Row 11: the same in the middle of transactions: what others have of them is decided without it."""
+    return wiped(world, quietly=False)
+
+
+def wiped(world, quietly):
     node = world.any_node()
     others = [other for other in world.network.nodes if other != node]
     old = world.cluster.ask(node, "CLUSTER", "MYID").decode()
+    if quietly:
+        world.be_quiet()
     world.cluster.kill(node)
     world.lose(node)
     shutil.rmtree(world.cluster[node].folder)
@@ -297,10 +309,13 @@ def wipe(world):
     refused = world.until(lambda: isinstance(world.try_ask(witness, "GET", world.key_of(node)), ErrorReply), 30)
     if not refused:
         world.problem(f"a slot of the wiped node {node} is served by somebody")
+    if not world.until(lambda: (new or b"?") in (world.try_ask(witness, "CLUSTER", "NODES") or b""), 60):
+        world.problem(f"the wiped node {node} does not join again: {world.try_ask(node, 'CLUSTER', 'STATUS')}")
     done = world.until(lambda: world.try_ask(witness, "CLUSTER", "FORGET", old, "LOSE-DATA") == b"OK", 60)
     if not done:
         world.problem(f"the wiped node is not forgotten: {world.try_ask(witness, 'CLUSTER', 'FORGET', old, 'LOSE-DATA')}")
     world.must_heal()
+    world.is_quiet = False
     return f"node {node} wiped"
 
 

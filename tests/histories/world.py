@@ -21,7 +21,7 @@ class World:
         self.rng = random.Random(f"{options.seed} {name}")
         self.cluster = Cluster(options.server, self.folder, network, self.rng)
         self.keys, self.problems, self.counts, self.story = Keys(), [], {}, []
-        self.is_over, self.ways, self.lost = False, [], []
+        self.is_over, self.is_quiet, self.ways, self.lost = False, False, [], []
         self.end = None
         self.workers, self.slowest_heal = [], 0.0
 
@@ -78,12 +78,22 @@ class World:
     def set_clock(self, node, seconds):
         (self.folder / f"clock-{node}").write_text(f"{seconds:+f}")
 
+    def be_quiet(self):
+        """No client does anything any more when this returns, and what was done is settled."""
+        self.is_quiet = True
+        self.all_turn()
+        time.sleep(1)
+
+    def all_turn(self):
+        """All clients have ended what they were at."""
+        before = [worker.turns for worker in self.workers]
+        self.until(lambda: all(worker.turns > turns + 1 for worker, turns in zip(self.workers, before)), self.options.timeout * 3)
+
     def lose(self, node):
         """What is on this node, which is down, will be lost: nobody uses the keys of now any more when this returns."""
         self.lost += [(range_, self.keys.epoch) for range_ in self.owned if range_[2] == node]
         self.keys.renew()
-        before = [worker.turns for worker in self.workers]
-        self.until(lambda: all(worker.turns > turns + 1 for worker, turns in zip(self.workers, before)), self.options.timeout * 3)
+        self.all_turn()
 
     def is_lost(self, key):
         epoch = int(key.split(":")[1])

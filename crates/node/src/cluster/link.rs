@@ -412,7 +412,7 @@ impl Worker {
         let matters = |expect: &Expect| match expect {
             Expect::Nothing => false,
             Expect::Part(_) => !receivers,
-            Expect::Hole(..) | Expect::Block(..) => true,
+            Expect::Hole(..) | Expect::Block(..) | Expect::Watch(..) => true,
         };
         if has_left && line.expected.iter().any(matters) {
             self.put_conn(conn);

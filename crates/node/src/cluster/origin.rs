@@ -183,6 +183,16 @@ impl Worker {
                 }
                 conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
             }
+            Expect::Watch(hole, wanted, link, before) => {
+                if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+                    // What was refused watches nothing, and must not break the next block.
+                    if reply.first() == Some(&b'-') {
+                        line.watched.truncate(before);
+                    }
+                    line.watches = !line.watched.is_empty();
+                }
+                conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
+            }
             Expect::Nothing => {}
             Expect::Part(part) => self.gather(conn, part, reply, whole),
         }
@@ -237,7 +247,11 @@ impl Worker {
         for (link, line) in remote.lines.iter_mut().enumerate() {
             let Some(line) = line.as_mut().filter(|line| line.unacknowledged >= ACKNOWLEDGED) else { continue };
             let ahead = match line.expected.front() {
-                Some(Expect::Hole(hole, _) | Expect::Block(hole, ..)) if Some(*hole) != next => kept,
+                Some(Expect::Hole(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..))
+                    if Some(*hole) != next =>
+                {
+                    kept
+                }
                 Some(Expect::Part(_) | Expect::Nothing) => 0,
                 _ => ready,
             };

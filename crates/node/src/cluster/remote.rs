@@ -15,6 +15,8 @@ pub(crate) enum Expect {
     Hole(u64, bool),
     /// As before, and it is that of a block: the database that it selects, if it runs.
     Block(u64, bool, Option<u16>),
+    /// As before, and it is that of a WATCH over this link; how many keys were watched there before it.
+    Watch(u64, bool, usize, usize),
     /// It belongs nowhere.
     Nothing,
     /// It is one of those that become one.

@@ -229,10 +229,11 @@ impl Worker {
                     return Some(next);
                 }
                 let (hole, wanted) = self.place_of_reply(conn);
-                self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
+                let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link));
+                let before = line.map_or(0, |line| line.watched.len());
+                self.ask(conn, link, Some(args), raw, [Expect::Watch(hole, wanted, link, before)]);
                 let db = conn.session.db;
                 if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
-                    line.watches = true;
                     for key in args.iter().skip(1) {
                         if !line.watched.iter().any(|(other, known)| *other == db && **known == *key) {
                             line.watched.push((db, key.into()));

@@ -203,6 +203,35 @@ fn a_watch_that_is_refused_says_why() {
 }
 
 #[test]
+fn a_watch_that_is_refused_breaks_no_block() {
+    let mut net = Net::new(2, 1, 3);
+    let client = net.connect(0);
+    let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
+    let block = ["MULTI".to_owned(), format!("SET {far} 1"), format!("SET {near} 1"), "EXEC".to_owned()];
+    let block: Vec<&str> = block.iter().map(String::as_str).collect();
+    // It has not left.
+    net.unreachable = vec![1];
+    assert!(net.say(client, &format!("WATCH {far}")).starts_with("-CLUSTERDOWN"));
+    net.unreachable.clear();
+    net.sleep(600);
+    assert_eq!(shown(&net.pipeline(client, &block)[3]), "[OK OK]");
+    // It was refused there.
+    net.lease(1, 0);
+    assert!(net.say(client, &format!("WATCH {far}")).starts_with("-CLUSTERDOWN"));
+    net.lease(1, u64::MAX);
+    assert_eq!(shown(&net.pipeline(client, &block)[3]), "[OK OK]");
+    // It does not take the place of one that was not.
+    assert_eq!(net.say(client, &format!("WATCH {far}")), "OK");
+    net.lease(1, 0);
+    assert!(net.say(client, &format!("WATCH {}", key_of(1, 2, "more"))).starts_with("-CLUSTERDOWN"));
+    net.lease(1, u64::MAX);
+    let other = net.connect(1);
+    net.ask(other, &format!("SET {far} x"));
+    assert_eq!(shown(&net.pipeline(client, &block)[3]), "nil");
+    assert_eq!(shown(&net.pipeline(client, &block)[3]), "[OK OK]");
+}
+
+#[test]
 fn a_script_runs_where_its_keys_are() {
     let mut net = Net::new(2, 1, 8);
     let client = net.connect(0);
