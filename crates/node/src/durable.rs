@@ -62,7 +62,22 @@ impl Durable {
 
     /// Whether everything up to here is on the disk, whatever the setting promises.
     pub(crate) fn is_synced(&self, ends: &Horizon) -> bool {
-        ends.versions().iter().all(|end| *end <= self.log.synced(stream_of(*end) as u16))
+        let is_synced = |end: &u64| {
+            let stream = stream_of(*end) as u16;
+            stream >= self.log.streams() || *end <= self.log.synced(stream)
+        };
+        ends.versions().iter().all(is_synced)
+    }
+
+    /// Has what is up to here synced, soon.
+    pub(crate) fn sync(&self, upto: impl Iterator<Item = u64>) {
+        let mut ends = vec![0; usize::from(self.log.streams())];
+        for version in upto {
+            if let Some(end) = ends.get_mut(stream_of(version)) {
+                *end = version.max(*end);
+            }
+        }
+        self.log.want_synced(&ends);
     }
 
     /// Why nothing may be written now, if so.

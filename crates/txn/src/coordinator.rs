@@ -188,7 +188,7 @@ impl Coordinator {
         match open.phase {
             Phase::Waiting | Phase::Rerouting => {
                 open.phase = Phase::Over;
-                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+                self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
                 self.close(sequence, now);
             }
             Phase::Preparing { .. } if !open.logged() => {
@@ -219,7 +219,7 @@ impl Coordinator {
         if open.phase == Phase::Rerouting {
             open.phase = Phase::Over;
             out.extend(open.client.then_some(Event::Failed { sequence, why }));
-            self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+            self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
             self.close(sequence, now);
         }
     }

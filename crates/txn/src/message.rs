@@ -120,7 +120,7 @@ pub enum Message {
         /// As in [`Prepare`].
         finished: u64,
     },
-    /// To who sent Commit or Abort: the participant will know for as long as somebody may ask.
+    /// To who sent Commit or Abort: the participant has it on its disk, and knows it for as long as somebody may ask.
     Acknowledged {
         /// Which attempt.
         tx: TxId,

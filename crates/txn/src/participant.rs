@@ -59,7 +59,8 @@ pub enum Action {
         /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
         logged: bool,
     },
-    /// Appends the record; answered by [`Participant::committed`] when it, and what it depends on (rule T8), is committed.
+    /// Appends the record; answered by [`Participant::committed`] when it, and what it depends on (rule T8), is committed, and if it is an outcome, on the
+    /// disk, whatever replies promise: nobody else remembers it then.
     Append {
         /// A Prepare, an Abort or a Refuse.
         record: Record,
@@ -267,7 +268,7 @@ impl Participant {
                 for to in owing.iter() {
                     out.push(send(*to, Message::Commit { tx, finished: 0 }));
                 }
-                self.arm(tx, Some(now.saturating_add(self.settings.resend_ms)));
+                self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
             }
             _ => {}
         }

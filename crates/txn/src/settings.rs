@@ -7,6 +7,8 @@ pub struct Settings {
     pub patience_ms: u64,
     /// What has not been answered for so long is sent again.
     pub resend_ms: u64,
+    /// An outcome that has not been acknowledged for so long is sent again: longer than the log takes to have it on the disk.
+    pub outcome_ms: u64,
     /// D of rule T3: an attempt that only reads counts if all answers came within it, and participants keep its locks for so long. A
     /// node that has started, or that owns slots anew, serves nothing for longer than this.
     pub read_ms: u64,
@@ -18,6 +20,6 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { patience_ms: 1000, resend_ms: 500, read_ms: 1000, backoff_ms: 1, backoff_max_ms: 50 }
+        Self { patience_ms: 1000, resend_ms: 500, outcome_ms: 2000, read_ms: 1000, backoff_ms: 1, backoff_max_ms: 50 }
     }
 }

@@ -26,6 +26,43 @@ fn half_told(net: &mut Net) -> [String; 2] {
     [x, z]
 }
 
+/// Time passes, as much as any of what is tried again takes.
+fn a_while(net: &mut Net) {
+    (0..20).for_each(|_| net.sleep(300));
+}
+
+/// The map after the second node of three has started again.
+fn started_again(version: u64) -> Map {
+    let even = even_map(3, version);
+    let mut nodes = even.nodes().to_vec();
+    nodes[1].incarnation += 1;
+    Map::new(even.cluster(), version, 1, nodes, even.ranges().to_vec())
+}
+
+fn is_quiet(net: &Net) -> bool {
+    (0..3).all(|node| !net.node(node).engine.transactions.any())
+}
+
+/// Rule T5: who has a Commit or an Abort in its log can lose it with the power as long as that is not synced, whatever replies promise, and asks then.
+#[test]
+fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
+    for workers in [1, 2] {
+        let mut net = Net::logged(3, workers, 2, "everysec");
+        let [x, z] = half_told(&mut net);
+        a_while(&mut net);
+        net.hold_syncs(1, true);
+        net.unreachable.clear();
+        a_while(&mut net);
+        assert!(is_quiet(&net), "it has heard of it by now");
+        net.power_fails(1, started_again(2));
+        a_while(&mut net);
+        let other = net.connect(1);
+        assert_eq!(net.say(other, &format!("MGET {x} {z}")), "[1 1]");
+        a_while(&mut net);
+        assert!(is_quiet(&net), "nothing is left");
+    }
+}
+
 /// A node at whose address there is another is found again when it starts elsewhere: what it is owed is kept for it.
 #[test]
 fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
@@ -36,15 +73,11 @@ fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
         let mut nodes = even.nodes().to_vec();
         nodes[1].lost = lost;
         everywhere(&mut net, 3, Map::new(even.cluster(), version, 1, nodes, even.ranges().to_vec()));
-        for _ in 0..20 {
-            net.sleep(300);
-        }
+        a_while(&mut net);
         net.unreachable.clear();
     }
-    for _ in 0..20 {
-        net.sleep(300);
-    }
+    a_while(&mut net);
     let other = net.connect(1);
     assert_eq!(net.say(other, &format!("MGET {x} {z}")), "[1 1]", "its own transactions are heard as well");
-    assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+    assert!(is_quiet(&net), "nothing is left");
 }

@@ -14,6 +14,8 @@ use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
+use crate::ledger::{Disks, Ledger};
+
 /// A clock that stands still unless it is told not to.
 pub struct Hand {
     us: AtomicU64,
@@ -60,6 +62,35 @@ struct Machine {
     lease: &'static Given,
     workers: Vec<Worker>,
     woken: Vec<Arc<AtomicBool>>,
+    ledger: Option<Ledger>,
+}
+
+/// What all nodes have in common, whenever they start.
+struct Setup {
+    workers: usize,
+    settings: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// A node in its life `life`, with what its disks hold.
+    fn start(&self, i: usize, life: u64, map: Arc<Map>, clock: &Arc<Hand>, seed: u64, disks: Option<Disks>) -> Machine {
+        let mut values = Values::default();
+        values.set("protected-mode", b"no").unwrap();
+        self.settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
+        let live = Arc::new(Live::new(values, None, Renames::default()));
+        let node = Node::new(live, clock.clone(), self.workers, 7, Facts::default());
+        let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
+        let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
+        let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, map, Box::new(lease));
+        node.join(cluster.clone());
+        let woken: Vec<Arc<AtomicBool>> = (0..self.workers).map(|_| Arc::default()).collect();
+        for (index, flag) in woken.iter().enumerate() {
+            let flag = flag.clone();
+            node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
+        }
+        let workers = (0..self.workers).map(|index| Worker::new(node.clone(), index, seed + index as u64)).collect();
+        Machine { node, cluster, lease, workers, woken, ledger }
+    }
 }
 
 /// What somebody sends and nobody has read yet.
@@ -82,6 +113,7 @@ pub struct Client {
 /// See the module's text.
 pub struct Net {
     pub clock: Arc<Hand>,
+    setup: Setup,
     machines: Vec<Machine>,
     pub clients: Vec<Client>,
     /// By the end that writes: the end that reads, and what is under way.
@@ -133,26 +165,22 @@ impl Net {
 
     /// A cluster with settings.
     pub fn with(nodes: usize, workers: usize, seed: u64, settings: &[(&str, &str)]) -> Net {
+        Self::begin(nodes, workers, seed, settings, false)
+    }
+
+    /// A cluster whose nodes have logs.
+    pub fn logged(nodes: usize, workers: usize, seed: u64, fsync: &str) -> Net {
+        Self::begin(nodes, workers, seed, &[("appendonly", "yes"), ("appendfsync", fsync)], true)
+    }
+
+    fn begin(nodes: usize, workers: usize, seed: u64, settings: &[(&str, &str)], logged: bool) -> Net {
         let clock = Arc::new(Hand { us: AtomicU64::new(1_700_000_000_000_000), ns: AtomicU64::new(1) });
-        let machines = (0..nodes).map(|i| {
-            let mut values = Values::default();
-            values.set("protected-mode", b"no").unwrap();
-            settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
-            let live = Arc::new(Live::new(values, None, Renames::default()));
-            let node = Node::new(live, clock.clone(), workers, 7, Facts::default());
-            let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
-            let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), 1, Arc::new(even_map(nodes, 1)), Box::new(lease));
-            node.join(cluster.clone());
-            let woken: Vec<Arc<AtomicBool>> = (0..workers).map(|_| Arc::default()).collect();
-            for (index, flag) in woken.iter().enumerate() {
-                let flag = flag.clone();
-                node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
-            }
-            let workers = (0..workers).map(|index| Worker::new(node.clone(), index, seed + index as u64)).collect();
-            Machine { node, cluster, lease, workers, woken }
-        });
+        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let setup = Setup { workers, settings };
+        let start = |i| setup.start(i, 1, Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
         Net {
-            machines: machines.collect(),
+            machines: (0..nodes).map(start).collect(),
+            setup,
             clock,
             clients: Vec::new(),
             links: BTreeMap::new(),
@@ -161,6 +189,23 @@ impl Net {
             stalled: Vec::new(),
             crumbles: false,
         }
+    }
+
+    /// A node's machine loses its power, and all that is not synced; it starts again, and everybody gets this map, which says in which life.
+    pub fn power_fails(&mut self, node: usize, map: Map) {
+        let map = Arc::new(map);
+        (0..self.machines.len()).for_each(|other| self.cut(node, other));
+        self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
+        let life = map.nodes()[node].incarnation;
+        let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
+        let seed = self.chance(u64::MAX);
+        self.machines[node] = self.setup.start(node, life, map.clone(), &self.clock, seed >> 1, Some(disks));
+        self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
+    }
+
+    /// The syncs that a node has begun do not come to an end, or do again.
+    pub fn hold_syncs(&mut self, node: usize, held: bool) {
+        self.machines[node].ledger.as_mut().expect("it has a log").holds_syncs = held;
     }
 
     fn chance(&mut self, below: u64) -> u64 {
@@ -345,6 +390,7 @@ impl Net {
         }
         machine.workers[index].turn(now);
         busy |= machine.workers[index].has_work();
+        busy |= machine.ledger.as_mut().is_some_and(Ledger::step);
         while machine.workers[index].next_thirsty().is_some() {}
         while let Some(dial) = self.machines[node].workers[index].next_dial() {
             busy = true;

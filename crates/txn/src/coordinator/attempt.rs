@@ -3,6 +3,10 @@
 use super::{Coordinator, Event, Phase};
 use crate::{NodeId, TxId};
 
+/// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
+/// the disk.
+const UNHEARD_MAX: usize = 32;
+
 impl Coordinator {
     /// Sends the next attempt, to the participants as they live now.
     pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
@@ -56,11 +60,13 @@ impl Coordinator {
                 self.drop_attempt(sequence, None, out);
                 self.wait(now, sequence);
             }
-            // Somebody is out of reach, and has not heard of many attempts: it will hear of no more.
-            Phase::Waiting if open.aborting.len() <= 4 * open.parts.len() => self.attempt(now, sequence, out),
-            _ => {
+            // Somebody is out of reach, or its disk is, and many attempts are not known to be over there: there will be no more.
+            Phase::Waiting if open.aborting.len() <= UNHEARD_MAX * open.parts.len() => self.attempt(now, sequence, out),
+            phase => {
+                let preparing = matches!(phase, Phase::Preparing { .. });
+                let patience = if preparing { self.settings.resend_ms } else { self.settings.outcome_ms };
                 self.resend(sequence, None, out);
-                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+                self.arm(sequence, Some(now.saturating_add(patience)));
             }
         }
     }

@@ -52,7 +52,7 @@ impl Coordinator {
         let nodes: Vec<NodeId> = open.parts.iter().map(|part| part.member.node).collect();
         let attempt = open.attempt;
         open.phase = Phase::Committing { owing: nodes.iter().copied().collect() };
-        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
         for node in nodes {
             self.send_outcome(sequence, attempt, node, true, out);
         }
@@ -82,7 +82,7 @@ impl Coordinator {
                 out.push(Event::Failed { sequence, why });
             }
         }
-        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
         self.close(sequence, now);
     }
 
@@ -112,7 +112,7 @@ impl Coordinator {
             out.push(Event::Close { sequence: tx.sequence });
         }
         self.drop_attempt(tx.sequence, None, out);
-        self.arm(tx.sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.arm(tx.sequence, Some(now.saturating_add(self.settings.outcome_ms)));
     }
 
     /// Forgets a transaction if nothing is left to be done for it.

@@ -65,7 +65,7 @@ impl Participant {
                     out.push(send(*to, Message::Commit { tx, finished: 0 }));
                 }
                 *owing = Some(owed);
-                self.arm(tx, Some(now.saturating_add(self.settings.resend_ms)));
+                self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
             }
             Phase::Appending { .. }
             | Phase::Deciding { .. }

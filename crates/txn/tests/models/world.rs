@@ -10,7 +10,8 @@ use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
 
 /// Time stands still: whatever is due is due at once, and ticks decide when it happens.
-const NO_TIME: Settings = Settings { patience_ms: 0, resend_ms: 0, read_ms: 0, backoff_ms: 0, backoff_max_ms: 0 };
+const NO_TIME: Settings =
+    Settings { patience_ms: 0, resend_ms: 0, outcome_ms: 0, read_ms: 0, backoff_ms: 0, backoff_max_ms: 0 };
 
 /// The node of the first coordinator.
 const COORDINATORS: u64 = 100;

@@ -9,7 +9,7 @@ use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
 
 const SETTINGS: Settings =
-    Settings { patience_ms: 150, resend_ms: 80, read_ms: 100, backoff_ms: 1, backoff_max_ms: 20 };
+    Settings { patience_ms: 150, resend_ms: 80, outcome_ms: 100, read_ms: 100, backoff_ms: 1, backoff_max_ms: 20 };
 
 /// Milliseconds in which transactions begin and faults happen.
 const BUSY_MS: u64 = 2500;

@@ -28,6 +28,8 @@ use crate::worker::{Token, Worker};
 
 /// What tokens of tasks have in common, and no other token has.
 const TASK: Token = 1 << 63;
+/// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.
+const SYNC_MS: u64 = 1000;
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 1024;
 
@@ -86,9 +88,16 @@ pub(crate) struct Transacting {
     ticks: u64,
     /// Records that were left.
     records: u64,
-    /// Records that are not committed.
-    logged: Vec<(Horizon, TxId, RecordKind)>,
+    /// Records that are not committed, but for outcomes.
+    logged: Vec<Logged>,
+    /// Outcomes that are not on the disk.
+    outcomes: VecDeque<Logged>,
+    /// When the log was last asked to sync them, or the first of them was left.
+    asked_to_sync: u64,
 }
+
+/// What a record waits for that was left, and what it says of which attempt.
+type Logged = (Horizon, TxId, RecordKind);
 
 impl Transacting {
     /// Whether the node has not found itself in the map yet.
@@ -103,12 +112,13 @@ impl Transacting {
 
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
-        !self.logged.is_empty()
+        !self.logged.is_empty() || !self.outcomes.is_empty()
     }
 
     /// There is no log any more that could commit anything.
     pub(crate) fn forget_log(&mut self) {
         self.logged.clear();
+        self.outcomes.clear();
     }
 }
 
@@ -337,7 +347,8 @@ impl Worker {
         let peers = self.peers.as_deref()?;
         let mine = peers.tx.coordinator.as_ref().and_then(Coordinator::next_tick);
         let parts = Some(peers.shared.parts.due.load(Relaxed)).filter(|due| *due < u64::MAX);
-        let due = mine.into_iter().chain(parts.filter(|_| peers.shared.parts.me().is_some())).min()?;
+        let sync = (!peers.tx.outcomes.is_empty()).then_some(peers.tx.asked_to_sync + SYNC_MS);
+        let due = mine.into_iter().chain(parts.filter(|_| peers.shared.parts.me().is_some())).chain(sync).min()?;
         Some(self.engine.now() + due.saturating_sub(self.tx_now()))
     }
 }

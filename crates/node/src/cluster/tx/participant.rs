@@ -1,8 +1,9 @@
 //! What the node's participant asks for becomes tasks and messages.
 
-use txn::{Action, Record};
+use txn::{Action, Record, RecordKind};
 
 use super::tasks::Work;
+use super::{Logged, SYNC_MS};
 use crate::worker::Worker;
 
 impl Worker {
@@ -41,15 +42,38 @@ impl Worker {
         }
     }
 
+    /// A record has been left. An outcome is not forgotten by others before it is on the disk, whatever replies promise: who lost it with the power
+    /// would be in doubt for ever.
+    pub(super) fn tx_logged(&mut self, logged: Logged) {
+        let now = self.tx_now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        match logged.2 {
+            RecordKind::Prepare | RecordKind::Refuse => peers.tx.logged.push(logged),
+            RecordKind::Commit | RecordKind::Abort => {
+                if peers.tx.outcomes.is_empty() {
+                    peers.tx.asked_to_sync = now;
+                }
+                peers.tx.outcomes.push_back(logged);
+            }
+        }
+        self.tx_committed(now);
+    }
+
     /// Tells the participant which records are committed.
     pub(super) fn tx_committed(&mut self, now: u64) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        if peers.tx.logged.is_empty() {
-            return;
-        }
+        let Some(peers) = self.peers.as_deref_mut().filter(|peers| peers.tx.awaits_log()) else { return };
         let engine = &self.engine;
         let is_committed = |seen: &keyspace::Horizon| seen.versions().iter().all(|seen| engine.is_committed(*seen));
-        let committed: Vec<_> = peers.tx.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
+        let mut committed: Vec<_> = peers.tx.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
+        let durable = self.durable.as_deref().filter(|_| self.promised);
+        let is_synced = |(seen, ..): &mut Logged| durable.is_none_or(|durable| durable.is_synced(seen));
+        committed.extend(std::iter::from_fn(|| peers.tx.outcomes.pop_front_if(is_synced)));
+        if let Some(durable) = durable.filter(|_| !peers.tx.outcomes.is_empty())
+            && peers.tx.asked_to_sync + SYNC_MS <= now
+        {
+            peers.tx.asked_to_sync = now;
+            durable.sync(peers.tx.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
+        }
         let mut actions = Vec::new();
         for (_, tx, kind) in committed {
             peers.shared.parts.with(|parts| parts.committed(now, tx, kind, &mut actions));

@@ -84,11 +84,7 @@ impl Worker {
             Ok(Done::Over) => self.engine.cancel_reservation(token),
             Ok(Done::Logged(seen, tx, kind)) => {
                 self.engine.cancel_reservation(token);
-                if let Some(peers) = self.peers.as_deref_mut() {
-                    peers.tx.logged.push((seen, tx, kind));
-                }
-                let now = self.tx_now();
-                self.tx_committed(now);
+                self.tx_logged((seen, tx, kind));
                 self.tx_forget();
             }
             Ok(Done::Later) => {

@@ -1,0 +1,77 @@
+//! The log of a node, on disks in memory, without threads.
+
+use std::sync::Arc;
+
+use log::simulated::Simulated;
+use log::{After, Fsync, Limits, Log, Opened, Stepped};
+use node::config::AppendFsync;
+use node::{Checkpoints, Durable, Node};
+use store::Platter;
+
+const LIMITS: Limits = Limits { segment: 1 << 20, spares: 1, reserve: 3000, block: 4096 };
+
+/// What a power cut leaves.
+#[derive(Default)]
+pub struct Disks {
+    log: Simulated,
+    platter: Platter,
+}
+
+impl Disks {
+    /// What was not synced is gone.
+    pub fn after_power_cut(self) -> Self {
+        Self { log: self.log.clone_durable(), ..self }
+    }
+}
+
+/// See the module's text.
+pub struct Ledger {
+    pub disks: Disks,
+    log: Log,
+    streams: Vec<Stepped<Simulated>>,
+    /// Syncs that have begun do not end.
+    pub holds_syncs: bool,
+}
+
+impl Ledger {
+    /// The node gets back what the disks hold, and logs from now on.
+    pub fn open(disks: Disks, node: &Arc<Node>, workers: usize) -> Self {
+        let mut opened = Opened::of(vec![disks.log.clone()], &[]).unwrap();
+        let store: Arc<dyn store::Store> = Arc::new(store::Simulated::open(&disks.platter, 0).unwrap());
+        let recovered = node::recover(node, &*store, |apply| opened.replay(apply)).unwrap();
+        let clock = node.clock.clone();
+        let settings = log::Settings {
+            limits: LIMITS,
+            fsync: if node.config.settings().appendfsync == AppendFsync::Always {
+                Fsync::Always
+            } else {
+                Fsync::Everysec
+            },
+            clock: Arc::new(move || clock.monotonic_ns()),
+            seed: 1,
+        };
+        let (log, gates, streams) = opened.start_by_hand([5; 16], recovered.highest(), workers, settings).unwrap();
+        let checkpoints = Arc::new(Checkpoints::new(store, node.clock.unix_ms(), None));
+        node.set_log(Some((Arc::new(Durable::new(log.clone(), gates)), checkpoints)));
+        let watcher = Arc::downgrade(node);
+        log.on_moved(Box::new(move || {
+            if let Some(node) = watcher.upgrade() {
+                node.log_moved();
+            }
+        }));
+        Self { disks, log, streams, holds_syncs: false }
+    }
+
+    /// Does what the log's threads would. Whether that was anything.
+    pub fn step(&mut self) -> bool {
+        let before = self.log.written();
+        for stream in &mut self.streams {
+            while stream.step(true) == After::Step {}
+            stream.help(0);
+            if !self.holds_syncs {
+                stream.help(1);
+            }
+        }
+        self.log.written() != before
+    }
+}
