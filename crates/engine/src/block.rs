@@ -204,7 +204,8 @@ impl Engine {
         if !covered {
             self.extend(block, need)?;
         }
-        if block.reaching
+        // Those who wait for what the next ones of a chain would change are seen when that is held.
+        while block.reaching
             && let Some(wider) = self.need_of_waiters(std::slice::from_ref(call), &block.held)
         {
             self.extend(block, wider)?;
@@ -348,9 +349,7 @@ impl Engine {
         self.invalidate_in_order(&block.touched, &block.reads, &block.held);
         let now = self.now;
         self.now += later;
-        self.on_behalf = self.behalf_of(block.token);
         self.serve(block.touched, &block.held);
-        self.on_behalf = None;
         self.now = now;
         if !self.is_logged() {
             // Of the block's commands, most took the next version without asking.

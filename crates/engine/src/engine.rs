@@ -8,6 +8,7 @@ use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tuna
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Sighting, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
+use txn::TxId;
 use txn::locks::Mode;
 
 use crate::attachment::DbKey;
@@ -130,8 +131,8 @@ pub struct Engine {
     pub(crate) unclaimed: Vec<(Owner, DbKey)>,
     /// Keys whose waiters are to be served when their latches are free.
     pub(crate) unserved: Vec<DbKey>,
-    /// In whose name something is done to locked keys now.
-    pub(crate) on_behalf: Option<Owner>,
+    /// The attempt that is being done to the keys that it has locked.
+    pub(crate) installs: Option<TxId>,
     /// Those that are out of sight while latches are held.
     pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
@@ -175,7 +176,7 @@ impl Engine {
             quiet: BTreeMap::new(),
             unclaimed: Vec::new(),
             unserved: Vec::new(),
-            on_behalf: None,
+            installs: None,
             hidden: Vec::new(),
         }
     }
@@ -340,13 +341,7 @@ impl Engine {
     #[inline]
     fn conclude(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
         if !self.fx.touched.is_empty() {
-            if self.claims.is_empty() {
-                self.publish(&held);
-            } else {
-                self.on_behalf = self.behalf_of(call.token);
-                self.publish(&held);
-                self.on_behalf = None;
-            }
+            self.publish(&held);
         }
         if call.caller.caches {
             self.remember_reads(call, &held);

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::{Block, Outcome, Touched};
 use keyspace::{Held, Key, Need, Waiter};
 use resp::{Args, Reply};
-use txn::locks::Mode;
 
 use crate::attachment::{Attachment, DbKey};
 use crate::blocked::{Blocked, Served};
@@ -216,7 +215,7 @@ impl Engine {
         blocked.row.spec.keys_of(blocked.args.args(), &mut positions);
         let keys = positions.iter().filter_map(|at| blocked.args.args().get(at.index));
         let mut keys = keys.map(|key| (blocked.db, Box::from(key)));
-        let locked = keys.find(|key| self.is_locked_by_other(held, key, Mode::Exclusive));
+        let locked = keys.find(|key| self.is_locked_by_other(held, key));
         locked.map(|locked| self.shared.transactions.skip(locked, of.clone())).is_some()
     }
 
@@ -230,14 +229,21 @@ impl Engine {
             };
             let shared = self.shared.clone();
             let hashed = shared.keyspace.hasher().key(&key.1);
-            let missing = self.slots_of_waiters(&held, Some(key.0), std::iter::once(hashed));
-            if !missing.is_empty() {
+            // Those who wait for what the next ones of a chain would change are seen when that is held.
+            let all_are_held = loop {
+                let missing = self.slots_of_waiters(&held, Some(key.0), std::iter::once(hashed));
+                if missing.is_empty() {
+                    break true;
+                }
                 let need = self.need_of(missing.into_iter());
                 if self.try_to_extend(&mut held, &need).is_err() {
-                    self.release(held);
-                    self.unserved.push(key);
-                    continue;
+                    break false;
                 }
+            };
+            if !all_are_held {
+                self.release(held);
+                self.unserved.push(key);
+                continue;
             }
             self.serve(vec![Touched { db: key.0, slot, key: key.1, serves: true, by: 0 }], &held);
             self.release(held);

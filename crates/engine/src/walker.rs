@@ -211,8 +211,10 @@ impl Engine {
             };
             if !expired.is_empty() {
                 let shared = self.shared.clone();
-                let keys = expired.iter().map(|key| shared.keyspace.hasher().key(key));
-                self.expire_keys(held, walking.db, 0, keys);
+                let mut keys: Vec<_> = expired.iter().map(|key| shared.keyspace.hasher().key(key)).collect();
+                // Rule K6: what is prepared is done to them as they are.
+                keys.retain(|key| !self.is_locked(held, walking.db, key));
+                self.expire_keys(held, walking.db, 0, keys.into_iter());
             }
             match next {
                 Some(hash) => walking.at.hash = hash,

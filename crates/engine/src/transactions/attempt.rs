@@ -9,7 +9,6 @@ use keyspace::{Held, Horizon, Need};
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
 
-use super::Owner;
 use crate::block::BlockRun;
 use crate::call::{Busy, Call};
 use crate::cold::is_lacking;
@@ -171,9 +170,9 @@ impl Engine {
             }
         }
         self.published.append(&mut shared.transactions.take_events(tx));
-        self.on_behalf = Some(Owner::Attempt(tx));
+        self.installs = Some(tx);
         self.publish(&held);
-        self.on_behalf = None;
+        self.installs = None;
         self.release_locks(tx, &prepared.locks, &held);
         let seen = self.leave_record(held, Record::Commit { tx, members });
         self.recorder.of = None;

@@ -313,22 +313,18 @@ impl Engine {
         }
     }
 
-    /// Whether a key of a held slot is locked by a transaction.
+    /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been granted a key has done nothing to
+    /// it yet.)
     #[inline]
     pub(crate) fn is_locked(&self, held: &Held, db: u16, key: &Key<'_>) -> bool {
         self.shared.transactions.any()
             && self.shared.keyspace.interest(held, key.slot)
-            && self.is_locked_by_other(held, &(db, key.bytes.into()), Mode::Exclusive)
+            && self.is_locked_by_other(held, &(db, key.bytes.into()))
     }
 
-    /// Whether somebody holds a key, whose slot is held, in whose name nothing is done now.
-    pub(crate) fn is_locked_by_other(&self, held: &Held, key: &DbKey, mode: Mode) -> bool {
-        let other = |(owner, held): (Owner, Mode)| Some(owner) != self.on_behalf && held.conflicts(mode);
+    /// Whether a transaction has locked a key, whose slot is held, and is not the one that is being installed.
+    pub(crate) fn is_locked_by_other(&self, held: &Held, key: &DbKey) -> bool {
+        let other = |(owner, _)| matches!(owner, Owner::Attempt(tx) if Some(tx) != self.installs);
         self.latched(&self.shared, held).of(key, |lock| lock.held().any(other)) == Some(true)
-    }
-
-    /// In whose name a command with this token works on keys that it has claimed.
-    pub(crate) fn behalf_of(&self, token: u64) -> Option<Owner> {
-        self.claims.contains_key(&token).then(|| self.plain(token))
     }
 }

@@ -3,9 +3,9 @@
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
 
-use super::tests::{Tried, engines, install, locks, prepare, prepared};
+use super::tests::{NOW, Tried, engines, install, locks, prepare, prepared, say};
 use crate::testing::row;
-use crate::{Call, Caller, Engine, Ran, Seat};
+use crate::{Begin, Call, Caller, Engine, Ran, Seat, Step};
 
 /// Runs a command of the connection `token`.
 fn run(engine: &mut Engine, token: u64, seat: Option<&Seat>, command: &str, out: &mut Vec<u8>) -> Ran {
@@ -29,10 +29,24 @@ fn run(engine: &mut Engine, token: u64, seat: Option<&Seat>, command: &str, out:
 fn plain(engine: &mut Engine, token: u64, command: &str) -> Option<String> {
     let mut out = Vec::new();
     match run(engine, token, None, command, &mut out) {
-        Ran::Done => Some(String::from_utf8(out).unwrap()),
-        Ran::Busy(_) => None,
-        Ran::Walking(_) | Ran::Blocked(_) => panic!("{command} goes on"),
+        Ran::Done => {}
+        Ran::Busy(_) => return None,
+        Ran::Walking(mut walking) => while let Step::More = engine.step_walk(&mut walking, token, &mut out) {},
+        Ran::Blocked(_) => panic!("{command} blocks"),
     }
+    Some(String::from_utf8(out).unwrap())
+}
+
+/// A command that waits for keys.
+fn blocks(engine: &mut Engine, token: u64, seat: &Seat, command: &str) {
+    assert!(matches!(run(engine, token, Some(seat), command, &mut Vec::new()), Ran::Blocked(_)), "{command}");
+}
+
+fn has_served(engine: &mut Engine) -> Vec<u64> {
+    while engine.has_leftovers() {
+        engine.unwatch_leftovers();
+    }
+    engine.served.drain(..).map(|served| served.waiter.token).collect()
 }
 
 #[test]
@@ -50,4 +64,81 @@ fn a_transaction_comes_to_its_turn_among_plain_commands_that_never_stop_coming()
         assert_eq!(plain(&mut one, token, "incr k"), Some(format!(":{}\r\n", token + 1)));
     }
     assert!(matches!(prepare(&mut one, 200, &keys, &["incr k"]), Tried::Waits), "nobody is older any more");
+}
+
+/// Rule K6.
+#[test]
+fn walks_leave_keys_alone_that_are_locked_though_their_time_has_come() {
+    let [mut one] = engines();
+    say(&mut one, "set a 1 px 10");
+    say(&mut one, "set b 1 px 10");
+    let first = prepared(prepare(&mut one, 1, &locks(&["z"], Mode::Exclusive), &["set z 1"]));
+    assert_eq!(plain(&mut one, 7, "scan 0 count 1000"), None, "it waits for those that are there");
+    let second = prepared(prepare(&mut one, 2, &locks(&["a"], Mode::Exclusive), &["persist a"]));
+    install(&mut one, &first);
+    one.begin_turn(NOW + 20);
+    assert_eq!(plain(&mut one, 7, "scan 0 count 1000").unwrap(), "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nz\r\n");
+    assert_eq!(one.shared.keyspace.len(0), 2, "a and z: b is gone");
+    install(&mut one, &second);
+    assert_eq!(say(&mut one, "ttl a"), ":-1\r\n", "what was prepared is done");
+}
+
+/// A plain command that was granted a key and has not run has done nothing to it.
+#[test]
+fn who_waits_is_served_beside_plain_commands_that_hold_keys() {
+    let [mut one, mut two] = engines();
+    let seat = Seat::default();
+    blocks(&mut one, 5, &seat, "blmove src dst left right 0");
+    let _open = prepared(prepare(&mut one, 50, &locks(&["other"], Mode::Exclusive), &["set other 1"]));
+    let pushes = prepared(prepare(&mut one, 100, &locks(&["dst"], Mode::Exclusive), &["rpush dst t"]));
+    assert_eq!(plain(&mut two, 6, "rpush dst p"), None);
+    assert!(plain(&mut one, 7, "rpush src x").is_some());
+    assert!(has_served(&mut one).is_empty(), "dst is locked");
+    install(&mut one, &pushes);
+    assert_eq!(has_served(&mut one), [5]);
+    assert!(plain(&mut two, 6, "rpush dst p").is_some());
+    assert_eq!(say(&mut one, "llen src"), ":0\r\n");
+}
+
+/// Rule K4.
+#[test]
+fn a_chain_of_those_who_wait_is_served_when_a_lock_is_gone() {
+    let [mut one] = engines();
+    let seats: [Seat; 3] = Default::default();
+    blocks(&mut one, 5, &seats[0], "blmove src mid left right 0");
+    blocks(&mut one, 6, &seats[1], "blmove mid end left right 0");
+    blocks(&mut one, 7, &seats[2], "blmove end last left right 0");
+    let reads = prepared(prepare(&mut one, 100, &locks(&["mid"], Mode::Exclusive), &["exists mid"]));
+    assert!(plain(&mut one, 8, "rpush src x").is_some());
+    assert!(has_served(&mut one).is_empty(), "mid is locked");
+    install(&mut one, &reads);
+    assert_eq!(has_served(&mut one), [5, 6, 7]);
+    assert_eq!(say(&mut one, "lpop last"), "$1\r\nx\r\n");
+}
+
+/// Rule K4, where a script finds out which key it changes.
+#[test]
+fn a_block_that_widens_takes_what_a_whole_chain_needs() {
+    let [mut one] = engines();
+    let seats: [Seat; 3] = Default::default();
+    blocks(&mut one, 5, &seats[0], "blmove src mid left right 0");
+    blocks(&mut one, 6, &seats[1], "blmove mid end left right 0");
+    blocks(&mut one, 7, &seats[2], "blmove end last left right 0");
+    let mut batch = Batch::new();
+    assert!(batch.push_copy([&b"rpush"[..], b"src", b"x"].into_iter()));
+    let call = Call {
+        row: row("rpush"),
+        args: batch.args(0, &[]),
+        first: None,
+        db: 0,
+        protocol: Protocol::Resp2,
+        token: 8,
+        seat: None,
+        caller: Caller::default(),
+    };
+    let Ok(Some(mut block)) = one.begin_block(&Begin { may_widen: true, ..Begin::default() }, 8) else { panic!() };
+    assert!(one.widen_block(&mut block, &call).is_ok());
+    one.run_in_block(&mut block, &call, &mut Vec::new());
+    one.end_block(block, 0);
+    assert_eq!(has_served(&mut one), [5, 6, 7]);
 }
