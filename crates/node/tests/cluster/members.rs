@@ -81,3 +81,51 @@ fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
     assert_eq!(net.say(other, &format!("MGET {x} {z}")), "[1 1]", "its own transactions are heard as well");
     assert!(is_quiet(&net), "nothing is left");
 }
+
+/// A node that a block was never told to counts as one that has refused, even if the block's client does not wait for that.
+#[test]
+fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
+    let mut net = Net::new(3, 1, 2);
+    let (client, other) = (net.connect(0), net.connect(2));
+    let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    net.unreachable = vec![1];
+    net.send(client, &format!("GET {b}"));
+    net.run();
+    net.send(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
+    net.run();
+    assert!(net.node(2).engine.transactions.any(), "the link is not tried again yet");
+    net.leave(client);
+    net.run();
+    assert!(net.node(2).engine.transactions.any());
+    a_while(&mut net);
+    assert!(is_quiet(&net), "nothing stays locked");
+    assert_eq!(net.say(other, &format!("MGET {a} {c}")), "[nil nil]");
+}
+
+/// The same holds for an attempt that is not the first.
+#[test]
+fn a_later_attempt_does_not_wait_for_who_never_heard_of_it() {
+    let mut net = Net::new(4, 1, 2);
+    let (client, other) = (net.connect(0), net.connect(2));
+    let [a, b, c, d] = [0, 1, 2, 3].map(|i| key_of(i, 4, "k"));
+    assert_eq!(net.say(client, &format!("MSET {a} 0 {b} 0 {c} 0 {d} 0")), "OK");
+    a_while(&mut net);
+    // What is older is in its way, and waits for a node that has stopped.
+    net.stalled = vec![3];
+    net.send(other, &format!("MSET {c} 2 {d} 2"));
+    net.run();
+    net.clock_only(5);
+    net.send(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
+    net.run();
+    net.unreachable = vec![1];
+    net.cut(0, 1);
+    net.sleep(60);
+    net.sleep(60);
+    net.stalled.clear();
+    a_while(&mut net);
+    assert_eq!(net.heard(other), ["OK"]);
+    let heard = net.heard(client);
+    assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+    assert!([0, 2, 3].iter().all(|node| !net.node(*node).engine.transactions.any()), "nothing stays locked");
+    assert_eq!(net.say(other, &format!("MGET {a} {c}")), "[0 2]");
+}

@@ -27,8 +27,6 @@ pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns keys of the 
 /// A block under way.
 pub(super) struct Block {
     token: Token,
-    /// When it was begun, as links and blocks are counted.
-    begun: u64,
     /// It is one command, and no EXEC.
     alone: bool,
     /// Where its reply goes, and whether the client wants it.
@@ -42,8 +40,6 @@ pub(super) struct Block {
     db: u16,
     protocol: Protocol,
     answers: Vec<Answer>,
-    /// Who has a part in it.
-    nodes: Vec<NodeId>,
     /// The database that it selects.
     selected: u16,
 }
@@ -248,13 +244,9 @@ impl Worker {
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
-            let nodes = parts.iter().map(|part| part.member.node).collect();
             let sequence = coordinator.begin(now, time, parts, &mut events);
-            peers.tx.ticks += 1;
-            let begun = peers.tx.ticks;
             let block = Block {
                 token: conn.token,
-                begun,
                 alone: alone.is_some(),
                 hole,
                 multi,
@@ -263,7 +255,6 @@ impl Worker {
                 db,
                 protocol,
                 answers,
-                nodes,
                 selected,
             };
             peers.tx.blocks.insert(sequence, block);
@@ -368,7 +359,6 @@ impl Worker {
             Ok(plan) => {
                 if let Some(block) = peers.tx.blocks.get_mut(&sequence) {
                     block.answers = plan.answers;
-                    block.nodes = plan.parts.iter().map(|part| part.member.node).collect();
                 }
                 coordinator.routed(now, sequence, plan.parts);
             }
@@ -403,11 +393,6 @@ impl Block {
     /// What it watches at this node.
     pub(super) fn watched_here(&self) -> Watched {
         Watched::Keys(self.watched.clone())
-    }
-
-    /// Whether a node has a part in it, and cannot have heard of it: its link was open last at this time.
-    pub(super) fn is_unheard(&self, node: NodeId, last_open: u64) -> bool {
-        self.begun > last_open && self.nodes.contains(&node)
     }
 
     /// Whether commands have other owners now.

@@ -11,7 +11,7 @@ mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::WatchedKey;
 use keyspace::Horizon;
@@ -84,7 +84,9 @@ pub(crate) struct Transacting {
     watched: BTreeMap<TxId, Watched>,
     /// The other nodes, by the map.
     others: Vec<NodeId>,
-    /// Counts what begins and ends, blocks and links.
+    /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
+    told: BTreeMap<u64, Told>,
+    /// Counts what begins and ends, attempts and links.
     ticks: u64,
     /// Records that were left.
     records: u64,
@@ -94,6 +96,14 @@ pub(crate) struct Transacting {
     outcomes: VecDeque<Logged>,
     /// When the log was last asked to sync them, or the first of them was left.
     asked_to_sync: u64,
+}
+
+/// An attempt that was sent.
+struct Told {
+    tx: TxId,
+    /// When that was first, as attempts and links are counted.
+    begun: u64,
+    members: Arc<[Member]>,
 }
 
 /// What a record waits for that was left, and what it says of which attempt.
@@ -119,6 +129,28 @@ impl Transacting {
     pub(crate) fn forget_log(&mut self) {
         self.logged.clear();
         self.outcomes.clear();
+    }
+}
+
+impl Told {
+    fn is_of(&self, node: NodeId) -> bool {
+        self.members.iter().any(|member| member.node == node)
+    }
+}
+
+impl Transacting {
+    /// An attempt is sent to one of its participants.
+    fn note_told(&mut self, prepare: &txn::Prepare) {
+        let tx = prepare.tx;
+        if self.told.get(&tx.sequence).is_some_and(|told| told.tx == tx) {
+            return;
+        }
+        self.ticks += 1;
+        self.told.insert(tx.sequence, Told { tx, begun: self.ticks, members: prepare.members.clone() });
+        let Some(coordinator) = &self.coordinator else { return };
+        if self.told.len() > 2 * coordinator.len() + 64 {
+            self.told.retain(|_, told| coordinator.current(told.tx.sequence) == Some(told.tx));
+        }
     }
 }
 
@@ -202,14 +234,14 @@ impl Worker {
             peers.links[link].last_open = peers.tx.ticks;
             return;
         }
-        // Of what was begun since it was open last nothing has left: the node will not hear of it, as if it had refused.
+        // Of attempts that were begun since it was open last nothing has left: the node will not hear of them, as if it had refused.
         let of = |node: &&::cluster::map::Node| Some(node.id) == peers.links[link].node;
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
-        let unheard = peers.tx.blocks.iter().filter(|(_, block)| block.is_unheard(from.node, last_open));
+        let unheard = peers.tx.told.values().filter(|told| told.begun > last_open && told.is_of(from.node));
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
         let mut events = Vec::new();
-        for tx in unheard.filter_map(|(sequence, _)| coordinator.current(*sequence)).collect::<Vec<_>>() {
+        for tx in unheard.map(|told| told.tx) {
             let why = txn::Refusal::Failed(coordinator::NOT_SERVED.into());
             coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
         }
@@ -265,6 +297,9 @@ impl Worker {
     /// Says something to a node, which may be this one. It may get lost.
     fn tx_send(&mut self, to: NodeId, message: Message) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
+        if let Message::Prepare(prepare) = &message {
+            peers.tx.note_told(prepare);
+        }
         let Some(me) = peers.shared.parts.me() else { return };
         if to == me.node {
             let of = |tx: TxId| peers.tx.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
