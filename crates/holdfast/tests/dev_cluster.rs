@@ -103,7 +103,8 @@ fn signal(name: &str, process: u32) {
 #[test]
 fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     let (port, dir) = (ports(), Scratch::new());
-    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes", "--maxmemory", "100mb"]);
+    let mut cluster =
+        Cluster::start(port, &dir, &["--", "--appendonly", "yes", "--log-segment-size", "1mb", "--maxmemory", "100mb"]);
     cluster.serves();
     for i in 0..30 {
         comes(&mut cluster.client(i % 3), &format!("set key:{i} {i}"), "+OK");
@@ -131,7 +132,7 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
         assert!(!refused.status.success() && why.contains(&format!("--nodes 3 --port {port}")), "{why}");
     }
 
-    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes"]);
+    let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes", "--log-segment-size", "1mb"]);
     cluster.serves();
     comes(&mut cluster.client(0), "dbsize", ":30");
     // Also if it is killed, and so can say nothing to anybody.

@@ -20,7 +20,8 @@ fn ports(n: u16) -> Vec<u16> {
 fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
     let dir = dir.path().display().to_string();
     let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", seeds];
-    Server::on_port(port, &[&settings[..], more].concat())
+    // A start reads the newest segments as a whole, which takes seconds without optimization if they are as large as usual.
+    Server::on_port(port, &[&settings[..], &["--log-segment-size", "1mb"], more].concat())
 }
 
 /// Asks until the reply is one that is waited for.

@@ -45,7 +45,7 @@ pub fn free_port() -> u16 {
 /// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever connected
 /// to whomever meanwhile.
 pub fn free_ports(n: u16) -> u16 {
-    const RANGE: (u16, u16) = (11_000, 21_000);
+    const RANGE: (u16, u16) = (11_000, 16_900);
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     for _ in 0..20_000 {
