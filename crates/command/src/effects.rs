@@ -9,7 +9,7 @@
 //! bytes  := length varint, bytes          varint := LEB128, u64
 //! ```
 
-use keyspace::{Db, Key};
+use keyspace::{Db, EntryRef, Key};
 use object::{Corrupt, Limits};
 
 use crate::barrier::Barrier;
@@ -262,6 +262,33 @@ pub fn decode(encoded: &[u8]) -> impl Iterator<Item = Result<Effect<'_>, Corrupt
         }
         Some(effect)
     })
+}
+
+/// As [`decode`], each with its bytes.
+pub fn split(encoded: &[u8]) -> impl Iterator<Item = Result<(Effect<'_>, &[u8]), Corrupt>> {
+    let mut rest = Reader(encoded);
+    std::iter::from_fn(move || {
+        let before = rest.0;
+        if rest.is_empty() {
+            return None;
+        }
+        let effect = decode_one(&mut rest);
+        let bytes = &before[..before.len() - rest.0.len()];
+        if effect.is_err() {
+            rest = Reader(&[]);
+        }
+        Some(effect.map(|effect| (effect, bytes)))
+    })
+}
+
+/// Appends the effect that makes a key of logical database `db` what it is now.
+pub fn put_image(db: u16, entry: EntryRef<'_>, out: &mut Vec<u8>) {
+    let mut fx = Effects { encoded: std::mem::take(out), ..Effects::default() };
+    fx.encode(op::IMAGE, db, entry.key(), |w| {
+        w.varint(entry.expiry().unwrap_or(0));
+        entry.write_image(w.0);
+    });
+    *out = fx.encoded;
 }
 
 fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {

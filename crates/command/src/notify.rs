@@ -1,5 +1,7 @@
 //! Keyspace notifications, collected while a command runs and sent when it has ended.
 
+use std::borrow::Cow;
+
 /// Classes of `notify-keyspace-events`, by their letter.
 #[expect(missing_docs, reason = "the letters are Redis's")]
 pub mod class {
@@ -25,7 +27,7 @@ pub struct Event {
     /// See [`class`].
     pub class: u32,
     /// Name of the event, "lpush".
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Logical database.
     pub db: u16,
     /// The key.
@@ -46,7 +48,7 @@ impl Events {
     #[inline]
     pub fn push(&mut self, class: u32, name: &'static str, db: u16, key: &[u8]) {
         if self.wanted & class != 0 {
-            self.list.push(Event { class, name, db, key: key.into() });
+            self.list.push(Event { class, name: name.into(), db, key: key.into() });
         }
     }
 }

@@ -556,7 +556,7 @@ impl Engine {
             };
             let events = &mut self.events.list;
             let at = events.iter().position(|event| event.db == db && event.key == key).unwrap_or(events.len());
-            events.insert(at, Event { class, name, db, key });
+            events.insert(at, Event { class, name: name.into(), db, key });
         }
     }
 

@@ -31,6 +31,7 @@ mod tracking;
 mod transactions;
 mod walker;
 mod watch;
+mod workspace;
 
 pub use block::{Again, Begin, BlockRun};
 pub use blocked::{Blocked, Ending, Seat, Served};
@@ -44,3 +45,4 @@ pub use tracking::{Caller, Invalidation, Tracking};
 pub use transactions::{Locked, Outcomes, Transactions, Undone, restore_locks};
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;
+pub use workspace::{Made, Workspace};

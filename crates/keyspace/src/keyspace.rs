@@ -234,6 +234,13 @@ impl Keyspace {
         }
     }
 
+    /// An empty one for `workers` workers, with as many databases and the same hashes.
+    pub fn like(&self, workers: usize) -> Self {
+        let mut like = Self::new(workers, self.databases(), 0);
+        like.hasher = self.hasher.clone();
+        like
+    }
+
     /// The part that worker `index` owns.
     ///
     /// # Panics

@@ -299,6 +299,7 @@ impl Worker {
             out: &mut conn.out.bytes,
             token: conn.token,
             block: None,
+            aside: None,
         }
     }
 

@@ -333,7 +333,7 @@ impl Worker {
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.engine.forget_claims(conn.token);
-        self.abandon_transaction(conn.token);
+        self.abandon_transaction(&mut conn);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);
         pubsub::stop(&self.node, &mut conn.session);

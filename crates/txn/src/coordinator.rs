@@ -7,6 +7,9 @@
 //!   next attempt|    v
 //!              waiting, or a new route, or over (the client hears why) ----- all aborts acknowledged ----> finished
 //! ```
+//! A transaction that needs to see what is there before it knows what it does *fetches* first (`fetch.rs`): all participants lock and say what is there, the node
+//! runs it on that, and then the participants prepare what came of it.
+//!
 //! Its state is in memory only: it binds nobody to what it has not been answered by all, and when it is gone the participants find out
 //! among themselves. A transaction is aborted only because a participant refused, which is for good; silence is waited out, however long.
 //! So whoever asks the participants comes to the same outcome.
@@ -15,6 +18,7 @@
 //! with a participant that started again, its connection is closed.
 
 mod attempt;
+mod fetch;
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +68,16 @@ pub enum Event {
         /// Why: changed or failed.
         why: Refusal,
     },
+    /// All participants of a transaction that fetches have their locks, and this is there. Answered by [`Coordinator::proceed`], [`Coordinator::again`] or
+    /// [`Coordinator::give_up`], in any time; or by nothing, if the attempt is void by then and the next one has come.
+    Fetched {
+        /// Which transaction.
+        sequence: u64,
+        /// Which of its attempts.
+        attempt: u32,
+        /// As the participants said it.
+        found: Vec<(NodeId, Arc<[u8]>)>,
+    },
     /// A participant does not own its keys any more. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
     Reroute {
         /// Which transaction.
@@ -77,6 +91,12 @@ enum Phase {
     Preparing {
         answers: Vec<Option<Answer>>,
     },
+    /// What the participants have said that there is so far, in the order of the parts.
+    Fetching {
+        found: Vec<Option<Arc<[u8]>>>,
+    },
+    /// The node makes something of what is there.
+    Running,
     /// To be tried again when it is due.
     Waiting,
     Rerouting,
@@ -105,6 +125,10 @@ struct Open {
     aborting: BTreeSet<(u32, NodeId)>,
     /// Somebody waits for the reply.
     client: bool,
+    /// It fetches before it prepares.
+    fetches: bool,
+    /// What the parts are to do, in their order, once that is known of one that fetches.
+    made: Vec<Arc<[u8]>>,
 }
 
 impl Open {
@@ -158,7 +182,11 @@ impl Coordinator {
     ///
     /// # Panics
     /// Without parts.
-    pub fn begin(&mut self, now: u64, time: u64, mut parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+    pub fn begin(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+        self.open(now, time, parts, false, out)
+    }
+
+    fn open(&mut self, now: u64, time: u64, mut parts: Vec<Part>, fetches: bool, out: &mut Vec<Event>) -> u64 {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         parts.sort_by_key(|part| part.member);
         debug_assert!(parts.windows(2).all(|pair| pair[0].member.node < pair[1].member.node), "a part for a node");
@@ -175,6 +203,8 @@ impl Coordinator {
             due: None,
             aborting: BTreeSet::new(),
             client: true,
+            fetches,
+            made: Vec::new(),
         };
         self.open.insert(sequence, open);
         self.attempt(now, sequence, out);
@@ -191,6 +221,7 @@ impl Coordinator {
                 self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
                 self.close(sequence, now);
             }
+            Phase::Fetching { .. } | Phase::Running => self.end_attempt(now, sequence, out),
             Phase::Preparing { .. } if !open.logged() => {
                 self.drop_attempt(sequence, None, out);
                 self.close(sequence, now);
@@ -244,6 +275,7 @@ impl Coordinator {
         self.peer(now, from, out);
         match message {
             Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.node, tx, replies, out),
+            Message::Fetched { tx, found } if self.is_mine(tx) => self.fetched(now, from.node, tx, found, out),
             Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.node, tx, why, out),
             Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.node, tx),
             _ => {}
@@ -331,6 +363,10 @@ impl Coordinator {
         let finished = self.finished();
         let Some(open) = self.open.get(&sequence) else { return };
         let part = &open.parts[to];
+        if let Some(commands) = open.made.get(to) {
+            let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+            return out.push(send(part.member.node, Message::Proceed { tx, commands: Arc::clone(commands) }));
+        }
         let prepare = Prepare {
             tx: TxId { origin: self.origin, sequence, attempt: open.attempt },
             stamp: open.stamp,
@@ -340,8 +376,9 @@ impl Coordinator {
             logged: open.logged(),
             finished,
         };
+        let message = if open.fetches { Message::Fetch } else { Message::Prepare };
         self.told.insert(part.member.node, finished);
-        out.push(send(part.member.node, Message::Prepare(Arc::new(prepare))));
+        out.push(send(part.member.node, message(Arc::new(prepare))));
     }
 
     fn send_outcome(&mut self, sequence: u64, attempt: u32, to: NodeId, commit: bool, out: &mut Vec<Event>) {

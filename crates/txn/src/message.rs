@@ -92,6 +92,27 @@ pub enum Status {
 pub enum Message {
     /// To a participant.
     Prepare(Arc<Prepare>),
+    /// To a participant: lock, and say what is there. It is told what to do about that by Proceed.
+    Fetch(Arc<Prepare>),
+    /// To the coordinator: all is locked, and this is there. Nothing binds the participant yet.
+    Fetched {
+        /// Which attempt.
+        tx: TxId,
+        /// What was asked for.
+        found: Arc<[u8]>,
+    },
+    /// To a participant that has said what is there: do this, and be prepared.
+    Proceed {
+        /// Which attempt.
+        tx: TxId,
+        /// What it executes.
+        commands: Arc<[u8]>,
+    },
+    /// To a participant that has said what is there: the coordinator is still at work.
+    Hold {
+        /// Which attempt.
+        tx: TxId,
+    },
     /// To the coordinator: prepared, for good.
     Prepared {
         /// Which attempt.
@@ -152,8 +173,11 @@ impl Message {
     /// The attempt it is about; none of [`Message::Finished`].
     pub fn tx(&self) -> Option<TxId> {
         match self {
-            Message::Prepare(prepare) => Some(prepare.tx),
+            Message::Prepare(prepare) | Message::Fetch(prepare) => Some(prepare.tx),
             Message::Prepared { tx, .. }
+            | Message::Fetched { tx, .. }
+            | Message::Proceed { tx, .. }
+            | Message::Hold { tx }
             | Message::Refused { tx, .. }
             | Message::Commit { tx, .. }
             | Message::Abort { tx, .. }
@@ -167,7 +191,9 @@ impl Message {
     /// Which coordinator of this node it is for; none: it is for the participant.
     pub fn coordinator(&self, me: Member) -> Option<u16> {
         match self {
-            Message::Prepared { tx, .. } | Message::Refused { tx, .. } => Some(tx.origin.lane),
+            Message::Prepared { tx, .. } | Message::Fetched { tx, .. } | Message::Refused { tx, .. } => {
+                Some(tx.origin.lane)
+            }
             // Participants acknowledge to one another when the coordinator is gone.
             Message::Acknowledged { tx } if tx.origin.member == me => Some(tx.origin.lane),
             _ => None,
@@ -179,8 +205,8 @@ impl Message {
         let mut w = Writer(out);
         w.u8(VERSION);
         match self {
-            Message::Prepare(p) => {
-                w.u8(1);
+            Message::Prepare(p) | Message::Fetch(p) => {
+                w.u8(if matches!(self, Message::Prepare(_)) { 1 } else { 10 });
                 w.tx(p.tx);
                 w.stamp(p.stamp);
                 w.members(&p.members);
@@ -247,6 +273,20 @@ impl Message {
                 w.origin(*origin);
                 w.varint(*below);
             }
+            Message::Fetched { tx, found } => {
+                w.u8(11);
+                w.tx(*tx);
+                w.bytes(found);
+            }
+            Message::Proceed { tx, commands } => {
+                w.u8(12);
+                w.tx(*tx);
+                w.bytes(commands);
+            }
+            Message::Hold { tx } => {
+                w.u8(13);
+                w.tx(*tx);
+            }
         }
     }
 
@@ -258,15 +298,7 @@ impl Message {
         let mut r = Reader(bytes);
         r.version()?;
         let message = match r.u8()? {
-            1 => Message::Prepare(Arc::new(Prepare {
-                tx: r.tx()?,
-                stamp: r.stamp()?,
-                members: r.members()?,
-                locks: r.locks()?,
-                commands: r.bytes()?.into(),
-                logged: r.flag()?,
-                finished: r.varint()?,
-            })),
+            1 => Message::Prepare(prepare(&mut r)?),
             2 => {
                 let tx = r.tx()?;
                 let replies = if r.flag()? { Some(r.bytes()?.into()) } else { None };
@@ -300,9 +332,25 @@ impl Message {
                 },
             },
             9 => Message::Finished { origin: r.origin()?, below: r.varint()? },
+            10 => Message::Fetch(prepare(&mut r)?),
+            11 => Message::Fetched { tx: r.tx()?, found: r.bytes()?.into() },
+            12 => Message::Proceed { tx: r.tx()?, commands: r.bytes()?.into() },
+            13 => Message::Hold { tx: r.tx()? },
             _ => return Err(Malformed("a message that is not known")),
         };
         r.end()?;
         Ok(message)
     }
+}
+
+fn prepare(r: &mut Reader<'_>) -> Result<Arc<Prepare>, Malformed> {
+    Ok(Arc::new(Prepare {
+        tx: r.tx()?,
+        stamp: r.stamp()?,
+        members: r.members()?,
+        locks: r.locks()?,
+        commands: r.bytes()?.into(),
+        logged: r.flag()?,
+        finished: r.varint()?,
+    }))
 }

@@ -7,6 +7,9 @@
 //!     | Inquire, Abort   v                     v                  v                    v
 //!     +--------------> refused <---------------+                deciding ---------------------------> aborted
 //! ```
+//! Between queued and executing, an attempt that fetches says what is there, and executes what the coordinator makes of that; until then it may still
+//! refuse, and does if it hears nothing for too long.
+//!
 //! What it has said it never takes back (rule T4): prepared is in the log before it is said; that it takes no part in an attempt is remembered,
 //! and logged before another participant hears of it. What an earlier life of the node did not log is refused (rule T1), what the coordinator has followed by a
 //! later attempt, too, and what is unknown of a coordinator that is gone; so these need not be remembered. Outcomes are kept until the coordinator
@@ -57,6 +60,27 @@ pub enum Action {
         /// What the coordinator sent.
         commands: Arc<[u8]>,
         /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
+        logged: bool,
+    },
+    /// Says what is there for the commands; answered by [`Participant::fetched`], when that is committed (rule L7), or, if it cannot,
+    /// by [`Participant::executed`].
+    Fetch {
+        /// For whom.
+        tx: TxId,
+        /// What the coordinator sent.
+        commands: Arc<[u8]>,
+    },
+    /// As [`Action::Execute`], for an attempt that has had its locks since it fetched.
+    Proceed {
+        /// For whom.
+        tx: TxId,
+        /// How old it is.
+        stamp: Stamp,
+        /// What it has locked.
+        locks: Arc<[Lock]>,
+        /// What the coordinator sent.
+        commands: Arc<[u8]>,
+        /// See there.
         logged: bool,
     },
     /// Appends the record; answered by [`Participant::committed`] when it, and what it depends on (rule T8), is committed, and if it is an outcome, on the
@@ -194,8 +218,16 @@ impl Participant {
         match message {
             Message::Prepare(prepare) => {
                 self.finished(from, prepare.tx.origin, prepare.finished, out);
-                self.prepare(now, from.node, prepare, out);
+                self.prepare(now, from.node, prepare, false, out);
             }
+            Message::Fetch(prepare) => {
+                let tx = prepare.tx;
+                self.finished(from, tx.origin, prepare.finished, out);
+                self.prepare(now, from.node, prepare, true, out);
+                self.hold(now, tx);
+            }
+            Message::Proceed { tx, commands } => self.proceed(now, from.node, tx, commands, out),
+            Message::Hold { tx } => self.hold(now, tx),
             Message::Commit { tx, finished } => {
                 self.finished(from, tx.origin, finished, out);
                 self.commit(from.node, tx, out);
@@ -208,7 +240,7 @@ impl Participant {
             Message::Inquire { tx, incarnation } => self.inquire(from.node, tx, incarnation, out),
             Message::Status { tx, status } => self.status(from.node, tx, status, out),
             Message::Acknowledged { tx } => self.acknowledged(from.node, tx),
-            Message::Prepared { .. } | Message::Refused { .. } => {}
+            Message::Prepared { .. } | Message::Fetched { .. } | Message::Refused { .. } => {}
         }
     }
 
@@ -257,6 +289,7 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
+            Phase::Fetched { .. } => self.let_go(tx, out),
             Phase::Prepared { prepared, inquiry, .. } => {
                 for member in inquiry.open(self.me.node, &prepared.members) {
                     out.push(send(member.node, Message::Inquire { tx, incarnation: member.incarnation }));

@@ -12,6 +12,8 @@ pub struct Settings {
     /// D of rule T3: an attempt that only reads counts if all answers came within it, and participants keep its locks for so long. A
     /// node that has started, or that owns slots anew, serves nothing for longer than this.
     pub read_ms: u64,
+    /// A participant that has said what is there and hears nothing of the coordinator for so long gives the attempt up.
+    pub hold_ms: u64,
     /// A transaction that was refused is tried again after this; twice that the next time, and so on.
     pub backoff_ms: u64,
     /// But no later than after this.
@@ -20,6 +22,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { patience_ms: 1000, resend_ms: 500, outcome_ms: 2000, read_ms: 1000, backoff_ms: 1, backoff_max_ms: 50 }
+        Self {
+            patience_ms: 1000,
+            resend_ms: 500,
+            outcome_ms: 2000,
+            read_ms: 1000,
+            hold_ms: 3000,
+            backoff_ms: 1,
+            backoff_max_ms: 50,
+        }
     }
 }

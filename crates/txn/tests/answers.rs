@@ -10,8 +10,15 @@ use txn::{
     Refusal, Settings, Status, TxId,
 };
 
-const SETTINGS: Settings =
-    Settings { patience_ms: 500, resend_ms: 100, outcome_ms: 100, read_ms: 100, backoff_ms: 4, backoff_max_ms: 10 };
+const SETTINGS: Settings = Settings {
+    patience_ms: 500,
+    resend_ms: 100,
+    outcome_ms: 100,
+    read_ms: 100,
+    hold_ms: 100,
+    backoff_ms: 4,
+    backoff_max_ms: 10,
+};
 
 fn member(node: u64, incarnation: u64) -> Member {
     Member { node: NodeId(node), incarnation }

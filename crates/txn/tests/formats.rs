@@ -81,7 +81,14 @@ fn messages() {
         finished: 299,
     };
     let expected = golden(&[1, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02]]);
-    assert_eq!(bytes(&Message::Prepare(Arc::new(prepare))), expected);
+    assert_eq!(bytes(&Message::Prepare(Arc::new(prepare.clone()))), expected);
+    let fetch = golden(&[1, 10], &[&expected[2..]]);
+    assert_eq!(bytes(&Message::Fetch(Arc::new(prepare))), fetch);
+    let found = Arc::from(*b"image");
+    assert_eq!(bytes(&Message::Fetched { tx: tx(), found }), golden(&[1, 11], &[TX, b"\x05image"]));
+    let commands = Arc::from(*b"effects");
+    assert_eq!(bytes(&Message::Proceed { tx: tx(), commands }), golden(&[1, 12], &[TX, b"\x07effects"]));
+    assert_eq!(bytes(&Message::Hold { tx: tx() }), golden(&[1, 13], &[TX]));
     let replies = Some(Arc::from(*b"+OK"));
     assert_eq!(bytes(&Message::Prepared { tx: tx(), replies }), golden(&[1, 2], &[TX, b"\x01\x03+OK"]));
     assert_eq!(bytes(&Message::Prepared { tx: tx(), replies: None }), golden(&[1, 2], &[TX, &[0]]));

@@ -34,8 +34,8 @@ fn refusal(dice: &mut Dice) -> Refusal {
 
 fn message(dice: &mut Dice, tx: TxId) -> Message {
     let number = [0, 1, 2, u64::MAX][dice.below(4)];
-    match dice.below(9) {
-        0 | 1 => {
+    match dice.below(13) {
+        kind @ (0 | 1 | 9) => {
             let mut members: Vec<Member> = (0..dice.below(4)).map(|_| member(dice)).collect();
             members.sort();
             members.dedup_by_key(|member| member.node);
@@ -43,7 +43,8 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
             let stamp = Stamp { time: number, ..Stamp::default() };
             let members = members.into();
             let logged = dice.percent(70);
-            Message::Prepare(Arc::new(Prepare { tx, stamp, members, locks, commands, logged, finished: number }))
+            let prepare = Arc::new(Prepare { tx, stamp, members, locks, commands, logged, finished: number });
+            if kind == 9 { Message::Fetch(prepare) } else { Message::Prepare(prepare) }
         }
         2 => Message::Prepared { tx, replies: dice.percent(50).then(|| Arc::from([1])) },
         3 => Message::Refused { tx, why: refusal(dice) },
@@ -55,6 +56,9 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
             let statuses = [Status::Pending, Status::Prepared, Status::Refused, Status::Committed, Status::Aborted];
             Message::Status { tx, status: statuses[dice.below(5)] }
         }
+        10 => Message::Fetched { tx, found: Arc::from([1]) },
+        11 => Message::Proceed { tx, commands: Arc::from([1]) },
+        12 => Message::Hold { tx },
         _ => Message::Finished { origin: tx.origin, below: number },
     }
 }
@@ -68,7 +72,8 @@ fn participants_stand_everything() {
         let mut held: BTreeMap<TxId, i32> = BTreeMap::new();
         for _ in 0..400 {
             let (tx, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
-            match dice.below(10) {
+            match dice.below(11) {
+                10 => participant.fetched(now, tx, Arc::from([1]), &mut out),
                 0 => participant.locked(tx, dice.percent(70), &mut out),
                 1 => {
                     let done = Execution::Done { effects: Arc::new([1]), replies: Arc::new([]) };
@@ -117,7 +122,13 @@ fn coordinators_stand_everything() {
                 let (locks, commands) = program(1, &[], &[node as u16]);
                 Part { member: Member { node: NodeId(node), incarnation: 1 }, locks, commands, writes: node != 2 }
             };
-            match dice.below(10) {
+            match dice.below(14) {
+                10 => {
+                    coordinator.begin_fetching(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
+                }
+                11 => _ = coordinator.proceed(now, (sequence, tx.attempt), &[], &mut out),
+                12 => _ = coordinator.again(now, (sequence, tx.attempt), vec![part(2)], &mut out),
+                13 if dice.percent(20) => _ = coordinator.give_up(now, (sequence, tx.attempt), &mut out),
                 0 => {
                     coordinator.begin(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
                 }

@@ -48,6 +48,12 @@ fn with_plain() -> Cluster {
     Cluster { plain: vec![(11, (0, vec![], vec![1, 3]))], ..crossing() }
 }
 
+/// The transactions see what is there before they know what they do.
+fn fetching(cluster: Cluster) -> Cluster {
+    let ids = cluster.transactions.iter().map(|transaction| transaction.id).collect();
+    Cluster { fetching: ids, ..cluster }
+}
+
 fn explore(name: &str, cluster: Cluster) {
     let cluster = Cluster { healed: if long() { 1 } else { 8 }, ..cluster };
     let checker = cluster.checker().threads(2).spawn_bfs().join();
@@ -101,6 +107,20 @@ fn plain_commands_wait_in_between() {
     explore("plain", Cluster { ticks: 0, ..with_plain() });
 }
 
+#[test]
+fn fetching_transactions_that_cross() {
+    explore("fetching, crossing", fetching(Cluster { ticks: 0, ..crossing() }));
+    let one = Cluster { fetching: vec![1], ticks: 0, ..skewed() };
+    explore("one of two fetches, skewed", one);
+}
+
+#[test]
+fn fetching_with_faults() {
+    explore("fetching, participant", fetching(Cluster { server_crashes: 1, ticks: 1, ..alone(2) }));
+    explore("fetching, coordinator", fetching(Cluster { coordinator_crashes: 1, ticks: 2, ..alone(2) }));
+    explore("fetching, network", fetching(Cluster { lost: 1, repeated: 1, ..alone(2) }));
+}
+
 /// The large configurations, one after the other: all of them take some minutes in a release build.
 #[test]
 fn large_clusters() {
@@ -119,6 +139,14 @@ fn large_clusters() {
     explore("crossing, lost", Cluster { lost: 1, ..crossing() });
     explore("crossing, no coordinator", Cluster { ticks: 0, ..end(crossing()) });
     explore("three participants", alone(3));
+    explore("fetching, crossing", fetching(crossing()));
+    explore("fetching, participant", fetching(Cluster { server_crashes: 1, ticks: 2, ..alone(2) }));
+    explore("fetching, skewed", fetching(skewed()));
+    explore("fetching, network", fetching(Cluster { ticks: 2, ..network(alone(2)) }));
+    explore("fetching, a crash, no coordinator", fetching(crash(end(alone(2)))));
+    explore("fetching, plain commands", fetching(Cluster { ticks: 1, ..with_plain() }));
+    explore("fetching, crossing, no coordinator", fetching(Cluster { ticks: 0, ..end(crossing()) }));
+    explore("fetching, crossing, a crash", fetching(Cluster { ticks: 0, ..crash(crossing()) }));
     explore("crossing, a crash", Cluster { ticks: 0, ..crash(crossing()) });
     explore("a crash, a lost message", Cluster { lost: 1, ticks: 2, ..crash(alone(2)) });
     explore("two crashes", Cluster { server_crashes: 2, ticks: 2, ..alone(2) });
@@ -130,6 +158,13 @@ fn large_clusters() {
 #[test]
 fn locks_given_back_early_are_noticed() {
     finds("crossing", crossing(), Mistake::EarlyUnlock);
+}
+
+#[test]
+fn mistakes_with_what_was_fetched_are_noticed() {
+    let crash = || fetching(Cluster { server_crashes: 1, ticks: 2, ..alone(2) });
+    finds("fetching, participant", crash(), Mistake::UnloggedPrepare);
+    finds("fetching, crossing", fetching(crossing()), Mistake::ForgottenFetch);
 }
 
 #[test]

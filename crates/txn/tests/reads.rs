@@ -9,8 +9,15 @@ use glue::{Mistake, Said, Server, decode_reads, program};
 use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings};
 
 const D: u64 = 100;
-const SETTINGS: Settings =
-    Settings { patience_ms: 500, resend_ms: 500, outcome_ms: 500, read_ms: D, backoff_ms: 1, backoff_max_ms: 1 };
+const SETTINGS: Settings = Settings {
+    patience_ms: 500,
+    resend_ms: 500,
+    outcome_ms: 500,
+    read_ms: D,
+    hold_ms: 500,
+    backoff_ms: 1,
+    backoff_max_ms: 1,
+};
 
 fn member(node: u64) -> Member {
     Member { node: NodeId(node), incarnation: 1 }

@@ -24,7 +24,13 @@ fn seeds() {
     }
     eprintln!("{seeds} seeds: {all:?}");
     assert!(
-        all.replied > 0 && all.closed > 0 && all.read_only > 0 && all.plain > 0 && all.retried > 0 && all.crashes > 0
+        all.replied > 0
+            && all.fetched > 0
+            && all.closed > 0
+            && all.read_only > 0
+            && all.plain > 0
+            && all.retried > 0
+            && all.crashes > 0
     );
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use command::{Event, Touched, effects};
-use keyspace::{Held, Horizon, Need};
+use keyspace::{Held, Horizon, Need, Whereabouts};
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
 
@@ -111,6 +111,68 @@ impl Engine {
         self.say(&Record::Prepare(prepared.clone()));
         self.seal_undone(&block);
         self.leave_record(block.into_held(), Record::Prepare(prepared))
+    }
+
+    /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key what it is`, of
+    /// those that are there. False: that would be more than `most` bytes. An error: the store cannot be read.
+    pub fn look(
+        &mut self,
+        block: &BlockRun,
+        locks: &[Lock],
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, command::Error> {
+        let shared = self.shared.clone();
+        let start = out.len();
+        // Who coordinates it may have more databases.
+        for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
+            let key = shared.keyspace.hasher().key(&lock.key);
+            if is_lacking(&self.db(block.held(), lock.db, 0), &key) {
+                self.fetch_key(block.held(), lock.db, &key)?;
+            }
+            let db = self.db(block.held(), lock.db, 0);
+            if db.whereabouts(&key) == Whereabouts::Unreadable {
+                return Err(command::Error::UNREADABLE);
+            }
+            let Some(entry) = db.peek(&key) else { continue };
+            // The image of a value is seldom much smaller than the value.
+            let room = most - (out.len() - start).min(most);
+            if entry.memory() / 4 > room {
+                return Ok(false);
+            }
+            out.extend_from_slice(&entry.version().to_le_bytes());
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            effects::put_image(lock.db, entry, out);
+            let length = (out.len() - at - 4) as u32;
+            out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+            if out.len() - start > most {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there.
+    pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> bool {
+        let shared = self.shared.clone();
+        let (now, key) = (self.now, shared.keyspace.hasher().key(key));
+        let entry = self.db(block.held(), db, 0).peek(&key).filter(|entry| !entry.expired(now)).map(|e| e.version());
+        entry.unwrap_or(0) == version
+    }
+
+    /// An attempt keeps its locks, and gives its latches back: it has done nothing yet. What it has seen may not be committed.
+    pub fn hold_attempt(&mut self, block: BlockRun) -> Horizon {
+        self.seal_undone(&block);
+        let seen = self.take_seen();
+        self.release(block.into_held());
+        seen
+    }
+
+    /// What an attempt would do that somebody else has run, to be [prepared](Self::prepare).
+    pub fn undone_elsewhere(&self, mut events: Vec<Event>) -> Undone {
+        events.retain(|event| event.class & self.events.wanted != 0);
+        Undone { effects: Vec::new(), events }
     }
 
     /// Ends an attempt that was undone and is not prepared.

@@ -12,7 +12,6 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::{Expect, Line};
-use super::tx::is_splittable;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -31,6 +30,8 @@ const BEHIND_MAX: usize = 64 * 1024;
 
 pub(crate) const SEVERAL: &[u8] =
     b"ERR the keys belong to several nodes: a command that needs keys of several nodes at once, a script, or a command without keys in a block cannot do that yet";
+pub(crate) const EVERYTHING: &[u8] =
+    b"ERR a block or script with keys of several nodes cannot contain a command that works on more than its keys";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 
@@ -97,6 +98,15 @@ impl Peers {
             },
             Kind::Gather(Merge::Receivers) => None,
             Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => Some(SEVERAL.into()),
+            _ => None,
+        }
+    }
+
+    /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there.
+    pub(crate) fn refuses_in_workspace(&self, command: &Command) -> Option<Cow<'static, [u8]>> {
+        match self.kinds[command.id] {
+            Kind::Gather(Merge::Receivers) => None,
+            Kind::Gather(_) | Kind::Scan | Kind::Slot => Some(EVERYTHING.into()),
             _ => None,
         }
     }
@@ -240,7 +250,9 @@ impl Worker {
             }
             Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
-            Place::Several if is_splittable(command) => Some(self.run_over_nodes(conn, command, args)),
+            Place::Several if matches!(kind, Kind::Keyed | Kind::Patient | Kind::Script) => {
+                Some(self.run_over_nodes(conn, command, args))
+            }
             Place::Several => Some(self.decline(conn, command, SEVERAL)),
             Place::At(owner, slot) if moves => {
                 let member = peers.map.node(owner);

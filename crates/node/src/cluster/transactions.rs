@@ -6,7 +6,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
-use super::route::{NO_OWNER, Place, SEVERAL, append_args};
+use super::route::{EVERYTHING, NO_OWNER, Place, SEVERAL, append_args};
 use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -16,8 +16,6 @@ use crate::worker::Worker;
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
-const NOT_THERE: &[u8] =
-    b"ERR the block has keys of another node, and commands without keys, which run at this one: that is not possible yet";
 
 /// What a block needs.
 pub(crate) struct Needs {
@@ -66,11 +64,15 @@ impl Worker {
         }
         let needs = self.place_of_block(conn);
         let place = needs.place.and(self.place_of_watched(conn));
-        if place == Place::Several && !(needs.everything || needs.own) {
+        let me = self.peers.as_deref()?.me;
+        // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
+        let apart = needs.own || needs.place == Place::Anywhere;
+        let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
+        if (place == Place::Several || elsewhere && apart) && !needs.everything {
             return Some(self.exec_over_nodes(conn, command));
         }
         let peers = self.peers.as_deref_mut()?;
-        let (me, alone, serves) = (peers.me, peers.is_alone(), peers.serves);
+        let (alone, serves) = (peers.is_alone(), peers.serves);
         let watched_here = match conn.session.watched.first() {
             Some(watched) => Place::At(me, watched.slot),
             None => Place::Anywhere,
@@ -79,11 +81,11 @@ impl Worker {
         let mut link = None;
         let refusal: &[u8] = match needs.place.and(watched_here) {
             Place::Nobody => NO_OWNER,
-            Place::Several => SEVERAL,
-            _ if needs.everything && !alone => SEVERAL,
+            Place::Several => EVERYTHING,
+            _ if needs.everything && !alone => EVERYTHING,
             Place::At(owner, _) if owner != me => {
                 link = Some(peers.link_to(owner));
-                if needs.own { NOT_THERE } else { b"" }
+                b""
             }
             Place::At(..) if !serves => &no_lease,
             Place::At(..) | Place::Anywhere => b"",
@@ -91,7 +93,7 @@ impl Worker {
         let target = link.unwrap_or(HOME);
         let remote = conn.remote.as_deref();
         let watches_elsewhere = remote.is_some_and(|remote| remote.watching().any(|watched| Some(watched) != link));
-        let refusal = if refusal.is_empty() && watches_elsewhere { SEVERAL } else { refusal };
+        let refusal = if refusal.is_empty() && watches_elsewhere { EVERYTHING } else { refusal };
         if !refusal.is_empty() || remote.is_some_and(|remote| remote.lost_watch) {
             self.forget_watched_elsewhere(conn, None);
             if refusal.is_empty() {

@@ -43,6 +43,11 @@ impl Block {
     /// Ends it: what it changed and said is told.
     pub(super) fn end(self, ctx: &mut SessionCtx<'_>) {
         ctx.engine.end_block(self.run, self.asleep);
+        if let Some(aside) = &mut ctx.aside {
+            aside.messages = self.messages;
+            aside.lines = self.lines;
+            return;
+        }
         self.lines.into_iter().for_each(|line| ctx.node.show_line(line));
         let seen = ctx.engine.everything_seen();
         for (kind, channel, payload) in self.messages {

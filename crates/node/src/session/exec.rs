@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, KeyAt, flags};
 use engine::{Begin, BlockRun, Busy, Call, WatchedKey};
+use keyspace::Need;
 use resp::{Args, Protocol};
 
 use super::connection::database;
@@ -45,7 +46,7 @@ struct Needs<'a> {
     has_scripts: bool,
 }
 
-pub(super) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let Some(multi) = ctx.session.multi.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
     if multi.aborted {
         keep(ctx, multi);
@@ -112,7 +113,7 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
                 protocol: ctx.session.protocol,
                 token: ctx.token,
                 seat: None,
-                caller: ctx.session.caller(),
+                caller: ctx.caller(),
             }),
             Handler::Session(row) if row.spec.name == "select" => {
                 db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
@@ -134,6 +135,11 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
 
 /// Keeps the memory of a block for the next.
 fn keep(ctx: &mut SessionCtx<'_>, mut multi: Box<Multi>) {
+    if let Some(aside) = &mut ctx.aside {
+        // It may have to run again.
+        aside.multi = Some(multi);
+        return;
+    }
     multi.clear();
     ctx.session.spare_multi = Some(multi);
 }
@@ -228,7 +234,7 @@ impl Exec {
                     protocol: ctx.session.protocol,
                     token: ctx.token,
                     seat: None,
-                    caller: ctx.session.caller(),
+                    caller: ctx.caller(),
                 };
                 ctx.engine.run_in_block(&mut self.block.run, &call, ctx.out);
                 return Flow::Done;
@@ -251,6 +257,15 @@ impl Exec {
         self.start = 0;
         self.overflow = self.overflow.map(|at| at.min(out.len()));
         Flow::Suspend(Box::new(Suspended { what: What::Exec(Box::new(self)), out }))
+    }
+
+    /// Stops, and undoes everything, in a workspace.
+    pub(super) fn give_up(mut self, ctx: &mut SessionCtx<'_>) -> Box<Multi> {
+        if let Some(script) = self.script.take() {
+            script.stop(ctx);
+        }
+        let _ = self.block.undo(ctx, Need::Slots(Default::default()));
+        self.multi
     }
 
     /// Undoes everything, to run again from the start when it can have the latches it needs.

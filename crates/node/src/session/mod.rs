@@ -1,5 +1,6 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
+pub(crate) mod aside;
 mod auth;
 mod backup;
 mod block;
@@ -9,7 +10,7 @@ mod commands;
 mod config_command;
 mod connection;
 mod debug;
-mod exec;
+pub(crate) mod exec;
 mod info;
 mod latency;
 mod memory;
@@ -27,11 +28,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
-use engine::{Busy, Engine, WatchedKey};
+use engine::{Busy, Caller, Engine, WatchedKey};
 use keyspace::Horizon;
 use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
 
+pub use aside::Aside;
 pub use block::{Block, Retry};
 pub(crate) use connection::database;
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
@@ -249,6 +251,8 @@ pub struct SessionCtx<'a> {
     pub token: u64,
     /// Inside EXEC: the block that runs, with its latches.
     pub block: Option<&'a mut Block>,
+    /// In a workspace: what waits until the block is committed. The engine is the workspace's.
+    pub aside: Option<&'a mut Aside>,
 }
 
 impl<'a> SessionCtx<'a> {
@@ -275,7 +279,13 @@ impl<'a> SessionCtx<'a> {
             out: self.out,
             token: self.token,
             block: Some(block),
+            aside: self.aside.as_deref_mut(),
         }
+    }
+
+    /// For whom commands run. What was read in a workspace is noted nowhere.
+    pub fn caller(&self) -> Caller {
+        if self.aside.is_some() { Caller::default() } else { self.session.caller() }
     }
 
     /// The reply writer.

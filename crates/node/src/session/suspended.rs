@@ -2,7 +2,7 @@
 
 use super::exec::Exec;
 use super::script::ScriptRun;
-use super::{Flow, SessionCtx};
+use super::{Flow, Multi, SessionCtx};
 
 /// A command that was suspended. It holds its latches.
 pub struct Suspended {
@@ -22,6 +22,14 @@ impl Suspended {
         match self.what {
             What::Script(script) => script.go_on(ctx),
             What::Exec(exec) => exec.go_on(ctx),
+        }
+    }
+
+    /// Gives it up, in a workspace: it runs again from the start, or not at all. What it is made of comes back.
+    pub fn give_up(self, ctx: &mut SessionCtx<'_>) -> Option<Box<Multi>> {
+        match self.what {
+            What::Script(_) => None,
+            What::Exec(exec) => Some(exec.give_up(ctx)),
         }
     }
 

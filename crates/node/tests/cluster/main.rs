@@ -9,3 +9,4 @@ mod failures;
 mod members;
 mod pipelines;
 mod transactions;
+mod workspaces;

@@ -20,6 +20,8 @@ use crate::ledger::{Disks, Ledger};
 pub struct Hand {
     us: AtomicU64,
     ns: AtomicU64,
+    /// Nanoseconds that pass whenever somebody looks.
+    pub step: AtomicU64,
 }
 
 impl node::Clock for Hand {
@@ -28,7 +30,7 @@ impl node::Clock for Hand {
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.ns.fetch_add(100, Relaxed)
+        self.ns.fetch_add(self.step.load(Relaxed), Relaxed)
     }
 
     fn boot_ns(&self) -> u64 {
@@ -174,7 +176,11 @@ impl Net {
     }
 
     fn begin(nodes: usize, workers: usize, seed: u64, settings: &[(&str, &str)], logged: bool) -> Net {
-        let clock = Arc::new(Hand { us: AtomicU64::new(1_700_000_000_000_000), ns: AtomicU64::new(1) });
+        let clock = Arc::new(Hand {
+            us: AtomicU64::new(1_700_000_000_000_000),
+            ns: AtomicU64::new(1),
+            step: AtomicU64::new(100),
+        });
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let setup = Setup { workers, settings };
         let start = |i| setup.start(i, 1, Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));

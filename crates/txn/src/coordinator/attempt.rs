@@ -1,7 +1,7 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
-use super::{Coordinator, Event, Phase};
-use crate::{NodeId, TxId};
+use super::{Coordinator, Event, Phase, send};
+use crate::{Message, NodeId, TxId};
 
 /// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
 /// the disk.
@@ -17,7 +17,11 @@ impl Coordinator {
         }
         open.attempt += 1;
         open.sent = now;
-        open.phase = Phase::Preparing { answers: vec![None; open.parts.len()] };
+        open.made.clear();
+        open.phase = match open.fetches {
+            true => Phase::Fetching { found: vec![None; open.parts.len()] },
+            false => Phase::Preparing { answers: vec![None; open.parts.len()] },
+        };
         // An attempt that only reads is void after D (rule T3).
         let patience = if open.logged() { self.settings.resend_ms } else { self.settings.read_ms };
         let parts = open.parts.len();
@@ -76,12 +80,22 @@ impl Coordinator {
         let Some(open) = self.open.get(&sequence) else { return };
         let wanted = |node: NodeId| only.is_none_or(|only| only == node);
         let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| wanted(*node)).copied().collect();
-        let (mut preparing, mut committing) = (Vec::new(), Vec::new());
+        let (mut preparing, mut committing, mut holding) = (Vec::new(), Vec::new(), Vec::new());
         match &open.phase {
             Phase::Preparing { answers } => {
                 let parts = open.parts.iter().zip(answers).enumerate();
                 let silent = parts.filter(|(_, (part, answer))| answer.is_none() && wanted(part.member.node));
                 preparing.extend(silent.map(|(at, _)| at));
+            }
+            Phase::Fetching { found } => {
+                let parts = open.parts.iter().zip(found).enumerate();
+                let wanted = parts.filter(|(_, (part, _))| wanted(part.member.node));
+                for (at, (part, found)) in wanted {
+                    if found.is_none() { preparing.push(at) } else { holding.push(part.member.node) }
+                }
+            }
+            Phase::Running => {
+                holding.extend(open.parts.iter().map(|part| part.member.node).filter(|node| wanted(*node)))
             }
             Phase::Committing { owing } => committing.extend(owing.iter().copied().filter(|node| wanted(*node))),
             Phase::Waiting | Phase::Rerouting | Phase::Over => {}
@@ -96,6 +110,8 @@ impl Coordinator {
         for node in committing {
             self.send_outcome(sequence, attempt, node, true, out);
         }
+        let tx = TxId { origin: self.origin, sequence, attempt };
+        out.extend(holding.into_iter().map(|node| send(node, Message::Hold { tx })));
     }
 
     /// The name of the present attempt of a transaction that is not finished.

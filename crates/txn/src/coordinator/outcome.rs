@@ -35,7 +35,8 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
         let replies = open.parts.iter().zip(answers).map(|(part, answer)| {
-            let reply = Arc::clone(answer.as_ref()?.as_ref()?);
+            // What one that fetches answers, its coordinator knows itself.
+            let reply = answer.as_ref()?.clone().or_else(|| open.fetches.then(Arc::default))?;
             Some((part.member.node, reply))
         });
         let replies: Option<Vec<_>> = replies.collect();
@@ -62,7 +63,7 @@ impl Coordinator {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let part = open.parts.iter().any(|part| part.member.node == from);
-        let preparing = matches!(open.phase, Phase::Preparing { .. });
+        let preparing = matches!(open.phase, Phase::Fetching { .. } | Phase::Running | Phase::Preparing { .. });
         if open.attempt != tx.attempt || !preparing || !part {
             // Who refuses has nothing to abort.
             open.aborting.remove(&(tx.attempt, from));
@@ -121,6 +122,7 @@ impl Coordinator {
         let over = match &open.phase {
             Phase::Committing { owing } => owing.is_empty(),
             Phase::Over => true,
+            Phase::Fetching { .. } | Phase::Running => false,
             Phase::Preparing { .. } | Phase::Waiting | Phase::Rerouting => false,
         };
         if over && open.aborting.is_empty() {

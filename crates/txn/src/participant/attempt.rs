@@ -23,10 +23,12 @@ pub(super) enum Logged {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Phase {
-    /// Its locks have been asked for.
-    Queued { prepare: Arc<Prepare> },
+    /// Its locks have been asked for. Fetches: to say what is there.
+    Queued { prepare: Arc<Prepare>, fetches: bool },
     /// Its commands run. Cancelled: it is refused when they have.
     Executing { prepare: Arc<Prepare>, cancelled: bool },
+    /// It has its locks, and has said what is there.
+    Fetched { prepare: Arc<Prepare>, found: Arc<[u8]> },
     /// It only read (rule T3), and holds its locks until the coordinator says so or the time is over.
     Held { locks: Arc<[Lock]>, replies: Arc<[u8]> },
     /// Its Prepare is in the log and not committed.
@@ -59,7 +61,9 @@ impl Attempt {
     /// What can be said about it now; none: it waits for the log.
     pub(super) fn status(&self) -> Option<Status> {
         match &self.phase {
-            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => Some(Status::Pending),
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Fetched { .. } | Phase::Held { .. } => {
+                Some(Status::Pending)
+            }
             Phase::Appending { .. } => None,
             Phase::Prepared { .. } => Some(Status::Prepared),
             // True whether or not the own record survives: all have prepared, or somebody has refused.

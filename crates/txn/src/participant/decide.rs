@@ -52,7 +52,7 @@ impl Participant {
     pub(super) fn give_up(&mut self, tx: TxId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
-            Phase::Queued { prepare } => {
+            Phase::Queued { prepare, .. } | Phase::Fetched { prepare, .. } => {
                 out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
                 self.refused(tx, out);
             }
@@ -183,7 +183,7 @@ impl Participant {
             match self.known.get(&tx).map(|attempt| &attempt.phase) {
                 Some(Phase::Committed { .. } | Phase::Aborted) => self.forget(tx),
                 Some(Phase::Refused { logged: Logged::No | Logged::Yes }) => self.forget(tx),
-                Some(Phase::Held { .. }) => {
+                Some(Phase::Held { .. } | Phase::Fetched { .. }) => {
                     self.give_up(tx, out);
                     self.forget(tx);
                 }

@@ -51,7 +51,9 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             // Whatever has not been said may be refused.
-            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Fetched { .. } | Phase::Held { .. } => {
+                self.give_up(tx, out);
+            }
             Phase::Prepared { .. } => self.arm(tx, Some(now)),
             // Who asks about what is unknown hears that it was refused.
             Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes } => self.forget(tx),

@@ -7,12 +7,21 @@ use super::{Action, Execution, Participant, send};
 use crate::{Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
 
 impl Participant {
-    pub(super) fn prepare(&mut self, now: u64, from: NodeId, prepare: Arc<Prepare>, out: &mut Vec<Action>) {
+    /// `fetches`: it is to say what is there, and hears then what to do about that.
+    pub(super) fn prepare(
+        &mut self,
+        now: u64,
+        from: NodeId,
+        prepare: Arc<Prepare>,
+        fetches: bool,
+        out: &mut Vec<Action>,
+    ) {
         let tx = prepare.tx;
         if let Some(attempt) = self.known.get(&tx) {
             // It was sent again: the answer may have been lost.
             let answer = match &attempt.phase {
                 Phase::Queued { .. } | Phase::Executing { .. } | Phase::Appending { .. } => return,
+                Phase::Fetched { found, .. } => Message::Fetched { tx, found: Arc::clone(found) },
                 Phase::Held { replies, .. } => Message::Prepared { tx, replies: Some(Arc::clone(replies)) },
                 Phase::Prepared { replies, .. } => Message::Prepared { tx, replies: replies.clone() },
                 Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => {
@@ -39,7 +48,7 @@ impl Participant {
         self.follow(tx, out);
         let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
         let logged = prepare.logged;
-        self.known.insert(tx, Attempt::new(Phase::Queued { prepare }));
+        self.known.insert(tx, Attempt::new(Phase::Queued { prepare, fetches }));
         if !logged {
             self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
         }
@@ -61,14 +70,76 @@ impl Participant {
     /// The locks of an attempt are all granted, or it dies (rule T7).
     pub fn locked(&mut self, tx: TxId, granted: bool, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
-        let Phase::Queued { prepare } = &attempt.phase else { return };
-        let prepare = Arc::clone(prepare);
+        let Phase::Queued { prepare, fetches } = &attempt.phase else { return };
+        let (prepare, fetches) = (Arc::clone(prepare), *fetches);
         if granted {
             let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
             attempt.phase = Phase::Executing { prepare, cancelled: false };
-            return out.push(Action::Execute { tx, commands, logged });
+            return out.push(match fetches {
+                true => Action::Fetch { tx, commands },
+                false => Action::Execute { tx, commands, logged },
+            });
         }
         self.refuse(tx, Refusal::Conflict, out);
+    }
+
+    /// What is there for an attempt, and is committed.
+    pub fn fetched(&mut self, now: u64, tx: TxId, found: Arc<[u8]>, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return };
+        let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
+        let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
+        if cancelled {
+            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+            return self.refuse(tx, Refusal::Over, out);
+        }
+        out.push(send(tx.origin.member.node, Message::Fetched { tx, found: Arc::clone(&found) }));
+        attempt.phase = Phase::Fetched { prepare, found };
+        self.hold(now, tx);
+    }
+
+    /// The coordinator is still at work.
+    pub(super) fn hold(&mut self, now: u64, tx: TxId) {
+        if let Some(Phase::Fetched { .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
+            self.arm(tx, Some(now.saturating_add(self.settings.hold_ms)));
+        }
+    }
+
+    /// The coordinator has seen what is there everywhere, and says what to do about it.
+    pub(super) fn proceed(&mut self, now: u64, from: NodeId, tx: TxId, commands: Arc<[u8]>, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else {
+            if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
+                // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
+                self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
+                out.push(send(from, Message::Refused { tx, why: Refusal::Stale }));
+            }
+            return;
+        };
+        let answer = match &attempt.phase {
+            Phase::Fetched { prepare, .. } => {
+                let (prepare, stamp, logged) = (Arc::clone(prepare), prepare.stamp, prepare.logged);
+                let locks = Arc::clone(&prepare.locks);
+                attempt.phase = Phase::Executing { prepare, cancelled: false };
+                let read_ms = self.settings.read_ms;
+                self.arm(tx, (!logged).then(|| now.saturating_add(read_ms)));
+                return out.push(Action::Proceed { tx, stamp, locks, commands, logged });
+            }
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Appending { .. } => return,
+            Phase::Held { replies, .. } => Message::Prepared { tx, replies: Some(Arc::clone(replies)) },
+            Phase::Prepared { replies, .. } => Message::Prepared { tx, replies: replies.clone() },
+            Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => Message::Prepared { tx, replies: None },
+            Phase::Deciding { commit: false, .. } | Phase::Aborted | Phase::Refused { .. } => {
+                Message::Refused { tx, why: Refusal::Over }
+            }
+        };
+        out.push(send(from, answer));
+    }
+
+    /// The coordinator has not been heard of for too long.
+    pub(super) fn let_go(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        if let Some(Phase::Fetched { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
+            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+            self.refuse(tx, Refusal::Conflict, out);
+        }
     }
 
     /// An attempt has been executed.

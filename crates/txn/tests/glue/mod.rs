@@ -24,6 +24,8 @@ pub enum Mistake {
     ForgottenCommit,
     /// A Prepare for another life is taken.
     StaleIncarnation,
+    /// Who has fetched gives its locks back.
+    ForgottenFetch,
     /// An inquiry is answered with a refusal that nobody remembers.
     UnloggedRefusal,
 }
@@ -60,6 +62,8 @@ pub enum Said {
     Send(NodeId, Message),
     /// The commands are to be run later with [`Server::execute`].
     Execute(TxId, Arc<[u8]>, bool),
+    /// What is there is to be said later with [`Server::fetch`].
+    Fetch(TxId, Arc<[u8]>),
     /// An attempt was committed or aborted here.
     Outcome(TxId, bool),
     /// A plain command is answered: what it read.
@@ -85,6 +89,7 @@ pub struct Server {
     plain: BTreeMap<u32, Program>,
     /// Reads whose answers wait for the log (rule L7).
     gated: Vec<(TxId, Execution)>,
+    found: Vec<(TxId, Arc<[u8]>)>,
     answers: Vec<(u32, Reads)>,
     pub durable: Vec<Entry>,
     pub pending: Vec<Entry>,
@@ -103,6 +108,7 @@ impl Server {
             missing: BTreeMap::new(),
             plain: BTreeMap::new(),
             gated: Vec::new(),
+            found: Vec::new(),
             answers: Vec::new(),
             durable: Vec::new(),
             pending: Vec::new(),
@@ -146,7 +152,7 @@ impl Server {
 
     pub fn message(&mut self, now: u64, from: Member, message: Message, said: &mut Vec<Said>) {
         let mut message = message;
-        if let Message::Prepare(prepare) = &mut message
+        if let Message::Prepare(prepare) | Message::Fetch(prepare) = &mut message
             && self.mistake == Mistake::StaleIncarnation
         {
             let members = prepare.members.iter().map(|m| if m.node == self.me.node { self.me } else { *m });
@@ -201,6 +207,11 @@ impl Server {
             self.participant.executed(tx, execution, &mut actions);
             self.act(now, actions, said);
         }
+        for (tx, found) in std::mem::take(&mut self.found) {
+            let mut actions = Vec::new();
+            self.participant.fetched(now, tx, found, &mut actions);
+            self.act(now, actions, said);
+        }
     }
 
     /// Keys are saved, and the log is given up but for what transactions need (rule C6).
@@ -238,6 +249,20 @@ impl Server {
                     } else {
                         said.push(Said::Execute(tx, commands, logged));
                     }
+                }
+                Action::Fetch { tx, commands } => {
+                    if self.instant {
+                        self.fetch(now, tx, &commands, said);
+                    } else {
+                        said.push(Said::Fetch(tx, commands));
+                    }
+                }
+                // What was made of what was there.
+                Action::Proceed { tx, commands, .. } => {
+                    let execution = Execution::Done { effects: commands, replies: Arc::default() };
+                    let mut actions = Vec::new();
+                    self.participant.executed(tx, execution, &mut actions);
+                    self.act(now, actions, said);
                 }
                 Action::Append { record } => {
                     if let Record::Abort { tx } = record {
@@ -317,6 +342,25 @@ impl Server {
         self.act(now, actions, said);
     }
 
+    /// Says what is there for a transaction's commands.
+    pub fn fetch(&mut self, now: u64, tx: TxId, commands: &[u8], said: &mut Vec<Said>) {
+        let (_, reads) = self.run(commands);
+        if self.mistake == Mistake::ForgottenFetch {
+            let locks: Vec<Lock> = decode_commands(commands)
+                .into_iter()
+                .map(|(key, _)| Lock { db: 0, key: key.to_be_bytes().into(), mode: Mode::Exclusive })
+                .collect();
+            self.unlock(now, Owner::Tx(tx), &locks, said);
+        }
+        let found: Arc<[u8]> = encode_reads(&reads).into();
+        if !self.pending.is_empty() {
+            return self.found.push((tx, found));
+        }
+        let mut actions = Vec::new();
+        self.participant.fetched(now, tx, found, &mut actions);
+        self.act(now, actions, said);
+    }
+
     /// A command of a client of this node. It is answered with [`Said::Plain`], now or later.
     pub fn plain(&mut self, id: u32, locks: Arc<[Lock]>, commands: Arc<[u8]>, said: &mut Vec<Said>) {
         let keys = places(&locks);
@@ -387,6 +431,12 @@ pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
         commands.extend_from_slice(&append.to_le_bytes());
     }
     (Lock::normalized(locks), commands.into())
+}
+
+/// What is done to keys by who appends `id` to `writes`, once it has fetched.
+pub fn made(id: u32, writes: &[u16]) -> Arc<[u8]> {
+    let of = |key: &u16| [&key.to_le_bytes()[..], &id.to_le_bytes()].concat();
+    writes.iter().flat_map(of).collect()
 }
 
 fn decode_commands(commands: &[u8]) -> Vec<(u16, Option<u32>)> {

@@ -2,16 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use stateright::{Model, Property};
 use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
 
 use crate::glue::history::{Observed, check};
-use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
+use crate::glue::{Mistake, Reads, Said, Server, decode_reads, made, program};
 
-/// Time stands still: whatever is due is due at once, and ticks decide when it happens.
-const NO_TIME: Settings =
-    Settings { patience_ms: 0, resend_ms: 0, outcome_ms: 0, read_ms: 0, backoff_ms: 0, backoff_max_ms: 0 };
+/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or nothing would
+/// ever come to an end.
+const NO_TIME: Settings = Settings {
+    patience_ms: 0,
+    resend_ms: 0,
+    outcome_ms: 0,
+    read_ms: 0,
+    hold_ms: LATER,
+    backoff_ms: 0,
+    backoff_max_ms: 0,
+};
+
+const LATER: u64 = 1;
 
 /// The node of the first coordinator.
 const COORDINATORS: u64 = 100;
@@ -33,6 +44,8 @@ pub struct Cluster {
     pub transactions: Vec<Transaction>,
     /// Plain commands, each once.
     pub plain: Vec<(u32, Place)>,
+    /// These transactions fetch before they prepare.
+    pub fetching: Vec<u32>,
     pub attempts_max: u32,
     pub server_crashes: u8,
     pub coordinator_crashes: u8,
@@ -50,6 +63,7 @@ impl Cluster {
             servers,
             transactions: Vec::new(),
             plain: Vec::new(),
+            fetching: Vec::new(),
             attempts_max: 2,
             server_crashes: 0,
             coordinator_crashes: 0,
@@ -73,6 +87,9 @@ pub enum Answer {
     Failed,
 }
 
+/// What is done to the keys of servers.
+type Made = Vec<(NodeId, Arc<[u8]>)>;
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Host {
     me: Member,
@@ -81,6 +98,10 @@ struct Host {
     ended: bool,
     /// By sequence.
     ids: BTreeMap<u64, u32>,
+    /// What those that fetch have found last, by sequence.
+    found: BTreeMap<u64, Reads>,
+    /// And what is done then.
+    made: BTreeMap<u64, Made>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -166,7 +187,7 @@ impl World {
                     self.plain_done.insert(id, reads);
                 }
                 Said::Broken(what) => self.broken = Some(what),
-                Said::Execute(..) => {}
+                Said::Execute(..) | Said::Fetch(..) => {}
             }
         }
     }
@@ -180,6 +201,7 @@ impl World {
 
     fn events(&mut self, host: usize, events: Vec<Event>) {
         let from = self.hosts[host].me;
+        let mut more = Vec::new();
         for event in events {
             let (sequence, answer) = match event {
                 Event::Send { to, message } => {
@@ -187,11 +209,24 @@ impl World {
                     continue;
                 }
                 Event::Reply { sequence, replies } => {
-                    let reads = replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect();
-                    (sequence, Answer::Replied(reads))
+                    let found = self.hosts[host].found.remove(&sequence);
+                    let said = || replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect();
+                    (sequence, Answer::Replied(found.unwrap_or_else(said)))
                 }
                 Event::Close { sequence } => (sequence, Answer::Closed),
                 Event::Failed { sequence, .. } => (sequence, Answer::Failed),
+                Event::Fetched { sequence, attempt, found } => {
+                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found)).collect();
+                    let host = &mut self.hosts[host];
+                    host.found.insert(sequence, reads);
+                    let made = host.made[&sequence].clone();
+                    let mut events = Vec::new();
+                    if !host.machine.proceed(0, (sequence, attempt), &made, &mut events) {
+                        self.broken = Some("what was fetched just now is void");
+                    }
+                    more.append(&mut events);
+                    continue;
+                }
                 Event::Reroute { .. } => {
                     self.broken = Some("nothing has moved");
                     continue;
@@ -201,6 +236,9 @@ impl World {
             if self.answers.insert(id, answer).is_some() {
                 self.broken = Some("answered twice");
             }
+        }
+        if !more.is_empty() {
+            self.events(host, more);
         }
     }
 
@@ -230,7 +268,7 @@ impl World {
     /// No more faults: everything that can go on does, in some fair order. Whether it comes to an end.
     fn heal(&self) -> World {
         let mut world = self.clone();
-        for _ in 0..60 {
+        for round in 0..100 {
             if world.is_settled() {
                 break;
             }
@@ -242,7 +280,7 @@ impl World {
                 world.on_server(at, |server, said| {
                     server.flush(0, said);
                     ended.iter().for_each(|host| server.peer(0, *host, said));
-                    server.tick(0, said);
+                    server.tick(if round % 8 == 7 { LATER } else { 0 }, said);
                 });
             }
             // Where nothing is under way something may have been lost: links are made anew.
@@ -344,7 +382,7 @@ impl Model for Cluster {
         let host = |at: usize| {
             let me = Member { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
             let machine = Coordinator::new(Origin { member: me, lane: 0 }, NO_TIME);
-            Host { me, machine, ended: false, ids: BTreeMap::new() }
+            Host { me, machine, ended: false, ids: BTreeMap::new(), found: BTreeMap::new(), made: BTreeMap::new() }
         };
         let mut world = World {
             servers: (0..self.servers).map(|at| Server::new(server(at), NO_TIME, self.mistake)).collect(),
@@ -366,7 +404,13 @@ impl Model for Cluster {
             let parts = transaction.parts.iter().map(part).collect();
             let mut events = Vec::new();
             let host = &mut world.hosts[transaction.coordinator];
-            let sequence = host.machine.begin(0, u64::from(transaction.id), parts, &mut events);
+            let time = u64::from(transaction.id);
+            let sequence = match self.fetching.contains(&transaction.id) {
+                true => host.machine.begin_fetching(0, time, parts, &mut events),
+                false => host.machine.begin(0, time, parts, &mut events),
+            };
+            let of = |(at, _, writes): &Place| (server(*at).node, made(transaction.id, writes));
+            host.made.insert(sequence, transaction.parts.iter().map(of).collect());
             host.ids.insert(sequence, transaction.id);
             world.events(transaction.coordinator, events);
         }
@@ -455,7 +499,7 @@ impl Model for Cluster {
             }
             Step::TickServer(at) => {
                 world.left[TICK] -= 1;
-                world.on_server(at, |server, said| server.tick(0, said));
+                world.on_server(at, |server, said| server.tick(LATER, said));
             }
             Step::TickHost(at) => {
                 world.left[TICK] -= 1;

@@ -1,15 +1,23 @@
 //! Nodes, each with a coordinator and a participant, their clients, and what happens to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
 
 use crate::glue::dice::Dice;
 use crate::glue::history::{Observed, check};
-use crate::glue::{Mistake, Reads, Said, Server, decode_reads, program};
+use crate::glue::{Mistake, Reads, Said, Server, decode_reads, made, program};
 
-const SETTINGS: Settings =
-    Settings { patience_ms: 150, resend_ms: 80, outcome_ms: 100, read_ms: 100, backoff_ms: 1, backoff_max_ms: 20 };
+const SETTINGS: Settings = Settings {
+    patience_ms: 150,
+    resend_ms: 80,
+    outcome_ms: 100,
+    read_ms: 100,
+    hold_ms: 200,
+    backoff_ms: 1,
+    backoff_max_ms: 20,
+};
 
 /// Milliseconds in which transactions begin and faults happen.
 const BUSY_MS: u64 = 2500;
@@ -26,6 +34,8 @@ pub struct Plan {
     pub plain: usize,
     /// In percent of transactions.
     pub read_only: usize,
+    /// In percent of transactions: they see what is there before they know what they do.
+    pub fetching: usize,
     pub crashes: usize,
     pub partitions: usize,
     /// In percent of messages.
@@ -49,6 +59,7 @@ impl Plan {
             partitions: dice.below(4),
             lost: dice.below(2) * dice.below(8),
             late: [2, 2, 10][dice.below(3)],
+            fetching: [0, 30, 100][dice.below(3)],
             mistake: Mistake::None,
         }
     }
@@ -62,6 +73,7 @@ pub struct Told {
     pub read_only: usize,
     pub plain: usize,
     pub retried: usize,
+    pub fetched: usize,
     pub crashes: usize,
 }
 
@@ -72,6 +84,7 @@ impl std::ops::AddAssign for Told {
         self.read_only += other.read_only;
         self.plain += other.plain;
         self.retried += other.retried;
+        self.fetched += other.fetched;
         self.crashes += other.crashes;
     }
 }
@@ -79,6 +92,9 @@ impl std::ops::AddAssign for Told {
 enum Happening {
     Deliver(Member, usize, Vec<u8>),
     Execute(usize, u64, TxId, Vec<u8>, bool),
+    Fetch(usize, u64, TxId, Vec<u8>),
+    /// A node has run what it has fetched.
+    Ran(usize, u64, (u64, u32)),
     Flush(usize),
     Tick(usize),
     Transaction(u32),
@@ -90,6 +106,9 @@ enum Happening {
     Heal,
 }
 
+/// What is done to the keys of nodes.
+type Made = Vec<(NodeId, Arc<[u8]>)>;
+
 struct Node {
     server: Server,
     coordinator: Coordinator,
@@ -100,6 +119,9 @@ struct Node {
     ahead: u64,
     flushing: bool,
     ids: BTreeMap<u64, u32>,
+    /// What those that fetch have found last, by sequence, and what they do then.
+    found: BTreeMap<u64, Reads>,
+    made: BTreeMap<u64, Made>,
 }
 
 #[derive(Clone)]
@@ -158,6 +180,8 @@ impl Cluster {
                 ahead: dice.next() % 1_000_000,
                 flushing: false,
                 ids: BTreeMap::new(),
+                found: BTreeMap::new(),
+                made: BTreeMap::new(),
             }
         };
         let nodes = (0..plan.nodes).map(node).collect();
@@ -224,6 +248,19 @@ impl Cluster {
                     self.on(node, |server, now, said| server.execute(now, tx, &commands, logged, said))?;
                 }
             }
+            Happening::Fetch(node, life, tx, commands) => {
+                if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
+                    self.on(node, |server, now, said| server.fetch(now, tx, &commands, said))?;
+                }
+            }
+            Happening::Ran(node, life, which) => {
+                if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
+                    let made = self.nodes[node].made[&which.0].clone();
+                    self.coordinate(node, |coordinator, now, events| {
+                        coordinator.proceed(now, which, &made, events);
+                    })?;
+                }
+            }
             Happening::Flush(node) => {
                 self.nodes[node].flushing = false;
                 if self.nodes[node].up {
@@ -283,6 +320,10 @@ impl Cluster {
                     let ms = self.dice.next() % 6;
                     self.after(ms, Happening::Execute(node, me.incarnation, tx, commands.to_vec(), logged));
                 }
+                Said::Fetch(tx, commands) => {
+                    let ms = self.dice.next() % 6;
+                    self.after(ms, Happening::Fetch(node, me.incarnation, tx, commands.to_vec()));
+                }
                 Said::Outcome(tx, committed) => {
                     if self.outcomes.insert(tx, committed).is_some_and(|before| before != committed) {
                         return Err(format!("{tx:?} is committed and aborted"));
@@ -318,7 +359,7 @@ impl Cluster {
         for event in events {
             match event {
                 Event::Send { to, message } => {
-                    if let Message::Prepare(prepare) = &message {
+                    if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
                         self.told.retried += usize::from(prepare.tx.attempt > 1);
                     }
                     self.send(me, to, &message);
@@ -327,7 +368,16 @@ impl Cluster {
                     let id = self.nodes[node].ids[&sequence];
                     self.told.replied += 1;
                     self.told.read_only += usize::from(self.clients[&id].writes.is_empty());
-                    self.answered(id, replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect());
+                    let said = || replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect();
+                    let found = self.nodes[node].found.remove(&sequence);
+                    self.told.fetched += usize::from(found.is_some());
+                    self.answered(id, found.unwrap_or_else(said));
+                }
+                Event::Fetched { sequence, attempt, found } => {
+                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found)).collect();
+                    self.nodes[node].found.insert(sequence, reads);
+                    let ms = if self.dice.percent(3) { self.dice.next() % 400 } else { self.dice.next() % 6 };
+                    self.after(ms, Happening::Ran(node, me.incarnation, (sequence, attempt)));
                 }
                 Event::Close { sequence } => {
                     let id = self.nodes[node].ids[&sequence];
@@ -366,7 +416,7 @@ impl Cluster {
 
     fn deliver(&mut self, from: Member, to: usize, message: Message) -> Result<(), String> {
         let node = &self.nodes[to];
-        let early = self.now < node.serves && matches!(message, Message::Prepare(_));
+        let early = self.now < node.serves && matches!(message, Message::Prepare(_) | Message::Fetch(_));
         if !node.up || early {
             return Ok(());
         }
@@ -395,13 +445,15 @@ impl Cluster {
         while at.len() > 1 && (at.len() > 3 || self.dice.percent(40)) {
             at.remove(self.dice.below(at.len()));
         }
-        let (mut parts, mut all) = (Vec::new(), Vec::new());
+        let fetches = self.dice.percent(self.plan.fetching);
+        let (mut parts, mut all, mut made_of) = (Vec::new(), Vec::new(), Vec::new());
         for at in at {
             let (reads, writes) = self.keys(at, read_only);
             let (locks, commands) = program(id, &reads, &writes);
             // What is known of the other: maybe it has started again since.
             let member = self.nodes[at].server.me;
             parts.push(Part { member, locks, commands, writes: !writes.is_empty() });
+            made_of.push((member.node, made(id, &writes)));
             all.extend(writes);
         }
         self.clients.insert(id, Client { began: self.now, node, writes: all, gone: false });
@@ -409,10 +461,14 @@ impl Cluster {
         let time = self.now + self.nodes[node].ahead % 100;
         let mut sequence = 0;
         let begin = |coordinator: &mut Coordinator, now: u64, events: &mut Vec<Event>| {
-            sequence = coordinator.begin(now, time, parts, events);
+            sequence = match fetches {
+                true => coordinator.begin_fetching(now, time, parts, events),
+                false => coordinator.begin(now, time, parts, events),
+            };
         };
         self.coordinate(node, begin)?;
         self.nodes[node].ids.insert(sequence, id);
+        self.nodes[node].made.insert(sequence, made_of);
         Ok(())
     }
 
@@ -448,6 +504,8 @@ impl Cluster {
         let fresh = &mut self.nodes[node];
         fresh.coordinator = Coordinator::new(Origin { member, lane: 0 }, SETTINGS);
         fresh.ids.clear();
+        fresh.found.clear();
+        fresh.made.clear();
         fresh.serves = now + SETTINGS.read_ms + 1;
         for other in 0..self.plan.nodes {
             let ms = self.dice.next() % 300;
@@ -469,7 +527,10 @@ impl Cluster {
         };
         self.nodes.iter().all(idle)
             && self.clients.values().all(|client| client.gone)
-            && !self.happenings.values().any(|h| matches!(h, Happening::Deliver(..) | Happening::Execute(..)))
+            && !self
+                .happenings
+                .values()
+                .any(|h| matches!(h, Happening::Deliver(..) | Happening::Execute(..) | Happening::Fetch(..)))
     }
 
     fn at_the_end(&self) -> Result<(), String> {

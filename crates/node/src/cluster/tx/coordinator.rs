@@ -13,36 +13,43 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
 use super::split::{Join, join};
+use super::workspace::Fetching;
 use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
+use crate::node::Node;
 use crate::session::{Multi, database};
 use crate::table::{Command, Handler, Table};
 use crate::worker::{Token, Worker};
 
 /// Bytes of a node's part of a block at most: it is one message.
-const PART_MAX: usize = 8 << 20;
-const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
+pub(super) const PART_MAX: usize = 8 << 20;
+pub(super) const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
 pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns keys of the block does not serve them now";
 
 /// A block under way.
 pub(super) struct Block {
-    token: Token,
+    pub(super) token: Token,
     /// It is one command, and no EXEC.
-    alone: bool,
+    pub(super) alone: bool,
     /// Where its reply goes, and whether the client wants it.
     hole: (u64, bool),
-    multi: Box<Multi>,
+    pub(super) multi: Box<Multi>,
     /// What the client watches at this node.
     watched: Vec<WatchedKey>,
     /// What it watches at others.
     elsewhere: Vec<Elsewhere>,
     /// Database and protocol of the session.
-    db: u16,
-    protocol: Protocol,
+    pub(super) db: u16,
+    pub(super) protocol: Protocol,
     answers: Vec<Answer>,
     /// The database that it selects.
     selected: u16,
+    /// It runs here, on copies.
+    pub(super) fetching: Option<Box<Fetching>>,
 }
+
+/// What a client watches at this node, and at others.
+pub(super) type Watches<'a> = (&'a [WatchedKey], &'a [Elsewhere]);
 
 /// What a connection watches at other nodes.
 fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
@@ -57,7 +64,7 @@ fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
 }
 
 /// What a client watches at another node.
-struct Elsewhere {
+pub(super) struct Elsewhere {
     link: usize,
     watch: wire::Watch,
     keys: Vec<(u16, Box<[u8]>)>,
@@ -76,16 +83,18 @@ struct Plan {
     parts: Vec<Part>,
     answers: Vec<Answer>,
     selected: u16,
+    /// It runs here, on copies.
+    fetches: bool,
 }
 
 /// A node's part of it.
-struct OfNode {
-    locks: Vec<Lock>,
+pub(super) struct OfNode {
+    pub(super) locks: Vec<Lock>,
     commands: wire::Commands,
 }
 
 impl OfNode {
-    fn new(protocol: Protocol) -> Self {
+    pub(super) fn new(protocol: Protocol) -> Self {
         Self { locks: Vec::new(), commands: wire::Commands::new(protocol, None) }
     }
 }
@@ -99,16 +108,18 @@ pub(crate) enum Begun {
 }
 
 impl Peers {
-    /// Which node does what. The error is for the client.
-    fn plan(
+    /// Who owns a key.
+    pub(super) fn owner(&self, key: &[u8]) -> Result<u16, Vec<u8>> {
+        self.map.owner_of(keyspace::slot_of(key)).ok_or_else(|| NO_OWNER.into())
+    }
+
+    /// What is watched, by nodes.
+    pub(super) fn parts_of_watches(
         &self,
-        (table, databases): (&Table, u16),
-        multi: &Multi,
-        (watched, elsewhere): (&[WatchedKey], &[Elsewhere]),
-        (db, protocol): (u16, Protocol),
-    ) -> Result<Plan, Vec<u8>> {
+        (watched, elsewhere): Watches<'_>,
+        protocol: Protocol,
+    ) -> Result<BTreeMap<u16, OfNode>, Vec<u8>> {
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
-        let (mut answers, mut selected) = (Vec::with_capacity(multi.queue.len()), db);
         let lock = |db: u16, key: &[u8]| Lock { db, key: key.into(), mode: Mode::Shared };
         if !watched.is_empty() {
             let watch = wire::Watch { vc: u32::MAX, client: 0, keys: watched.len() as u32 };
@@ -120,6 +131,56 @@ impl Peers {
             let locks = keys.iter().map(|(db, key)| lock(*db, key)).collect();
             nodes.insert(place, OfNode { locks, commands: wire::Commands::new(protocol, Some(*watch)) });
         }
+        Ok(nodes)
+    }
+
+    /// The parts of nodes, each of which is a message.
+    pub(super) fn parts_of(&self, nodes: BTreeMap<u16, OfNode>) -> Result<Vec<Part>, Vec<u8>> {
+        let mut parts = Vec::with_capacity(nodes.len());
+        for (owner, OfNode { locks, commands }) in nodes {
+            let commands = commands.finish();
+            if commands.len() + locks.iter().map(|lock| lock.key.len() + 16).sum::<usize>() > PART_MAX {
+                return Err(TOO_LONG.into());
+            }
+            let member = member(self.map.node(owner));
+            // Readers log as well: a node that starts again has no time to wait for those who might still hold what they have read (rule T3).
+            parts.push(Part { member, locks: Lock::normalized(locks), commands: commands.into(), writes: true });
+        }
+        // As the coordinator has them.
+        parts.sort_by_key(|part| part.member);
+        Ok(parts)
+    }
+
+    /// Which node does what. The error is for the client.
+    fn plan(
+        &self,
+        (node, databases): (&Node, u16),
+        multi: &Multi,
+        watches: Watches<'_>,
+        session: (u16, Protocol),
+        extra: &[Lock],
+    ) -> Result<Plan, Vec<u8>> {
+        if let Some(plan) = self.plan_apart((&node.table, databases), multi, watches, session)? {
+            return Ok(plan);
+        }
+        let parts = self.plan_fetching((node, databases), multi, watches, session, extra)?;
+        if parts.is_empty() {
+            Err(SEVERAL.into())
+        } else {
+            Ok(Plan { parts, answers: Vec::new(), selected: session.0, fetches: true })
+        }
+    }
+
+    /// Which node does what, if each command needs one node only, or works on each of its keys alone.
+    fn plan_apart(
+        &self,
+        (table, databases): (&Table, u16),
+        multi: &Multi,
+        watches: Watches<'_>,
+        (db, protocol): (u16, Protocol),
+    ) -> Result<Option<Plan>, Vec<u8>> {
+        let mut nodes = self.parts_of_watches(watches, protocol)?;
+        let (mut answers, mut selected) = (Vec::with_capacity(multi.queue.len()), db);
         let mut positions: Vec<KeyAt> = Vec::new();
         for (queued, args) in multi.commands() {
             let command = table.get(queued.command);
@@ -148,9 +209,9 @@ impl Peers {
                     let owner = match self.place_of(command, args, queued.key.map(|(slot, _)| slot)) {
                         Place::At(owner, _) if !whole => owner,
                         Place::Nobody => return Err(NO_OWNER.into()),
-                        Place::At(..) | Place::Anywhere => return Err(SEVERAL.into()),
+                        Place::At(..) | Place::Anywhere => return Ok(None),
                         Place::Several => {
-                            let split = self.split(command, args)?.ok_or(SEVERAL)?;
+                            let Some(split) = self.split(command, args)? else { return Ok(None) };
                             let mut of_nodes = Vec::with_capacity(split.nodes.len());
                             for (owner, (words, numbers)) in split.nodes {
                                 let of_node = nodes.entry(owner).or_insert_with(|| OfNode::new(protocol));
@@ -170,29 +231,19 @@ impl Peers {
                     of_node.commands.push(selected, args.iter());
                     positions.clear();
                     command.spec.keys_of(args, &mut positions);
-                    let mode = mode_of(command);
-                    // MOVE and COPY make keys elsewhere.
-                    let others = command.spec.has(flags::OTHER_DB);
-                    let databases = if others { 0..databases } else { selected..selected + 1 };
+                    let (mode, databases) = (mode_of(command), command.databases(selected, databases));
                     for key in positions.iter().filter_map(|at| args.get(at.index)) {
                         of_node.locks.extend(databases.clone().map(|db| Lock { db, key: key.into(), mode }));
                     }
                     answers.push(Answer::Node(member(self.map.node(owner)).node));
                 }
-                _ => return Err(SEVERAL.into()),
+                _ => return Ok(None),
             }
         }
-        let mut parts = Vec::with_capacity(nodes.len());
-        for (owner, OfNode { locks, commands }) in nodes {
-            let commands = commands.finish();
-            if commands.len() + locks.iter().map(|lock| lock.key.len() + 16).sum::<usize>() > PART_MAX {
-                return Err(TOO_LONG.into());
-            }
-            let member = member(self.map.node(owner));
-            // Readers log as well: a node that starts again has no time to wait for those who might still hold what they have read (rule T3).
-            parts.push(Part { member, locks: Lock::normalized(locks), commands: commands.into(), writes: true });
+        if nodes.is_empty() {
+            return Ok(None);
         }
-        Ok(Plan { parts, answers, selected })
+        Ok(Some(Plan { parts: self.parts_of(nodes)?, answers, selected, fetches: false }))
     }
 }
 
@@ -220,13 +271,13 @@ impl Worker {
         let watches = (if alone.is_none() { &*conn.session.watched } else { &[] }, &*elsewhere);
         let planned = match self.peers.as_deref_mut() {
             None => Err(SEVERAL.into()),
-            Some(peers) => match peers.plan((&node.table, databases), &multi, watches, (db, protocol)) {
+            Some(peers) => match peers.plan((&node, databases), &multi, watches, (db, protocol), &[]) {
                 Ok(_) if peers.tx.coordinator.is_none() => Err(NOT_SERVED.into()),
                 Ok(plan) => peers.refusal(&plan.parts).map_or(Ok(plan), Err),
                 Err(error) => Err(error),
             },
         };
-        let Plan { parts, answers, selected } = match planned {
+        let Plan { parts, answers, selected, fetches } = match planned {
             Ok(plan) => plan,
             Err(text) => {
                 if alone.is_none() {
@@ -237,14 +288,21 @@ impl Worker {
         };
         let hole = self.place_of_reply(conn);
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
-        self.count_forwarded(conn, command, alone);
+        // One that runs here is counted and shown there.
+        if !(fetches && alone.is_some()) {
+            self.count_forwarded(conn, command, alone);
+        }
         conn.wait = Wait::Replies(0);
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
         let mut events = Vec::new();
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
-            let sequence = coordinator.begin(now, time, parts, &mut events);
+            let fetching = fetches.then(|| Fetching::new(parts.clone()));
+            let sequence = match fetches {
+                true => coordinator.begin_fetching(now, time, parts, &mut events),
+                false => coordinator.begin(now, time, parts, &mut events),
+            };
             let block = Block {
                 token: conn.token,
                 alone: alone.is_some(),
@@ -256,6 +314,7 @@ impl Worker {
                 protocol,
                 answers,
                 selected,
+                fetching,
             };
             peers.tx.blocks.insert(sequence, block);
         }
@@ -264,13 +323,15 @@ impl Worker {
     }
 
     /// The client of a connection has gone: what it has begun is not tried again.
-    pub(crate) fn abandon_transaction(&mut self, token: Token) {
-        let now = self.tx_now();
+    pub(crate) fn abandon_transaction(&mut self, conn: &mut Conn) {
+        let (now, token) = (self.tx_now(), conn.token);
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let of = |(sequence, block): (&u64, &Block)| (block.token == token).then_some(*sequence);
         let Some(sequence) = peers.tx.blocks.iter().find_map(of) else { return };
-        let block = peers.tx.blocks.remove(&sequence);
-        self.engine.unwatch_later(block.map(|block| block.watched).unwrap_or_default());
+        let Some(mut block) = peers.tx.blocks.remove(&sequence) else { return };
+        self.stop_workspace(conn, &mut block);
+        self.engine.unwatch_later(block.watched);
+        let Some(peers) = self.peers.as_deref_mut() else { return };
         let Some(coordinator) = &mut peers.tx.coordinator else { return };
         let mut events = Vec::new();
         coordinator.abandon(now, sequence, &mut events);
@@ -283,7 +344,14 @@ impl Worker {
             match event {
                 Event::Send { to, message } => self.tx_send(to, message),
                 Event::Reply { sequence, replies } => {
-                    let Some(block) = self.take_block(sequence) else { continue };
+                    let Some(mut block) = self.take_block(sequence) else { continue };
+                    if block.fetching.is_some() {
+                        match self.tell_block(&mut block) {
+                            Some(reply) => self.answer_block(&block, &reply, None),
+                            None => self.cut(block.token),
+                        }
+                        continue;
+                    }
                     match block.reply(&replies) {
                         Some(reply) => self.answer_block(&block, &reply, Some(block.selected)),
                         // A node has said what is no reply: the client must not hear that nothing was done.
@@ -296,7 +364,8 @@ impl Worker {
                     }
                 }
                 Event::Failed { sequence, why } => {
-                    let Some(block) = self.take_block(sequence) else { continue };
+                    let Some(mut block) = self.take_block(sequence) else { continue };
+                    self.put_session_back(&mut block);
                     let mut bytes = Vec::new();
                     let mut reply = Reply::new(&mut bytes, block.protocol);
                     match why {
@@ -305,6 +374,7 @@ impl Worker {
                     }
                     self.answer_block(&block, &bytes, None);
                 }
+                Event::Fetched { sequence, attempt, found } => self.run_fetched((sequence, attempt), &found),
                 Event::Reroute { sequence } => self.route_again(sequence),
             }
         }
@@ -314,6 +384,19 @@ impl Worker {
         let mut block = self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)?;
         self.engine.unwatch_later(std::mem::take(&mut block.watched));
         Some(block)
+    }
+
+    /// A block has not happened: what it did to the session has not, either.
+    fn put_session_back(&mut self, block: &mut Block) {
+        if block.fetching.is_none() {
+            return;
+        }
+        let Some(mut conn) = self.take_conn(block.token) else { return };
+        self.stop_workspace(&mut conn, block);
+        conn.session.set_db(block.db);
+        conn.session.set_protocol(block.protocol);
+        let _ = conn.session.leave_multi();
+        self.put_conn(conn);
     }
 
     fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
@@ -337,6 +420,11 @@ impl Worker {
 
     /// A node does not own its keys any more, or does not serve: the block goes where they are now.
     fn route_again(&mut self, sequence: u64) {
+        if let Some((mut block, mut conn)) = self.take_running(sequence) {
+            self.stop_workspace(&mut conn, &mut block);
+            self.put_conn(conn);
+            self.put_running(sequence, block);
+        }
         let now = self.tx_now();
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
         let Some(peers) = self.peers.as_deref_mut() else { return };
@@ -344,9 +432,18 @@ impl Worker {
         let planned = match peers.tx.blocks.get(&sequence) {
             None => Err(failed(NOT_SERVED)),
             Some(block) => {
-                let watches = (&*block.watched, &*block.elsewhere);
-                let plan = peers.plan((&node.table, databases), &block.multi, watches, (block.db, block.protocol));
-                let moved = |plan: &Plan| block.is_elsewhere(&plan.answers);
+                let session = (block.db, block.protocol);
+                let extra = block.fetching.as_deref().map_or(&[][..], Fetching::extra);
+                let plan = match block.fetching {
+                    None => peers.plan((&node, databases), &block.multi, block.watches(), session, extra),
+                    Some(_) => peers
+                        .plan_fetching((&node, databases), &block.multi, block.watches(), session, extra)
+                        .map(|parts| Plan { parts, answers: Vec::new(), selected: block.selected, fetches: true }),
+                };
+                let moved = |plan: &Plan| match &block.fetching {
+                    Some(fetching) => fetching.is_elsewhere(&plan.parts),
+                    None => block.is_elsewhere(&plan.answers),
+                };
                 plan.map_err(|text| failed(&text)).and_then(|plan| match moved(&plan) {
                     true => Ok(plan),
                     false => Err(failed(NOT_SERVED)),
@@ -359,6 +456,9 @@ impl Worker {
             Ok(plan) => {
                 if let Some(block) = peers.tx.blocks.get_mut(&sequence) {
                     block.answers = plan.answers;
+                    if let Some(fetching) = block.fetching.as_deref_mut() {
+                        fetching.parts.clone_from(&plan.parts);
+                    }
                 }
                 coordinator.routed(now, sequence, plan.parts);
             }
@@ -390,6 +490,11 @@ impl Peers {
 }
 
 impl Block {
+    /// What it watches.
+    pub(super) fn watches(&self) -> Watches<'_> {
+        (&self.watched, &self.elsewhere)
+    }
+
     /// What it watches at this node.
     pub(super) fn watched_here(&self) -> Watched {
         Watched::Keys(self.watched.clone())

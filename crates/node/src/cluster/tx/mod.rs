@@ -8,18 +8,18 @@ mod participant;
 mod split;
 mod tasks;
 mod wire;
+mod workspace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use engine::WatchedKey;
+use engine::{WatchedKey, Workspace};
 use keyspace::Horizon;
 use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
 
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
-pub(crate) use split::is_splittable;
 use tasks::Task;
 
 use super::origin::Broken;
@@ -96,6 +96,12 @@ pub(crate) struct Transacting {
     outcomes: VecDeque<Logged>,
     /// When the log was last asked to sync them, or the first of them was left.
     asked_to_sync: u64,
+    /// What was looked at for attempts, and is not committed.
+    found: Vec<(Horizon, TxId, Arc<[u8]>)>,
+    /// Blocks that run in workspaces, and have had their turn for now.
+    running: VecDeque<u64>,
+    /// Workspaces that nobody uses.
+    idle: Vec<Workspace>,
 }
 
 /// An attempt that was sent.
@@ -117,18 +123,19 @@ impl Transacting {
 
     /// Whether something can be done at once.
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.heard.is_empty()
+        !self.ready.is_empty() || !self.heard.is_empty() || !self.running.is_empty()
     }
 
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
-        !self.logged.is_empty() || !self.outcomes.is_empty()
+        !self.logged.is_empty() || !self.outcomes.is_empty() || !self.found.is_empty()
     }
 
     /// There is no log any more that could commit anything.
     pub(crate) fn forget_log(&mut self) {
         self.logged.clear();
         self.outcomes.clear();
+        self.found.clear();
     }
 }
 
@@ -252,7 +259,7 @@ impl Worker {
     pub(super) fn tx_hear(&mut self, link: &Role, body: &[u8]) -> Result<(), Broken> {
         let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
         let watched = match &message {
-            Message::Prepare(prepare) => match wire::watch(&prepare.commands) {
+            Message::Prepare(prepare) | Message::Fetch(prepare) => match wire::watch(&prepare.commands) {
                 Some(watch) => self.watched_over(link, watch),
                 None => Watched::Nothing,
             },
@@ -297,14 +304,16 @@ impl Worker {
     /// Says something to a node, which may be this one. It may get lost.
     fn tx_send(&mut self, to: NodeId, message: Message) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
-        if let Message::Prepare(prepare) = &message {
+        if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
             peers.tx.note_told(prepare);
         }
         let Some(me) = peers.shared.parts.me() else { return };
         if to == me.node {
             let of = |tx: TxId| peers.tx.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
-                Message::Prepare(prepare) if wire::watch(&prepare.commands).is_some() => of(prepare.tx),
+                Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
+                    of(prepare.tx)
+                }
                 _ => Watched::Nothing,
             };
             return peers.tx.heard.push_back((me, message, watched));
@@ -344,9 +353,10 @@ impl Worker {
             } else if let Some(token) = peers.tx.ready.pop_front() {
                 self.step_task(token);
             } else {
-                return;
+                break;
             }
         }
+        self.step_workspaces();
     }
 
     fn tx_message(&mut self, now: u64, from: Member, message: Message, watched: Watched) {

@@ -30,12 +30,15 @@ impl Worker {
                     self.add_task(Work::Abort { tx, locks });
                 }
                 Action::Append { record: Record::Refuse { tx } } => self.add_task(Work::Refuse { tx }),
+                Action::Proceed { tx, stamp, locks, commands, .. } => {
+                    self.add_task(Work::Proceed { tx, stamp, locks, commands });
+                }
                 Action::Unlock { tx, locks } => self.add_task(Work::Unlock { tx, locks }),
                 Action::Contradiction { tx, what } => {
                     tracing::error!(?tx, what, "a transaction over nodes is contradictory");
                 }
                 // Whoever executes does that, under the same latches.
-                Action::Execute { .. } | Action::Append { .. } => {
+                Action::Execute { .. } | Action::Fetch { .. } | Action::Append { .. } => {
                     debug_assert!(false, "what is executed and prepared is done in one go");
                 }
             }
@@ -74,7 +77,11 @@ impl Worker {
             peers.tx.asked_to_sync = now;
             durable.sync(peers.tx.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
         }
+        let found: Vec<_> = peers.tx.found.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         let mut actions = Vec::new();
+        for (_, tx, found) in found {
+            peers.shared.parts.with(|parts| parts.fetched(now, tx, found, &mut actions));
+        }
         for (_, tx, kind) in committed {
             peers.shared.parts.with(|parts| parts.committed(now, tx, kind, &mut actions));
         }

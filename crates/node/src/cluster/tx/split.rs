@@ -38,11 +38,6 @@ pub(super) struct Split<'a> {
     pub(super) nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)>,
 }
 
-/// Whether a command may be split.
-pub(crate) fn is_splittable(command: &Command) -> bool {
-    Join::of(command).is_some()
-}
-
 impl Peers {
     /// Splits a command with keys of several nodes. `Ok(None)`: it works on its keys together. The error is for the client.
     pub(super) fn split<'a>(&self, command: &Command, args: Args<'a>) -> Result<Option<Split<'a>>, Vec<u8>> {

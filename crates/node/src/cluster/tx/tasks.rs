@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use command::effects::{self, op};
 use command::{Row, Run, flags};
-use engine::{BlockRun, Busy, Call, Caller, Locked, Room};
+use engine::{BlockRun, Busy, Call, Caller, Locked, Room, Undone};
 use keyspace::{Horizon, Need};
 use resp::{Args, Batch};
+use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
 use super::coordinator::mode_of;
@@ -21,10 +23,17 @@ const REPLIES_MAX: usize = 8 << 20;
 
 const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
+/// Bytes of what there is at a node that a transaction fetches, at most: they are one message.
+const IMAGES_MAX: usize = 8 << 20;
+pub(super) const TOO_LARGE: &[u8] =
+    b"ERR the values of one node are too large (8 MB) for a command, script or block with keys of several nodes";
+
 /// What is to be done.
 pub(super) enum Work {
     /// Lock, execute, undo, log.
     Prepare { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, watched: Watched, asked: bool },
+    /// Do what the coordinator makes of what it has been told, undo, log. The locks are there.
+    Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, commands: Arc<[u8]> },
     /// Do what was prepared, and unlock.
     Install { prepared: Arc<Prepared> },
     /// Log that it is not to be done, and unlock.
@@ -46,6 +55,8 @@ enum Done {
     Over,
     /// A record was left.
     Logged(Horizon, TxId, RecordKind),
+    /// This was looked at.
+    Found(Horizon, TxId, Arc<[u8]>),
     /// Again in a while.
     Later,
 }
@@ -86,6 +97,14 @@ impl Worker {
                 self.engine.cancel_reservation(token);
                 self.tx_logged((seen, tx, kind));
                 self.tx_forget();
+            }
+            Ok(Done::Found(seen, tx, found)) => {
+                self.engine.cancel_reservation(token);
+                if let Some(peers) = self.peers.as_deref_mut() {
+                    peers.tx.found.push((seen, tx, found));
+                }
+                let now = self.tx_now();
+                self.tx_committed(now);
             }
             Ok(Done::Later) => {
                 // Looked at in the next turns, until it can be done.
@@ -131,7 +150,14 @@ impl Worker {
                         self.act(actions);
                         Done::Over
                     }
-                    Locked::Block(block) => self.execute_part(*block, tx, &locks, watched, refusal),
+                    Locked::Block(block) => self.has_locks(*block, tx, &locks, watched, refusal),
+                }
+            }
+            Work::Proceed { tx, stamp, locks, commands } => {
+                let (tx, locks, commands) = (*tx, locks.clone(), commands.clone());
+                match self.engine.lock_attempt((tx, *stamp, &locks), &mut true, token)? {
+                    Locked::GivenUp | Locked::Dies => Done::Over,
+                    Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, None),
                 }
             }
             Work::Install { prepared } => match self.engine.install(prepared, token)? {
@@ -155,8 +181,8 @@ impl Worker {
         actions
     }
 
-    /// A part has its locks: it is executed and undone, and the record of that is left.
-    fn execute_part(
+    /// A part has its locks.
+    fn has_locks(
         &mut self,
         mut block: BlockRun,
         tx: TxId,
@@ -164,33 +190,61 @@ impl Worker {
         watched: &Watched,
         refusal: Option<Refusal>,
     ) -> Done {
-        let executes = self.tx_locked(tx, true).into_iter().find_map(|action| match action {
-            Action::Execute { commands, .. } => Some(commands),
-            _ => None,
-        });
-        let Some(commands) = executes else {
-            // It was given up meanwhile.
-            self.engine.undo_attempt(&mut block);
-            self.engine.drop_attempt(block, tx, locks);
-            return Done::Over;
-        };
+        let wanted = self.tx_locked(tx, true).into_iter().next();
         let changed = match watched {
             Watched::Nothing => false,
             Watched::Keys(keys) => !self.engine.is_unchanged(&block, keys),
             Watched::Lost => true,
         };
         let refusal = if changed { Some(Refusal::Changed) } else { refusal };
-        let replies = match refusal.or_else(|| self.refusal_of_owner(locks)) {
-            Some(why) => Err(why),
-            None => self.run_part(&mut block, locks, &commands),
-        };
-        let mut undone = self.engine.undo_attempt(&mut block);
-        let execution = match replies {
-            Ok(replies) => {
-                Execution::Done { effects: std::mem::take(&mut undone.effects).into(), replies: replies.into() }
+        match wanted {
+            Some(Action::Execute { commands, .. }) => self.execute_part(block, tx, locks, &commands, refusal),
+            Some(Action::Fetch { .. }) => self.look_for_part(block, tx, locks, refusal),
+            // It was given up meanwhile.
+            _ => {
+                self.engine.undo_attempt(&mut block);
+                self.engine.drop_attempt(block, tx, locks);
+                Done::Over
             }
-            Err(why) => Execution::Refused(why),
+        }
+    }
+
+    /// A part has its locks: it is executed and undone, and the record of that is left.
+    fn execute_part(
+        &mut self,
+        mut block: BlockRun,
+        tx: TxId,
+        locks: &[Lock],
+        commands: &[u8],
+        refusal: Option<Refusal>,
+    ) -> Done {
+        let refusal = refusal.or_else(|| self.refusal_of_owner(locks));
+        let (execution, undone) = match refusal {
+            Some(why) => (Err(why), self.engine.undo_attempt(&mut block)),
+            None if wire::is_changes(commands) => {
+                let taken = self.take_changes(&block, locks, commands);
+                let (taken, events) = taken.map_or_else(|why| (Err(why), Vec::new()), |(taken, e)| (Ok(taken), e));
+                self.engine.undo_attempt(&mut block);
+                (taken, self.engine.undone_elsewhere(events))
+            }
+            None => {
+                let replies = self.run_part(&mut block, locks, commands);
+                let mut undone = self.engine.undo_attempt(&mut block);
+                let effects = std::mem::take(&mut undone.effects).into();
+                (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
+            }
         };
+        self.conclude_part(block, tx, locks, execution.unwrap_or_else(Execution::Refused), undone)
+    }
+
+    fn conclude_part(
+        &mut self,
+        block: BlockRun,
+        tx: TxId,
+        locks: &[Lock],
+        execution: Execution,
+        undone: Undone,
+    ) -> Done {
         let mut actions = Vec::new();
         if let Some(peers) = self.peers.as_deref_mut() {
             peers.shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
@@ -208,6 +262,54 @@ impl Worker {
                 Done::Over
             }
         }
+    }
+
+    /// A part has its locks: what is there is said when it is committed.
+    fn look_for_part(&mut self, mut block: BlockRun, tx: TxId, locks: &[Lock], refusal: Option<Refusal>) -> Done {
+        let mut found = wire::begin_found(self.engine.now());
+        let refusal = refusal.or_else(|| self.refusal_of_owner(locks)).or_else(|| {
+            match self.engine.look(&block, locks, IMAGES_MAX, &mut found) {
+                Ok(true) => None,
+                Ok(false) => Some(Refusal::Failed(TOO_LARGE.into())),
+                Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
+            }
+        });
+        let undone = self.engine.undo_attempt(&mut block);
+        match refusal {
+            None => Done::Found(self.engine.hold_attempt(block), tx, found.into()),
+            Some(why) => self.conclude_part(block, tx, locks, Execution::Refused(why), undone),
+        }
+    }
+
+    /// What a part is to do that its coordinator has made out, if keys are as that believes.
+    fn take_changes(
+        &mut self,
+        block: &BlockRun,
+        locks: &[Lock],
+        bytes: &[u8],
+    ) -> Result<(Execution, Vec<command::Event>), Refusal> {
+        let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
+        let changes = wire::changes(bytes).map_err(|malformed| failed(malformed.0))?;
+        let databases = self.follower.settings().databases;
+        let mode = |db: u16, key: &[u8]| {
+            // Who coordinates it may have more databases.
+            let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key))).ok().filter(|_| db < databases)?;
+            Some(locks[at].mode)
+        };
+        for (db, key, version) in &changes.checks {
+            if mode(*db, key).is_none() || !self.engine.is_at(block, (*db, key), *version) {
+                return Err(Refusal::Changed);
+            }
+        }
+        for effect in effects::decode(changes.effects) {
+            let effect = effect.map_err(|corrupt| failed(corrupt.0))?;
+            // Whose time has come is gone for everybody who looks.
+            let least = if effect.op == op::DELETE { Mode::Shared } else { Mode::Exclusive };
+            if effect.is_barrier() || mode(effect.db, effect.key).is_none_or(|mode| mode < least) {
+                return Err(failed("ERR a change of what is not locked"));
+            }
+        }
+        Ok((Execution::Done { effects: changes.effects.into(), replies: Arc::default() }, changes.events))
     }
 
     /// Why a part cannot be executed here: the keys are not this node's by now, or the log takes no writes.

@@ -4,12 +4,18 @@
 //! body     := node u64 · incarnation u64 · message                          of a frame of kind transactions: who says it, and what
 //! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] · (db u16 · arguments u32 · (length u32 · bytes) each) each
 //! replies  := (length u32 · reply) each
+//! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE) each
+//! changes  := version u8 (1) · 1 u8 · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·
+//!             (class u32 · db u16 · length u32 · key · length u32 · name of a notification) each
 //! ```
 
+use command::Event;
 use resp::Protocol;
 use txn::{Malformed, Member, Message, NodeId};
 
 const VERSION: u8 = 1;
+/// In place of the protocol of commands.
+const CHANGES: u8 = 1;
 const CUT: Malformed = Malformed("cut short");
 
 /// Writes a body to the place that `put` gives.
@@ -62,6 +68,94 @@ impl Commands {
     pub(super) fn finish(self) -> Vec<u8> {
         self.0
     }
+}
+
+/// Begins to say what there is: at what time, unix milliseconds.
+pub(super) fn begin_found(now: u64) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(&now.to_le_bytes());
+    bytes
+}
+
+/// A key that is there: its version, and the effect that makes it what it is.
+pub(super) type Image<'a> = (u64, &'a [u8]);
+
+/// What there is at a node: its time, and of each key its version and the effect that makes it what it is.
+pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
+    let [VERSION, rest @ ..] = bytes else { return Err(Malformed("a version of what there is that is not known")) };
+    let (now, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
+    let mut keys = Vec::new();
+    while !rest.is_empty() {
+        let (version, more) = rest.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        keys.push((u64::from_le_bytes(*version), take_bytes(&mut rest)?));
+    }
+    Ok((u64::from_le_bytes(*now), keys))
+}
+
+/// A key that must be as it was at this version; 0: not there.
+pub(super) type Check<'a> = (u16, &'a [u8], u64);
+
+/// What a node's keys have to be, and what is to be done to them.
+#[derive(Default)]
+pub(super) struct Changes<'a> {
+    pub(super) checks: Vec<Check<'a>>,
+    pub(super) effects: &'a [u8],
+    pub(super) events: Vec<Event>,
+}
+
+impl Changes<'_> {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, CHANGES];
+        out.extend_from_slice(&(self.checks.len() as u32).to_le_bytes());
+        for (db, key, version) in &self.checks {
+            out.extend_from_slice(&db.to_le_bytes());
+            put_bytes(&mut out, key);
+            out.extend_from_slice(&version.to_le_bytes());
+        }
+        put_bytes(&mut out, self.effects);
+        for Event { class, name, db, key } in &self.events {
+            out.extend_from_slice(&class.to_le_bytes());
+            out.extend_from_slice(&db.to_le_bytes());
+            put_bytes(&mut out, key);
+            put_bytes(&mut out, name.as_bytes());
+        }
+        out
+    }
+}
+
+/// Whether these are [`Changes`], and no commands. Nothing is none.
+pub(super) fn is_changes(bytes: &[u8]) -> bool {
+    matches!(bytes, [] | [VERSION, CHANGES, ..])
+}
+
+/// What is to be done to a node's keys.
+pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
+    let mut changes = Changes::default();
+    if bytes.is_empty() {
+        return Ok(changes);
+    }
+    let [VERSION, CHANGES, rest @ ..] = bytes else { return Err(Malformed("a version of changes that is not known")) };
+    let (checks, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
+    for _ in 0..u32::from_le_bytes(*checks) {
+        let (db, more) = rest.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        let key = take_bytes(&mut rest)?;
+        let (version, more) = rest.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        changes.checks.push((u16::from_le_bytes(*db), key, u64::from_le_bytes(*version)));
+    }
+    changes.effects = take_bytes(&mut rest)?;
+    while !rest.is_empty() {
+        let (class, more) = rest.split_first_chunk().ok_or(CUT)?;
+        let (db, more) = more.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        let (key, name) = (take_bytes(&mut rest)?.into(), take_bytes(&mut rest)?);
+        let name = std::str::from_utf8(name).map_err(|_| Malformed("the name of a notification"))?;
+        let (class, db) = (u32::from_le_bytes(*class), u16::from_le_bytes(*db));
+        changes.events.push(Event { class, name: name.to_owned().into(), db, key });
+    }
+    Ok(changes)
 }
 
 fn head(bytes: &[u8]) -> Result<(Protocol, Option<Watch>, &[u8]), Malformed> {
@@ -146,6 +240,18 @@ mod tests {
         assert_eq!(Commands::new(Protocol::Resp2, None).finish(), b"\x01\x02\0");
         assert_eq!(commands(&bytes).unwrap(), (Protocol::Resp3, vec![(2, vec![&b"GET"[..], b"k"])]));
 
+        let mut there = begin_found(258);
+        there.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']);
+        assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
+        assert_eq!(found(&there).unwrap(), (258, vec![(7, &b"x"[..])]));
+        let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into() };
+        let made = Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()] }.encode();
+        let checks = b"\x01\x01\x01\0\0\0\x02\0\x03\0\0\0key\x09\0\0\0\0\0\0\0";
+        assert_eq!(made, [&checks[..], b"\x02\0\0\0ef\x04\0\0\0\x01\0\x01\0\0\0k\x03\0\0\0del"].concat());
+        let read_back = changes(&made).unwrap();
+        assert_eq!((read_back.checks, read_back.effects), (vec![(2, &b"key"[..], 9)], &b"ef"[..]));
+        assert!(read_back.events == [event] && is_changes(&made) && !is_changes(&bytes));
+
         let from = Member { node: NodeId(3), incarnation: 2 };
         let message = Message::Finished { origin: txn::Origin { member: from, lane: 1 }, below: 7 };
         let mut body = Vec::new();
@@ -158,6 +264,7 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..4, any::<u8>()], 0..80)) {
             let _ = (read(&bytes), commands(&bytes), take_bytes(&mut &bytes[..]));
+            let _ = (found(&bytes), changes(&bytes).map(|_| ()));
         }
     }
 }

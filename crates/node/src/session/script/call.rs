@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
 use engine::{Busy, Call};
+use keyspace::Need;
 use resp::{Args, Protocol, Reply};
 use script::Checked;
 
@@ -43,7 +44,17 @@ impl ScriptRun {
                 return Ok(());
             }
         };
-        if let Some(error) = ctx.peers.and_then(|peers| peers.refuses_here(command, args)) {
+        if let Some(aside) = &mut ctx.aside
+            && !aside.has_keys(command, args, db, ctx.settings.databases)
+        {
+            // It runs again when they are there, too.
+            return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
+        }
+        let refusal = ctx.peers.and_then(|peers| match ctx.aside {
+            Some(_) => peers.refuses_in_workspace(command),
+            None => peers.refuses_here(command, args),
+        });
+        if let Some(error) = refusal {
             add(&ctx.stats.commands[command.counted_as].rejected, 1);
             ctx.stats.count_error(&error);
             Reply::new(reply, protocol).error(&error);
@@ -58,7 +69,7 @@ impl ScriptRun {
                     true => args.get(1).map(|key| node.engine.keyspace.hasher().key(key)),
                     false => None,
                 };
-                let caller = ctx.session.caller();
+                let caller = ctx.caller();
                 let call = Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None, caller };
                 ctx.engine.widen_block(&mut block.run, &call)?;
                 // Long strings that are there are EXEC's; the script gets a copy of its own.

@@ -213,14 +213,20 @@ impl ScriptRun {
         Flow::Done
     }
 
-    /// It needs what somebody else has: it is stopped, and what it did is undone; EXEC does so for its block.
-    fn give_up(mut self: Box<Self>, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
+    /// Stops it wherever it is. Its own block comes back, if it has one.
+    pub fn stop(mut self: Box<Self>, ctx: &mut SessionCtx<'_>) -> Option<Block> {
         while !matches!(self.running.step(Input::Stop("it runs again")), Step::Done) {}
         let ScriptRun { running, block, job, .. } = *self;
         ctx.machines.put_back(running.finish(Protocol::Resp2, &mut Vec::new()).machine);
         if let Some(job) = job {
             ctx.node.scripts.hide(&job);
         }
+        block
+    }
+
+    /// It needs what somebody else has: it is stopped, and what it did is undone; EXEC does so for its block.
+    fn give_up(self: Box<Self>, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
+        let block = self.stop(ctx);
         crate::stats::add(&ctx.stats.script_reruns, 1);
         if let Some(block) = block {
             ctx.session.again = Some(Box::new(block.undo(ctx, busy.need.clone())));

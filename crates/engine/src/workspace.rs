@@ -1,0 +1,117 @@
+//! A private keyspace with an engine of its own, in which commands run on copies of keys that others own: what they would change comes out as
+//! effects. Nobody else has access to it, so no latch is ever busy; it has no log, and its time is what it is told.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use command::effects::{self, op};
+use command::{Event, Tunables};
+use keyspace::Need;
+use object::Corrupt;
+
+use crate::attachment::DbKey;
+use crate::engine::{Engine, Shared};
+
+/// Notifications of all classes: who wants which is known where the keys are.
+const ALL_CLASSES: u32 = u32::MAX;
+
+/// See the module's text.
+pub struct Workspace {
+    engine: Engine,
+    /// Keys that may be there.
+    keys: BTreeSet<DbKey>,
+}
+
+/// What commands did in a workspace.
+#[derive(Default)]
+pub struct Made {
+    /// Its effects, in their order.
+    pub effects: Vec<u8>,
+    /// Notifications, in their order.
+    pub events: Vec<Event>,
+}
+
+impl Workspace {
+    /// An empty one for keys of `of`, on worker `index`. `seed` feeds its chance.
+    pub fn new(of: &Shared, index: u16, seed: u64) -> Self {
+        let shared = Arc::new(Shared::new(of.keyspace.like(1)));
+        let mut engine = Engine::new(shared, 0, seed);
+        engine.fx.recording = true;
+        engine.index = index;
+        Self { engine, keys: BTreeSet::new() }
+    }
+
+    /// The engine that commands run in between [`Self::begin`] and [`Self::end`].
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Begins a stretch of work at this time, unix milliseconds.
+    pub fn begin(&mut self, now: u64, tunables: &Arc<Tunables>) {
+        self.engine.configure(tunables.clone(), ALL_CLASSES);
+        self.engine.begin_turn(now);
+    }
+
+    /// Ends a stretch of work.
+    pub fn end(&mut self) {
+        self.engine.end_turn();
+    }
+
+    /// Puts a key there: an effect of [`Engine::look`].
+    ///
+    /// # Errors
+    /// If it is no such effect.
+    pub fn put(&mut self, image: &[u8]) -> Result<(), Corrupt> {
+        let limits = self.engine.tunables().limits.clone();
+        let shared = self.engine.shared.clone();
+        for effect in effects::decode(image) {
+            let mut effect = effect?;
+            if effect.op != op::IMAGE || usize::from(effect.db) >= shared.keyspace.databases() {
+                return Err(Corrupt("no image of a key"));
+            }
+            let key = shared.keyspace.hasher().key(effect.key);
+            let need = Need::Slots([key.slot].as_slice().into());
+            let held = self.engine.acquire_for(need, 0).map_err(|_| Corrupt("a workspace that somebody else uses"))?;
+            let version = self.engine.next_version(&held);
+            let place = (effect.db, effect.key.into());
+            let replayed = effects::replay(&mut effect, &mut self.engine.db(&held, place.0, version), &limits);
+            self.engine.release(held);
+            replayed?;
+            self.keys.insert(place);
+        }
+        // That it is there is no news.
+        self.engine.local.take_sightings();
+        Ok(())
+    }
+
+    /// What was done since the last call.
+    pub fn take(&mut self) -> Made {
+        let encoded = std::mem::take(&mut self.engine.fx.encoded);
+        for effect in effects::decode(&encoded).flatten().filter(|effect| !effect.is_barrier()) {
+            self.keys.insert((effect.db, effect.key.into()));
+        }
+        Made { effects: encoded, events: self.engine.take_published() }
+    }
+
+    /// Empties it, for others to use. False: it is not as it should be, and not to be used again.
+    pub fn clear(&mut self) -> bool {
+        let _ = self.take();
+        let shared = self.engine.shared.clone();
+        for (db, key) in std::mem::take(&mut self.keys) {
+            let key = shared.keyspace.hasher().key(&key);
+            let need = Need::Slots([key.slot].as_slice().into());
+            let Ok(held) = self.engine.acquire_for(need, 0) else { return false };
+            let version = self.engine.next_version(&held);
+            self.engine.db(&held, db, version).remove(&key);
+            self.engine.release(held);
+        }
+        self.engine.fx.touched.clear();
+        self.engine.local.take_sightings();
+        let _ = self.engine.take_seen();
+        while self.engine.has_garbage() && self.engine.step_garbage(1000) {}
+        let empty = |db| shared.keyspace.is_empty(db);
+        self.engine.parts.is_empty()
+            && self.engine.wakes.is_empty()
+            && (0..shared.keyspace.databases() as u16).all(empty)
+    }
+}

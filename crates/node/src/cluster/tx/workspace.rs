@@ -1,0 +1,513 @@
+//! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only this one has.
+//!
+//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as EXEC runs any block; what came of that is
+//! prepared and committed by the owners of the keys. A script that turns out to need further keys runs again, with these fetched, too. Nothing of a block is told
+//! before it is committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use command::{Run as How, effects};
+use engine::Workspace;
+use resp::{Args, Batch};
+use txn::locks::Mode;
+use txn::{Lock, NodeId, Part};
+
+use super::super::gather::Merge;
+use super::super::kinds::Kind;
+use super::super::peers::Peers;
+use super::super::route::{EVERYTHING, SEVERAL};
+use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
+use super::tasks::TOO_LARGE;
+use super::wire::{self, Changes};
+use crate::conn::Conn;
+use crate::node::Node;
+use crate::session::{Aside, Flow, Multi, SessionCtx, Suspended, database, exec, is_read_only_script};
+use crate::table::{Command, Handler};
+use crate::worker::Worker;
+
+/// Workspaces that a worker keeps for later.
+const IDLE: usize = 4;
+/// A script that finds out so often that it needs further keys will not come to an end.
+const ROUNDS: u32 = 100;
+/// Keys that scripts find out about, at most.
+const EXTRA_MAX: usize = 100_000;
+const TOO_CURIOUS: &[u8] = b"ERR a script used too many keys of several nodes that it had not declared";
+/// How far a clock may be ahead of this node's to be believed, in milliseconds.
+const AHEAD_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// A block that runs on copies.
+#[derive(Default)]
+pub(super) struct Fetching {
+    /// Who has what.
+    pub(super) parts: Vec<Part>,
+    /// Keys that scripts turned out to need.
+    extra: Vec<Lock>,
+    /// How often that has happened.
+    rounds: u32,
+    /// It runs.
+    run: Option<Box<Run>>,
+    /// It has run.
+    told: Option<Told>,
+}
+
+/// A block under way in a workspace.
+struct Run {
+    attempt: u32,
+    workspace: Workspace,
+    aside: Aside,
+    /// Its time, unix milliseconds.
+    now: u64,
+    suspended: Option<Box<Suspended>>,
+}
+
+/// What a block tells once it is committed.
+struct Told {
+    reply: Vec<u8>,
+    aside: Aside,
+    /// The client's connection is to be closed.
+    closes: bool,
+}
+
+/// What is to be done to the keys of nodes.
+type MadeOf = Vec<(NodeId, Arc<[u8]>)>;
+
+/// How a stretch of running ended.
+enum Ran {
+    /// It goes on later.
+    Later,
+    /// It needs further keys.
+    Lacks(Vec<Lock>),
+    /// It has run; what is to be done to the keys of each node, or that this cannot be.
+    Done(Result<MadeOf, Vec<u8>>),
+}
+
+impl Command {
+    /// How it locks its keys.
+    pub(crate) fn mode(&self) -> Mode {
+        super::coordinator::mode_of(self)
+    }
+
+    /// The databases in which it works on its keys, if its session has selected `db`: MOVE and COPY make keys elsewhere.
+    pub(crate) fn databases(&self, db: u16, databases: u16) -> std::ops::Range<u16> {
+        if self.spec.has(command::flags::OTHER_DB) { 0..databases } else { db..db + 1 }
+    }
+}
+
+impl Fetching {
+    pub(super) fn new(parts: Vec<Part>) -> Box<Self> {
+        Box::new(Self { parts, ..Self::default() })
+    }
+
+    /// Keys that it was found to need beside those of its commands.
+    pub(super) fn extra(&self) -> &[Lock] {
+        &self.extra
+    }
+
+    /// Whether keys have other owners now.
+    pub(super) fn is_elsewhere(&self, parts: &[Part]) -> bool {
+        let of =
+            |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.node, part.locks.clone())).collect() };
+        of(&self.parts) != of(parts)
+    }
+
+    fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
+        let has = |part: &&Part| part.locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
+        self.parts.iter().find(has).map(|part| part.member.node)
+    }
+}
+
+impl Peers {
+    /// Which node has which keys of a block that runs on copies. The error is for the client.
+    pub(super) fn plan_fetching(
+        &self,
+        (node, databases): (&Node, u16),
+        multi: &Multi,
+        watches: Watches<'_>,
+        session: (u16, resp::Protocol),
+        extra: &[Lock],
+    ) -> Result<Vec<Part>, Vec<u8>> {
+        let (mut selected, protocol) = session;
+        let mut nodes = self.parts_of_watches(watches, protocol)?;
+        let mut add = |lock: Lock| {
+            let owner = self.owner(&lock.key)?;
+            nodes.entry(owner).or_insert_with(|| OfNode::new(protocol)).locks.push(lock);
+            Ok::<(), Vec<u8>>(())
+        };
+        let mut positions = Vec::new();
+        for (queued, args) in multi.commands() {
+            let command = node.table.get(queued.command);
+            let kind = self.kinds[queued.command];
+            match kind {
+                Kind::Quick if command.name == "select" => {
+                    selected = database(args.get(1).unwrap_or_default(), databases).unwrap_or(selected);
+                }
+                Kind::Keyed | Kind::Patient | Kind::Script => {
+                    if works_on_everything(command, args) {
+                        return Err(EVERYTHING.into());
+                    }
+                    let mode = match kind {
+                        Kind::Script if is_read_only_script(node, command, args) => Mode::Shared,
+                        Kind::Script => Mode::Exclusive,
+                        _ => command.mode(),
+                    };
+                    positions.clear();
+                    command.spec.keys_of(args, &mut positions);
+                    for key in positions.iter().filter_map(|at| args.get(at.index)) {
+                        for db in command.databases(selected, databases) {
+                            add(Lock { db, key: key.into(), mode })?;
+                        }
+                    }
+                }
+                Kind::Gather(Merge::Receivers) | Kind::Quick | Kind::Unwatch | Kind::Own => {}
+                Kind::Gather(_) | Kind::Scan | Kind::Slot => return Err(EVERYTHING.into()),
+                Kind::Watch | Kind::Exec => return Err(SEVERAL.into()),
+            }
+        }
+        extra.iter().cloned().try_for_each(add)?;
+        self.parts_of(nodes)
+    }
+}
+
+/// Whether a command works on keys that are not its arguments.
+fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
+    match command.handler {
+        Handler::Data(row) => match row.run {
+            How::Whole(_) | How::Walk(_) => true,
+            How::KeyedOrWhole(_, whole) => whole(args),
+            How::Keyed(_) | How::Container => false,
+        },
+        Handler::Session(_) => false,
+    }
+}
+
+impl Worker {
+    /// What a block needs has been fetched: it runs.
+    pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
+        let workspace = self.workspace();
+        let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
+        self.stop_workspace(&mut conn, &mut block);
+        let begun = self.fill_workspace(&mut block, attempt, workspace, found);
+        let session = &mut conn.session;
+        session.set_db(block.db);
+        session.set_protocol(block.protocol);
+        session.multi = Some(std::mem::take(&mut block.multi));
+        self.put_conn(conn);
+        self.put_running(sequence, block);
+        match begun {
+            Ok(()) => self.step_workspace(sequence),
+            Err(text) => self.fail_running((sequence, attempt), text.as_bytes()),
+        }
+    }
+
+    fn workspace(&mut self) -> Workspace {
+        let idle = self.peers.as_deref_mut().and_then(|peers| peers.tx.idle.pop());
+        let seed = self.engine.rng().next_u64();
+        idle.unwrap_or_else(|| Workspace::new(&self.node.engine, self.index as u16, seed))
+    }
+
+    /// Puts what was fetched into a workspace.
+    fn fill_workspace(
+        &mut self,
+        block: &mut Block,
+        attempt: u32,
+        mut workspace: Workspace,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(), String> {
+        const WRONG: &str = "ERR a node of the cluster has said what cannot be";
+        let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
+        let mut now = self.engine.now();
+        let tunables = self.engine.tunables().clone();
+        workspace.begin(now, &tunables);
+        for (_, found) in found {
+            let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
+            // Nobody may see a key that another has seen to be gone.
+            now = now.max(there.min(self.engine.now() + AHEAD_MAX));
+            for (_, image) in keys {
+                workspace.put(image).map_err(|_| WRONG)?;
+            }
+        }
+        workspace.end();
+        let locks = fetching.parts.iter().flat_map(|part| part.locks.iter());
+        let keys = locks.map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
+        let aside = Aside { keys, ..Aside::default() };
+        fetching.told = None;
+        fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None }));
+        Ok(())
+    }
+
+    pub(super) fn take_running(&mut self, sequence: u64) -> Option<(Block, Box<Conn>)> {
+        let block = self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)?;
+        match self.take_conn(block.token) {
+            Some(conn) => Some((block, conn)),
+            None => {
+                self.put_running(sequence, block);
+                None
+            }
+        }
+    }
+
+    pub(super) fn put_running(&mut self, sequence: u64, block: Block) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.blocks.insert(sequence, block);
+        }
+    }
+
+    /// Lets blocks in workspaces go on that have had to let others run.
+    pub(super) fn step_workspaces(&mut self) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        for sequence in std::mem::take(&mut peers.tx.running) {
+            self.step_workspace(sequence);
+        }
+    }
+
+    fn step_workspace(&mut self, sequence: u64) {
+        let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
+        let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else {
+            self.put_conn(conn);
+            return self.put_running(sequence, block);
+        };
+        let attempt = run.attempt;
+        let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
+        self.put_conn(conn);
+        if let Ran::Later = ran {
+            if let Some(fetching) = block.fetching.as_deref_mut() {
+                fetching.run = Some(run);
+            }
+            self.put_running(sequence, block);
+            if let Some(peers) = self.peers.as_deref_mut() {
+                peers.tx.running.push_back(sequence);
+            }
+            return;
+        }
+        self.put_workspace(run.workspace);
+        self.put_running(sequence, block);
+        match ran {
+            Ran::Later => {}
+            Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
+            Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
+            Ran::Done(Ok(made)) => {
+                let (now, mut events) = (self.tx_now(), Vec::new());
+                if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+                    // If the attempt is void by now, there will be another.
+                    coordinator.proceed(now, (sequence, attempt), &made, &mut events);
+                }
+                self.tx_events(events);
+            }
+        }
+    }
+
+    fn put_workspace(&mut self, mut workspace: Workspace) {
+        let tunables = self.engine.tunables().clone();
+        workspace.begin(self.engine.now(), &tunables);
+        let clear = workspace.clear();
+        workspace.end();
+        if let Some(peers) = self.peers.as_deref_mut()
+            && clear
+            && peers.tx.idle.len() < IDLE
+        {
+            peers.tx.idle.push(workspace);
+        }
+    }
+
+    /// Runs a block for a while.
+    fn run_in_workspace(&mut self, conn: &mut Conn, block: &mut Block, run: &mut Run) -> Ran {
+        let mut out = Vec::new();
+        let flow = self.in_workspace(conn, run, &mut out, |ctx, suspended| match suspended {
+            Some(suspended) => suspended.go_on(ctx),
+            None => crate::session::run(ctx, exec::exec),
+        });
+        self.paused = self.node.pauses.current(self.engine.now());
+        self.engine.keep_expired(self.paused.is_some());
+        let closes = match flow {
+            Flow::Suspend(suspended) => {
+                run.suspended = Some(suspended);
+                return Ran::Later;
+            }
+            Flow::Busy(_) => {
+                block.multi = conn.session.multi.take().unwrap_or_default();
+                let _ = conn.session.leave_multi();
+                conn.session.again = None;
+                return Ran::Lacks(std::mem::take(&mut run.aside.missing));
+            }
+            flow => matches!(flow, Flow::Close),
+        };
+        block.multi = run.aside.multi.take().unwrap_or_default();
+        if block.alone {
+            // It ran as a block of one command.
+            out.drain(..b"*1\r\n".len().min(out.len()));
+        }
+        let made = run.workspace.take();
+        let Some(fetching) = block.fetching.as_deref_mut() else { return Ran::Later };
+        let made = split(fetching, made);
+        fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
+        Ran::Done(made)
+    }
+
+    fn in_workspace<R>(
+        &mut self,
+        conn: &mut Conn,
+        run: &mut Run,
+        out: &mut Vec<u8>,
+        f: impl FnOnce(&mut SessionCtx<'_>, Option<Suspended>) -> R,
+    ) -> R {
+        let (node, settings) = (self.node.clone(), self.follower.settings().clone());
+        let tunables = self.engine.tunables().clone();
+        let mut batch = Batch::new();
+        let pushed = batch.push_copy([&b"EXEC"[..]]);
+        debug_assert!(pushed, "a short command");
+        let exec = node.table.find_own(b"exec").expect("the table has EXEC");
+        let suspended = run.suspended.take().map(|mut suspended| {
+            std::mem::swap(out, &mut suspended.out);
+            *suspended
+        });
+        let monitored = self.monitored && conn.is_client();
+        self.meter.settle();
+        run.workspace.begin(run.now, &tunables);
+        let mut ctx = SessionCtx {
+            node: &node,
+            engine: run.workspace.engine(),
+            session: &mut conn.session,
+            settings: &settings,
+            stats: &self.stats,
+            meter: &mut self.meter,
+            machines: &mut self.machines,
+            log: self.durable.as_deref().filter(|_| self.promised),
+            monitored,
+            peers: self.peers.as_deref(),
+            command: exec,
+            args: batch.args(0, &[]),
+            out,
+            token: conn.token,
+            block: None,
+            aside: Some(&mut run.aside),
+        };
+        let result = f(&mut ctx, suspended);
+        run.workspace.engine().parts.copy_into(out);
+        run.workspace.end();
+        result
+    }
+
+    /// Ends the run of a block that is under way: what it runs on is not so any more, or nobody waits for it.
+    pub(super) fn stop_workspace(&mut self, conn: &mut Conn, block: &mut Block) {
+        let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else { return };
+        let multi = self.in_workspace(conn, &mut run, &mut Vec::new(), |ctx, suspended| {
+            suspended.and_then(|suspended| suspended.give_up(ctx)).or_else(|| ctx.session.multi.take())
+        });
+        block.multi = multi.unwrap_or_default();
+        let _ = conn.session.leave_multi();
+        self.put_workspace(run.workspace);
+    }
+
+    /// A script turned out to need further keys.
+    fn fetch_more(&mut self, which: (u64, u32), missing: Vec<Lock>) {
+        let now = self.tx_now();
+        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(mut block) = peers.tx.blocks.remove(&which.0) else { return };
+        let planned = match block.fetching.as_deref_mut() {
+            None => Err(NOT_SERVED.to_vec()),
+            Some(fetching) => {
+                fetching.extra.extend(missing);
+                fetching.rounds += 1;
+                if fetching.rounds > ROUNDS || fetching.extra.len() > EXTRA_MAX {
+                    Err(TOO_CURIOUS.to_vec())
+                } else {
+                    let extra = fetching.extra.clone();
+                    peers.plan_fetching(
+                        (&node, databases),
+                        &block.multi,
+                        block.watches(),
+                        (block.db, block.protocol),
+                        &extra,
+                    )
+                }
+            }
+        };
+        let mut failed = None;
+        let mut events = Vec::new();
+        match planned {
+            Ok(parts) => {
+                let coordinator = peers.tx.coordinator.as_mut();
+                let again =
+                    |coordinator: &mut txn::Coordinator| coordinator.again(now, which, parts.clone(), &mut events);
+                // If the attempt is void by now, the next one will find that out, too.
+                if coordinator.is_some_and(again)
+                    && let Some(fetching) = block.fetching.as_deref_mut()
+                {
+                    fetching.parts = parts;
+                }
+            }
+            Err(text) => failed = Some(text),
+        }
+        peers.tx.blocks.insert(which.0, block);
+        self.tx_events(events);
+        if let Some(text) = failed {
+            self.fail_running(which, &text);
+        }
+    }
+
+    /// A block cannot be done: nothing of it is.
+    fn fail_running(&mut self, which: (u64, u32), text: &[u8]) {
+        let (now, mut events) = (self.tx_now(), Vec::new());
+        let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) else {
+            return;
+        };
+        if coordinator.give_up(now, which, &mut events) {
+            let why = txn::Refusal::Failed(text.into());
+            events.push(txn::Event::Failed { sequence: which.0, why });
+        }
+        self.tx_events(events);
+    }
+
+    /// A block is committed: what it has to tell is told. Its reply.
+    pub(super) fn tell_block(&mut self, block: &mut Block) -> Option<Vec<u8>> {
+        let told = block.fetching.as_deref_mut()?.told.take()?;
+        let worker = self.index;
+        told.aside.lines.into_iter().for_each(|line| self.node.show_line(line));
+        let seen = self.engine.everything_seen();
+        for (kind, channel, payload) in told.aside.messages {
+            self.node.publish(worker, kind, &channel, &payload, &seen);
+            let message = crate::Message::Spread { kind, channel, payload, seen: seen.clone() };
+            self.node.send_from(worker, worker, message);
+        }
+        if told.closes
+            && let Some(conn) = self.conn(block.token)
+        {
+            conn.closing = true;
+        }
+        Some(told.reply)
+    }
+}
+
+/// What a block has done, by the nodes that own the keys. The error is for the client.
+fn split(fetching: &Fetching, made: engine::Made) -> Result<MadeOf, Vec<u8>> {
+    const NOT_LOCKED: &[u8] = b"ERR a change of a key that was not fetched";
+    let mut effects_of: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
+    for effect in effects::split(&made.effects) {
+        let (effect, bytes) = effect.map_err(|_| NOT_LOCKED)?;
+        let owner = fetching.owner_of((effect.db, effect.key)).ok_or(NOT_LOCKED)?;
+        effects_of.entry(owner).or_default().extend_from_slice(bytes);
+    }
+    let mut events_of: BTreeMap<NodeId, Vec<command::Event>> = BTreeMap::new();
+    for event in made.events {
+        if let Some(owner) = fetching.owner_of((event.db, &event.key)) {
+            events_of.entry(owner).or_default().push(event);
+        }
+    }
+    let mut all = Vec::new();
+    for part in &fetching.parts {
+        let node = part.member.node;
+        let events = events_of.remove(&node).unwrap_or_default();
+        let effects = effects_of.get(&node).map_or(&[][..], Vec::as_slice);
+        if events.is_empty() && effects.is_empty() {
+            continue;
+        }
+        let changes = Changes { checks: Vec::new(), effects, events }.encode();
+        if changes.len() > PART_MAX {
+            return Err(if effects.len() > PART_MAX { TOO_LARGE } else { TOO_LONG }.into());
+        }
+        all.push((node, changes.into()));
+    }
+    Ok(all)
+}

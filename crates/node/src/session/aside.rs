@@ -1,0 +1,46 @@
+//! A block that runs in a workspace, on copies of keys: what it has to tell waits until it is known that it is committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use resp::Args;
+use txn::Lock;
+use txn::locks::Mode;
+
+use super::Multi;
+use crate::pubsub::Kind;
+use crate::table::Command;
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Aside {
+    /// Keys that the workspace has, with their databases, and whether they may be changed.
+    pub keys: BTreeMap<(u16, Box<[u8]>), Mode>,
+    /// What a script turned out to need beside them.
+    pub missing: Vec<Lock>,
+    /// Messages that the block has published.
+    pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
+    /// Its commands, as those see them who monitor.
+    pub lines: Vec<Arc<[u8]>>,
+    /// The block, when it has run.
+    pub multi: Option<Box<Multi>>,
+}
+
+impl Aside {
+    /// Whether the workspace has all keys of a command that works in database `db`. Those that it lacks are noted.
+    pub(crate) fn has_keys(&mut self, command: &Command, args: Args<'_>, db: u16, databases: u16) -> bool {
+        let mut positions = Vec::new();
+        command.spec.keys_of(args, &mut positions);
+        let mode = command.mode();
+        let of = command.databases(db, databases);
+        for key in positions.iter().filter_map(|at| args.get(at.index)) {
+            for db in of.clone() {
+                let place = (db, Box::from(key));
+                if self.keys.get(&place).is_none_or(|has| *has < mode) {
+                    self.missing.push(Lock { db, key: place.1, mode });
+                }
+            }
+        }
+        self.missing.is_empty()
+    }
+}
