@@ -75,7 +75,8 @@ def steps(world):
     when = int(CALLS[call] ** world.rng.random())
     ordinary, settings = server.before, server.settings
     world.cluster.kill(node)
-    server.before = [*ordinary, "strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}",
+    # With --seccomp-bpf no signal is sent.
+    server.before = [*ordinary, "strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
                      "-e", f"inject={call}:signal=SIGKILL:when={when}"]
     # Messages are system calls of its own with epoll only.
     server.settings = [*settings, "--io-driver", "epoll"]
@@ -206,7 +207,7 @@ def reset(world):
 def fsync(world):
     """Row 6: a node's disk fails once: it refuses writes and says so, until it is started again."""
     need("strace")
-    node = world.any_node()
+    node = world.rng.choice(world.owning())
     server, ordinary = world.cluster[node], world.cluster[node].before
     trace = Path(server.folder) / "trace"
     trace.unlink(missing_ok=True)
@@ -284,8 +285,9 @@ def wipe_busy(world):
 
 
 def wiped(world, quietly):
-    node = world.any_node()
+    node = world.rng.choice(world.owning())
     others = [other for other in world.network.nodes if other != node]
+    world.rng.shuffle(others)
     old = world.cluster.ask(node, "CLUSTER", "MYID").decode()
     if quietly:
         world.be_quiet()
@@ -294,7 +296,8 @@ def wiped(world, quietly):
     shutil.rmtree(world.cluster[node].folder)
     os.makedirs(world.cluster[node].folder)
     # One of the other two is gone as well: what is left and the empty node are no majority.
-    witness = others[0]
+    witness = next(other for other in others if other in world.owning())
+    others.sort(key=lambda other: other != witness)
     world.cluster.pause(others[1])
     world.cluster.start(node)
     time.sleep(LEASE_S + 5)
@@ -317,6 +320,33 @@ def wiped(world, quietly):
     world.must_heal()
     world.is_quiet = False
     return f"node {node} wiped"
+
+
+@nemesis
+def revenant(world):
+    """Rows 3, 13: a node stands still, is taken for lost, its slots go to others, and it goes on as if nothing had happened."""
+    node = world.rng.choice(world.owning())
+    witness = world.rng.choice([other for other in world.network.nodes if other != node])
+    old, key = world.cluster.ask(node, "CLUSTER", "MYID").decode(), world.key_of(node)
+    world.be_quiet()
+    world.cluster.pause(node)
+    world.lose(node)
+    if not world.until(lambda: world.try_ask(witness, "CLUSTER", "FORGET", old, "LOSE-DATA") == b"OK", 60):
+        world.problem(f"the node that stands still is not forgotten: {world.try_ask(witness, 'CLUSTER', 'FORGET', old, 'LOSE-DATA')}")
+    # The heirs' clients write; some come to the one that was forgotten, as it wakes up.
+    world.is_quiet = False
+    world.sleep(1, 3)
+    world.cluster.resume(node)
+    world.sleep(0.5, 4)
+    reply = world.try_ask(node, "GET", key)
+    if reply is not None and not isinstance(reply, ErrorReply) and world.try_ask(witness, "SET", key, old) == b"OK" and world.try_ask(node, "GET", key) != old.encode():
+        world.problem(f"the forgotten node {node} serves what was its own: {reply!r}")
+    world.cluster.kill(node)
+    shutil.rmtree(world.cluster[node].folder)
+    os.makedirs(world.cluster[node].folder)
+    world.cluster.start(node)
+    world.must_heal()
+    return f"node {node} was forgotten while it stood still"
 
 
 def words():
