@@ -47,7 +47,7 @@ fn waits_end_in_time() {
         let start = Instant::now();
         assert_eq!(client.call(command), "*-1", "{command}");
         let took = start.elapsed();
-        assert!(took >= Duration::from_millis(48) && took < Duration::from_secs(5), "{command}: {took:?}");
+        assert!(took >= Duration::from_millis(48) && took < Duration::from_secs(30), "{command}: {took:?}");
     }
 }
 

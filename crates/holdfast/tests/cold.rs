@@ -219,8 +219,11 @@ fn what_expires_in_the_store_is_deleted() {
         })
         .collect();
     all(&mut client, &lines);
-    // What has expired before that, on a slow machine, has to be told as well.
-    assert!(cool(&mut client) >= 600);
+    // What has expired before that, on a slow machine, has to be told as well; fields that have just expired keep their hash in memory.
+    let mut left = 0;
+    while left < 600 {
+        left += cool(&mut client);
+    }
     for n in 0..600 {
         let event = listener.reply();
         assert!(event.starts_with("*3 $7 message "), "event {n} is {event}");

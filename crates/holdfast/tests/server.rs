@@ -15,7 +15,8 @@ impl Scratch {
     /// A configuration file with this text behind `dir`; its path.
     fn config(&self, text: &str) -> String {
         let path = self.path().join("holdfast.conf");
-        fs::write(&path, format!("dir {}\nbind 127.0.0.1\n{text}", self.path().display())).unwrap();
+        let own = format!("dir {}\nbind 127.0.0.1\nlog-segment-size 1mb\n", self.path().display());
+        fs::write(&path, own + text).unwrap();
         path.display().to_string()
     }
 }
@@ -55,7 +56,7 @@ impl Running {
     fn start_quietly(args: &[&str], log: &std::path::Path) -> Running {
         let server = Running { process: holdfast(args).spawn().unwrap(), log: String::new() };
         let ready = || fs::read_to_string(log).is_ok_and(|log| log.contains("Ready to accept connections"));
-        for _ in 0..500 {
+        for _ in 0..12_000 {
             if ready() {
                 break;
             }
@@ -83,7 +84,7 @@ impl Drop for Running {
 /// Sends one inline command; its reply, lines joined by blanks.
 fn ask(port: u16, line: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     write!(stream, "{line}\r\nquit\r\n").unwrap();
     let lines: Vec<_> = BufReader::new(stream).lines().map_while(Result::ok).collect();
     let (_, reply) = lines.split_last().expect("the reply to quit");
@@ -195,7 +196,7 @@ fn tells_systemd_when_it_is_ready_and_when_it_stops() {
     let scratch = Scratch::new();
     let path = scratch.path().join("notify");
     let systemd = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let told = || {
         let mut text = [0; 200];
         let length = systemd.recv(&mut text).unwrap();
