@@ -106,6 +106,16 @@ impl Worker {
         Next::Retry
     }
 
+    /// A task that writes waits as connections do that write. False: it need not.
+    pub(crate) fn task_waits_for_log(&mut self, token: Token) -> bool {
+        let holds = self.backlog.holds();
+        if holds {
+            self.backlog.waiting.push(token);
+            self.show_waiting();
+        }
+        holds
+    }
+
     /// The connection no longer does.
     pub(crate) fn leave_log(&mut self, token: Token) {
         self.backlog.waiting.retain(|other| *other != token);
@@ -208,6 +218,9 @@ impl Worker {
             return;
         }
         for token in waiting {
+            if self.unpark_task(token) {
+                continue;
+            }
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Log = conn.wait {
                 conn.wait = Wait::No;

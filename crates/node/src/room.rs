@@ -207,12 +207,26 @@ impl Worker {
     pub(crate) fn wait_for_room(&mut self, conn: &mut Conn) -> Next {
         add(&self.stats.parked, 1);
         conn.wait = Wait::Room;
+        self.shortage_waits(conn.token);
+        Next::Retry
+    }
+
+    /// A task that writes waits for a checkpoint as connections do that need room. False: it need not.
+    pub(crate) fn task_waits_for_room(&mut self, token: Token) -> bool {
+        let settings = self.follower.settings().clone();
+        if !self.node.is_bounded(&settings) || self.make_room(&settings, 0) != Room::Dirty {
+            return false;
+        }
+        self.shortage_waits(token);
+        true
+    }
+
+    fn shortage_waits(&mut self, token: Token) {
         if self.shortage.waiting.is_empty() {
             self.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
         }
-        self.shortage.waiting.push(conn.token);
+        self.shortage.waiting.push(token);
         self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
-        Next::Retry
     }
 
     /// Lets those go on who wait for room, when there is some or there will be none.
@@ -226,6 +240,9 @@ impl Worker {
         }
         self.stats.awaits_room.store(0, Relaxed);
         for token in std::mem::take(&mut self.shortage.waiting) {
+            if self.unpark_task(token) {
+                continue;
+            }
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Room = conn.wait {
                 conn.wait = Wait::No;

@@ -216,6 +216,14 @@ impl Worker {
         Next::Retry
     }
 
+    /// A task waits for the end of CLIENT PAUSE as connections do. False: it need not.
+    pub(crate) fn task_waits_for_pause(&mut self, token: Token, writes: bool) -> bool {
+        let Some((kind, _)) = self.paused.filter(|(kind, _)| writes || *kind == Pause::All) else { return false };
+        self.held_back.push(token);
+        self.held_by = Some(kind);
+        true
+    }
+
     /// Looks whether a pause is on, and lets those go on that waited for the end of one.
     pub(crate) fn look_at_pause(&mut self, now: u64) {
         self.paused = self.node.pauses.current(now);
@@ -227,6 +235,9 @@ impl Worker {
         self.held_by = None;
         // A weaker pause may hold some of them back again.
         for token in std::mem::take(&mut self.held_back) {
+            if self.unpark_task(token) {
+                continue;
+            }
             let Some(conn) = self.conn(token) else { continue };
             if let Wait::Pause = conn.wait {
                 conn.wait = Wait::No;

@@ -510,8 +510,15 @@ impl Worker {
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
         let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work());
-        let work =
-            !self.ready.is_empty() || linked || under_way || self.reclaiming || self.unrung != 0 || self.may_answer();
+        // What the end of a turn has left to be sent on.
+        let left = !self.again.is_empty() || !self.engine.wakes.is_empty() || !self.engine.served.is_empty();
+        let work = left
+            || !self.ready.is_empty()
+            || linked
+            || under_way
+            || self.reclaiming
+            || self.unrung != 0
+            || self.may_answer();
         work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
     }
 

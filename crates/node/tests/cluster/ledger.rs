@@ -31,6 +31,8 @@ pub struct Ledger {
     streams: Vec<Stepped<Simulated>>,
     /// Syncs that have begun do not end.
     pub holds_syncs: bool,
+    /// Nothing is written at all.
+    pub hangs: bool,
 }
 
 impl Ledger {
@@ -59,11 +61,14 @@ impl Ledger {
                 node.log_moved();
             }
         }));
-        Self { disks, log, streams, holds_syncs: false }
+        Self { disks, log, streams, holds_syncs: false, hangs: false }
     }
 
     /// Does what the log's threads would. Whether that was anything.
     pub fn step(&mut self) -> bool {
+        if self.hangs {
+            return false;
+        }
         let before = self.log.written();
         for stream in &mut self.streams {
             while stream.step(true) == After::Step {}

@@ -7,6 +7,7 @@ mod blocks;
 mod everywhere;
 mod failures;
 mod members;
+mod parts;
 mod pipelines;
 mod transactions;
 mod workspaces;

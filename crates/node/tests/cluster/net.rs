@@ -209,6 +209,11 @@ impl Net {
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 
+    /// The disk of a node's log hangs, or does no more.
+    pub fn hang_log(&mut self, node: usize, hangs: bool) {
+        self.machines[node].ledger.as_mut().expect("it has a log").hangs = hangs;
+    }
+
     /// The syncs that a node has begun do not come to an end, or do again.
     pub fn hold_syncs(&mut self, node: usize, held: bool) {
         self.machines[node].ledger.as_mut().expect("it has a log").holds_syncs = held;

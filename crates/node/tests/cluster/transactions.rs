@@ -385,9 +385,24 @@ fn what_has_expired_is_gone_in_a_block() {
     assert_eq!(net.say(client, &format!("EXISTS {a} {b}")), "0");
 }
 
+/// An attempt of the first node.
+pub fn tx_of(sequence: u64) -> TxId {
+    let member = Member { node: NodeId(1), incarnation: 1 };
+    TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }
+}
+
+/// The first node says something to the second that it would not.
+pub fn slip_in(net: &mut Net, message: &Message) {
+    let me = tx_of(1).origin.member;
+    let mut body = [me.node.0.to_le_bytes(), me.incarnation.to_le_bytes()].concat();
+    message.encode(&mut body);
+    net.slip_in_frame(0, 1, Kind::Transactions, &body);
+    net.run();
+}
+
 /// The first node says to the second that this is to be prepared there.
-fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: &[&str]) {
-    let [coordinator, other] = [1, 2].map(|node| Member { node: NodeId(node), incarnation: 1 });
+pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: &[&str]) {
+    let tx = tx_of(sequence);
     let mut commands = b"\x01\x02\0\0\0".to_vec();
     commands.extend_from_slice(&(command.len() as u32).to_le_bytes());
     for word in command {
@@ -395,18 +410,15 @@ fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: &[&s
         commands.extend_from_slice(word.as_bytes());
     }
     let prepare = Prepare {
-        tx: TxId { origin: Origin { member: coordinator, lane: 0 }, sequence, attempt: 1 },
+        tx,
         stamp: Stamp { time: sequence, ..Stamp::default() },
-        members: [coordinator, other].into(),
+        members: [tx.origin.member, Member { node: NodeId(2), incarnation: 1 }].into(),
         locks: Lock::normalized(locks),
         commands: commands.into(),
         logged: true,
         finished: 0,
     };
-    let mut body = [coordinator.node.0.to_le_bytes(), coordinator.incarnation.to_le_bytes()].concat();
-    Message::Prepare(prepare.into()).encode(&mut body);
-    net.slip_in_frame(0, 1, Kind::Transactions, &body);
-    net.run();
+    slip_in(net, &Message::Prepare(prepare.into()));
 }
 
 /// What a node says is looked at: nothing runs that was not locked, and nothing ends because of it.

@@ -78,6 +78,8 @@ pub(crate) struct Transacting {
     next_task: u64,
     /// Tasks to be looked at.
     ready: VecDeque<Token>,
+    /// Tasks to be looked at later, and when, in milliseconds of [`Worker::tx_now`]; ascending.
+    later: VecDeque<(u64, Token)>,
     /// Messages that have come and were not looked at.
     heard: VecDeque<(Member, Message, Watched)>,
     /// What is watched for attempts whose Prepare is being looked at.
@@ -346,6 +348,10 @@ impl Worker {
             self.act(actions);
         }
         self.tx_committed(now);
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        while let Some((_, token)) = peers.tx.later.pop_front_if(|(due, _)| *due <= now) {
+            peers.tx.ready.push_back(token);
+        }
         for _ in 0..STEPS {
             let Some(peers) = self.peers.as_deref_mut() else { return };
             if let Some((from, message, watched)) = peers.tx.heard.pop_front() {
@@ -392,8 +398,14 @@ impl Worker {
         let peers = self.peers.as_deref()?;
         let mine = peers.tx.coordinator.as_ref().and_then(Coordinator::next_tick);
         let parts = Some(peers.shared.parts.due.load(Relaxed)).filter(|due| *due < u64::MAX);
+        let later = peers.tx.later.front().map(|(due, _)| *due);
         let sync = (!peers.tx.outcomes.is_empty()).then_some(peers.tx.asked_to_sync + SYNC_MS);
-        let due = mine.into_iter().chain(parts.filter(|_| peers.shared.parts.me().is_some())).chain(sync).min()?;
+        let due = mine
+            .into_iter()
+            .chain(parts.filter(|_| peers.shared.parts.me().is_some()))
+            .chain(sync)
+            .chain(later)
+            .min()?;
         Some(self.engine.now() + due.saturating_sub(self.tx_now()))
     }
 }

@@ -38,6 +38,11 @@ pub(super) struct Split<'a> {
     pub(super) nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)>,
 }
 
+/// Whether parts of a command may be at several nodes.
+pub(super) fn is_splittable(command: &Command) -> bool {
+    Join::of(command).is_some()
+}
+
 impl Peers {
     /// Splits a command with keys of several nodes. `Ok(None)`: it works on its keys together. The error is for the client.
     pub(super) fn split<'a>(&self, command: &Command, args: Args<'a>) -> Result<Option<Split<'a>>, Vec<u8>> {

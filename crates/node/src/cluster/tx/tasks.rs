@@ -11,6 +11,7 @@ use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
 use super::coordinator::mode_of;
+use super::split::is_splittable;
 use super::{TASK, Watched, wire};
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
@@ -20,6 +21,9 @@ const STARVING: u32 = 16;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
+
+/// Between two attempts to do what could not be done, in milliseconds.
+const LATER_MS: u64 = 100;
 
 const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
@@ -53,6 +57,8 @@ pub(super) struct Task {
 /// How a task ended.
 enum Done {
     Over,
+    /// It waits, and is woken.
+    Waits,
     /// A record was left.
     Logged(Horizon, TxId, RecordKind),
     /// This was looked at.
@@ -106,10 +112,13 @@ impl Worker {
                 let now = self.tx_now();
                 self.tx_committed(now);
             }
+            Ok(Done::Waits) => self.put_task(token, task),
             Ok(Done::Later) => {
-                // Looked at in the next turns, until it can be done.
                 self.put_task(token, task);
-                self.again.push(token);
+                let due = self.tx_now() + LATER_MS;
+                if let Some(peers) = self.peers.as_deref_mut() {
+                    peers.tx.later.push_back((due, token));
+                }
             }
             Err(busy) => self.task_waits(token, task, &busy),
         }
@@ -142,6 +151,9 @@ impl Worker {
         Ok(match work {
             Work::Prepare { tx, stamp, locks, watched, asked } => {
                 let (tx, stamp, locks) = (*tx, *stamp, locks.clone());
+                if !*asked && self.is_held_back_as_part(token, &locks) {
+                    return Ok(Done::Waits);
+                }
                 let refusal = self.refusal_of_room(&locks);
                 match self.engine.lock_attempt((tx, stamp, &locks), asked, token)? {
                     Locked::GivenUp => Done::Over,
@@ -198,7 +210,10 @@ impl Worker {
         };
         let refusal = if changed { Some(Refusal::Changed) } else { refusal };
         match wanted {
-            Some(Action::Execute { commands, .. }) => self.execute_part(block, tx, locks, &commands, refusal),
+            Some(Action::Execute { commands, .. }) => {
+                let refusal = refusal.filter(|why| *why == Refusal::Changed || self.needs_room(&commands));
+                self.execute_part(block, tx, locks, &commands, refusal)
+            }
             Some(Action::Fetch { .. }) => self.look_for_part(block, tx, locks, refusal),
             // It was given up meanwhile.
             _ => {
@@ -323,10 +338,24 @@ impl Worker {
         Some(Refusal::Failed(text.into_bytes().into()))
     }
 
+    /// Whether a part that has not asked for its locks waits before it does, for what a command of a client waits for that does the same. Once it has
+    /// locks, it goes on: others wait for it.
+    fn is_held_back_as_part(&mut self, token: Token, locks: &[Lock]) -> bool {
+        let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);
+        writes && (self.task_waits_for_log(token) || self.task_waits_for_room(token))
+            || self.task_waits_for_pause(token, writes)
+    }
+
+    /// Whether a command of a part is refused when memory is full.
+    fn needs_room(&self, commands: &[u8]) -> bool {
+        let needs = |words: &[&[u8]]| find(&self.node.table, words).is_none_or(|c| c.spec.has(flags::DENYOOM));
+        wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
+    }
+
     /// Makes room for what a part may write. Nothing is held.
     fn refusal_of_room(&mut self, locks: &[Lock]) -> Option<Refusal> {
         let settings = self.follower.settings().clone();
-        if settings.maxmemory == 0 || locks.iter().all(|lock| lock.mode == txn::locks::Mode::Shared) {
+        if settings.maxmemory == 0 || locks.iter().all(|lock| lock.mode == Mode::Shared) {
             return None;
         }
         match self.make_room(&settings, 0) {
@@ -363,6 +392,10 @@ impl Worker {
                 && let Some(error) = reply.strip_prefix(b"-")
             {
                 self.stats.count_error(error);
+            }
+            if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(command)) {
+                // Other nodes may have other parts of it: all of it fails (rule T9).
+                return Err(Refusal::Failed(error.trim_ascii_end().into()));
             }
             wire::put_bytes(&mut replies, &reply);
             if replies.len() > REPLIES_MAX {

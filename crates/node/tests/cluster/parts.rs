@@ -1,0 +1,156 @@
+//! Parts of transactions at nodes that hold commands back, have no room for them, or cannot read keys.
+
+use std::sync::Arc;
+
+use engine::cold::{Loader, Names, Source, Span};
+use keyspace::{ColdFigures, Fetched, Key, Space, Unreadable};
+use txn::locks::Mode;
+use txn::{Lock, Message};
+
+use crate::net::{Net, key_of};
+use crate::transactions::{slip_in, slip_in_prepare, tx_of};
+
+fn is_quiet(net: &Net) -> bool {
+    (0..2).all(|node| !net.node(node).engine.transactions.any())
+}
+
+/// A client of each of two nodes, and a key of each.
+fn two(net: &mut Net) -> ([usize; 2], [String; 2]) {
+    ([0, 1].map(|node| net.connect(node)), [0, 1].map(|node| key_of(node, 2, "k")))
+}
+
+#[test]
+fn what_needs_no_memory_runs_when_it_is_full() {
+    let mut net = Net::new(2, 1, 2);
+    let ([client, other], [a, b]) = two(&mut net);
+    assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
+    assert_eq!(net.say(other, "CONFIG SET maxmemory 1"), "OK");
+    let full = net.say(client, &format!("MSET {a} 2 {b} 2"));
+    assert!(full.starts_with("-OOM"), "{full}");
+    assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
+    net.pipeline(client, &["MULTI", &format!("PERSIST {a}"), &format!("UNLINK {b}")]);
+    assert_eq!(net.say(client, "EXEC"), "[0 1]");
+    assert_eq!(net.say(client, &format!("DEL {a} {b}")), "1", "it makes room");
+}
+
+/// CLIENT PAUSE of a node is for all commands that would run there.
+#[test]
+fn parts_wait_for_the_end_of_a_pause() {
+    let mut net = Net::new(2, 1, 3);
+    let ([client, other], [a, b]) = two(&mut net);
+    let reader = net.connect(0);
+    for kind in ["WRITE", "ALL"] {
+        assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
+        assert_eq!(net.say(other, &format!("CLIENT PAUSE 1000 {kind}")), "OK");
+        net.send(client, &format!("MSET {a} 2 {b} 2"));
+        net.run();
+        net.send(reader, &format!("GET {b}"));
+        let heard = net.heard(reader);
+        assert_eq!(heard, if kind == "WRITE" { vec!["1"] } else { vec![] }, "nobody has its lock");
+        assert!(net.heard(client).is_empty());
+        net.sleep(999);
+        assert!(net.heard(client).is_empty());
+        net.sleep(2);
+        assert_eq!(net.heard(client), ["OK"]);
+        net.heard(reader);
+        assert!(is_quiet(&net));
+    }
+    // Who only reads writes nothing.
+    assert_eq!(net.say(other, "CLIENT PAUSE 1000 WRITE"), "OK");
+    assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[2 2]");
+}
+
+/// While too much waits for the log, nobody adds to that.
+#[test]
+fn parts_wait_for_the_log() {
+    let mut net = Net::logged(2, 1, 2, "always");
+    let ([client, other], [a, b]) = two(&mut net);
+    let big = key_of(1, 2, "big");
+    assert_eq!(net.say(other, "CONFIG SET log-backlog 1mb"), "OK");
+    net.hang_log(1, true);
+    net.send(other, &format!("SET {big} {}", "x".repeat(3 << 20)));
+    net.run();
+    net.send(client, &format!("MSET {a} 1 {b} 1"));
+    let reader = net.connect(1);
+    net.run();
+    assert_eq!(net.say(reader, &format!("GET {b}")), "nil", "nobody has its lock");
+    assert!(net.heard(client).is_empty());
+    net.hang_log(1, false);
+    net.sleep(1);
+    assert_eq!((net.heard(client), net.heard(other)), (vec!["OK".into()], vec!["OK".into()]));
+    assert_eq!(net.say(reader, &format!("GET {b}")), "1");
+    assert!(is_quiet(&net));
+}
+
+/// The slot of a key is as after a start: what it has is in the store, and that cannot be read.
+fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
+    let keyspace = &net.node(node).engine.keyspace;
+    let loader = Loader::new(net.node(node).engine.clone(), 1);
+    let slot = keyspace::slot_of(key.as_bytes());
+    let held = keyspace.try_one(slot).expect("nobody else is there");
+    let local = keyspace.local(2);
+    keyspace.restore_cold(&held, slot, 0, ColdFigures { keys: 1, ..ColdFigures::default() }, &local);
+    keyspace.release(held, |_| {});
+    loader
+}
+
+/// There is a store again, and nothing in it.
+fn readable(net: &Net, node: usize) {
+    struct Nothing;
+    impl Source for Nothing {
+        fn fetch(&self, _: Space, _: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+            Ok(None)
+        }
+
+        fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
+            Err(Unreadable)
+        }
+    }
+    net.node(node).engine.source.set(Some(Arc::new(Nothing)));
+}
+
+fn load(net: &mut Net, node: usize, loader: &mut Loader) {
+    let requests = net.node(node).engine.requests.take(100, std::time::Duration::ZERO).expect("it is open");
+    let owner = net.node(node);
+    loader.serve(requests, 1, |waiter| owner.wake(waiter));
+    net.run();
+}
+
+/// Rule T9: what one node cannot do of a command, no other does.
+#[test]
+fn a_command_that_fails_at_one_node_is_done_at_none() {
+    let mut net = Net::new(2, 1, 2);
+    let ([client, _], [a, b]) = two(&mut net);
+    let mut loader = unreadable(&net, 1, &b);
+    for command in [format!("MSET {a} 2 {b} 2"), format!("DEL {a} {b}")] {
+        assert_eq!(net.say(client, &format!("SET {a} 1")), "OK");
+        net.send(client, &command);
+        net.run();
+        load(&mut net, 1, &mut loader);
+        let heard = net.heard(client);
+        assert!(heard.len() == 1 && heard[0].starts_with('-'), "{heard:?}");
+        assert_eq!(net.say(client, &format!("GET {a}")), "1", "{command} has failed");
+        loader.serve(Vec::new(), 1000, |_| {});
+    }
+    assert!(is_quiet(&net));
+}
+
+/// A store that fails may do so for long.
+#[test]
+fn what_cannot_be_installed_now_is_tried_again_later() {
+    let mut net = Net::new(2, 1, 2);
+    let ([client, _], [_, b]) = two(&mut net);
+    assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
+    let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Exclusive };
+    slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
+    assert!(!is_quiet(&net), "it is prepared");
+    let mut loader = unreadable(&net, 1, &b);
+    slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
+    (0..5).for_each(|_| net.sleep(50));
+    assert!(!is_quiet(&net), "it is not done");
+    readable(&net, 1);
+    load(&mut net, 1, &mut loader);
+    (0..5).for_each(|_| net.sleep(50));
+    assert!(is_quiet(&net));
+    assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
+}
