@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The rooms, the lowest first: a crate uses those before it.
 const ROOMS: [&str; 15] = [
@@ -149,4 +150,12 @@ fn rooms_use_lower_rooms_only() {
     let mut rooms = ROOMS;
     rooms.sort_unstable();
     assert_eq!(seen, rooms);
+}
+
+/// The checks of `tests/histories` find what is wrong with small histories, and nothing where nothing is. Without a Python there are none.
+#[test]
+fn histories_with_mistakes_are_found() {
+    let program = crates().join("../tests/histories/fixtures.py");
+    let Ok(checked) = Command::new("python3").arg(program).output() else { return };
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
