@@ -9,23 +9,36 @@ const READING_NS: u64 = 200;
 pub struct Clock {
     unix_us: AtomicU64,
     monotonic_ns: AtomicU64,
+    /// What leases are reckoned by: readings cost nothing, so that clocks of several machines differ as their plan says.
+    boot_ns: AtomicU64,
 }
 
 impl Clock {
     /// Clocks that begin at this unix time in milliseconds.
     pub fn new(unix_ms: u64) -> Self {
-        Self { unix_us: AtomicU64::new(unix_ms * 1000), monotonic_ns: AtomicU64::new(1) }
+        Self { unix_us: AtomicU64::new(unix_ms * 1000), monotonic_ns: AtomicU64::new(1), boot_ns: AtomicU64::new(1) }
     }
 
     /// Time passes.
     pub fn advance_us(&self, us: u64) {
         self.unix_us.fetch_add(us, Relaxed);
         self.monotonic_ns.fetch_add(us * 1000, Relaxed);
+        self.boot_ns.fetch_add(us * 1000, Relaxed);
     }
 
     /// Somebody sets the clock of the machine back.
     pub fn set_back_ms(&self, ms: u64) {
         self.unix_us.fetch_sub(ms * 1000, Relaxed);
+    }
+
+    /// Unix time in microseconds.
+    pub fn unix_us(&self) -> u64 {
+        self.unix_us.load(Relaxed)
+    }
+
+    /// A time in nanoseconds that never goes back, and that no reading moves.
+    pub fn boot_ns(&self) -> u64 {
+        self.boot_ns.load(Relaxed)
     }
 
     /// Unix time in milliseconds.
@@ -45,11 +58,15 @@ impl node::Clock for Clock {
     }
 
     fn unix_us(&self) -> u64 {
-        self.unix_us.load(Relaxed)
+        Clock::unix_us(self)
     }
 
     fn monotonic_ns(&self) -> u64 {
         self.nanos()
+    }
+
+    fn boot_ns(&self) -> u64 {
+        Clock::boot_ns(self)
     }
 
     fn thread_cpu_ns(&self) -> u64 {

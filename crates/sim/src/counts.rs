@@ -53,6 +53,12 @@ counts! {
     fetched: "requests of loaders",
     /// Changes of the log's disks.
     disk_steps: "changes of disks",
+    /// Messages of transactions that came twice.
+    echoed: "messages that came twice",
+    /// Attempts that a start has found prepared.
+    in_doubt: "attempts in doubt after starts",
+    /// Slots that were given to another node.
+    moved: "slots moved",
     /// Records that were lost, none of them promised.
     lost: "records lost that nobody was promised",
 }

@@ -6,6 +6,7 @@ use log::simulated::{Chance, Simulated};
 use store::{Fault, Platter};
 
 use crate::clock::Clock;
+use crate::nodes::seat::Seat;
 
 /// How a machine stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,8 @@ pub struct Hardware {
     pub platter: Platter,
     /// The clock.
     pub clock: Arc<Clock>,
+    /// Its place in a cluster, if it has one.
+    pub seat: Option<Arc<Seat>>,
 }
 
 /// Bytes of a segment of the log.
@@ -37,7 +40,7 @@ impl Hardware {
     /// Empty disks.
     pub fn new(streams: usize) -> Self {
         let disks = (0..streams).map(|_| Simulated::default()).collect();
-        Self { disks, platter: Platter::new(), clock: Arc::new(Clock::new(BEGINNING)) }
+        Self { disks, platter: Platter::new(), clock: Arc::new(Clock::new(BEGINNING)), seat: None }
     }
 
     /// Whether the power has failed on some disk, which is that of all.

@@ -1,4 +1,4 @@
-//! The simulator: one node, its disks, its clients and its crashes, all from one seed.
+//! The simulator: one node, its disks, its clients and its crashes, all from one seed; or a cluster of them ([`nodes`]).
 //!
 //! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock and network are made
 //! up: what was not synced is dropped, torn and reordered, and the machine may stop at any step. After every stop [`invariants`] are looked at, by what clients were
@@ -13,6 +13,7 @@ pub mod invariants;
 pub mod ledger;
 pub mod link;
 pub mod machine;
+pub mod nodes;
 pub mod plan;
 pub mod story;
 pub mod trace;
@@ -24,6 +25,7 @@ use plan::{Plan, Planted};
 use world::World;
 
 /// What came of a seed.
+#[derive(Default)]
 pub struct Outcome {
     /// What was seen.
     pub counts: Counts,
@@ -44,10 +46,9 @@ pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
 
 /// As [`run`], with a plan that the seed did not make.
 pub fn run_plan(seed: u64, plan: Plan, keep: bool) -> Outcome {
-    let none = Outcome { counts: Counts::default(), hash: 0, events: 0, trace: String::new(), violation: None };
     let mut world = match World::new(seed, plan, keep) {
         Ok(world) => world,
-        Err(violation) => return Outcome { violation: Some(violation), ..none },
+        Err(violation) => return Outcome { violation: Some(violation), ..Outcome::default() },
     };
     let violation = world.run().err();
     Outcome {

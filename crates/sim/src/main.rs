@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use sim::plan::{Plan, Planted};
+use sim::{Outcome, nodes};
 
 const USAGE: &str = "\
-usage: sim [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
+usage: sim [--cluster] [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
 
 Runs the simulation of every seed from A up to B, B excluded (0..1000 by default). --seed N --trace prints everything that happens.
+--cluster simulates many nodes instead of one.
 --planted makes a mistake on purpose; its names: --planted help.
 --clients-only looks at nothing but what clients are told.";
 
@@ -17,7 +19,8 @@ struct Options {
     seeds: std::ops::Range<u64>,
     jobs: u64,
     trace: bool,
-    planted: Planted,
+    cluster: bool,
+    planted: Option<String>,
     clients_only: bool,
     keep_going: bool,
 }
@@ -28,7 +31,8 @@ fn options() -> Option<Options> {
         seeds: 0..1000,
         jobs,
         trace: false,
-        planted: Planted::Nothing,
+        cluster: false,
+        planted: None,
         clients_only: false,
         keep_going: false,
     };
@@ -48,18 +52,37 @@ fn options() -> Option<Options> {
             "--trace" => options.trace = true,
             "--clients-only" => options.clients_only = true,
             "--keep-going" => options.keep_going = true,
-            "--planted" => {
-                let name = args.next()?;
-                if name == "help" {
-                    Planted::ALL.iter().for_each(|(known, _)| println!("{known}"));
-                    std::process::exit(0);
-                }
-                options.planted = Planted::ALL.iter().find(|(known, _)| *known == name)?.1;
-            }
+            "--cluster" => options.cluster = true,
+            "--planted" => options.planted = Some(args.next()?),
             _ => return None,
         }
     }
-    Some(options)
+    let names: Vec<&str> = match options.cluster {
+        true => nodes::plan::Planted::ALL.iter().map(|(name, _)| *name).collect(),
+        false => Planted::ALL.iter().map(|(name, _)| *name).collect(),
+    };
+    match options.planted.as_deref() {
+        Some("help") => {
+            names.iter().for_each(|name| println!("{name}"));
+            std::process::exit(0);
+        }
+        Some(name) if !names.contains(&name) => None,
+        _ => Some(options),
+    }
+}
+
+fn run(seed: u64, options: &Options) -> Outcome {
+    fn of<P: Copy + Default>(all: &[(&'static str, P)], name: Option<&str>) -> P {
+        all.iter().find(|(known, _)| Some(*known) == name).map_or(P::default(), |(_, planted)| *planted)
+    }
+    let (name, clients_only) = (options.planted.as_deref(), options.clients_only);
+    if options.cluster {
+        let plan = nodes::plan::Plan::of(seed, of(&nodes::plan::Planted::ALL, name));
+        let node = Plan { clients_only, ..plan.node };
+        return nodes::run_plan(seed, nodes::plan::Plan { node, clients_only, ..plan }, options.trace);
+    }
+    let plan = Plan { clients_only, ..Plan::of(seed, of(&Planted::ALL, name)) };
+    sim::run_plan(seed, plan, options.trace)
 }
 
 fn main() -> ExitCode {
@@ -78,15 +101,14 @@ fn main() -> ExitCode {
                     if seed >= options.seeds.end {
                         break;
                     }
-                    let plan = Plan { clients_only: options.clients_only, ..Plan::of(seed, options.planted) };
-                    let outcome = sim::run_plan(seed, plan, options.trace);
+                    let outcome = run(seed, &options);
                     print!("{}", outcome.trace);
                     let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
                     sums.0 += 1;
                     sums.1 += outcome.counts;
                     if let Some(violation) = outcome.violation {
                         println!("seed {seed}: {violation}");
-                        println!("  again: cargo run -p sim --release -- --seed {seed} --trace{}", planted(&options));
+                        println!("  again: cargo run -p sim --release --{} --seed {seed} --trace", chosen(&options));
                         sums.2.push(seed);
                         stop.store(!options.keep_going, Relaxed);
                     }
@@ -99,7 +121,17 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn planted(options: &Options) -> String {
-    let name = Planted::ALL.iter().find(|(_, planted)| *planted == options.planted).map(|(name, _)| *name);
-    name.map_or(String::new(), |name| format!(" --planted {name}"))
+/// What else the command line had.
+fn chosen(options: &Options) -> String {
+    let mut chosen = String::new();
+    if options.cluster {
+        chosen.push_str(" --cluster");
+    }
+    if options.clients_only {
+        chosen.push_str(" --clients-only");
+    }
+    if let Some(name) = &options.planted {
+        chosen.push_str(&format!(" --planted {name}"));
+    }
+    chosen
 }

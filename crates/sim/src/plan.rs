@@ -3,6 +3,8 @@
 use log::Fsync;
 use log::simulated::Chance;
 
+use crate::nodes::forgets::Forgets;
+
 /// A mistake that the checks must notice: made by the simulation in what it hands in, not by the server's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Planted {
@@ -81,6 +83,8 @@ pub struct Plan {
     pub events: u64,
     /// What is wrong.
     pub planted: Planted,
+    /// A planted mistake of a node: what a start does not see of the log.
+    pub forgets: Option<Forgets>,
     /// Only what clients are told is looked at, and whether the server starts, not what the log held.
     pub clients_only: bool,
 }
@@ -108,6 +112,7 @@ impl Plan {
             lives: 3 + chance.below(4),
             events: 100 + chance.below(600),
             planted,
+            forgets: None,
             clients_only: false,
         }
     }

@@ -105,6 +105,6 @@ impl Host {
         opened.replay(|_| {})?;
         opened.void_from(ends.iter().copied().max().unwrap_or(0) + 1)?;
         opened.settle(LIMITS)?;
-        Ok(Hardware { disks, platter, clock: self.hardware.clock.clone() })
+        Ok(Hardware { disks, platter, clock: self.hardware.clock.clone(), seat: None })
     }
 }

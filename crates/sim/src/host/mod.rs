@@ -6,7 +6,7 @@ mod faults;
 
 use backup::Backup;
 use faults::Faults;
-use log::Lsn;
+use log::{After, Lsn};
 use node::Token;
 
 use crate::hardware::Hardware;
@@ -37,7 +37,11 @@ pub struct Host {
 impl Host {
     /// A host whose disks are empty, and which is on.
     pub fn new(plan: &Plan, story: &mut Story) -> Result<Self, Violation> {
-        let hardware = Hardware::new(plan.streams);
+        Self::with(Hardware::new(plan.streams), plan, story)
+    }
+
+    /// As [`Self::new`], with empty disks that are given.
+    pub fn with(hardware: Hardware, plan: &Plan, story: &mut Story) -> Result<Self, Violation> {
         let ledger = Ledger::new(plan.streams, hardware.clock.unix_ms());
         let machine = match Machine::start(&hardware, plan, &mut story.chance) {
             Ok((machine, _)) => machine,
@@ -68,10 +72,19 @@ impl Host {
             note!(story.trace, "block {which} of {flights} of stream {stream} is written");
         }
         let apart = story.once_in(2);
+        self.step_one_stream((stream, late, apart), story).map(drop)
+    }
+
+    /// A thread of this stream takes a step: see [`Machine::step_stream`].
+    pub fn step_one_stream(
+        &mut self,
+        (stream, late, apart): (usize, bool, bool),
+        story: &mut Story,
+    ) -> Result<Option<After>, Violation> {
         let after = self.machine.step_stream(stream, late, apart);
         self.look_at_failure(story)?;
         note!(story.trace, "stream {stream} (late: {late}, apart: {apart}) {after:?} {:?}", self.machine.marks());
-        Ok(())
+        Ok(after)
     }
 
     /// A helper of a stream's does something.

@@ -16,8 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, Warmth};
 use log::{Gate, Log, Lsn, Watermarks};
+use node::cluster::{Cluster, Dial};
 use node::{Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use store::Store;
+use txn::Record;
 
 use checkpoints::Rounds;
 use fetching::Fetching;
@@ -47,6 +49,10 @@ pub struct Machine {
     /// Its workers.
     pub workers: Vec<Worker>,
     woken: Vec<Arc<AtomicBool>>,
+    /// Its part in a cluster, if it has one.
+    pub cluster: Option<Arc<Cluster>>,
+    /// Links that workers want.
+    pub dials: Vec<(usize, Dial)>,
     /// The log.
     pub log: Log,
     /// What the workers are told of how far it has come, if that is not true.
@@ -97,8 +103,11 @@ impl Machine {
         if self.woken[worker].swap(false, Relaxed) {
             self.workers[worker].read_mail();
         }
-        let worker = &mut self.workers[worker];
+        let (index, worker) = (worker, &mut self.workers[worker]);
         worker.turn(now);
+        while let Some(dial) = worker.next_dial() {
+            self.dials.push((index, dial));
+        }
         while worker.next_thirsty().is_some() {}
         while let Some(token) = worker.next_output() {
             loop {
@@ -181,6 +190,13 @@ pub fn slots_of(encoded: &[u8]) -> Option<BTreeSet<u16>> {
     for mut effect in effects::decode(encoded).flatten() {
         if matches!(effect.barrier(), Ok(Some(_))) {
             return None;
+        }
+        if let Some(record) = effect.transaction() {
+            // What its keys are, only a Prepare says.
+            if let Ok(Record::Prepare(prepared)) = Record::decode(record) {
+                slots.extend(prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)));
+            }
+            continue;
         }
         slots.insert(if effect.libraries().is_some() { 0 } else { keyspace::slot_of(effect.key) });
     }

@@ -97,11 +97,12 @@ impl Machine {
         node::check_disks(&log, header.as_ref(), "the platter")?;
         let started_ms = hardware.clock.unix_ms();
         let node = node(hardware, plan, started_ms)?;
+        let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life());
         let mut start = Start { bases: log.recovery().bases(), ..Start::default() };
         log.replay(|record| {
             start.found.push(Found { lsn: record.lsn, stream: record.stream, effects: record.effects.into() });
         })?;
-        let told = told(&start.found, plan.planted, &node.engine.keyspace);
+        let told = told(&start.found, plan, &node.engine.keyspace);
         let recovered = node::recover(&node, &*store, |apply| {
             told.iter().for_each(|Found { lsn, stream, effects }| {
                 apply(log::Recovered { lsn: *lsn, stream: *stream, effects });
@@ -158,6 +159,9 @@ impl Machine {
             cuts_too_far: None,
             has_cut: false,
         };
+        if let Some(cluster) = &cluster {
+            node.join(cluster.clone());
+        }
         let mut workers = Vec::new();
         let mut woken = Vec::new();
         for index in 0..plan.workers {
@@ -173,6 +177,8 @@ impl Machine {
             node,
             workers,
             woken,
+            cluster,
+            dials: Vec::new(),
             log,
             pretended,
             streams,
@@ -202,14 +208,17 @@ fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, 
 }
 
 /// What is replayed of what was found: all of it, in its order, unless a mistake is planted.
-fn told(found: &[Found], planted: Planted, keyspace: &Keyspace) -> Vec<Found> {
+fn told(found: &[Found], plan: &Plan, keyspace: &Keyspace) -> Vec<Found> {
     let mut told = found.to_vec();
-    match planted {
+    match plan.planted {
         Planted::LostExpiry => {
             told.iter_mut().for_each(|found| found.effects = without_expiry(keyspace, &found.effects));
         }
         Planted::WrongOrder => told.sort_by_key(|found| (found.stream, found.lsn)),
         _ => {}
+    }
+    if let Some(forgets) = plan.forgets {
+        told.iter_mut().for_each(|found| found.effects = forgets.of(keyspace, &found.effects));
     }
     told
 }

@@ -1,0 +1,19 @@
+//! Of what nobody was told the outcome all is there, or nothing. (Who was told is looked at by `acknowledged`.)
+
+use super::Lists;
+use crate::invariants::{Verdict, violated};
+use crate::nodes::history::{Came, History};
+
+/// See the module's text.
+pub fn check(history: &History, lists: &Lists) -> Verdict {
+    for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Unknown) {
+        let stays = deed.appends.iter().filter(|(key, _)| !history.moved.contains_key(key));
+        let (there, not): (Vec<usize>, Vec<usize>) =
+            stays.map(|(key, _)| *key).partition(|key| lists[*key].contains(&(number as u64)));
+        if !there.is_empty() && !not.is_empty() {
+            let what = format_args!("{number} is in lists {there:?} and not in lists {not:?}");
+            return violated("atomicity", what);
+        }
+    }
+    Ok(())
+}

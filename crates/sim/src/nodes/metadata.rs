@@ -1,0 +1,188 @@
+//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft promises): one order of commands, and who leads
+//! comes to the end of a confirmation only if nobody has been elected meanwhile. Who reaches whom, and how long it takes, the world decides.
+
+use std::sync::Arc;
+
+use cluster::leases::Leases;
+use cluster::meta::{Command, Describe, Response, State};
+use cluster::{ClusterId, Map, NodeId};
+
+/// How long a lease lasts, nanoseconds: as in the server.
+pub const LEASE_NS: u64 = 2_000_000_000;
+/// How often it is renewed, microseconds.
+pub const RENEW_US: u64 = 500_000;
+
+/// A node, as far as the metadata go.
+struct Voter {
+    /// Of the log's entries.
+    applied: usize,
+    leases: Leases,
+    /// Who leads, as it believes.
+    asks: usize,
+    /// The term in which it believes to lead.
+    leads: Option<u64>,
+    /// Leases that count when so much has been applied.
+    waiting: Vec<(usize, u64)>,
+}
+
+/// See the module's text.
+pub struct Metadata {
+    state: State,
+    /// After each entry of the log.
+    maps: Vec<Arc<Map>>,
+    voters: Vec<Voter>,
+    /// Who was elected last, and in which term.
+    elected: (usize, u64),
+}
+
+/// The name of a node.
+pub fn id(node: usize) -> NodeId {
+    NodeId([node as u8 + 1; 20])
+}
+
+fn describe(node: usize, incarnation: u64) -> Describe {
+    Describe {
+        id: id(node),
+        incarnation,
+        host: format!("10.0.0.{}", node + 1),
+        port: 7000 + node as u16,
+        bus_port: 17000 + node as u16,
+    }
+}
+
+/// The node whose links are dialed at this port.
+pub fn node_at(bus_port: u16) -> usize {
+    usize::from(bus_port) - 17000
+}
+
+impl Metadata {
+    /// A cluster of so many nodes has been formed, and all know it.
+    pub fn new(nodes: usize) -> Self {
+        let mut state = State::new();
+        let nodes: Vec<Describe> = (0..nodes).map(|node| describe(node, 0)).collect();
+        let voter = || Voter { applied: 1, leases: Leases::new(LEASE_NS), asks: 0, leads: None, waiting: Vec::new() };
+        let voters = nodes.iter().map(|_| voter()).collect();
+        state.apply(&Command::Form { cluster: ClusterId([9; 20]), nodes, settings: Vec::new() });
+        let maps = vec![Arc::new(state.map(|_| true))];
+        Self { state, maps, voters, elected: (0, 0) }
+    }
+
+    /// The map after the last entry.
+    pub fn latest(&self) -> &Arc<Map> {
+        &self.maps[self.maps.len() - 1]
+    }
+
+    /// The node that was elected last.
+    pub fn leader(&self) -> usize {
+        self.elected.0
+    }
+
+    /// Whether who was elected last knows it still.
+    pub fn is_led(&self) -> bool {
+        self.voters[self.elected.0].leads == Some(self.elected.1)
+    }
+
+    /// Whom a node asks.
+    pub fn asks(&self, node: usize) -> usize {
+        self.voters[node].asks
+    }
+
+    /// What a node has applied, as a map.
+    pub fn known(&self, node: usize) -> &Arc<Map> {
+        &self.maps[self.voters[node].applied - 1]
+    }
+
+    fn append(&mut self, command: Option<&Command>) -> Option<Response> {
+        let response = command.map(|command| self.state.apply(command));
+        self.maps.push(Arc::new(self.state.map(|_| true)));
+        response
+    }
+
+    /// A majority elects a node. `now`: nanoseconds of its clock.
+    pub fn elect(&mut self, node: usize, now: u64) {
+        let term = self.elected.1 + 1;
+        self.elected = (node, term);
+        self.append(None);
+        let voter = &mut self.voters[node];
+        (voter.leads, voter.asks) = (Some(term), node);
+        voter.leases.lead(term, now);
+    }
+
+    /// A node has started again: it knows what its folder has.
+    pub fn restart(&mut self, node: usize) {
+        let voter = &mut self.voters[node];
+        (voter.leads, voter.leases) = (None, Leases::new(LEASE_NS));
+        voter.waiting.clear();
+    }
+
+    /// A renewal has come to a node: the term in which that leads, if it believes so and grants it.
+    pub fn asked(&mut self, to: usize, from: (usize, u64), now: u64) -> Option<u64> {
+        let known = self.known(to).clone();
+        let voter = &mut self.voters[to];
+        let term = voter.leads?;
+        let incarnation = known.nodes().iter().find(|node| node.id == id(from.0))?.incarnation;
+        (incarnation == from.1 && voter.leases.grant(term, id(from.0), now)).then_some(term)
+    }
+
+    /// Whether a node still leads in this term; if so, where the log is.
+    pub fn confirmed(&self, leader: (usize, u64)) -> Option<usize> {
+        (self.elected == leader).then_some(self.maps.len())
+    }
+
+    /// A node is granted a lease, which counts from when it has applied so much.
+    pub fn granted(&mut self, to: usize, index: usize, until: u64) {
+        self.voters[to].waiting.push((index, until));
+    }
+
+    /// Until when a node has a lease, as far as it is new.
+    pub fn due(&mut self, node: usize) -> Option<u64> {
+        let voter = &mut self.voters[node];
+        let applied = voter.applied;
+        let due = voter.waiting.iter().filter(|(index, _)| *index <= applied).map(|(_, until)| *until).max();
+        voter.waiting.retain(|(index, _)| *index > applied);
+        due
+    }
+
+    /// A node hears of so many more entries, and who leads. True: there was something new.
+    pub fn follow(&mut self, node: usize, entries: usize) -> bool {
+        let (elected, end) = (self.elected, self.maps.len());
+        let voter = &mut self.voters[node];
+        voter.asks = elected.0;
+        voter.leads = voter.leads.filter(|term| elected == (node, *term));
+        let before = voter.applied;
+        voter.applied = end.min(before + entries);
+        voter.applied > before
+    }
+
+    /// The leader applies what there is.
+    fn catch_up(&mut self) {
+        let (leader, end) = (self.elected.0, self.maps.len());
+        self.voters[leader].applied = end;
+    }
+
+    /// The leader hears that a node has started. Whether all know it or will.
+    pub fn announce(&mut self, (from, incarnation): (usize, u64)) -> bool {
+        let (leader, term) = self.elected;
+        if self.voters[leader].leads != Some(term) {
+            return false;
+        }
+        let alive = Command::Alive { node: describe(from, incarnation), settings: Vec::new() };
+        self.append(Some(&alive));
+        self.catch_up();
+        true
+    }
+
+    /// The leader gives a slot to another node, if its owner can have no lease any more. `now`: nanoseconds of the leader's clock. Whether it has.
+    pub fn assign(&mut self, (from, to): (usize, usize), slot: u16, now: u64) -> bool {
+        let (leader, term) = self.elected;
+        let voter = &mut self.voters[leader];
+        if voter.leads != Some(term) || voter.leases.fence(term, id(from), now).is_err() {
+            return false;
+        }
+        let assign = Command::Assign { from: id(from), to: id(to), ranges: vec![(slot, slot)] };
+        let response = self.append(Some(&assign));
+        self.catch_up();
+        self.voters[leader].leases.release(id(from));
+        matches!(response, Some(Response::Done { .. }))
+    }
+}

@@ -1,0 +1,142 @@
+//! What a seed decides of a cluster before anything happens.
+
+use log::Fsync;
+use log::simulated::Chance;
+
+use super::agenda::Time;
+use super::faults;
+use super::forgets::Forgets;
+use crate::plan;
+
+/// A mistake that the checks must notice: made by the simulation in what it hands in, not by the server's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Nothing,
+    /// The locks of an attempt are given back as soon as it is prepared (rule T2).
+    EarlyUnlock,
+    /// Those of attempts that a start finds prepared are not taken again (rule T2).
+    UnlockedByStart,
+    /// That an attempt is prepared is not in the log (rule T4).
+    UnloggedPrepare,
+    /// Nodes serve, whatever their leases say (rule O1).
+    LeaseIgnored,
+    /// Leases count before what was decided earlier is known: slots are served by an old epoch (rule O1).
+    StaleEpoch,
+    /// A start does not see that attempts were committed (rule T5).
+    ForgottenCommit,
+    /// Coordinators say that transactions are finished which are not (rule T5).
+    EarlyFinished,
+    /// Disks say that they have synced, and have not.
+    SkippedSync,
+}
+
+impl Planted {
+    /// All of them, by the names that the command line takes.
+    pub const ALL: [(&'static str, Planted); 8] = [
+        ("early-unlock", Planted::EarlyUnlock),
+        ("unlocked-by-start", Planted::UnlockedByStart),
+        ("unlogged-prepare", Planted::UnloggedPrepare),
+        ("lease-ignored", Planted::LeaseIgnored),
+        ("stale-epoch", Planted::StaleEpoch),
+        ("forgotten-commit", Planted::ForgottenCommit),
+        ("early-finished", Planted::EarlyFinished),
+        ("skipped-sync", Planted::SkippedSync),
+    ];
+
+    /// It shows where slots get other owners.
+    fn is_about_owners(self) -> bool {
+        matches!(self, Planted::LeaseIgnored | Planted::StaleEpoch)
+    }
+
+    /// It shows where nodes start while others cannot be asked.
+    fn is_about_starts(self) -> bool {
+        matches!(self, Planted::UnlockedByStart | Planted::UnloggedPrepare | Planted::ForgottenCommit)
+    }
+
+    /// The mistake that single nodes make.
+    fn of_nodes(self) -> (plan::Planted, Option<Forgets>) {
+        match self {
+            Planted::SkippedSync => (plan::Planted::SkippedSync, None),
+            Planted::UnloggedPrepare => (plan::Planted::Nothing, Some(Forgets::Prepares)),
+            Planted::ForgottenCommit => (plan::Planted::Nothing, Some(Forgets::Commits)),
+            _ => (plan::Planted::Nothing, None),
+        }
+    }
+}
+
+/// How a cluster is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Nodes.
+    pub nodes: usize,
+    /// How each of them is.
+    pub node: plan::Plan,
+    /// Clients.
+    pub clients: usize,
+    /// Keys that lists are appended to.
+    pub keys: usize,
+    /// The first of them may get other owners.
+    pub movable: usize,
+    /// How long clients ask for more, microseconds.
+    pub length: Time,
+    /// How long a client thinks, at most, microseconds.
+    pub thinks: Time,
+    /// How often something breaks: about every so many microseconds.
+    pub breaks: Time,
+    /// Which kinds of things break, a bit each: see `faults.rs`.
+    pub faults: u32,
+    /// One message of a transaction in so many comes twice; 0: none.
+    pub echoes: u64,
+    /// What is wrong.
+    pub planted: Planted,
+    /// Only what clients are told is looked at, and whether all comes to rest.
+    pub clients_only: bool,
+}
+
+impl Plan {
+    /// What this seed makes of it.
+    pub fn of(seed: u64, planted: Planted) -> Plan {
+        let mut chance = Chance(seed ^ 0x6e6f_6465);
+        // Where a mistake needs the part of the keyspace that is otherwise that of who reads the store into memory, nobody does.
+        let is_cold = chance.below(4) == 0 && !matches!(planted, Planted::EarlyUnlock | Planted::UnlockedByStart);
+        let (of_nodes, forgets) = planted.of_nodes();
+        let node = plan::Plan {
+            streams: [1, 1, 2, 3][chance.below(4) as usize],
+            workers: [1, 1, 2, 3][chance.below(4) as usize],
+            fsync: Fsync::Always,
+            is_cold,
+            warms_up: is_cold && chance.below(2) == 0,
+            evicts: false,
+            maxmemory: if is_cold && chance.below(2) == 0 { 2000 + chance.below(8000) } else { 0 },
+            changes_fsync: false,
+            lives: 0,
+            events: 0,
+            planted: of_nodes,
+            forgets,
+            clients_only: false,
+        };
+        // Some worlds lack some kinds of faults, some have one kind only. Mistakes that show only where something breaks are made where that does.
+        let faults = match chance.below(4) {
+            _ if planted.is_about_owners() => faults::MOVE,
+            _ if planted.is_about_starts() => faults::CRASH | faults::POWER | faults::PART,
+            0 => 1 << chance.below(u64::from(faults::KINDS)),
+            _ => chance.bits() as u32 | chance.bits() as u32,
+        };
+        Plan {
+            nodes: [2, 3, 3, 3, 4, 5][chance.below(6) as usize],
+            node,
+            clients: 3 + chance.below(4) as usize,
+            keys: 4 + chance.below(12) as usize,
+            movable: if planted.is_about_owners() { 2 } else { chance.below(3) as usize },
+            length: 2_000_000 + chance.below(6_000_000) + if planted.is_about_owners() { 3_000_000 } else { 0 },
+            thinks: [4_000, 20_000, 60_000][chance.below(3) as usize],
+            breaks: 150_000 + chance.below(if planted == Planted::Nothing { 1_500_000 } else { 500_000 }),
+            faults,
+            echoes: [0, 20, 4][chance.below(3) as usize],
+            planted,
+            clients_only: false,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Some seeds of clusters; many more: `cargo run -p sim --release -- --cluster --seeds 0..10000`.
+
+use sim::Outcome;
+use sim::nodes::plan::{Plan, Planted};
+
+/// How to see again what a seed has shown.
+fn again(seed: u64) -> String {
+    format!("cargo run -p sim --release -- --cluster --seed {seed} --trace (here it is shorter)")
+}
+
+/// A short one.
+fn run(seed: u64, keep: bool) -> Outcome {
+    let plan = Plan::of(seed, Planted::Nothing);
+    sim::nodes::run_plan(
+        seed,
+        Plan { length: plan.length.min(2_000_000), breaks: plan.breaks.min(200_000), ..plan },
+        keep,
+    )
+}
+
+#[test]
+fn what_must_hold_holds_in_clusters() {
+    let mut sum = sim::counts::Counts::default();
+    for seed in 0..6 {
+        let outcome = run(seed, false);
+        if let Some(violation) = outcome.violation {
+            panic!("seed {seed}: {violation}\n  again: {}", again(seed));
+        }
+        sum += outcome.counts;
+    }
+    // Otherwise nothing was looked at.
+    assert!(sum.starts > 20 && sum.crashes > 1 && sum.answered > 500 && sum.echoed > 50, "{sum}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_of_a_cluster() {
+    let seed = 20;
+    let (first, second) = (run(seed, true), run(seed, true));
+    let differ = first.trace.lines().zip(second.trace.lines()).find(|(a, b)| a != b);
+    assert_eq!(differ, None, "seed {seed}");
+    assert!(first.trace == second.trace && first.hash == second.hash && first.events > 1000, "seed {seed}");
+}
