@@ -181,7 +181,7 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     comes(&mut node.client(), "set key value", "+OK");
     drop(node);
     let path = dir.path().display().to_string();
-    let alone = ["--bind", "127.0.0.1", "--dir", &path, "--appendonly", "yes"];
+    let alone = ["--bind", "127.0.0.1", "--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"];
     let why = Server::refused(&alone);
     assert!(why.contains("a node of a cluster") && why.contains("cluster-seeds"), "{why}");
     let node = start(port, &seeds, &dir, &[]);

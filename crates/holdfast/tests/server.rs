@@ -126,6 +126,21 @@ fn says_who_has_the_port() {
     assert!(!output.status.success() && log.contains(&format!("Failed listening on port {port}")), "{log}");
 }
 
+/// The PID file is that of a server that serves, and stays that of another one if this cannot.
+#[test]
+fn who_does_not_serve_writes_no_pid_file() {
+    let scratch = Scratch::new();
+    let pid_file = scratch.path().join("pid");
+    fs::write(&pid_file, "another").unwrap();
+    let (port, taken) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (seeds, nodes) = (format!("127.0.0.1:{port}"), taken.local_addr().unwrap().port().to_string());
+    let cluster = ["--port", &port.to_string(), "--cluster-seeds", &seeds, "--cluster-port", &nodes];
+    let output = ends(&[&[&*scratch.config(""), "--pidfile", &pid_file.display().to_string()][..], &cluster].concat());
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && why.contains("Address already in use"), "{why}");
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), "another");
+}
+
 /// What the other tests rely on.
 #[test]
 fn nobody_takes_another_server_for_his_own() {

@@ -117,7 +117,6 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         tracing::warn!("Failed listening on port {}, aborting: {error}", settings.port);
         error
     })?;
-    let _pid_file = PidFile::write(settings.pidfile.as_deref());
     banner(&settings, &node, &listeners);
     title.show(&settings);
     let host_switch = Arc::clone(&switch);
@@ -127,6 +126,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let membership = Membership::begin(&settings, &node, &links, clock)?;
     let server =
         Server::start(Arc::clone(&node), listeners, driver, u64::from_le_bytes(chance::random()?), &links, open)?;
+    // Not before: whoever finds it takes the server for one that serves.
+    let _pid_file = PidFile::write(settings.pidfile.as_deref());
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
     let supervisor = Supervisor::of(settings.supervised);
