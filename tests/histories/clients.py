@@ -219,10 +219,22 @@ def watch(worker, client, op):
         op["lengths"] = {at + 1: length for at, length in op["lengths"].items()}
 
 
+def script_of(value):
+    return ("EVAL", SCRIPT, len(value), *(micro[1] for micro in value), *(micro[2] if micro[0] == "append" else "" for micro in value))
+
+
 def lua(worker, client, op):
-    keys = [micro[1] for micro in op["value"]]
-    values = [micro[2] if micro[0] == "append" else "" for micro in op["value"]]
-    worker.take(op, accepted(client.call("EVAL", SCRIPT, len(keys), *keys, *values)))
+    worker.take(op, accepted(client.call(*script_of(op["value"]))))
+
+
+def block(worker, client, op):
+    """Half in a script, half beside it."""
+    half = len(op["value"]) // 2
+    replies = client.calls([("MULTI",), script_of(op["value"][:half]), *map(command_of, op["value"][half:]), ("EXEC",)])
+    if isinstance(replies[0], ErrorReply):
+        raise Closed("commands without their MULTI")
+    found = accepted(replies[-1])
+    worker.take(op, [*found[0], *found[1:]] if isinstance(found[0], list) else found)
 
 
 def begin(worker, client, op):
@@ -235,19 +247,23 @@ def begin(worker, client, op):
             client.call("ROLLBACK")
             raise Refused(reply)
         replies.append(reply)
-    accepted(client.call("COMMIT"))
+    if accepted(client.call("COMMIT")) is None:
+        raise Refused("something that it has read has changed")
     worker.take(op, replies)
 
 
-WAYS = {"multi": multi, "watch": watch, "lua": lua, "begin": begin, "plain": plain}
+WAYS = {"multi": multi, "watch": watch, "lua": lua, "block": block, "begin": begin, "plain": plain}
 
 
 def ways_of(cluster, node):
     """What this server can do over keys of several nodes."""
     found, client = ["multi", "multi", "watch"], cluster[node].client(10)
     keys = [f"way:{i}" for i in range(12)]
-    if not isinstance(client.call("EVAL", SCRIPT, len(keys), *keys, *[""] * len(keys)), ErrorReply):
+    if not isinstance(client.call(*script_of([["r", key, None] for key in keys])), ErrorReply):
         found.append("lua")
+    reply = client.calls([("MULTI",), script_of([["r", key, None] for key in keys]), ("EXEC",)])[-1]
+    if isinstance(reply, list) and not isinstance(reply[0], ErrorReply):
+        found.append("block")
     if not isinstance(client.call("BEGIN"), ErrorReply):
         client.call("ROLLBACK")
         found.append("begin")
