@@ -317,6 +317,32 @@ fn little_memory_refuses_nobody() {
     }
 }
 
+/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written since: whoever needs room then waits for another one.
+#[test]
+fn every_shortage_waits_for_a_checkpoint_of_its_own() {
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "1", "--maxmemory", "250mb"]);
+    let mut client = server.client();
+    let value = "v".repeat(100_000);
+    let write = |client: &mut Client, keys: std::ops::Range<u64>, version: u64| {
+        let lines: Vec<String> = keys.map(|n| format!("set key:{n} {version}{value}")).collect();
+        lines.chunks(10).flat_map(|lines| all(client, lines)).find(|reply| reply != "+OK")
+    };
+    assert_eq!(write(&mut client, 0..400, 0), None);
+    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the limit is raised before there is one.
+    let pings = "ping;".repeat(3000);
+    client.send(&format!("config set maxmemory 40mb;{pings}config set maxmemory 250mb"));
+    assert!((0..3002).all(|_| ["+OK", "+PONG"].contains(&client.reply().as_str())));
+    // Refused as long as that one is being made.
+    while client.call("save") != "+OK" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(write(&mut client, 0..400, 1), None);
+    assert_eq!(client.call("config set maxmemory 40mb"), "+OK");
+    assert_eq!(write(&mut client, 400..500, 2), None, "nobody is refused");
+    assert!(info(&mut client, "keys_in_store_only") > 0);
+}
+
 /// A key that does not fit is refused what makes it grow, in some time.
 #[test]
 fn what_must_stay_in_memory_is_bounded() {

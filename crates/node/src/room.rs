@@ -44,8 +44,8 @@ pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
 /// What a worker knows of memory that is full of what the store does not have.
 #[derive(Default)]
 pub(crate) struct Shortage {
-    /// The checkpoint that was asked for, and how many keys had left memory then.
-    ticket: Option<(Ticket, u64)>,
+    /// The checkpoint that was asked for, and what had been then.
+    ticket: Option<(Ticket, Done)>,
     /// How many have been, without there being room.
     rounds: u32,
     /// Until then nothing is tried.
@@ -54,6 +54,16 @@ pub(crate) struct Shortage {
     waiting: Vec<Token>,
     /// When they are looked at.
     look_at: u64,
+}
+
+/// What has been done since the start. If it is the same before and after a checkpoint, that has not helped; and what has been written since one was
+/// asked for may not be in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Done {
+    /// Keys that have left memory for the store.
+    moved: u64,
+    /// Changes, as of the workers' last turns.
+    changes: u64,
 }
 
 impl Shortage {
@@ -137,9 +147,10 @@ impl Worker {
         (self.shortage.ticket, self.shortage.rounds, self.shortage.barren_until) = (None, 0, 0);
     }
 
-    /// Keys that have left memory for the store.
-    fn moved_out(&self) -> u64 {
-        self.node.engine.keyspace.counters().iter().map(|counters| counters.cooled.load(Relaxed)).sum()
+    fn done(&self) -> Done {
+        let moved = self.node.engine.keyspace.counters().iter().map(|counters| counters.cooled.load(Relaxed)).sum();
+        let changes = self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add);
+        Done { moved, changes }
     }
 
     fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
@@ -152,14 +163,14 @@ impl Worker {
         }
         let node = self.node.clone();
         let Some(checkpoints) = node.checkpoints() else { return room };
-        let moved = self.moved_out();
-        // One has just been made, and nothing has left memory all the same, by anybody.
-        let is_stuck = before.is_some_and(|(_, then)| then == moved);
+        let done = self.done();
+        // One has just been made of all there is, and nothing has left memory all the same, by anybody.
+        let is_stuck = before.is_some_and(|(_, then)| then == done);
         if is_stuck || self.shortage.rounds >= ROUNDS_MAX {
             return self.barren(settings);
         }
         self.shortage.rounds += 1;
-        self.shortage.ticket = Some((checkpoints.ask(true), moved));
+        self.shortage.ticket = Some((checkpoints.ask(true), done));
         Room::Dirty
     }
 
