@@ -84,6 +84,19 @@ impl Workspace {
         Ok(())
     }
 
+    /// The effect that makes a key what it is; empty: it is not there.
+    pub fn image(&mut self, db: u16, key: &[u8]) -> Vec<u8> {
+        let shared = self.engine.shared.clone();
+        let key = shared.keyspace.hasher().key(key);
+        let mut image = Vec::new();
+        let Ok(held) = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0) else { return image };
+        if let Some(entry) = self.engine.db(&held, db, 0).peek(&key) {
+            effects::put_image(db, entry, &mut image);
+        }
+        self.engine.release(held);
+        image
+    }
+
     /// What was done since the last call.
     pub fn take(&mut self) -> Made {
         let encoded = std::mem::take(&mut self.engine.fx.encoded);

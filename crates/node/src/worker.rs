@@ -240,7 +240,7 @@ impl Worker {
     pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
         let conn = self.conn(token)?;
         // What is on its way to a client in MONITOR mode or to a subscriber names its worker.
-        if conn.session.monitors || conn.session.is_subscribed() {
+        if conn.session.monitors || conn.session.is_subscribed() || conn.session.transaction.is_some() {
             return None;
         }
         if !conn.is_free() || !conn.out.is_done() || conn.unread() > 0 || conn.queued || conn.dirty {

@@ -149,6 +149,9 @@ impl Worker {
     ) -> Option<Next> {
         let peers = self.peers.as_deref()?;
         let kind = peers.kinds[command.id];
+        if conn.session.transaction.is_some() {
+            return self.route_in_transaction(conn, command, args, kind);
+        }
         if let Kind::Keyed = kind
             && !conn.out.has_holes()
             && conn.session.multi.is_none()

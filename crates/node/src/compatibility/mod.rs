@@ -69,6 +69,10 @@ const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Mov
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
     ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
+    (
+        "begin",
+        "not of Redis: a transaction whose commands come one by one, over any keys of a cluster; needs `cluster-enabled` or `cluster-seeds`",
+    ),
     ("asking", "accepted: a slot has one owner"),
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
     (
@@ -79,6 +83,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("cluster|links", "those of the worker that serves the connection"),
     ("cluster|redirect", "not of Redis: FORWARD, MOVED or DEFAULT: what this connection gets for keys of other nodes"),
     ("cluster|status", "not of Redis: nodes, leases, epochs, slots and health as a table for people"),
+    (
+        "commit",
+        "not of Redis: all that was done since BEGIN happens, or -CONFLICT: nothing, as somebody else has changed what was looked at",
+    ),
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
@@ -86,6 +94,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("readonly", "accepted: there are no replicas yet"),
     ("readwrite", "accepted: there are no replicas yet"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
+    ("rollback", "not of Redis: nothing that was done since BEGIN happens"),
     ("save", "the connection waits, others do not; needs `appendonly yes`"),
     ("shutdown", "SAVE needs `appendonly yes`"),
     ("slaveof", "NO ONE only; there are no replicas yet"),

@@ -56,7 +56,11 @@ pub const AREAS: &[Area] = &[
                    zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank \
                    zscan zscore zunion zunionstore",
     },
-    Area { title: "Transactions", comes: Comes::Never, commands: "discard exec multi unwatch watch" },
+    Area {
+        title: "Transactions",
+        comes: Comes::Never,
+        commands: "begin commit discard exec multi rollback unwatch watch",
+    },
     Area {
         title: "Server",
         comes: Comes::Never,

@@ -115,6 +115,17 @@ pub enum BusyScope {
     All,
 }
 
+/// What a transaction between BEGIN and COMMIT may see of others (`transaction-isolation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// As if all transactions had run one after the other, in the order in which clients saw them end.
+    StrictSerializable,
+    /// What it has read stays so for it; nobody else has changed what it writes.
+    RepeatableRead,
+    /// What it reads is committed; nobody else has changed what it writes.
+    ReadCommitted,
+}
+
 /// What a client gets for a key of another node (`cluster-redirect`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
@@ -211,6 +222,10 @@ pub struct Settings {
     pub busy_reply_threshold: u64,
     /// Who gets it then.
     pub busy_reply_scope: BusyScope,
+    /// Of transactions that do not say it.
+    pub transaction_isolation: Isolation,
+    /// Seconds; 0 for never.
+    pub transaction_idle_timeout: u64,
 
     pub requirepass: Option<Vec<u8>>,
     pub enable_debug_command: Allowed,
@@ -349,6 +364,12 @@ impl Settings {
                 "all" => BusyScope::All,
                 _ => BusyScope::Waiting,
             },
+            transaction_isolation: match read.choice("transaction-isolation") {
+                "repeatable-read" => Isolation::RepeatableRead,
+                "read-committed" => Isolation::ReadCommitted,
+                _ => Isolation::StrictSerializable,
+            },
+            transaction_idle_timeout: read.number("transaction-idle-timeout"),
 
             requirepass: read.optional("requirepass"),
             enable_debug_command: read.allowed("enable-debug-command"),

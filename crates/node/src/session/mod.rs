@@ -12,6 +12,7 @@ mod connection;
 mod debug;
 pub(crate) mod exec;
 mod info;
+pub(crate) mod interactive;
 mod latency;
 mod memory;
 pub(crate) mod monitor;
@@ -69,6 +70,7 @@ pub const SESSION_FAMILIES: &[&[Row<SessionRun>]] = &[
     connection::ROWS,
     debug::ROWS,
     info::ROWS,
+    interactive::ROWS,
     latency::ROWS,
     memory::ROWS,
     monitor::ROWS,
@@ -92,6 +94,8 @@ pub struct Session {
     pub authenticated: bool,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Multi>>,
+    /// What was done since BEGIN.
+    pub transaction: Option<Box<interactive::Interactive>>,
     /// The memory of the last block, for the next.
     pub spare_multi: Option<Box<Multi>>,
     /// Watched keys.
@@ -327,6 +331,7 @@ impl Session {
             protocol: Protocol::Resp2,
             authenticated,
             multi: None,
+            transaction: None,
             spare_multi: None,
             watched: Vec::new(),
             again: None,

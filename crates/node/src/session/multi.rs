@@ -101,8 +101,9 @@ fn discard(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Drops the block and the watched keys, if any (RESET).
+/// Drops the block, the transaction and the watched keys, if any (RESET).
 pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
+    ctx.session.transaction = None;
     end(ctx);
 }
 

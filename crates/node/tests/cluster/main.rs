@@ -6,6 +6,7 @@ mod net;
 mod blocks;
 mod everywhere;
 mod failures;
+mod interactive;
 mod members;
 mod parts;
 mod pipelines;

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::net::{Net, key_of, shown};
+use cluster::Map;
+
+use crate::net::{Net, even_map, key_of, shown};
 
 /// MULTI, these commands, EXEC: what EXEC answers.
 fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
@@ -577,4 +579,85 @@ fn sorted(reply: &str) -> Vec<String> {
     let mut words: Vec<String> = reply.split(' ').map(|word| word.trim_matches(['[', ']']).to_owned()).collect();
     words.sort();
     words
+}
+
+/// Machines that lose their power in the middle of it: what was answered is there, nothing is half done, nothing stays locked.
+#[test]
+fn power_that_fails_leaves_nothing_half_done() {
+    let push = "for _, key in ipairs(KEYS) do redis.call('rpush', key, ARGV[1]) end return 'done'";
+    for seed in 1..7 {
+        let mut net = Net::logged(3, 1 + seed as usize % 2, seed, "always");
+        let lists: Vec<String> = (0..3).map(|i| key_of(i, 3, "list")).collect();
+        let purse = [key_of(1, 3, "purse"), key_of(2, 3, "purse")];
+        let mut chance = random(seed);
+        let mut lives = [1u64; 3];
+        let mut clients: Vec<usize> = (0..3).map(|i| net.connect(i)).collect();
+        net.ask(clients[0], &format!("SET {} 100", purse[0]));
+        let mut answered = Vec::new();
+        for id in 0..30 {
+            let i = chance(3);
+            let number = id.to_string();
+            let mut bytes = Vec::new();
+            resp::append_request(&mut bytes, &["EVAL", push, "3", &lists[0], &lists[1], &lists[2], &number]);
+            net.send_raw(clients[i], &bytes);
+            let there = chance(2);
+            net.send(clients[(i + 1) % 3], &format!("RENAME {} {}", purse[there], purse[1 - there]));
+            if chance(3) == 0 {
+                net.turns(chance(60));
+                let node = chance(3);
+                lives[node] += 1;
+                let even = even_map(3, 1 + lives.iter().sum::<u64>());
+                let mut nodes = even.nodes().to_vec();
+                nodes.iter_mut().zip(lives).for_each(|(node, life)| node.incarnation = life);
+                net.power_fails(node, Map::new(even.cluster(), even.version(), 1, nodes, even.ranges().to_vec()));
+            }
+            net.run();
+            for _ in 0..30 {
+                net.sleep(200);
+            }
+            if net.replies(clients[i]).iter().any(|reply| shown(reply) == "done") {
+                answered.push(number);
+            }
+            for (node, client) in clients.iter_mut().enumerate() {
+                net.replies(*client);
+                if net.clients[*client].closed {
+                    *client = net.connect(node);
+                }
+            }
+        }
+        for _ in 0..60 {
+            net.sleep(200);
+        }
+        let reader = net.connect(0);
+        let seen: Vec<String> = lists.iter().map(|list| net.say(reader, &format!("LRANGE {list} 0 -1"))).collect();
+        assert!(seen[0] == seen[1] && seen[1] == seen[2], "seed {seed}: {seen:?}");
+        let there: Vec<&str> = seen[0].trim_matches(['[', ']']).split(' ').collect();
+        for id in &answered {
+            assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "seed {seed}: {id} in {there:?}");
+        }
+        assert!(answered.len() > 8 && lives.iter().sum::<u64>() > 5, "seed {seed}: {answered:?} {lives:?}");
+        let purses: Vec<String> = purse.iter().map(|key| net.say(reader, &format!("GET {key}"))).collect();
+        assert!(purses == ["100", "nil"] || purses == ["nil", "100"], "seed {seed}: {purses:?}");
+        nothing_is_left(&net, 3);
+    }
+}
+
+#[test]
+fn where_memory_is_full_nothing_comes_of_it() {
+    let mut net = Net::new(2, 1, 3);
+    let (client, other) = (net.connect(0), net.connect(1));
+    let [a, b] = keys(2);
+    assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
+    assert_eq!(net.say(other, "CONFIG SET maxmemory 1"), "OK");
+    let script = "redis.call('set', KEYS[1], 2) return redis.call('set', KEYS[2], 2)";
+    let full = ask(&mut net, client, &["EVAL", script, "2", &a, &b]);
+    assert!(full.starts_with("-OOM"), "{full}");
+    assert_eq!(net.say(client, &format!("LCS {a} {b}")), "1");
+    net.ask(client, "BEGIN");
+    assert_eq!(net.say(client, &format!("SET {b} 2")), "OK");
+    let full = net.say(client, "COMMIT");
+    assert!(full.starts_with("-OOM"), "{full}");
+    assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
+    assert_eq!(ask(&mut net, client, &["EVAL", "return redis.call('del', KEYS[2])", "2", &a, &b]), "1");
+    nothing_is_left(&net, 2);
 }

@@ -46,6 +46,8 @@ pub(super) struct Block {
     selected: u16,
     /// It runs here, on copies.
     pub(super) fetching: Option<Box<Fetching>>,
+    /// It is a COMMIT, after which this is published.
+    pub(super) commit: Option<super::interactive::Messages>,
 }
 
 /// What a client watches at this node, and at others.
@@ -315,6 +317,7 @@ impl Worker {
                 answers,
                 selected,
                 fetching,
+                commit: None,
             };
             peers.tx.blocks.insert(sequence, block);
         }
@@ -345,7 +348,7 @@ impl Worker {
                 Event::Send { to, message } => self.tx_send(to, message),
                 Event::Reply { sequence, replies } => {
                     let Some(mut block) = self.take_block(sequence) else { continue };
-                    if block.fetching.is_some() {
+                    if block.fetching.is_some() || block.commit.is_some() {
                         match self.tell_block(&mut block) {
                             Some(reply) => self.answer_block(&block, &reply, None),
                             None => self.cut(block.token),
@@ -369,6 +372,7 @@ impl Worker {
                     let mut bytes = Vec::new();
                     let mut reply = Reply::new(&mut bytes, block.protocol);
                     match why {
+                        why if block.commit.is_some() => reply.error(&*super::interactive::refused(&why)),
                         Refusal::Failed(text) => reply.error(&*text),
                         _ => reply.null_array(),
                     }
@@ -387,7 +391,7 @@ impl Worker {
     }
 
     /// A block has not happened: what it did to the session has not, either.
-    fn put_session_back(&mut self, block: &mut Block) {
+    pub(super) fn put_session_back(&mut self, block: &mut Block) {
         if block.fetching.is_none() {
             return;
         }
@@ -399,7 +403,7 @@ impl Worker {
         self.put_conn(conn);
     }
 
-    fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
+    pub(super) fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
         if let Some(error) = reply.strip_prefix(b"-") {
             self.stats.count_error(error);
         }
@@ -431,6 +435,8 @@ impl Worker {
         let failed = |text: &[u8]| Refusal::Failed(text.into());
         let planned = match peers.tx.blocks.get(&sequence) {
             None => Err(failed(NOT_SERVED)),
+            // It is the client's to try again: nothing of it is done.
+            Some(block) if block.is_interactive() => Err(failed(NOT_SERVED)),
             Some(block) => {
                 let session = (block.db, block.protocol);
                 let extra = block.fetching.as_deref().map_or(&[][..], Fetching::extra);
@@ -470,7 +476,7 @@ impl Worker {
 
 impl Peers {
     /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that.
-    fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
+    pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
         let me = self.member()?.node;
         let map = Arc::clone(&self.map);
         for part in parts {
@@ -490,6 +496,24 @@ impl Peers {
 }
 
 impl Block {
+    /// Of a command between BEGIN and COMMIT, or a COMMIT.
+    pub(super) fn interactive(
+        token: Token,
+        hole: (u64, bool),
+        multi: Box<Multi>,
+        (db, protocol): (u16, Protocol),
+        fetching: Option<Box<Fetching>>,
+    ) -> Self {
+        let (watched, elsewhere, answers) = (Vec::new(), Vec::new(), Vec::new());
+        let (alone, selected, commit) = (true, db, None);
+        Self { token, alone, hole, multi, watched, elsewhere, db, protocol, answers, selected, fetching, commit }
+    }
+
+    /// Whether it is a part of a transaction between BEGIN and COMMIT.
+    fn is_interactive(&self) -> bool {
+        self.commit.is_some() || self.fetching.as_deref().is_some_and(Fetching::is_interactive)
+    }
+
     /// What it watches.
     pub(super) fn watches(&self) -> Watches<'_> {
         (&self.watched, &self.elsewhere)

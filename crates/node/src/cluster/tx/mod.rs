@@ -4,6 +4,7 @@
 //! What that asks for are *tasks*: each takes latches, and waits, as the command of a connection does. Frames of kind *transactions* carry one message each.
 
 mod coordinator;
+mod interactive;
 mod participant;
 mod split;
 mod tasks;
@@ -102,6 +103,16 @@ pub(crate) struct Transacting {
     found: Vec<(Horizon, TxId, Arc<[u8]>)>,
     /// Blocks that run in workspaces, and have had their turn for now.
     running: VecDeque<u64>,
+    /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
+    beginning: Vec<u64>,
+    /// COMMITs of what nobody need be asked for.
+    committed: Vec<txn::Event>,
+    /// Counts both.
+    at_home: u64,
+    /// Connections with transactions that keep something.
+    interactive: Vec<Token>,
+    /// When these are looked at next, unix milliseconds.
+    idle_at: u64,
     /// Workspaces that nobody uses.
     idle: Vec<Workspace>,
 }
@@ -125,7 +136,11 @@ impl Transacting {
 
     /// Whether something can be done at once.
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.heard.is_empty() || !self.running.is_empty()
+        !self.ready.is_empty()
+            || !self.heard.is_empty()
+            || !self.running.is_empty()
+            || !self.beginning.is_empty()
+            || !self.committed.is_empty()
     }
 
     /// Whether something waits for the log.
@@ -363,6 +378,7 @@ impl Worker {
             }
         }
         self.step_workspaces();
+        self.step_interactive();
     }
 
     fn tx_message(&mut self, now: u64, from: Member, message: Message, watched: Watched) {

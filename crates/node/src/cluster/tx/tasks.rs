@@ -167,9 +167,10 @@ impl Worker {
             }
             Work::Proceed { tx, stamp, locks, commands } => {
                 let (tx, locks, commands) = (*tx, locks.clone(), commands.clone());
+                let refusal = self.refusal_of_room(&locks).filter(|_| self.needs_room(&commands));
                 match self.engine.lock_attempt((tx, *stamp, &locks), &mut true, token)? {
                     Locked::GivenUp | Locked::Dies => Done::Over,
-                    Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, None),
+                    Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, refusal),
                 }
             }
             Work::Install { prepared } => match self.engine.install(prepared, token)? {
@@ -214,7 +215,10 @@ impl Worker {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed || self.needs_room(&commands));
                 self.execute_part(block, tx, locks, &commands, refusal)
             }
-            Some(Action::Fetch { .. }) => self.look_for_part(block, tx, locks, refusal),
+            Some(Action::Fetch { .. }) => {
+                let refusal = refusal.filter(|why| *why == Refusal::Changed);
+                self.look_for_part(block, tx, locks, refusal)
+            }
             // It was given up meanwhile.
             _ => {
                 self.engine.undo_attempt(&mut block);
@@ -348,6 +352,12 @@ impl Worker {
 
     /// Whether a command of a part is refused when memory is full.
     fn needs_room(&self, commands: &[u8]) -> bool {
+        if wire::is_changes(commands) {
+            let more = |changes: wire::Changes<'_>| {
+                effects::decode(changes.effects).any(|effect| effect.is_ok_and(|effect| effect.op != op::DELETE))
+            };
+            return wire::changes(commands).is_ok_and(more);
+        }
         let needs = |words: &[&[u8]]| find(&self.node.table, words).is_none_or(|c| c.spec.has(flags::DENYOOM));
         wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
     }

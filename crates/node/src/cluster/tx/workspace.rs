@@ -18,6 +18,7 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
+use super::interactive::AT_HOME;
 use super::tasks::TOO_LARGE;
 use super::wire::{self, Changes};
 use crate::conn::Conn;
@@ -28,6 +29,8 @@ use crate::worker::Worker;
 
 /// Workspaces that a worker keeps for later.
 const IDLE: usize = 4;
+/// Why a transaction is over.
+const TOO_MUCH: &str = "it has looked at more than 16 MB";
 /// A script that finds out so often that it needs further keys will not come to an end.
 const ROUNDS: u32 = 100;
 /// Keys that scripts find out about, at most.
@@ -45,6 +48,10 @@ pub(super) struct Fetching {
     extra: Vec<Lock>,
     /// How often that has happened.
     rounds: u32,
+    /// It is a command between BEGIN and COMMIT.
+    interactive: bool,
+    /// What was asked for, of what its transaction had not seen.
+    pub(super) asked: Vec<Lock>,
     /// It runs.
     run: Option<Box<Run>>,
     /// It has run.
@@ -80,6 +87,8 @@ enum Ran {
     Lacks(Vec<Lock>),
     /// It has run; what is to be done to the keys of each node, or that this cannot be.
     Done(Result<MadeOf, Vec<u8>>),
+    /// It has run, between BEGIN and COMMIT; its reply, or that it cannot be.
+    Answers(Result<Vec<u8>, Vec<u8>>),
 }
 
 impl Command {
@@ -97,6 +106,15 @@ impl Command {
 impl Fetching {
     pub(super) fn new(parts: Vec<Part>) -> Box<Self> {
         Box::new(Self { parts, ..Self::default() })
+    }
+
+    /// Of a command between BEGIN and COMMIT.
+    pub(super) fn interactive(parts: Vec<Part>) -> Option<Box<Self>> {
+        Some(Box::new(Self { parts, interactive: true, ..Self::default() }))
+    }
+
+    pub(super) fn is_interactive(&self) -> bool {
+        self.interactive
     }
 
     /// Keys that it was found to need beside those of its commands.
@@ -170,7 +188,7 @@ impl Peers {
 }
 
 /// Whether a command works on keys that are not its arguments.
-fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
+pub(super) fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
     match command.handler {
         Handler::Data(row) => match row.run {
             How::Whole(_) | How::Walk(_) => true,
@@ -187,15 +205,20 @@ impl Worker {
         let workspace = self.workspace();
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         self.stop_workspace(&mut conn, &mut block);
-        let begun = self.fill_workspace(&mut block, attempt, workspace, found);
+        let begun = self.fill_workspace(&mut conn, &mut block, attempt, workspace, found);
         let session = &mut conn.session;
         session.set_db(block.db);
         session.set_protocol(block.protocol);
         session.multi = Some(std::mem::take(&mut block.multi));
+        let is_interactive = block.fetching.as_deref().is_some_and(|fetching| fetching.interactive);
         self.put_conn(conn);
         self.put_running(sequence, block);
         match begun {
             Ok(()) => self.step_workspace(sequence),
+            Err(text) if is_interactive => {
+                self.end_fetch((sequence, attempt));
+                self.answer_interactive(sequence, Err(text.into()));
+            }
             Err(text) => self.fail_running((sequence, attempt), text.as_bytes()),
         }
     }
@@ -209,6 +232,7 @@ impl Worker {
     /// Puts what was fetched into a workspace.
     fn fill_workspace(
         &mut self,
+        conn: &mut Conn,
         block: &mut Block,
         attempt: u32,
         mut workspace: Workspace,
@@ -219,12 +243,27 @@ impl Worker {
         let mut now = self.engine.now();
         let tunables = self.engine.tunables().clone();
         workspace.begin(now, &tunables);
-        for (_, found) in found {
+        for (node, found) in found {
             let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
             // Nobody may see a key that another has seen to be gone.
             now = now.max(there.min(self.engine.now() + AHEAD_MAX));
+            if let Some(transaction) = conn.session.transaction.as_deref_mut().filter(|_| fetching.interactive) {
+                let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
+                let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
+                if !transaction.note_found(&asked, &keys) {
+                    transaction.end(TOO_MUCH);
+                    return Err(format!("ABORTED The transaction was rolled back: {TOO_MUCH}"));
+                }
+                continue;
+            }
             for (_, image) in keys {
                 workspace.put(image).map_err(|_| WRONG)?;
+            }
+        }
+        if let Some(transaction) = conn.session.transaction.as_deref().filter(|_| fetching.interactive) {
+            for lock in fetching.parts.iter().flat_map(|part| part.locks.iter()) {
+                let seen = transaction.keys.get(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
+                workspace.put(&seen.image).map_err(|_| WRONG)?;
             }
         }
         workspace.end();
@@ -284,6 +323,10 @@ impl Worker {
         self.put_running(sequence, block);
         match ran {
             Ran::Later => {}
+            Ran::Answers(reply) => {
+                self.end_fetch((sequence, attempt));
+                self.answer_interactive(sequence, reply);
+            }
             Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
             Ran::Done(Ok(made)) => {
@@ -339,6 +382,15 @@ impl Worker {
         }
         let made = run.workspace.take();
         let Some(fetching) = block.fetching.as_deref_mut() else { return Ran::Later };
+        if fetching.interactive {
+            conn.closing |= closes;
+            std::mem::take(&mut run.aside.lines).into_iter().for_each(|line| self.node.show_line(line));
+            let noted = match conn.session.transaction.as_deref_mut() {
+                Some(transaction) => transaction.note_made(made, &mut run.workspace, &mut run.aside),
+                None => Ok(()),
+            };
+            return Ran::Answers(noted.map(|()| out));
+        }
         let made = split(fetching, made);
         fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
         Ran::Done(made)
@@ -414,6 +466,10 @@ impl Worker {
                     Err(TOO_CURIOUS.to_vec())
                 } else {
                     let extra = fetching.extra.clone();
+                    if fetching.interactive {
+                        peers.tx.blocks.insert(which.0, block);
+                        return self.fetch_more_interactive(which);
+                    }
                     peers.plan_fetching(
                         (&node, databases),
                         &block.multi,
@@ -443,6 +499,9 @@ impl Worker {
         peers.tx.blocks.insert(which.0, block);
         self.tx_events(events);
         if let Some(text) = failed {
+            if which.0 >= AT_HOME {
+                return self.answer_interactive(which.0, Err(text));
+            }
             self.fail_running(which, &text);
         }
     }
@@ -462,21 +521,28 @@ impl Worker {
 
     /// A block is committed: what it has to tell is told. Its reply.
     pub(super) fn tell_block(&mut self, block: &mut Block) -> Option<Vec<u8>> {
-        let told = block.fetching.as_deref_mut()?.told.take()?;
-        let worker = self.index;
-        told.aside.lines.into_iter().for_each(|line| self.node.show_line(line));
-        let seen = self.engine.everything_seen();
-        for (kind, channel, payload) in told.aside.messages {
-            self.node.publish(worker, kind, &channel, &payload, &seen);
-            let message = crate::Message::Spread { kind, channel, payload, seen: seen.clone() };
-            self.node.send_from(worker, worker, message);
+        if let Some(messages) = block.commit.take() {
+            self.tell_messages(messages);
+            return Some(b"+OK\r\n".to_vec());
         }
+        let told = block.fetching.as_deref_mut()?.told.take()?;
+        told.aside.lines.into_iter().for_each(|line| self.node.show_line(line));
+        self.tell_messages(told.aside.messages);
         if told.closes
             && let Some(conn) = self.conn(block.token)
         {
             conn.closing = true;
         }
         Some(told.reply)
+    }
+
+    fn tell_messages(&mut self, messages: super::interactive::Messages) {
+        let (worker, seen) = (self.index, self.engine.everything_seen());
+        for (kind, channel, payload) in messages {
+            self.node.publish(worker, kind, &channel, &payload, &seen);
+            let message = crate::Message::Spread { kind, channel, payload, seen: seen.clone() };
+            self.node.send_from(worker, worker, message);
+        }
     }
 }
 

@@ -118,12 +118,17 @@ pub(super) static SECTION: Section = Section {
         .own(),
         row(
             "transaction-isolation",
-            Kind::Enum(&["strict-serializable", "serializable", "snapshot"]),
+            Kind::Enum(&["strict-serializable", "repeatable-read", "read-committed"]),
             "strict-serializable",
-            "What concurrent transactions may see of each other.",
+            "What transactions that BEGIN begins may see of others, unless it says so.",
         )
-        .own()
-        .immutable()
-        .refused("interactive transactions are not built yet: everything is strictly serializable"),
+        .own(),
+        row(
+            "transaction-idle-timeout",
+            super::between(0, 1_000_000_000),
+            "60",
+            "Seconds without a command after which what was done since BEGIN is rolled back; 0: never.",
+        )
+        .own(),
     ],
 };

@@ -1,0 +1,394 @@
+//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which are fetched without
+//! keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use command::effects;
+use engine::{Made, Workspace};
+use resp::{Args, Reply};
+use txn::locks::Mode;
+use txn::{Lock, Part, Refusal};
+
+use super::super::gather::Merge;
+use super::super::kinds::Kind;
+use super::super::peers::Peers;
+use super::coordinator::{Block, PART_MAX, TOO_LONG};
+use super::wire::{Changes, Check};
+use super::workspace::{Fetching, works_on_everything};
+use super::{Worker, member};
+use crate::config::Isolation;
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::session::interactive::Interactive;
+use crate::session::{Aside, Multi};
+use crate::table::Command;
+use crate::worker::Token;
+
+/// Bytes that a transaction may keep.
+const BYTES_MAX: usize = 16 << 20;
+/// Sequences of blocks that nobody need be asked for, and no others.
+pub(super) const AT_HOME: u64 = 1 << 63;
+
+const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
+const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
+const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
+pub(super) const CONFLICT: &[u8] =
+    b"CONFLICT The transaction was rolled back: somebody has changed what it looked at. Nothing of it has happened; try it again from BEGIN";
+
+/// What COMMIT makes happen beside changes of keys.
+pub(super) type Messages = Vec<(crate::pubsub::Kind, Vec<u8>, Vec<u8>)>;
+
+impl Worker {
+    /// A command between BEGIN and COMMIT. `None`: it runs here as ever.
+    pub(crate) fn route_in_transaction(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        kind: Kind,
+    ) -> Option<Next> {
+        if let Some(next) = self.in_turn(conn, false) {
+            return Some(next);
+        }
+        let (now, idle_ms) = (self.engine.now(), self.follower.settings().transaction_idle_timeout * 1000);
+        let transaction = conn.session.transaction.as_deref_mut()?;
+        end_if_idle(transaction, now, idle_ms);
+        transaction.active = now;
+        let over = transaction.over;
+        match (command.name.as_str(), over) {
+            ("rollback" | "begin" | "reset" | "quit", _) => return None,
+            ("commit", None) => return Some(self.commit(conn, command)),
+            (name, Some(why)) => {
+                if name == "commit" {
+                    conn.session.transaction = None;
+                }
+                let text = format!("ABORTED The transaction was rolled back: {why}");
+                return Some(self.decline(conn, command, text.as_bytes()));
+            }
+            ("multi", None) => return Some(self.decline(conn, command, NOT_HERE)),
+            _ => {}
+        }
+        match kind {
+            Kind::Keyed | Kind::Patient | Kind::Script if works_on_everything(command, args) => {
+                Some(self.decline(conn, command, NOT_HERE))
+            }
+            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Gather(Merge::Receivers) => {
+                Some(self.run_interactive(conn, command, args))
+            }
+            Kind::Quick | Kind::Own | Kind::Unwatch => None,
+            Kind::Gather(_) | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
+                Some(self.decline(conn, command, NOT_HERE))
+            }
+        }
+    }
+
+    fn run_interactive(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+        let mut multi = Box::<Multi>::default();
+        if !multi.push(command.id, None, args) {
+            return self.decline(conn, command, TOO_LONG);
+        }
+        if let Some(transaction) = conn.session.transaction.as_deref_mut() {
+            if transaction.isolation == Isolation::ReadCommitted {
+                transaction.forget_unwritten();
+            }
+            if !std::mem::replace(&mut transaction.known, true)
+                && let Some(peers) = self.peers.as_deref_mut()
+            {
+                peers.tx.interactive.push(conn.token);
+            }
+        }
+        let session = (conn.session.db, conn.session.protocol);
+        let parts = match self.plan_interactive(&multi, session, &[]) {
+            Ok(parts) => parts,
+            Err(text) => return self.decline(conn, command, &text),
+        };
+        let hole = self.place_of_reply(conn);
+        conn.wait = Wait::Replies(0);
+        let block = Block::interactive(conn.token, hole, multi, session, Fetching::interactive(parts));
+        self.fetch_interactive(conn, block);
+        Next::Stop
+    }
+
+    fn plan_interactive(
+        &mut self,
+        multi: &Multi,
+        session: (u16, resp::Protocol),
+        extra: &[Lock],
+    ) -> Result<Vec<Part>, Vec<u8>> {
+        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
+        let Some(peers) = self.peers.as_deref_mut() else { return Err(super::coordinator::NOT_SERVED.into()) };
+        let parts = peers.plan_fetching((&node, databases), multi, (&[], &[]), session, extra)?;
+        peers.refusal(&parts).map_or(Ok(parts), Err)
+    }
+
+    /// Fetches what a command needs and its transaction has not seen; or runs it soon, if that is nothing.
+    fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
+        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let mut events = Vec::new();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
+        else {
+            return;
+        };
+        let lacking = |part: &Part| {
+            let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
+            // Nobody's locks are kept: it is enough to read.
+            let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
+            Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
+        };
+        let parts: Vec<Part> = fetching.parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
+        fetching.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
+        match peers.tx.coordinator.as_mut().filter(|_| !parts.is_empty()) {
+            Some(coordinator) => {
+                let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
+                peers.tx.blocks.insert(sequence, block);
+            }
+            None => {
+                peers.tx.at_home += 1;
+                let sequence = AT_HOME | peers.tx.at_home;
+                peers.tx.blocks.insert(sequence, block);
+                peers.tx.beginning.push(sequence);
+            }
+        }
+        self.tx_events(events);
+    }
+
+    /// A script turned out to need further keys.
+    pub(super) fn fetch_more_interactive(&mut self, which: (u64, u32)) {
+        self.end_fetch(which);
+        let Some((block, mut conn)) = self.take_running(which.0) else { return };
+        let extra = block.fetching.as_deref().map(|fetching| fetching.extra().to_vec()).unwrap_or_default();
+        let planned = self.plan_interactive(&block.multi, (block.db, block.protocol), &extra);
+        match planned {
+            Ok(parts) => {
+                let mut block = block;
+                if let Some(fetching) = block.fetching.as_deref_mut() {
+                    fetching.parts = parts;
+                }
+                self.fetch_interactive(&mut conn, block);
+                self.put_conn(conn);
+            }
+            Err(text) => {
+                self.put_conn(conn);
+                self.put_running(which.0, block);
+                self.answer_interactive(which.0, Err(text));
+            }
+        }
+    }
+
+    /// What was fetched is in the workspace: nobody need hold it.
+    pub(super) fn end_fetch(&mut self, which: (u64, u32)) {
+        let (now, mut events) = (self.tx_now(), Vec::new());
+        if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+            coordinator.give_up(now, which, &mut events);
+        }
+        self.tx_events(events);
+    }
+
+    /// A command between BEGIN and COMMIT has run, or cannot be.
+    pub(super) fn answer_interactive(&mut self, sequence: u64, ran: Result<Vec<u8>, Vec<u8>>) {
+        let Some(mut block) = self.peers.as_deref_mut().and_then(|peers| peers.tx.blocks.remove(&sequence)) else {
+            return;
+        };
+        let reply = ran.unwrap_or_else(|text| {
+            self.put_session_back(&mut block);
+            error(&text)
+        });
+        self.answer_block(&block, &reply, None);
+    }
+
+    /// COMMIT.
+    fn commit(&mut self, conn: &mut Conn, command: &Command) -> Next {
+        let Some(transaction) = conn.session.transaction.take() else { return Next::Continue };
+        let planned = match self.peers.as_deref_mut() {
+            None => Err(super::coordinator::NOT_SERVED.into()),
+            Some(peers) => match peers.plan_commit(&transaction) {
+                Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
+                Err(text) => Err(text),
+            },
+        };
+        let parts = match planned {
+            Ok(parts) => parts,
+            Err(text) => {
+                // Nothing has happened: it may be tried again.
+                conn.session.transaction = Some(transaction);
+                return self.decline(conn, command, &text);
+            }
+        };
+        let (hole, messages) = (self.place_of_reply(conn), transaction.messages);
+        conn.wait = Wait::Replies(0);
+        self.count_forwarded(conn, command, None);
+        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let mut events = Vec::new();
+        let session = (conn.session.db, conn.session.protocol);
+        let mut block = Block::interactive(conn.token, hole, Box::default(), session, None);
+        block.commit = Some(messages);
+        if let Some(peers) = self.peers.as_deref_mut() {
+            match peers.tx.coordinator.as_mut().filter(|_| !parts.is_empty()) {
+                Some(coordinator) => {
+                    let sequence = coordinator.begin(now, time, parts, &mut events);
+                    peers.tx.blocks.insert(sequence, block);
+                }
+                None => {
+                    // It looked at nothing that matters.
+                    peers.tx.at_home += 1;
+                    let sequence = AT_HOME | peers.tx.at_home;
+                    peers.tx.blocks.insert(sequence, block);
+                    events.push(txn::Event::Reply { sequence, replies: Vec::new() });
+                    peers.tx.committed.append(&mut events);
+                }
+            }
+        }
+        self.tx_events(events);
+        Next::Stop
+    }
+
+    /// Begins what nobody need be asked for, and ends transactions that are idle for too long.
+    pub(super) fn step_interactive(&mut self) {
+        let now = self.engine.now();
+        let idle_ms = self.follower.settings().transaction_idle_timeout * 1000;
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let events = std::mem::take(&mut peers.tx.committed);
+        let beginning = std::mem::take(&mut peers.tx.beginning);
+        if !peers.tx.interactive.is_empty() && now >= peers.tx.idle_at {
+            peers.tx.idle_at = now + 1000;
+            let mut tokens: Vec<Token> = std::mem::take(&mut peers.tx.interactive);
+            tokens.retain(|token| {
+                match self.conn(*token).and_then(|conn| {
+                    let waits = !conn.has_ended();
+                    conn.session.transaction.as_deref_mut().map(|transaction| (transaction, waits))
+                }) {
+                    None => false,
+                    Some((_, true)) => true,
+                    Some((transaction, false)) => {
+                        end_if_idle(transaction, now, idle_ms);
+                        transaction.over.is_none()
+                    }
+                }
+            });
+            if let Some(peers) = self.peers.as_deref_mut() {
+                peers.tx.interactive.append(&mut tokens);
+            }
+        }
+        self.tx_events(events);
+        for sequence in beginning {
+            self.run_fetched((sequence, 0), &[]);
+        }
+    }
+}
+
+fn end_if_idle(transaction: &mut Interactive, now: u64, idle_ms: u64) {
+    if idle_ms > 0 && transaction.over.is_none() && now.saturating_sub(transaction.active) > idle_ms {
+        transaction.end(IDLE);
+    }
+}
+
+fn error(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Reply::new(&mut bytes, resp::Protocol::Resp2).error(text);
+    bytes
+}
+
+impl Interactive {
+    /// What it has only read is looked at anew.
+    fn forget_unwritten(&mut self) {
+        self.keys.retain(|_, seen| seen.written);
+        let of_keys: usize = self.keys.iter().map(|((_, key), seen)| key.len() + seen.image.len()).sum();
+        self.bytes = of_keys + self.effects.len();
+    }
+
+    /// Notes what there is under keys that were asked for. False: that is too much.
+    pub(super) fn note_found(&mut self, asked: &[Lock], found: &[(u64, &[u8])]) -> bool {
+        for lock in asked {
+            self.keys.entry((lock.db, lock.key.clone())).or_default();
+            self.bytes += lock.key.len();
+        }
+        for (version, image) in found {
+            let Some(Ok(effect)) = effects::decode(image).next() else { continue };
+            if let Some(seen) = self.keys.get_mut(&(effect.db, Box::from(effect.key))) {
+                (seen.version, seen.image) = (*version, (*image).into());
+                self.bytes += image.len();
+            }
+        }
+        self.bytes <= BYTES_MAX
+    }
+
+    /// Notes what a command has done. An error: that is too much, and nothing was noted.
+    pub(super) fn note_made(
+        &mut self,
+        made: Made,
+        workspace: &mut Workspace,
+        aside: &mut Aside,
+    ) -> Result<(), Vec<u8>> {
+        let mut images = BTreeMap::new();
+        let mut bytes = self.bytes + made.effects.len();
+        for effect in effects::decode(&made.effects).flatten() {
+            let place = (effect.db, Box::from(effect.key));
+            if let Entry::Vacant(image) = images.entry(place) {
+                bytes += image.insert(workspace.image(effect.db, effect.key)).len();
+            }
+        }
+        if bytes > BYTES_MAX {
+            return Err(TOO_LARGE.into());
+        }
+        self.bytes = bytes;
+        for (place, image) in images {
+            let seen = self.keys.entry(place).or_default();
+            (seen.image, seen.written) = (image.into(), true);
+        }
+        self.effects.extend_from_slice(&made.effects);
+        self.events.extend(made.events);
+        self.messages.append(&mut aside.messages);
+        Ok(())
+    }
+}
+
+/// What an owner checks, does and tells.
+type OfOwner<'a> = (Vec<Check<'a>>, Vec<u8>, Vec<command::Event>);
+
+impl Peers {
+    /// What a transaction that commits is to the nodes. The error is for the client.
+    fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
+        let all = transaction.isolation == Isolation::StrictSerializable;
+        let mut locks: BTreeMap<u16, Vec<Lock>> = BTreeMap::new();
+        let mut changes: BTreeMap<u16, OfOwner<'_>> = BTreeMap::new();
+        for ((db, key), seen) in transaction.keys.iter().filter(|(_, seen)| all || seen.written) {
+            let owner = self.owner(key)?;
+            let mode = if seen.written { Mode::Exclusive } else { Mode::Shared };
+            locks.entry(owner).or_default().push(Lock { db: *db, key: key.clone(), mode });
+            changes.entry(owner).or_default().0.push((*db, key, seen.version));
+        }
+        for effect in effects::split(&transaction.effects) {
+            let (effect, bytes) = effect.map_err(|_| TOO_LONG)?;
+            let owner = self.owner(effect.key)?;
+            changes.entry(owner).or_default().1.extend_from_slice(bytes);
+        }
+        for event in &transaction.events {
+            let written = transaction.keys.get(&(event.db, event.key.clone())).is_some_and(|seen| seen.written);
+            if written {
+                changes.entry(self.owner(&event.key)?).or_default().2.push(event.clone());
+            }
+        }
+        let mut parts = Vec::new();
+        for (owner, locks) in locks {
+            let (checks, effects, events) = changes.remove(&owner).unwrap_or_default();
+            let commands = Changes { checks, effects: &effects, events }.encode();
+            if commands.len() > PART_MAX {
+                return Err(TOO_LONG.into());
+            }
+            let member = member(self.map.node(owner));
+            parts.push(Part { member, locks: Lock::normalized(locks), commands: commands.into(), writes: true });
+        }
+        Ok(parts)
+    }
+}
+
+/// What the client of a COMMIT is told that did not happen.
+pub(super) fn refused(why: &Refusal) -> Arc<[u8]> {
+    match why {
+        Refusal::Failed(text) => Arc::from(&**text),
+        _ => Arc::from(CONFLICT),
+    }
+}

@@ -1,0 +1,128 @@
+//! BEGIN, COMMIT, ROLLBACK: transactions whose commands come one by one.
+//!
+//! Nothing is locked meanwhile: what commands read is remembered with its version, what they write is kept here, and COMMIT locks, looks whether what was read is still so, and
+//! installs (`cluster/tx/interactive.rs`).
+
+use std::collections::BTreeMap;
+
+use command::{Error, Event, Row, Spec, flags::*};
+
+use super::{Flow, SessionCtx, SessionRun};
+use crate::config::Isolation;
+use crate::pubsub::Kind;
+
+const FLAGS: u32 = NOSCRIPT | NO_MULTI | NEEDS_CLUSTER | FAST;
+
+const fn own(
+    name: &'static str,
+    arity: i32,
+    syntax: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    Row {
+        spec: Spec { name, arity, flags: FLAGS, group: "transactions", since: "8.0.0", summary, syntax, ..Spec::NEW },
+        run,
+        subcommands: &[],
+    }
+}
+
+/// The rows of the family.
+pub const ROWS: &[Row<SessionRun>] = &[
+    own(
+        "begin",
+        -1,
+        "[strict-serializable | repeatable-read | read-committed]",
+        "Begins a transaction whose commands are executed one by one.",
+        begin,
+    ),
+    own("commit", 1, "", "Makes everything happen that was done since BEGIN, at one moment, or nothing.", commit),
+    own("rollback", 1, "", "Forgets everything that was done since BEGIN.", rollback),
+];
+
+/// A transaction between BEGIN and COMMIT.
+pub struct Interactive {
+    /// What it may see of others.
+    pub isolation: Isolation,
+    /// When its last command came, unix milliseconds.
+    pub active: u64,
+    /// Why it cannot go on, if so: all it did is forgotten.
+    pub over: Option<&'static str>,
+    /// Its worker looks after it.
+    pub known: bool,
+    /// Keys that it has looked at, with their databases.
+    pub keys: BTreeMap<(u16, Box<[u8]>), Seen>,
+    /// What it will do to keys.
+    pub effects: Vec<u8>,
+    /// And what will be told of them.
+    pub events: Vec<Event>,
+    /// What it will publish.
+    pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
+    /// Bytes of all that.
+    pub bytes: usize,
+}
+
+/// A key as a transaction sees it.
+#[derive(Default)]
+pub struct Seen {
+    /// Its version where it is; 0: it is not there.
+    pub version: u64,
+    /// What makes it what it is for the transaction; nothing: it is not there.
+    pub image: Box<[u8]>,
+    /// The transaction has changed it.
+    pub written: bool,
+}
+
+impl Interactive {
+    /// Forgets everything: it cannot go on.
+    pub fn end(&mut self, why: &'static str) {
+        let (isolation, active) = (self.isolation, self.active);
+        *self = Self { over: Some(why), ..Self::new(isolation, active) };
+    }
+
+    fn new(isolation: Isolation, active: u64) -> Self {
+        Self {
+            isolation,
+            active,
+            over: None,
+            known: false,
+            keys: BTreeMap::new(),
+            effects: Vec::new(),
+            events: Vec::new(),
+            messages: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
+fn begin(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.session.transaction.is_some() {
+        return Err(Error::new("ERR a transaction has begun already: COMMIT or ROLLBACK ends it"));
+    }
+    let isolation = match ctx.args.get(1).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None => ctx.settings.transaction_isolation,
+        Some(b"strict-serializable") => Isolation::StrictSerializable,
+        Some(b"repeatable-read") => Isolation::RepeatableRead,
+        Some(b"read-committed") => Isolation::ReadCommitted,
+        Some(_) => return Err(Error::SYNTAX),
+    };
+    if ctx.args.len() > 2 {
+        return Err(Error::SYNTAX);
+    }
+    ctx.session.transaction = Some(Box::new(Interactive::new(isolation, ctx.engine.now())));
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// With a transaction it does not come here.
+fn commit(_: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    Err(Error::new("ERR COMMIT without BEGIN"))
+}
+
+fn rollback(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.session.transaction.take().is_none() {
+        return Err(Error::new("ERR ROLLBACK without BEGIN"));
+    }
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
