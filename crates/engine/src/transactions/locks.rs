@@ -249,14 +249,18 @@ impl Engine {
 
     /// A command has run, or will not: what it claimed of held slots is free for the next. The rest is left for later.
     pub(crate) fn end_claims(&mut self, token: u64, held: &Held) {
-        let Some(keys) = self.claims.remove(&token) else { return };
+        let keys = self.claims.remove(&token).unwrap_or_default();
+        if keys.is_empty() && self.unclaimed.is_empty() {
+            return;
+        }
         let shared = self.shared.clone();
-        let (mine, others): (Vec<DbKey>, Vec<DbKey>) =
-            keys.into_iter().map(|(key, _)| key).partition(|key| held.covers(keyspace::slot_of(&key.1)));
+        let (me, is_held) = (self.plain(token), |key: &DbKey| held.covers(keyspace::slot_of(&key.1)));
+        let (mut mine, others): (Vec<DbKey>, Vec<DbKey>) = keys.into_iter().map(|(key, _)| key).partition(is_held);
+        // What it has claimed before may still be to be given back: it must not be found there when it is claimed again.
+        mine.extend(self.unclaimed.extract_if(.., |(owner, key)| *owner == me && is_held(key)).map(|(_, key)| key));
         let mut granted = Vec::new();
-        release(&mut self.latched(&shared, held), self.plain(token), mine.iter(), |owner| granted.push(owner));
+        release(&mut self.latched(&shared, held), me, mine.iter(), |owner| granted.push(owner));
         self.wake_owners(&granted);
-        let me = self.plain(token);
         self.unclaimed.extend(others.into_iter().map(|key| (me, key)));
     }
 

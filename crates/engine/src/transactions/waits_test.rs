@@ -142,3 +142,28 @@ fn a_block_that_widens_takes_what_a_whole_chain_needs() {
     one.end_block(block, 0);
     assert_eq!(has_served(&mut one), [5, 6, 7]);
 }
+
+/// A script that runs again may come to other keys, and back to those it had claimed.
+#[test]
+fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
+    let [mut one, mut two] = engines();
+    let other = prepared(prepare(&mut one, 50, &locks(&["other"], Mode::Exclusive), &["set other 1"]));
+    let keys = prepared(prepare(&mut one, 100, &locks(&["a", "b"], Mode::Exclusive), &["mset a 1 b 1"]));
+    assert_eq!(plain(&mut one, 5, "mget a b"), None);
+    assert_eq!(plain(&mut one, 5, "set b 2"), None, "the claim of a is to be given back");
+    assert_eq!(plain(&mut one, 5, "mget a b"), None);
+    install(&mut one, &keys);
+    has_served(&mut one);
+    assert_eq!(plain(&mut one, 5, "mget a b").unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    // The next command of a connection, when the one before it was given up while a latch was busy.
+    let keys = prepared(prepare(&mut one, 200, &locks(&["a"], Mode::Exclusive), &["set a 2"]));
+    assert_eq!(plain(&mut one, 5, "incr a"), None);
+    let held = two.acquire_one(keyspace::slot_of(b"a")).expect("nobody else is there");
+    one.forget_claims(5);
+    two.release(held);
+    install(&mut one, &keys);
+    assert_eq!(plain(&mut one, 5, "incr a").unwrap(), ":3\r\n");
+    has_served(&mut one);
+    install(&mut one, &other);
+    assert!(!one.has_leftovers() && !one.shared.transactions.any());
+}
