@@ -110,6 +110,18 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
         comes(&mut cluster.client(i % 3), &format!("set key:{i} {i}"), "+OK");
     }
     comes(&mut cluster.client(2), "dbsize", ":30");
+    // Each of these keys is another node's.
+    const SUM: &str = "eval \"return redis.call('get', KEYS[1]) + redis.call('get', KEYS[2])\" 2 b c";
+    comes(&mut cluster.client(2), "mset a 1 c 3", "+OK");
+    comes(&mut cluster.client(1), "rename a b", "+OK");
+    comes(&mut cluster.client(0), SUM, ":4");
+    wait("a transaction", || {
+        let mut client = cluster.client(2);
+        let replies = ["begin", "incr b", "incr c", "commit"].map(|line| client.call(line));
+        let done = replies == ["+OK", ":2", ":4", "+OK"];
+        assert!(done || replies.iter().any(|reply| reply.contains("CLUSTERDOWN")), "{replies:?}");
+        done.then_some(())
+    });
     assert!(cluster.client(1).call("config get maxmemory").contains("104857600"));
     wait("all are up", || {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
@@ -134,7 +146,8 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
 
     let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "yes", "--log-segment-size", "1mb"]);
     cluster.serves();
-    comes(&mut cluster.client(0), "dbsize", ":30");
+    comes(&mut cluster.client(0), "dbsize", ":32");
+    comes(&mut cluster.client(1), SUM, ":6");
     // Also if it is killed, and so can say nothing to anybody.
     drop(cluster);
     is_gone(port);
