@@ -178,7 +178,8 @@ impl Client {
                 keys.dedup();
                 self.watch(keys, history, now)
             }
-            0..6 => self.block(false, history, now, chance),
+            0..5 => self.block(false, history, now, chance),
+            5 => self.script(history, now, chance),
             6 => {
                 let group = chance.below(GROUPS as u64) as usize;
                 let act = if chance.below(2) == 0 { Act::Write(group) } else { Act::See(group) };
@@ -231,6 +232,27 @@ impl Client {
         let commands = acts.iter().map(|act| act.words(deed));
         let request: Request = [words(&["multi"])].into_iter().chain(commands).chain([words(&["exec"])]).collect();
         self.asked.push_back(Asked { shape: Shape::Block { acts, watched }, deeds: vec![deed], at: now });
+        self.link.send(&request);
+        request
+    }
+
+    /// A script that does it all, and answers as a block would.
+    fn script(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Request {
+        let acts = self.acts(chance).into_iter().filter(|act| matches!(act, Act::Append(_) | Act::Read(_)));
+        let acts: Vec<Act> = acts.collect();
+        let deed = begin(self.id, &acts, history);
+        let call = |(place, act): (usize, &Act)| match act {
+            Act::Append(_) => format!("redis.call('rpush',KEYS[{}],ARGV[1])", place + 1),
+            _ => format!("redis.call('lrange',KEYS[{}],0,-1)", place + 1),
+        };
+        let calls: Vec<String> = acts.iter().enumerate().map(call).collect();
+        let keys = acts.iter().filter_map(|act| match act {
+            Act::Append(key) | Act::Read(key) => Some(list(*key)),
+            _ => None,
+        });
+        let begins = ["eval".to_owned(), format!("return {{{}}}", calls.join(",")), acts.len().to_string()];
+        let request: Request = vec![begins.into_iter().chain(keys).chain([deed.to_string()]).collect()];
+        self.asked.push_back(Asked { shape: Shape::Block { acts, watched: false }, deeds: vec![deed], at: now });
         self.link.send(&request);
         request
     }
