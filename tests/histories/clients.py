@@ -247,8 +247,11 @@ def begin(worker, client, op):
             client.call("ROLLBACK")
             raise Refused(reply)
         replies.append(reply)
-    if accepted(client.call("COMMIT")) is None:
-        raise Refused("something that it has read has changed")
+    reply = client.call("COMMIT")
+    if isinstance(reply, ErrorReply):
+        # But for a conflict, it has not ended: what follows must not become a part of it.
+        client.call("ROLLBACK")
+        raise Refused(f"COMMIT: {reply}")
     worker.take(op, replies)
 
 
