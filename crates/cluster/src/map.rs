@@ -58,6 +58,7 @@ pub struct Map {
     nodes: Vec<Node>,
     ranges: Vec<Range>,
     owners: Box<[u16]>,
+    next_number: u32,
 }
 
 impl Map {
@@ -77,7 +78,18 @@ impl Map {
             assert!(usize::from(range.node) < nodes.len(), "a range of no node");
             owners[usize::from(range.start)..=usize::from(range.end)].fill(range.node);
         }
-        Self { cluster, version, epoch, nodes, ranges, owners }
+        let next_number = nodes.iter().map(|node| node.number + 1).max().unwrap_or(1);
+        Self { cluster, version, epoch, nodes, ranges, owners, next_number }
+    }
+
+    /// As it is, where nodes have left that had numbers up to below this.
+    pub fn with_next_number(self, next_number: u32) -> Self {
+        Self { next_number: next_number.max(self.next_number), ..self }
+    }
+
+    /// Numbers of nodes that have been there and were taken out for good, ascending: none of them comes back.
+    pub fn gone(&self) -> impl Iterator<Item = u32> + '_ {
+        (1..self.next_number).filter(|number| self.nodes.binary_search_by_key(number, |node| node.number).is_err())
     }
 
     /// Which cluster it is; none before it has been formed.
@@ -181,6 +193,10 @@ mod tests {
         assert_eq!((map.index_of(NodeId([3; 20])), map.index_of(NodeId([4; 20]))), (Some(2), None));
         assert_eq!(map.node(1).number, 2);
         assert_eq!(map, map.clone());
+        assert_eq!(map.gone().count(), 0);
+        let map = Map::new(None, 5, 2, vec![node(2), node(4)], Vec::new());
+        assert_eq!(map.gone().collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(map.with_next_number(7).gone().collect::<Vec<_>>(), [1, 3, 5, 6]);
     }
 
     #[test]

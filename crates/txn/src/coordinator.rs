@@ -104,6 +104,10 @@ enum Phase {
     Committing {
         owing: BTreeSet<NodeId>,
     },
+    /// Those who are left of the participants settle it among themselves; these have not said that they have.
+    Left {
+        owing: BTreeSet<NodeId>,
+    },
     /// Aborted, and not tried again.
     Over,
 }
@@ -304,14 +308,27 @@ impl Coordinator {
         }
     }
 
-    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements.
-    pub fn lost(&mut self, now: u64, node: NodeId) {
+    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other participants
+    /// settle: one of them may know of an answer, and have done what follows. So the client's connection is closed.
+    pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Event>) {
         self.told.remove(&node);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
             let Some(open) = self.open.get_mut(&sequence) else { continue };
             open.aborting.retain(|(_, aborting)| *aborting != node);
-            if let Phase::Committing { owing } = &mut open.phase {
-                owing.remove(&node);
+            let (logged, has_part) = (open.logged(), open.parts.iter().any(|part| part.member.node == node));
+            match &mut open.phase {
+                Phase::Committing { owing } | Phase::Left { owing } => {
+                    owing.remove(&node);
+                }
+                Phase::Preparing { .. } if has_part && logged => self.leave(now, sequence, node, out),
+                // Nobody is prepared.
+                Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running if has_part => {
+                    self.drop_attempt(sequence, Some(node), out);
+                    self.route_again(now, sequence, out);
+                }
+                Phase::Waiting if has_part => self.route_again(now, sequence, out),
+                Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running => {}
+                Phase::Waiting | Phase::Rerouting | Phase::Over => {}
             }
             self.close(sequence, now);
         }

@@ -85,6 +85,12 @@ pub enum Status {
     Committed,
     /// Somebody refused. For good.
     Aborted,
+    /// It is prepared, and hears only what those participants say that are left: so many are lost for good, and the coordinator has ended or leaves
+    /// it to them (rule T5).
+    Bereft {
+        /// How many, at least one.
+        lost: u64,
+    },
 }
 
 /// Between a coordinator and a participant, or between two participants.
@@ -160,6 +166,12 @@ pub enum Message {
         /// What is known.
         status: Status,
     },
+    /// To a participant: another one is lost for good, and the coordinator has not decided, and will not: those who are left settle it among themselves. Acknowledged
+    /// as a Commit or an Abort is, when they have.
+    Leave {
+        /// Which attempt.
+        tx: TxId,
+    },
     /// To a participant: nobody will ask about these any more (rule T5).
     Finished {
         /// Whose transactions.
@@ -183,6 +195,7 @@ impl Message {
             | Message::Abort { tx, .. }
             | Message::Acknowledged { tx }
             | Message::Inquire { tx, .. }
+            | Message::Leave { tx }
             | Message::Status { tx, .. } => Some(*tx),
             Message::Finished { .. } => None,
         }
@@ -266,7 +279,11 @@ impl Message {
                     Status::Refused => 3,
                     Status::Committed => 4,
                     Status::Aborted => 5,
+                    Status::Bereft { .. } => 6,
                 });
+                if let Status::Bereft { lost } = status {
+                    w.varint(*lost);
+                }
             }
             Message::Finished { origin, below } => {
                 w.u8(9);
@@ -285,6 +302,10 @@ impl Message {
             }
             Message::Hold { tx } => {
                 w.u8(13);
+                w.tx(*tx);
+            }
+            Message::Leave { tx } => {
+                w.u8(14);
                 w.tx(*tx);
             }
         }
@@ -328,6 +349,7 @@ impl Message {
                     3 => Status::Refused,
                     4 => Status::Committed,
                     5 => Status::Aborted,
+                    6 => Status::Bereft { lost: r.varint()? },
                     _ => return Err(Malformed("a status that is not known")),
                 },
             },
@@ -336,6 +358,7 @@ impl Message {
             11 => Message::Fetched { tx: r.tx()?, found: r.bytes()?.into() },
             12 => Message::Proceed { tx: r.tx()?, commands: r.bytes()?.into() },
             13 => Message::Hold { tx: r.tx()? },
+            14 => Message::Leave { tx: r.tx()? },
             _ => return Err(Malformed("a message that is not known")),
         };
         r.end()?;

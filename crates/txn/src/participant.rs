@@ -23,7 +23,9 @@ mod prepare;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, TxId};
+use crate::{
+    Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, Status, TxId,
+};
 use attempt::{Attempt, Logged, Phase, Want};
 
 /// What a participant asks of its node. In the order given.
@@ -94,6 +96,14 @@ pub enum Action {
     Install {
         /// What was prepared.
         prepared: Arc<Prepared>,
+    },
+    /// An attempt is committed (what follows says so), though nobody knows what these participants, which are lost for good, have answered: for people to
+    /// know (rule T5).
+    Presumed {
+        /// Which attempt.
+        tx: TxId,
+        /// Which of its participants.
+        lost: Vec<NodeId>,
     },
     /// Somebody has said what cannot be: data or rules are broken. Nothing was done.
     Contradiction {
@@ -214,6 +224,9 @@ impl Participant {
 
     /// A message has come.
     pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Action>) {
+        if self.is_lost(from.node) {
+            return;
+        }
         self.peer(now, from, out);
         match message {
             Message::Prepare(prepare) => {
@@ -240,6 +253,7 @@ impl Participant {
             Message::Inquire { tx, incarnation } => self.inquire(from.node, tx, incarnation, out),
             Message::Status { tx, status } => self.status(from.node, tx, status, out),
             Message::Acknowledged { tx } => self.acknowledged(from.node, tx),
+            Message::Leave { tx } => self.leave(now, from.node, tx, out),
             Message::Prepared { .. } | Message::Fetched { .. } | Message::Refused { .. } => {}
         }
     }
@@ -251,7 +265,8 @@ impl Participant {
             (RecordKind::Prepare, Phase::Appending { prepared, replies }) => {
                 out.push(send(tx.origin.member.node, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
                 attempt.phase = Phase::Prepared { prepared, replies: Some(replies), inquiry: Default::default() };
-                let due = if self.is_gone(tx.origin) { now } else { now.saturating_add(self.settings.patience_ms) };
+                let is_left = attempt.left || self.is_gone(tx.origin);
+                let due = if is_left { now } else { now.saturating_add(self.settings.patience_ms) };
                 self.arm(tx, Some(due));
             }
             (RecordKind::Commit, Phase::Deciding { commit: true, members }) => {
@@ -268,6 +283,10 @@ impl Participant {
             }
         }
         self.answer(tx, out);
+        if kind == RecordKind::Refuse && self.is_finished(tx) {
+            // Who asked has done so for long.
+            return self.forget(tx);
+        }
         self.settle(now, tx, out);
     }
 
@@ -286,12 +305,13 @@ impl Participant {
     }
 
     fn overdue(&mut self, now: u64, tx: TxId, out: &mut Vec<Action>) {
+        let lost = self.bereft(tx).unwrap_or_default();
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
             Phase::Fetched { .. } => self.let_go(tx, out),
             Phase::Prepared { prepared, inquiry, .. } => {
-                for member in inquiry.open(self.me.node, &prepared.members) {
+                for member in inquiry.open(self.me.node, &prepared.members, &lost) {
                     out.push(send(member.node, Message::Inquire { tx, incarnation: member.incarnation }));
                 }
                 self.arm(tx, Some(now.saturating_add(self.settings.patience_ms)));
@@ -342,14 +362,23 @@ impl Participant {
 
     /// Says what was waited for, now that the attempt is where it is.
     fn answer(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
-        let Some(status) = attempt.status() else { return };
-        for (to, want) in std::mem::take(&mut attempt.waiting) {
-            out.push(match want {
-                Want::Status => send(to, Message::Status { tx, status }),
-                Want::Acknowledged => send(to, Message::Acknowledged { tx }),
-            });
-        }
+        let is_open = matches!(attempt.phase, Phase::Prepared { .. });
+        attempt.waiting.retain(|(to, want)| {
+            match want {
+                Want::Status => out.push(send(*to, Message::Status { tx, status })),
+                Want::Acknowledged if is_open => return true,
+                Want::Acknowledged => out.push(send(*to, Message::Acknowledged { tx })),
+            }
+            false
+        });
+    }
+
+    /// What can be said about an attempt that is known; none: it waits for the log.
+    fn status_of(&self, tx: TxId) -> Option<Status> {
+        let status = self.known.get(&tx)?.status()?;
+        Some(self.bereft(tx).map_or(status, |lost| Status::Bereft { lost: lost.len() as u64 }))
     }
 }
 

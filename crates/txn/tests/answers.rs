@@ -217,12 +217,30 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 1, prepared(tx));
     let mut events = Vec::new();
-    coordinator.lost(2, NodeId(2));
-    coordinator.resolve(2, tx, true, &mut events);
-    assert_eq!(events[0], Event::Close { sequence }, "nobody knows whether it was answered");
-    coordinator.lost(3, NodeId(2));
-    tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
+    coordinator.lost(2, NodeId(2), &mut events);
+    let leave = Event::Send { to: NodeId(1), message: Message::Leave { tx } };
+    assert_eq!(events, [leave.clone(), Event::Close { sequence }], "who is left may know what it has answered");
+    tell(&mut coordinator, 3, 2, prepared(tx));
+    assert_eq!(tick(&mut coordinator, 102), [leave], "until it is settled");
+    tell(&mut coordinator, 103, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
+    // It has answered.
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 2, prepared(tx));
+    tell(&mut coordinator, 1, 1, prepared(tx));
+    tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
+    coordinator.lost(3, NodeId(2), &mut Vec::new());
+    assert!(coordinator.is_empty());
+    // It is to be asked again: its keys are others' now.
+    let (mut coordinator, sequence) = begun();
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 1, refused(tx, Refusal::Conflict));
+    let mut events = Vec::new();
+    coordinator.lost(2, NodeId(2), &mut events);
+    assert_eq!(events, [Event::Reroute { sequence }]);
+    coordinator.routed(2, sequence, vec![part(1, 1)]);
+    assert_eq!(sent(&tick(&mut coordinator, 12)), [(1, "prepare")]);
 }
 
 /// A participant that is prepared for `tx`, whose other members are 2 and 3.
@@ -274,30 +292,63 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
     assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
 }
 
+/// What a participant does that is told the status of another one.
+fn status(participant: &mut Participant, tx: TxId, of: u64, status: Status) -> Vec<Action> {
+    let mut actions = Vec::new();
+    participant.message(3, member(of, 1), Message::Status { tx, status }, &mut actions);
+    actions
+}
+
 #[test]
-fn when_coordinator_and_a_participant_are_lost_the_metadata_decide() {
-    for commit in [true, false] {
-        let (mut participant, tx) = in_doubt();
-        let mut actions = Vec::new();
-        participant.lost(1, NodeId(9), &mut actions);
-        participant.lost(1, NodeId(3), &mut actions);
-        participant.tick(1, &mut actions);
-        participant.message(2, member(2, 1), Message::Status { tx, status: Status::Prepared }, &mut actions);
-        assert!(!installs(&actions), "the lost one may have refused");
-        actions.clear();
-        participant.resolve(tx, commit, &mut actions);
-        assert_eq!(installs(&actions), commit);
-        let kind = if commit { RecordKind::Commit } else { RecordKind::Abort };
-        participant.committed(3, tx, kind, &mut actions);
-        if commit {
-            // The other is told, until it has it.
-            assert_eq!(participant.len(), 1);
-            let told = Action::Send { to: NodeId(2), message: Message::Commit { tx, finished: 0 } };
-            assert_eq!(actions.last(), Some(&told));
-            participant.message(4, member(2, 1), Message::Acknowledged { tx }, &mut actions);
-        }
-        assert!(participant.is_empty());
-    }
+fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
+    let bereft = Status::Bereft { lost: 1 };
+    let (mut participant, tx) = in_doubt();
+    let mut actions = Vec::new();
+    participant.lost(1, NodeId(3), &mut actions);
+    assert_eq!(status(&mut participant, tx, 2, bereft), [], "the coordinator may know");
+    participant.lost(1, NodeId(9), &mut actions);
+    // Nobody who is lost is heard.
+    assert_eq!(status(&mut participant, tx, 3, Status::Refused), []);
+    participant.message(1, member(9, 1), Message::Abort { tx, finished: 1 }, &mut actions);
+    assert_eq!(actions, []);
+    participant.message(1, member(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
+    assert_eq!(actions, [Action::Send { to: NodeId(2), message: Message::Status { tx, status: bereft } }]);
+    let mut settles = [participant.clone(), participant.clone(), participant];
+    // One of them may have heard what the lost one has answered, or still may.
+    assert_eq!(status(&mut settles[0], tx, 2, Status::Prepared), []);
+    actions = status(&mut settles[0], tx, 2, bereft);
+    assert_eq!(actions[0], Action::Presumed { tx, lost: vec![NodeId(3)] });
+    assert!(installs(&actions));
+    assert!(installs(&status(&mut settles[1], tx, 2, Status::Committed)));
+    let actions = status(&mut settles[2], tx, 2, Status::Aborted);
+    assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
+    // The other is told, until it has it.
+    let mut actions = Vec::new();
+    settles[0].committed(3, tx, RecordKind::Commit, &mut actions);
+    let told = Action::Send { to: NodeId(2), message: Message::Commit { tx, finished: 0 } };
+    assert_eq!(actions.last(), Some(&told));
+    settles[0].message(4, member(2, 1), Message::Acknowledged { tx }, &mut actions);
+    assert!(settles[0].is_empty());
+}
+
+#[test]
+fn what_a_coordinator_leaves_to_the_participants_they_acknowledge_when_it_is_settled() {
+    let (mut participant, tx) = in_doubt();
+    let mut actions = Vec::new();
+    participant.message(1, member(9, 1), Message::Leave { tx }, &mut actions);
+    participant.lost(1, NodeId(3), &mut actions);
+    assert_eq!(actions, []);
+    assert!(installs(&status(&mut participant, tx, 2, Status::Bereft { lost: 1 })));
+    participant.committed(3, tx, RecordKind::Commit, &mut actions);
+    assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx } }]);
+    assert_eq!(participant.len(), 1, "the coordinator says when it may be forgotten");
+    // Who has not answered yet takes no part.
+    let later = TxId { sequence: 2, ..tx };
+    actions.clear();
+    participant.message(4, member(9, 1), Message::Leave { tx: later }, &mut actions);
+    assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx: later } }]);
+    participant.message(4, member(2, 1), Message::Inquire { tx: later, incarnation: 1 }, &mut actions);
+    assert_eq!(actions[1], Action::Append { record: Record::Refuse { tx: later } });
 }
 
 #[test]

@@ -106,6 +106,9 @@ fn messages() {
     for (status, number) in statuses.into_iter().zip(1..) {
         assert_eq!(bytes(&Message::Status { tx: tx(), status }), golden(&[1, 8], &[TX, &[number]]));
     }
+    let bereft = Status::Bereft { lost: 300 };
+    assert_eq!(bytes(&Message::Status { tx: tx(), status: bereft }), golden(&[1, 8], &[TX, &[6, 0xac, 0x02]]));
+    assert_eq!(bytes(&Message::Leave { tx: tx() }), golden(&[1, 14], &[TX]));
     let origin = tx().origin;
     assert_eq!(bytes(&Message::Finished { origin, below: 301 }), golden(&[1, 9], &[&TX[..10], &[0xad, 0x02]]));
 }

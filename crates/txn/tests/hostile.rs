@@ -34,7 +34,7 @@ fn refusal(dice: &mut Dice) -> Refusal {
 
 fn message(dice: &mut Dice, tx: TxId) -> Message {
     let number = [0, 1, 2, u64::MAX][dice.below(4)];
-    match dice.below(13) {
+    match dice.below(14) {
         kind @ (0 | 1 | 9) => {
             let mut members: Vec<Member> = (0..dice.below(4)).map(|_| member(dice)).collect();
             members.sort();
@@ -53,12 +53,15 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
         6 => Message::Acknowledged { tx },
         7 => Message::Inquire { tx, incarnation: number },
         8 if dice.percent(80) => {
-            let statuses = [Status::Pending, Status::Prepared, Status::Refused, Status::Committed, Status::Aborted];
-            Message::Status { tx, status: statuses[dice.below(5)] }
+            let bereft = Status::Bereft { lost: dice.next() % 3 };
+            let statuses =
+                [Status::Pending, Status::Prepared, Status::Refused, Status::Committed, Status::Aborted, bereft];
+            Message::Status { tx, status: statuses[dice.below(6)] }
         }
         10 => Message::Fetched { tx, found: Arc::from([1]) },
         11 => Message::Proceed { tx, commands: Arc::from([1]) },
         12 => Message::Hold { tx },
+        13 => Message::Leave { tx },
         _ => Message::Finished { origin: tx.origin, below: number },
     }
 }
@@ -86,7 +89,6 @@ fn participants_stand_everything() {
                 }
                 3 => participant.tick([now, u64::MAX][dice.below(2)], &mut out),
                 4 if dice.percent(10) => participant.lost(now, NodeId(1 + dice.next() % 2), &mut out),
-                5 if dice.percent(10) => participant.resolve(tx, dice.percent(50), &mut out),
                 _ => {
                     let message = message(&mut dice, tx);
                     participant.message(now, member(&mut dice), message, &mut out);
@@ -135,10 +137,9 @@ fn coordinators_stand_everything() {
                 1 => coordinator.tick([now, u64::MAX][dice.below(2)], &mut out),
                 2 => coordinator.linked(now, NodeId(dice.next() % 3), &mut out),
                 3 if dice.percent(20) => coordinator.abandon(now, sequence, &mut out),
-                4 if dice.percent(20) => coordinator.resolve(now, tx, dice.percent(50), &mut out),
                 5 if dice.percent(50) => coordinator.routed(now, sequence, vec![part(2)]),
                 5 => coordinator.fail(now, sequence, Refusal::Moved, &mut out),
-                6 if dice.percent(10) => coordinator.lost(now, NodeId(dice.next() % 3)),
+                6 if dice.percent(10) => coordinator.lost(now, NodeId(dice.next() % 3), &mut out),
                 _ => {
                     let message = message(&mut dice, tx);
                     coordinator.message(now, member(&mut dice), message, &mut out);

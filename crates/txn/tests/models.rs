@@ -98,6 +98,12 @@ fn a_coordinator_crashes() {
 }
 
 #[test]
+fn a_participant_is_lost_for_good() {
+    explore("lost", Cluster { forgets: 1, ticks: 2, ..alone(2) });
+    explore("lost, three", Cluster { forgets: 1, ticks: 0, ..alone(3) });
+}
+
+#[test]
 fn messages_are_lost_and_repeated() {
     explore("network", Cluster { lost: 1, repeated: 1, ..alone(2) });
 }
@@ -153,6 +159,19 @@ fn large_clusters() {
     explore("three participants, a crash", Cluster { ticks: 0, ..crash(alone(3)) });
     explore("three participants, no coordinator", end(alone(3)));
     explore("crossing, three attempts", Cluster { attempts_max: 3, ..crossing() });
+}
+
+/// As [`large_clusters`], with one that is lost.
+#[test]
+fn large_clusters_of_which_one_is_lost() {
+    if !long() {
+        return;
+    }
+    let lost = |servers, ticks| Cluster { forgets: 1, ticks, ..alone(servers) };
+    explore("no coordinator", Cluster { coordinator_crashes: 1, ..lost(2, 2) });
+    explore("three", lost(3, 1));
+    explore("three, no coordinator", Cluster { coordinator_crashes: 1, ..lost(3, 1) });
+    explore("three, more inquiries", lost(3, 2));
 }
 
 #[test]

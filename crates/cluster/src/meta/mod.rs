@@ -145,7 +145,7 @@ impl State {
             Some(Range { start, end, node })
         });
         let ranges = ranges.collect();
-        Map::new(self.cluster, self.version, self.epoch, nodes, ranges)
+        Map::new(self.cluster, self.version, self.epoch, nodes, ranges).with_next_number(self.next_number)
     }
 
     fn by_number(&self) -> Vec<(NodeId, &Member)> {

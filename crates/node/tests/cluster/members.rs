@@ -129,3 +129,56 @@ fn a_later_attempt_does_not_wait_for_who_never_heard_of_it() {
     assert!([0, 2, 3].iter().all(|node| !net.node(*node).engine.transactions.any()), "nothing stays locked");
     assert_eq!(net.say(other, &format!("MGET {a} {c}")), "[0 2]");
 }
+
+/// The map after the second node of three has been taken out, and the third has got its slots.
+fn taken_out(version: u64, third_life: u64) -> Map {
+    let even = even_map(3, version);
+    let mut nodes = even.nodes().to_vec();
+    nodes.remove(1);
+    nodes[1].incarnation = third_life;
+    let mut ranges = even.ranges().to_vec();
+    ranges[1].node = 1;
+    ranges[2].node = 1;
+    Map::new(even.cluster(), version, 2, nodes, ranges).with_next_number(4)
+}
+
+fn has_locks(net: &Net, node: usize) -> bool {
+    net.node(node).engine.transactions.any()
+}
+
+/// Rule T5: what a node that is taken out has not answered, those who are left settle.
+#[test]
+fn a_node_that_is_taken_out_for_good_holds_nobody_up() {
+    let mut net = Net::new(3, 1, 2);
+    let (client, other) = (net.connect(0), net.connect(2));
+    let [a, x, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    net.stalled = vec![1];
+    net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+    net.run();
+    assert!(has_locks(&net, 0) && has_locks(&net, 2), "they are prepared");
+    let map = Arc::new(taken_out(2, 1));
+    [0, 2].iter().for_each(|node| net.cluster(*node).set_map(map.clone()));
+    a_while(&mut net);
+    assert!(net.clients[client].closed, "nobody knows what the node has answered");
+    assert!(!has_locks(&net, 0) && !has_locks(&net, 2));
+    assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
+}
+
+/// The same after a start, of a node that had coordinated it as well: the map that the start finds does not name it any more.
+#[test]
+fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
+    let mut net = Net::logged(3, 1, 2, "always");
+    let client = net.connect(1);
+    let [a, x, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+    while net.replies(client).is_empty() {
+        net.turns(1);
+    }
+    net.stalled = vec![1];
+    assert!(has_locks(&net, 0) && has_locks(&net, 2), "they are prepared, and the client was told");
+    net.power_fails_at(2, 1, taken_out(2, 2));
+    a_while(&mut net);
+    assert!(!has_locks(&net, 0) && !has_locks(&net, 2));
+    let other = net.connect(2);
+    assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
+}

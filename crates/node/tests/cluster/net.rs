@@ -199,10 +199,15 @@ impl Net {
 
     /// A node's machine loses its power, and all that is not synced; it starts again, and everybody gets this map, which says in which life.
     pub fn power_fails(&mut self, node: usize, map: Map) {
+        self.power_fails_at(node, node, map);
+    }
+
+    /// As [`Self::power_fails`], of a node that has that place in the map.
+    pub fn power_fails_at(&mut self, node: usize, place: usize, map: Map) {
         let map = Arc::new(map);
         (0..self.machines.len()).for_each(|other| self.cut(node, other));
         self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
-        let life = map.nodes()[node].incarnation;
+        let life = map.nodes()[place].incarnation;
         let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
         let seed = self.chance(u64::MAX);
         self.machines[node] = self.setup.start(node, life, map.clone(), &self.clock, seed >> 1, Some(disks));

@@ -80,7 +80,8 @@ impl Coordinator {
         let Some(open) = self.open.get(&sequence) else { return };
         let wanted = |node: NodeId| only.is_none_or(|only| only == node);
         let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| wanted(*node)).copied().collect();
-        let (mut preparing, mut committing, mut holding) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut preparing, mut committing) = (Vec::new(), Vec::new());
+        let (mut holding, mut leaving) = (Vec::new(), Vec::new());
         match &open.phase {
             Phase::Preparing { answers } => {
                 let parts = open.parts.iter().zip(answers).enumerate();
@@ -98,9 +99,12 @@ impl Coordinator {
                 holding.extend(open.parts.iter().map(|part| part.member.node).filter(|node| wanted(*node)))
             }
             Phase::Committing { owing } => committing.extend(owing.iter().copied().filter(|node| wanted(*node))),
+            Phase::Left { owing } => leaving.extend(owing.iter().copied().filter(|node| wanted(*node))),
             Phase::Waiting | Phase::Rerouting | Phase::Over => {}
         }
         let attempt = open.attempt;
+        let tx = TxId { origin: self.origin, sequence, attempt };
+        out.extend(leaving.into_iter().map(|to| send(to, Message::Leave { tx })));
         for (attempt, node) in aborting {
             self.send_outcome(sequence, attempt, node, false, out);
         }

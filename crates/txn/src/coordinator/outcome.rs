@@ -1,9 +1,10 @@
 //! What participants answer, and what follows for the client.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Coordinator, Event, Phase};
-use crate::{NodeId, Refusal, TxId};
+use super::{Coordinator, Event, Phase, send};
+use crate::{Message, NodeId, Refusal, TxId};
 
 impl Coordinator {
     pub(super) fn prepared(
@@ -74,10 +75,7 @@ impl Coordinator {
         match why {
             _ if !open.client => {}
             Refusal::Conflict | Refusal::Stale | Refusal::Over => return self.wait(now, sequence),
-            Refusal::Moved => {
-                open.phase = Phase::Rerouting;
-                out.push(Event::Reroute { sequence });
-            }
+            Refusal::Moved => return self.route_again(now, sequence, out),
             Refusal::Changed | Refusal::Failed(_) => {
                 open.client = false;
                 out.push(Event::Failed { sequence, why });
@@ -90,7 +88,7 @@ impl Coordinator {
     pub(super) fn acknowledged(&mut self, now: u64, from: NodeId, tx: TxId) {
         let Some(open) = self.open.get_mut(&tx.sequence) else { return };
         match &mut open.phase {
-            Phase::Committing { owing } if open.attempt == tx.attempt => {
+            Phase::Committing { owing } | Phase::Left { owing } if open.attempt == tx.attempt => {
                 owing.remove(&from);
             }
             _ => {
@@ -100,27 +98,34 @@ impl Coordinator {
         self.close(tx.sequence, now);
     }
 
-    /// The outcome of a transaction one of whose participants is lost for good, decided once by the cluster's metadata (rule T5). Whether it
-    /// was answered to somebody nobody knows: the client's connection is closed.
-    pub fn resolve(&mut self, now: u64, tx: TxId, commit: bool, out: &mut Vec<Event>) {
-        let Some(open) = self.open.get_mut(&tx.sequence).filter(|open| open.attempt == tx.attempt) else { return };
-        let Phase::Preparing { answers } = &mut open.phase else { return };
-        if commit {
-            answers.iter_mut().for_each(|answer| *answer = Some(None));
-            return self.decided(now, tx.sequence, out);
-        }
+    /// The attempt is over, and the next one goes elsewhere, if somebody waits for it.
+    pub(super) fn route_again(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        open.phase = if open.client { Phase::Rerouting } else { Phase::Over };
+        out.extend(open.client.then_some(Event::Reroute { sequence }));
+        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.close(sequence, now);
+    }
+
+    /// A participant is lost before all are known to be prepared (rule T5).
+    pub(super) fn leave(&mut self, now: u64, sequence: u64, lost: NodeId, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let nodes = open.parts.iter().map(|part| part.member.node);
+        let owing: BTreeSet<NodeId> = nodes.filter(|node| *node != lost).collect();
+        let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+        out.extend(owing.iter().map(|to| send(*to, Message::Leave { tx })));
+        open.phase = Phase::Left { owing };
         if std::mem::replace(&mut open.client, false) {
-            out.push(Event::Close { sequence: tx.sequence });
+            out.push(Event::Close { sequence });
         }
-        self.drop_attempt(tx.sequence, None, out);
-        self.arm(tx.sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
     }
 
     /// Forgets a transaction if nothing is left to be done for it.
     pub(super) fn close(&mut self, sequence: u64, now: u64) {
         let Some(open) = self.open.get(&sequence) else { return };
         let over = match &open.phase {
-            Phase::Committing { owing } => owing.is_empty(),
+            Phase::Committing { owing } | Phase::Left { owing } => owing.is_empty(),
             Phase::Over => true,
             Phase::Fetching { .. } | Phase::Running => false,
             Phase::Preparing { .. } | Phase::Waiting | Phase::Rerouting => false,

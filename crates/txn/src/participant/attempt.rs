@@ -51,11 +51,13 @@ pub(super) struct Attempt {
     /// Who is answered when the record in flight is committed.
     pub(super) waiting: BTreeSet<(NodeId, Want)>,
     pub(super) due: Option<u64>,
+    /// The coordinator leaves it to those of the participants that are left.
+    pub(super) left: bool,
 }
 
 impl Attempt {
     pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, waiting: BTreeSet::new(), due: None }
+        Self { phase, waiting: BTreeSet::new(), due: None, left: false }
     }
 
     /// What can be said about it now; none: it waits for the log.

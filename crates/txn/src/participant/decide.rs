@@ -37,6 +37,10 @@ impl Participant {
 
     /// The coordinator knows that somebody refused, or it is done with an attempt that only read.
     pub(super) fn abort(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+        if self.lost_of(tx).is_some() {
+            // It has been on its way for long: the coordinator has ended, and is not listened to any more.
+            return;
+        }
         if let Some(attempt) = self.known.get_mut(&tx) {
             attempt.waiting.insert((from, Want::Acknowledged));
             return self.give_up(tx, out);
@@ -104,8 +108,8 @@ impl Participant {
 
     /// Tells those who asked what it is, where that does not wait for the log.
     fn inform(&mut self, tx: TxId, out: &mut Vec<Action>) {
+        let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
-        let Some(status) = attempt.status() else { return };
         attempt.waiting.retain(|(to, want)| {
             if *want == Want::Status {
                 out.push(send(*to, Message::Status { tx, status }));
@@ -151,18 +155,15 @@ impl Participant {
         let Some(Phase::Prepared { prepared, inquiry, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
             return;
         };
-        match inquiry.verdict(self.me.node, &prepared.members) {
+        let lost = self.bereft(tx).unwrap_or_default();
+        match inquiry.verdict(self.me.node, &prepared.members, &lost) {
             Verdict::Commit => self.install(tx, out),
+            Verdict::Presume => {
+                out.push(Action::Presumed { tx, lost });
+                self.install(tx, out);
+            }
             Verdict::Abort => self.give_up(tx, out),
             Verdict::Open => {}
-        }
-    }
-
-    /// The outcome of an attempt whose participants cannot find it out among themselves, because one is lost for good: decided once for all
-    /// of them, by the cluster's metadata (rule T5).
-    pub fn resolve(&mut self, tx: TxId, commit: bool, out: &mut Vec<Action>) {
-        if let Some(Phase::Prepared { .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
-            if commit { self.install(tx, out) } else { self.give_up(tx, out) }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::attempt::{Logged, Phase};
+use super::attempt::{Logged, Phase, Want};
 use super::{Action, Participant, send};
 use crate::{Member, Message, NodeId, TxId};
 
@@ -20,16 +20,67 @@ impl Participant {
         }
     }
 
-    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements.
+    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements, and nothing that it says is heard any more.
     pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
-        self.peers.insert(node, NEVER);
+        if self.peers.insert(node, NEVER) == Some(NEVER) {
+            return;
+        }
         self.orphaned(now, node, out);
+        let bereft = self.known.iter().filter(|(_, attempt)| match &attempt.phase {
+            Phase::Prepared { prepared, .. } => prepared.members.iter().any(|member| member.node == node),
+            _ => false,
+        });
+        for tx in bereft.map(|(tx, _)| *tx).collect::<Vec<_>>() {
+            self.arm(tx, Some(now));
+        }
         let owed = self.known.iter_mut().filter_map(|(tx, attempt)| match &mut attempt.phase {
             Phase::Committed { owing: Some(owing), .. } => owing.remove(&node).then_some(*tx),
             _ => None,
         });
         for tx in owed.collect::<Vec<_>>() {
             self.acknowledged(node, tx);
+        }
+    }
+
+    /// Whether a node is lost for good.
+    pub(super) fn is_lost(&self, node: NodeId) -> bool {
+        self.peers.get(&node) == Some(&NEVER)
+    }
+
+    /// The participants of a prepared attempt that are lost, some, if the others are to settle it without coordinator.
+    pub(super) fn bereft(&self, tx: TxId) -> Option<Vec<NodeId>> {
+        self.lost_of(tx).filter(|_| matches!(self.known[&tx].phase, Phase::Prepared { .. }))
+    }
+
+    /// As [`Self::bereft`], of one that may be decided by now.
+    pub(super) fn lost_of(&self, tx: TxId) -> Option<Vec<NodeId>> {
+        let attempt = self.known.get(&tx).filter(|attempt| attempt.left || self.is_gone(tx.origin))?;
+        let members = match &attempt.phase {
+            Phase::Prepared { prepared, .. } => &prepared.members,
+            Phase::Deciding { members, .. } | Phase::Committed { members, .. } => members,
+            _ => return None,
+        };
+        let lost = members.iter().map(|member| member.node).filter(|node| self.is_lost(*node));
+        Some(lost.collect()).filter(|lost: &Vec<_>| !lost.is_empty())
+    }
+
+    /// The coordinator will not decide: another participant is lost.
+    pub(super) fn leave(&mut self, now: u64, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return self.abort(from, tx, out) };
+        attempt.left = true;
+        match &attempt.phase {
+            Phase::Queued { .. } | Phase::Executing { .. } | Phase::Fetched { .. } | Phase::Held { .. } => {
+                self.abort(from, tx, out);
+            }
+            Phase::Committed { .. } | Phase::Aborted | Phase::Refused { .. } => {
+                out.push(send(from, Message::Acknowledged { tx }));
+            }
+            Phase::Prepared { .. } | Phase::Appending { .. } | Phase::Deciding { .. } => {
+                attempt.waiting.insert((from, Want::Acknowledged));
+                if matches!(attempt.phase, Phase::Prepared { .. }) {
+                    self.arm(tx, Some(now));
+                }
+            }
         }
     }
 

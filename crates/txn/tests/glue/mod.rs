@@ -6,7 +6,7 @@
 pub mod dice;
 pub mod history;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
@@ -94,6 +94,7 @@ pub struct Server {
     pub durable: Vec<Entry>,
     pub pending: Vec<Entry>,
     pub store: BTreeMap<u16, Vec<u32>>,
+    pub lost: BTreeSet<NodeId>,
     settings: Settings,
 }
 
@@ -113,6 +114,7 @@ impl Server {
             durable: Vec::new(),
             pending: Vec::new(),
             store: BTreeMap::new(),
+            lost: BTreeSet::new(),
             settings,
         }
     }
@@ -147,7 +149,8 @@ impl Server {
             }
         }
         server.durable = durable;
-        *self = server;
+        let lost = std::mem::replace(self, server).lost;
+        lost.into_iter().for_each(|node| self.lost(now, node, said));
     }
 
     pub fn message(&mut self, now: u64, from: Member, message: Message, said: &mut Vec<Said>) {
@@ -187,6 +190,14 @@ impl Server {
     pub fn peer(&mut self, now: u64, member: Member, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.peer(now, member, &mut actions);
+        self.act(now, actions, said);
+    }
+
+    /// A node is lost for good, which is known over all lives.
+    pub fn lost(&mut self, now: u64, node: NodeId, said: &mut Vec<Said>) {
+        self.lost.insert(node);
+        let mut actions = Vec::new();
+        self.participant.lost(now, node, &mut actions);
         self.act(now, actions, said);
     }
 
@@ -287,6 +298,7 @@ impl Server {
                         self.committed_early(now, &record, said);
                     }
                 }
+                Action::Presumed { .. } => {}
                 Action::Contradiction { what, .. } => said.push(Said::Broken(what)),
             }
         }

@@ -52,6 +52,8 @@ pub struct Cluster {
     pub lost: u8,
     pub repeated: u8,
     pub ticks: u8,
+    /// Servers that are taken out for good.
+    pub forgets: u8,
     pub mistake: Mistake,
     /// From one of so many states everything is let come to an end.
     pub healed: u64,
@@ -70,6 +72,7 @@ impl Cluster {
             lost: 0,
             repeated: 0,
             ticks: 1,
+            forgets: 0,
             mistake: Mistake::None,
             healed: 1,
         }
@@ -113,9 +116,11 @@ pub struct World {
     plain_done: BTreeMap<u32, Reads>,
     plain_left: BTreeSet<usize>,
     /// What has become of attempts, somewhere.
-    committed: BTreeSet<TxId>,
-    aborted: BTreeSet<TxId>,
-    left: [u8; 5],
+    committed: BTreeSet<(TxId, NodeId)>,
+    aborted: BTreeSet<(TxId, NodeId)>,
+    /// Servers that are lost for good, whether or not they know.
+    lost: BTreeSet<usize>,
+    left: [u8; 6],
     broken: Option<&'static str>,
 }
 
@@ -131,6 +136,10 @@ pub enum Step {
     End(usize),
     /// A server hears that a coordinator has started again.
     Hear(usize, usize),
+    /// A server is taken out for good, and others hear of that.
+    Forget(usize),
+    ServerHears(usize, usize),
+    HostHears(usize, usize),
     TickServer(usize),
     TickHost(usize),
     Plain(usize),
@@ -154,6 +163,11 @@ impl std::fmt::Debug for Step {
             Step::Crash(at, kept) => write!(f, "crash {}, kept {kept}", at + 1),
             Step::End(host) => write!(f, "end {}", COORDINATORS as usize + host),
             Step::Hear(at, host) => write!(f, "{} hears that {} ended", at + 1, COORDINATORS as usize + host),
+            Step::Forget(at) => write!(f, "forget {}", at + 1),
+            Step::ServerHears(at, lost) => write!(f, "{} hears that {} is lost", at + 1, lost + 1),
+            Step::HostHears(host, lost) => {
+                write!(f, "{} hears that {} is lost", COORDINATORS as usize + host, lost + 1)
+            }
             Step::TickServer(at) => write!(f, "tick {}", at + 1),
             Step::TickHost(host) => write!(f, "tick {}", COORDINATORS as usize + host),
             Step::Plain(at) => write!(f, "plain {at}"),
@@ -166,6 +180,7 @@ const REPEAT: usize = 1;
 const CRASH: usize = 2;
 const END: usize = 3;
 const TICK: usize = 4;
+const FORGET: usize = 5;
 
 impl World {
     fn said(&mut self, from: Member, said: Vec<Said>) {
@@ -173,15 +188,15 @@ impl World {
             match said {
                 Said::Send(to, message) => {
                     if let Message::Refused { tx, .. } = &message {
-                        self.aborted.insert(*tx);
+                        self.aborted.insert((*tx, from.node));
                     }
                     self.send(from, to, message);
                 }
                 Said::Outcome(tx, true) => {
-                    self.committed.insert(tx);
+                    self.committed.insert((tx, from.node));
                 }
                 Said::Outcome(tx, false) => {
-                    self.aborted.insert(tx);
+                    self.aborted.insert((tx, from.node));
                 }
                 Said::Plain(id, reads) => {
                     self.plain_done.insert(id, reads);
@@ -227,8 +242,13 @@ impl World {
                     more.append(&mut events);
                     continue;
                 }
-                Event::Reroute { .. } => {
-                    self.broken = Some("nothing has moved");
+                Event::Reroute { sequence } => {
+                    if self.lost.is_empty() {
+                        self.broken = Some("nothing has moved");
+                    }
+                    let mut events = Vec::new();
+                    self.hosts[host].machine.fail(0, sequence, txn::Refusal::Moved, &mut events);
+                    more.append(&mut events);
                     continue;
                 }
             };
@@ -265,9 +285,29 @@ impl World {
         self.events(host, events);
     }
 
+    fn host_hears(&mut self, host: usize, lost: usize) {
+        let mut events = Vec::new();
+        self.hosts[host].machine.lost(0, NodeId(lost as u64 + 1), &mut events);
+        self.events(host, events);
+    }
+
+    fn server_hears(&mut self, at: usize, lost: usize) {
+        self.on_server(at, |server, said| server.lost(0, NodeId(lost as u64 + 1), said));
+    }
+
+    /// Servers that belong to the cluster.
+    fn there(&self) -> impl Iterator<Item = usize> + use<> {
+        let lost = self.lost.clone();
+        (0..self.servers.len()).filter(move |at| !lost.contains(at))
+    }
+
     /// No more faults: everything that can go on does, in some fair order. Whether it comes to an end.
     fn heal(&self) -> World {
         let mut world = self.clone();
+        for lost in self.lost.clone() {
+            self.there().for_each(|at| world.server_hears(at, lost));
+            (0..self.hosts.len()).filter(|host| !self.hosts[*host].ended).for_each(|host| world.host_hears(host, lost));
+        }
         for round in 0..100 {
             if world.is_settled() {
                 break;
@@ -275,7 +315,7 @@ impl World {
             for (from, to, message) in std::mem::take(&mut world.network) {
                 world.deliver(from, to, message);
             }
-            for at in 0..world.servers.len() {
+            for at in world.there() {
                 let ended: Vec<Member> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
                 world.on_server(at, |server, said| {
                     server.flush(0, said);
@@ -289,7 +329,7 @@ impl World {
                 if world.hosts[host].ended {
                     continue;
                 }
-                for at in 0..world.servers.len() {
+                for at in world.there() {
                     let (mut events, node) = (Vec::new(), world.servers[at].me);
                     world.hosts[host].machine.peer(0, node, &mut events);
                     if quiet {
@@ -307,28 +347,46 @@ impl World {
     fn is_settled(&self) -> bool {
         let idle =
             |server: &Server| server.participant.is_empty() && server.locks.is_empty() && server.pending.is_empty();
-        self.servers.iter().all(idle) && self.hosts.iter().all(|host| host.ended || host.machine.is_empty())
+        self.there().all(|at| idle(&self.servers[at]))
+            && self.hosts.iter().all(|host| host.ended || host.machine.is_empty())
     }
 
     /// Rule T4: an attempt is committed everywhere or nowhere.
     fn is_atomic(&self) -> bool {
-        self.committed.is_disjoint(&self.aborted)
+        let by = |done: &BTreeSet<(TxId, NodeId)>| -> BTreeSet<TxId> {
+            let there = |node: &NodeId| !self.lost.contains(&(node.0 as usize - 1));
+            done.iter().filter(|(_, node)| there(node)).map(|(tx, _)| *tx).collect()
+        };
+        by(&self.committed).is_disjoint(&by(&self.aborted))
     }
 
     fn lists(&self) -> BTreeMap<u16, Vec<u32>> {
-        self.servers.iter().flat_map(|server| server.store.clone()).collect()
+        self.there().flat_map(|at| self.servers[at].store.clone()).collect()
+    }
+
+    /// Whether a key is not lost.
+    fn has(&self, cluster: &Cluster, key: u16) -> bool {
+        let parts = cluster.transactions.iter().flat_map(|transaction| &transaction.parts);
+        let of_key = |part: &&Place| part.1.contains(&key) || part.2.contains(&key);
+        !parts.filter(of_key).any(|part| self.lost.contains(&part.0))
     }
 
     fn order(&self, cluster: &Cluster, complete: bool) -> Result<(), String> {
         let mut observed = Vec::new();
         for (id, answer) in &self.answers {
-            let writes: Vec<u16> = cluster.transaction(*id).parts.iter().flat_map(|part| part.2.clone()).collect();
+            let writes = cluster.transaction(*id).parts.iter().flat_map(|part| part.2.clone());
+            let writes: Vec<u16> = writes.filter(|key| self.has(cluster, *key)).collect();
             match answer {
                 Answer::Replied(reads) => {
-                    observed.push(Observed { id: *id, reads: reads.clone(), writes, began: 0, answered: 0 });
+                    let reads = reads.iter().filter(|(key, _)| self.has(cluster, *key)).cloned().collect();
+                    observed.push(Observed { id: *id, reads, writes, began: 0, answered: 0 });
                 }
+                // It may have been given up.
+                Answer::Closed if !self.lost.is_empty() => {}
                 // Committed, too.
                 Answer::Closed => observed.push(Observed { id: *id, reads: vec![], writes, began: 0, answered: 0 }),
+                // The lost one has refused, and who knew of that has ended: the others presume that it was prepared.
+                Answer::Failed if !self.lost.is_empty() && self.hosts[cluster.transaction(*id).coordinator].ended => {}
                 Answer::Failed => {
                     if self.lists().values().flatten().any(|found| found == id) {
                         return Err(format!("{id} has failed, and was done"));
@@ -348,7 +406,7 @@ impl World {
     fn is_whole(&self, cluster: &Cluster) -> bool {
         let lists = self.lists();
         cluster.transactions.iter().all(|transaction| {
-            let mut keys = transaction.parts.iter().flat_map(|part| &part.2);
+            let mut keys = transaction.parts.iter().flat_map(|part| &part.2).filter(|key| self.has(cluster, **key));
             let there = |key: &u16| lists.get(key).is_some_and(|list| list.contains(&transaction.id));
             let first = keys.next().is_none_or(there);
             keys.all(|key| there(key) == first)
@@ -393,7 +451,8 @@ impl Model for Cluster {
             plain_left: (0..self.plain.len()).collect(),
             committed: BTreeSet::new(),
             aborted: BTreeSet::new(),
-            left: [self.lost, self.repeated, self.server_crashes, self.coordinator_crashes, self.ticks],
+            lost: BTreeSet::new(),
+            left: [self.lost, self.repeated, self.server_crashes, self.coordinator_crashes, self.ticks, self.forgets],
             broken: None,
         };
         for transaction in &self.transactions {
@@ -453,6 +512,16 @@ impl Model for Cluster {
                 steps.push(Step::TickHost(at));
             }
         }
+        for lost in &world.lost {
+            let (node, unheard) = (NodeId(*lost as u64 + 1), |heard: &BTreeSet<NodeId>, node| !heard.contains(&node));
+            let servers = world.there().filter(|at| unheard(&world.servers[*at].lost, node));
+            steps.extend(servers.map(|at| Step::ServerHears(at, *lost)));
+            let hosts = world.hosts.iter().enumerate().filter(|(_, host)| !host.ended);
+            steps.extend(hosts.map(|(host, _)| Step::HostHears(host, *lost)));
+        }
+        if world.left[FORGET] > 0 {
+            steps.extend(world.there().map(Step::Forget));
+        }
         steps.extend(world.plain_left.iter().map(|plain| Step::Plain(*plain)));
     }
 
@@ -497,6 +566,12 @@ impl Model for Cluster {
                 let host = world.hosts[host].me;
                 world.on_server(at, |server, said| server.peer(0, host, said));
             }
+            Step::Forget(at) => {
+                world.left[FORGET] -= 1;
+                world.lost.insert(at);
+            }
+            Step::ServerHears(at, lost) => world.server_hears(at, lost),
+            Step::HostHears(host, lost) => world.host_hears(host, lost),
             Step::TickServer(at) => {
                 world.left[TICK] -= 1;
                 world.on_server(at, |server, said| server.tick(LATER, said));

@@ -11,7 +11,7 @@ mod tasks;
 mod wire;
 mod workspace;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -85,8 +85,8 @@ pub(crate) struct Transacting {
     heard: VecDeque<(Member, Message, Watched)>,
     /// What is watched for attempts whose Prepare is being looked at.
     watched: BTreeMap<TxId, Watched>,
-    /// The other nodes, by the map.
-    others: Vec<NodeId>,
+    /// The nodes that were taken out of the cluster, by the map.
+    gone: BTreeSet<NodeId>,
     /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
     told: BTreeMap<u64, Told>,
     /// Counts what begins and ends, attempts and links.
@@ -217,15 +217,11 @@ impl Worker {
             .get_or_insert_with(|| Coordinator::new(txn::Origin { member: me, lane }, Settings::default()));
         let mut events = Vec::new();
         let map = peers.map.clone();
-        let others: Vec<NodeId> =
-            map.nodes().iter().map(|node| member(node).node).filter(|node| *node != me.node).collect();
         // Those that were taken out of the cluster never come back. One that cannot be found (`Node::lost`) may.
-        let gone: Vec<NodeId> = peers.tx.others.iter().copied().filter(|node| !others.contains(node)).collect();
-        for node in gone {
-            coordinator.lost(now, node);
+        for node in map.gone().map(|number| NodeId(number.into())).filter(|node| peers.tx.gone.insert(*node)) {
+            coordinator.lost(now, node, &mut events);
             peers.shared.parts.with(|parts| parts.lost(now, node, &mut actions));
         }
-        peers.tx.others = others;
         // What an earlier life of this node has coordinated has nobody else to settle it.
         peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
         for node in map.nodes().iter().filter(|node| member(node).node != me.node) {

@@ -34,6 +34,14 @@ impl Worker {
                     self.add_task(Work::Proceed { tx, stamp, locks, commands });
                 }
                 Action::Unlock { tx, locks } => self.add_task(Work::Unlock { tx, locks }),
+                Action::Presumed { tx, lost } => {
+                    let lost: Vec<u64> = lost.iter().map(|node| node.0).collect();
+                    tracing::warn!(
+                        ?tx,
+                        ?lost,
+                        "a transaction over nodes is committed here, of which nobody knows whether nodes that were taken out of the cluster took part in it"
+                    );
+                }
                 Action::Contradiction { tx, what } => {
                     tracing::error!(?tx, what, "a transaction over nodes is contradictory");
                 }
