@@ -283,6 +283,8 @@ const PURGE_DELAY: libc::c_int = 15;
 const SOON_MS: libc::c_long = 10;
 
 unsafe extern "C" {
+    fn mi_heap_new() -> *mut libc::c_void;
+    fn mi_heap_collect(heap: *mut libc::c_void, force: bool);
     fn mi_option_set(option: libc::c_int, value: libc::c_long);
     #[cfg(test)]
     fn mi_option_get(option: libc::c_int) -> libc::c_long;
@@ -315,6 +317,20 @@ static SAVE_ADDRESS_SPACE: extern "C" fn() = {
 pub fn give_back_soon() {
     // SAFETY: sets a number.
     unsafe { mi_option_set(PURGE_DELAY, SOON_MS) };
+}
+
+/// Has mimalloc give back at once what is free of all threads' memory: after [`give_back_soon`] it does so only when one of them has allocated a lot.
+pub fn give_back() {
+    // A heap without blocks: to collect a thread's own one is to look at each of its pages.
+    static NOBODYS: LazyLock<usize> = LazyLock::new(|| {
+        // SAFETY: takes nothing.
+        unsafe { mi_heap_new() as usize }
+    });
+    let heap = *NOBODYS as *mut libc::c_void;
+    if !heap.is_null() {
+        // SAFETY: the heap was made above and is never deleted; any thread may collect it.
+        unsafe { mi_heap_collect(heap, true) };
+    }
 }
 
 /// Bytes of the process that the system has swapped out, or 0 where it does not say. Some tens of microseconds.

@@ -123,6 +123,8 @@ pub struct Facts {
     pub swapped: Option<fn() -> u64>,
     /// From now on the allocator is to give back within milliseconds what is free, at the price of faults when it is used again.
     pub give_back_soon: Option<fn()>,
+    /// Has the allocator give back at once what is free; up to some milliseconds.
+    pub give_back: Option<fn()>,
     /// Bytes that count by the limit of the address space that `headroom` knows.
     pub mapped: Option<fn() -> u64>,
     /// Bytes that may be resident of the process and its fellows (a control group's limit); 0 for no limit.

@@ -4,7 +4,7 @@
 //! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
 //! there is room for, and when there is none, no more. What leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is
 //! too much is asked for once, and asked for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave.
-//! The allocator is told to keep nothing for long: for the second that it does by itself, half of what is resident beside data was free.
+//! The allocator is told to keep nothing for long, and asked for what is free before data has to leave: for the second that it keeps that by itself, half of what is resident beside data was free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +23,8 @@ const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 32;
 /// Part of the limit that a checkpoint takes while it writes: 1/32.
 const TABLES: u64 = 32;
+/// Between two times that the allocator is asked for what is free, in milliseconds.
+const GIVE_BACK_MS: u64 = 20;
 /// For so long it is waited whether what has left memory is resident no more, in milliseconds.
 const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
@@ -49,6 +51,8 @@ pub(crate) struct Resident {
     /// Bytes that are swapped out, and when that was looked at.
     swapped: AtomicU64,
     swapped_at: AtomicU64,
+    /// When the allocator was asked for what is free.
+    given_back_at: AtomicU64,
     control: Mutex<Control>,
 }
 
@@ -61,6 +65,11 @@ struct Control {
     above: Option<(u64, u64)>,
 }
 
+/// So much is meant to be resident at most if the store may take so much more.
+fn meant(limit: u64, store: u64) -> u64 {
+    (limit - limit / MARGIN).saturating_sub(store)
+}
+
 impl Control {
     /// So much is in use and resident now, and the store may take so much more. What may be in use; not less than a server needs.
     fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
@@ -68,7 +77,7 @@ impl Control {
             *self = Self { limit, usable: used, above: None };
         }
         let most = limit - limit / LEAST_MARGIN;
-        let meant = (limit - limit / MARGIN).saturating_sub(store);
+        let meant = meant(limit, store);
         match (resident.checked_sub(meant), &mut self.above) {
             (None | Some(0), above) => {
                 *above = None;
@@ -104,12 +113,23 @@ impl Node {
             self.resident.swapped.store(self.facts.swapped.map_or(0, |swapped| swapped()), Relaxed);
         }
         let swapped = self.resident.swapped.load(Relaxed);
-        let (used, resident) = (self.used_memory(), self.facts.resident.map_or(0, |resident| resident() + swapped));
+        let resident = || self.facts.resident.map_or(0, |resident| resident() + swapped);
+        let mut now_resident = resident();
         let store = self.checkpoints().map_or(0, |checkpoints| {
             // What a checkpoint takes beside that, to write its tables.
             let tables = if checkpoints.state().began.is_some() { limit / TABLES } else { 0 };
             checkpoints.store().map_or(0, |store| store.may_take()) + tables
         });
+        // It is not data that has to leave, as long as something is free.
+        if now_resident > meant(limit, store)
+            && now.abs_diff(self.resident.given_back_at.load(Relaxed)) >= GIVE_BACK_MS
+            && let Some(give_back) = self.facts.give_back
+        {
+            self.resident.given_back_at.store(now, Relaxed);
+            give_back();
+            now_resident = resident();
+        }
+        let (used, resident) = (self.used_memory(), now_resident);
         let mut control = self.resident.control.lock().unwrap_or_else(PoisonError::into_inner);
         self.resident.usable.store(control.look(now, limit, used, resident.max(used), store), Relaxed);
         self.resident.limit.store(limit, Relaxed);

@@ -208,6 +208,7 @@ fn start_node(
         resident: Some(crate::memory::resident),
         swapped: Some(crate::memory::swapped),
         give_back_soon: Some(crate::memory::give_back_soon),
+        give_back: Some(crate::memory::give_back),
         mapped: limits.mapped,
         resident_max: limits.resident,
     };
