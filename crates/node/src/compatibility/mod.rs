@@ -77,7 +77,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
     (
         "cluster|forget",
-        "for the whole cluster, and for good; LOSE-DATA for a node that owns slots, which the others get, empty",
+        "for the whole cluster, and for good; LOSE-DATA for a node that owns slots, which the others get, empty; transactions that it had a part in and that are in doubt are committed by the nodes that are left, if those are prepared, and noted in their logs",
     ),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),
