@@ -163,6 +163,15 @@ def fsync(options, folder, rng):
     return problems
 
 
+def fill(server, ledger):
+    """Writes until they are refused; with what is wrong with that."""
+    ledger.begin(server, length=4000)
+    refused = until(lambda: ledger.refused, 60)
+    time.sleep(0.5)
+    ledger.end(20)
+    return [] if refused else [f"never refused, {len(ledger.acknowledged)} acknowledged, {len(ledger.unknown)} unanswered\n{server.words(5)}"]
+
+
 @fault
 def full(options, folder, rng):
     """Row 7: the disk is full: writes are refused, reads live; with room it goes on."""
@@ -174,11 +183,7 @@ def full(options, folder, rng):
             server, ledger = Server(options.server, mount / "data", settings(streams, "always", "512kb")), Ledger()
             server.log = folder / "full.log"
             server.start()
-            ledger.begin(server, length=4000)
-            if not until(lambda: ledger.refused, 60):
-                problems.append(f"{streams} streams: never refused, {len(ledger.acknowledged)} acknowledged, {len(ledger.unknown)} unanswered\n{server.words(5)}")
-            time.sleep(0.5)
-            ledger.end(20)
+            problems += shown(fill(server, ledger), f"{streams} streams")
             kinds = {re.sub(r"\d+", "N", text) for text in ledger.refused.values()}
             if not all(re.search("(?i)space|full", text) for text in kinds):
                 problems.append(f"{streams} streams: not a clear refusal: {kinds}")
@@ -233,11 +238,8 @@ def cramped(options, folder, rng):
         def room(size):
             sh("mount", "-o", f"remount,size={size}", str(mount))
 
-        def fill():
-            ledger.begin(server, length=4000)
-            if not until(lambda: ledger.refused, 60):
-                problems.append(f"never refused\n{server.words(5)}")
-            ledger.end(20)
+        def fill_up():
+            problems.extend(fill(server, ledger))
             ledger.refused.clear()
             with contextlib.suppress(OSError), open(mount / "ballast", "ab", buffering=0) as ballast:
                 while ballast.write(bytes(4096)):
@@ -250,7 +252,7 @@ def cramped(options, folder, rng):
             problems.extend(shown(ledger.check(server), what))
 
         try:
-            fill()
+            fill_up()
             expect("CONFIG SET appendfsync everysec", "OK")
             expect("CONFIG SET appendfsync always", "OK")
             expect("HOLDFAST BACKUP backup", "No space", "full")
@@ -261,7 +263,7 @@ def cramped(options, folder, rng):
             expect("HOLDFAST BACKUP backup", "OK")
             shutil.rmtree(mount / "data/backup", ignore_errors=True)
             room("12m")
-            fill()
+            fill_up()
             expect("CONFIG SET appendonly no", "OK", "Unable to turn off AOF")
             expect("CONFIG SET appendonly yes", "Unable to turn on AOF", "OK")
             room("64m")

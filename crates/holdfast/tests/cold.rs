@@ -317,7 +317,8 @@ fn little_memory_refuses_nobody() {
     }
 }
 
-/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written since: whoever needs room then waits for another one.
+/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written since: whoever needs room then
+/// waits for another one.
 #[test]
 fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     let dir = Scratch::new();
@@ -329,7 +330,8 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
         lines.chunks(10).flat_map(|lines| all(client, lines)).find(|reply| reply != "+OK")
     };
     assert_eq!(write(&mut client, 0..400, 0), None);
-    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the limit is raised before there is one.
+    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the limit is raised before there
+    // is one.
     let pings = "ping;".repeat(3000);
     client.send(&format!("config set maxmemory 40mb;{pings}config set maxmemory 250mb"));
     assert!((0..3002).all(|_| ["+OK", "+PONG"].contains(&client.reply().as_str())));

@@ -211,7 +211,8 @@ fn a_server_that_is_no_node_says_so() {
     assert!(Server::refused(&["--cluster-seeds", "nowhere"]).contains("cluster-seeds"));
 }
 
-/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds them equal, whoever is killed meanwhile.
+/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds them equal, whoever is killed
+/// meanwhile.
 #[test]
 fn nodes_that_are_killed_leave_no_half_transactions() {
     let ports = ports(3);

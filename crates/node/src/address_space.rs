@@ -1,8 +1,9 @@
 //! How much of a limit of the address space (`headroom`) data may use, and whether memory is tight.
 //!
-//! What is mapped while nothing has been written yet is no room for data. The rest is, but for a margin: for what allocators have mapped and not handed out,
-//! threads, and what comes between two looks. If the system refuses memory all the same (`headroom` gives a part of its reserve then), all that is mapped and not
-//! in use is doubted to be of use; for as long as the reserve is whole that is forgotten little by little, because it depends on what was asked for.
+//! What is mapped while nothing has been written yet is no room for data. The rest is, but for a margin: for what allocators have mapped and not
+//! handed out, threads, and what comes between two looks. If the system refuses memory all the same (`headroom` gives a part of its reserve then),
+//! all that is mapped and not in use is doubted to be of use; for as long as the reserve is whole that is forgotten little by little, because it
+//! depends on what was asked for.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

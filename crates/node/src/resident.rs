@@ -1,10 +1,12 @@
 //! What the process may have in use, so that it stays within `maxmemory` as the system counts it.
 //!
 //! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store, `maxmemory` is the limit
-//! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds while there is not much room left, and what may be in use follows it: as much more as
-//! there is room for, and when there is none, no more. What leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is
-//! too much is asked for once, and asked for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave.
-//! The allocator is told to keep nothing for long, and asked for what is free before data has to leave: for the second that it keeps that by itself, half of what is resident beside data was free.
+//! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds
+//! while there is not much room left, and what may be in use follows it: as much more as there is room for, and when there is none, no more. What
+//! leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is too much is asked for once, and asked
+//! for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave. The allocator is told to keep
+//! nothing for long, and asked for what is free before data has to leave: for the second that it keeps that by itself, half of what is resident
+//! beside data was free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,9 @@
 //! The simulator: one node, its disks, its clients and its crashes, all from one seed; or a cluster of them ([`nodes`]).
 //!
 //! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock and network are made
-//! up: what was not synced is dropped, torn and reordered, and the machine may stop at any step. After every stop [`invariants`] are looked at, by what clients were
-//! told and by what the log held. Nothing that is not decided by the seed has any influence: the same seed gives the same [`trace`], byte for byte.
+//! up: what was not synced is dropped, torn and reordered, and the machine may stop at any step. After every stop [`invariants`] are looked at, by
+//! what clients were told and by what the log held. Nothing that is not decided by the seed has any influence: the same seed gives the same
+//! [`trace`], byte for byte.
 
 pub mod clients;
 pub mod clock;
@@ -22,6 +23,7 @@ pub mod world;
 use counts::Counts;
 use invariants::Violation;
 use plan::{Plan, Planted};
+use story::Story;
 use world::World;
 
 /// What came of a seed.
@@ -39,6 +41,19 @@ pub struct Outcome {
     pub violation: Option<Violation>,
 }
 
+impl Outcome {
+    /// Of a world that has lived.
+    fn of(story: &Story, violation: Option<Violation>) -> Self {
+        let Story { trace, counts, .. } = story;
+        Self { counts: *counts, hash: trace.hash(), events: trace.events(), trace: trace.lines().to_owned(), violation }
+    }
+
+    /// Of a world that did not even begin.
+    fn of_nothing(violation: Violation) -> Self {
+        Self { violation: Some(violation), ..Self::default() }
+    }
+}
+
 /// Lives through what a seed says. `keep`: the whole trace.
 pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
     run_plan(seed, Plan::of(seed, planted), keep)
@@ -46,16 +61,8 @@ pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
 
 /// As [`run`], with a plan that the seed did not make.
 pub fn run_plan(seed: u64, plan: Plan, keep: bool) -> Outcome {
-    let mut world = match World::new(seed, plan, keep) {
-        Ok(world) => world,
-        Err(violation) => return Outcome { violation: Some(violation), ..Outcome::default() },
-    };
-    let violation = world.run().err();
-    Outcome {
-        counts: world.story.counts,
-        hash: world.story.trace.hash(),
-        events: world.story.trace.events(),
-        trace: world.story.trace.lines().to_owned(),
-        violation,
-    }
+    World::new(seed, plan, keep).map_or_else(Outcome::of_nothing, |mut world| {
+        let violation = world.run().err();
+        Outcome::of(&world.story, violation)
+    })
 }

@@ -7,15 +7,15 @@
 //!   next attempt|    v
 //!              waiting, or a new route, or over (the client hears why) ----- all aborts acknowledged ----> finished
 //! ```
-//! A transaction that needs to see what is there before it knows what it does *fetches* first (`fetch.rs`): all participants lock and say what is there, the node
-//! runs it on that, and then the participants prepare what came of it.
+//! A transaction that needs to see what is there before it knows what it does *fetches* first (`fetch.rs`): all participants lock and say what is
+//! there, the node runs it on that, and then the participants prepare what came of it.
 //!
 //! Its state is in memory only: it binds nobody to what it has not been answered by all, and when it is gone the participants find out
 //! among themselves. A transaction is aborted only because a participant refused, which is for good; silence is waited out, however long.
 //! So whoever asks the participants comes to the same outcome.
 //!
-//! The client gets what is true (rule T9): replies when all are prepared, an error when a refusal is known and no later attempt is made; if the replies were lost
-//! with a participant that started again, its connection is closed.
+//! The client gets what is true (rule T9): replies when all are prepared, an error when a refusal is known and no later attempt is made; if the
+//! replies were lost with a participant that started again, its connection is closed.
 
 mod attempt;
 mod fetch;
@@ -308,8 +308,8 @@ impl Coordinator {
         }
     }
 
-    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other participants
-    /// settle: one of them may know of an answer, and have done what follows. So the client's connection is closed.
+    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other
+    /// participants settle: one of them may know of an answer, and have done what follows. So the client's connection is closed.
     pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Event>) {
         self.told.remove(&node);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {

@@ -1,13 +1,14 @@
 //! How those who are prepared find out without the coordinator (rules T4, T5).
 //!
 //! A prepared participant that hears nothing asks all others. Their answers are for good, so whoever asks, and whenever, comes to the same
-//! verdict, and the coordinator does as well: nobody need know whether it is alive. All prepared: the transaction is committed, and its client may have been told.
-//! One that is not prepared and says so will not be: nobody can have been told.
+//! verdict, and the coordinator does as well: nobody need know whether it is alive. All prepared: the transaction is committed, and its client may
+//! have been told. One that is not prepared and says so will not be: nobody can have been told.
 //!
-//! Of a participant that is lost for good nobody knows what it said, and to whom. It counts as prepared: what a client may have been told is kept. (If it had refused, and only a
-//! coordinator knew that has ended, too, the client may have been told of an error. One of the two must be wrong, and this is the rarer one.) But others may have
-//! refused because of what it said to them, or may still hear it: so those who are left commit when each of them has said that it has done neither, and will
-//! not (`Status::Bereft`). The coordinator, which may know as well, must have ended, or have left it to them (`Message::Leave`).
+//! Of a participant that is lost for good nobody knows what it said, and to whom. It counts as prepared: what a client may have been told is kept.
+//! (If it had refused, and only a coordinator knew that has ended, too, the client may have been told of an error. One of the two must be wrong, and
+//! this is the rarer one.) But others may have refused because of what it said to them, or may still hear it: so those who are left commit when each
+//! of them has said that it has done neither, and will not (`Status::Bereft`). The coordinator, which may know as well, must have ended, or have left
+//! it to them (`Message::Leave`).
 
 use std::collections::BTreeMap;
 

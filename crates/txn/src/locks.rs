@@ -9,10 +9,10 @@
 //! for waits; any other is refused ("dies") and tries again as old as it was. It would wait for holders and for those who came earlier and wait.
 //!
 //! Plain commands, which lock for no longer than they run, queue as well and are never refused ([`request_plain`]). They may be links of a circle:
-//! a transaction waits for a plain command that waits for a transaction. Therefore a plain command that waits counts as old as the *oldest* transaction it waits
-//! for: whoever is allowed to wait for it is older than all that. It waits for no further ones once it has asked, so it says then which they are; those that have
-//! ended since do not count. (If it kept the age of one that has ended, those behind it would inherit that, and where plain commands never stop coming whatever is younger
-//! would be refused for ever.)
+//! a transaction waits for a plain command that waits for a transaction. Therefore a plain command that waits counts as old as the *oldest*
+//! transaction it waits for: whoever is allowed to wait for it is older than all that. It waits for no further ones once it has asked, so it says
+//! then which they are; those that have ended since do not count. (If it kept the age of one that has ended, those behind it would inherit that, and
+//! where plain commands never stop coming whatever is younger would be refused for ever.)
 
 mod key;
 mod request;

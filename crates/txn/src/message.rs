@@ -166,8 +166,8 @@ pub enum Message {
         /// What is known.
         status: Status,
     },
-    /// To a participant: another one is lost for good, and the coordinator has not decided, and will not: those who are left settle it among themselves. Acknowledged
-    /// as a Commit or an Abort is, when they have.
+    /// To a participant: another one is lost for good, and the coordinator has not decided, and will not: those who are left settle it among
+    /// themselves. Acknowledged as a Commit or an Abort is, when they have.
     Leave {
         /// Which attempt.
         tx: TxId,

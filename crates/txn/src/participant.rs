@@ -11,9 +11,9 @@
 //! refuse, and does if it hears nothing for too long.
 //!
 //! What it has said it never takes back (rule T4): prepared is in the log before it is said; that it takes no part in an attempt is remembered,
-//! and logged before another participant hears of it. What an earlier life of the node did not log is refused (rule T1), what the coordinator has followed by a
-//! later attempt, too, and what is unknown of a coordinator that is gone; so these need not be remembered. Outcomes are kept until the coordinator
-//! says that nobody will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
+//! and logged before another participant hears of it. What an earlier life of the node did not log is refused (rule T1), what the coordinator has
+//! followed by a later attempt, too, and what is unknown of a coordinator that is gone; so these need not be remembered. Outcomes are kept until the
+//! coordinator says that nobody will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
 
 mod attempt;
 mod decide;
@@ -186,8 +186,8 @@ impl Participant {
         participant
     }
 
-    /// What a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives what there is now, but for what is in memory only and for what is
-    /// not committed yet.
+    /// What a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives what there is now, but for what is in memory
+    /// only and for what is not committed yet.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, .. } => Some(Record::Prepare(Arc::clone(prepared))),

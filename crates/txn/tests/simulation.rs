@@ -1,5 +1,6 @@
-//! Many nodes from a seed: messages late, lost, repeated and out of order, partitions, crashes, slow logs, clocks that disagree. What clients saw must be as if
-//! transactions and plain commands had run one after the other, in real time (strict serializability), and everything must come to an end.
+//! Many nodes from a seed: messages late, lost, repeated and out of order, partitions, crashes, slow logs, clocks that disagree. What clients saw
+//! must be as if transactions and plain commands had run one after the other, in real time (strict serializability), and everything must come to an
+//! end.
 //!
 //! `cargo test -p txn --test simulation`; with `HOLDFAST_LONG=1` (and `--release`) from many more seeds. A seed that fails is named:
 //! `HOLDFAST_SEED=N cargo test -p txn --test simulation seeds` runs it alone.

@@ -113,8 +113,8 @@ impl Engine {
         self.leave_record(block.into_held(), Record::Prepare(prepared))
     }
 
-    /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key what it is`, of
-    /// those that are there. False: that would be more than `most` bytes. An error: the store cannot be read.
+    /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key
+    /// what it is`, of those that are there. False: that would be more than `most` bytes. An error: the store cannot be read.
     pub fn look(
         &mut self,
         block: &BlockRun,
@@ -183,8 +183,8 @@ impl Engine {
         self.release(held);
     }
 
-    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for; `None`: a key cannot be
-    /// read, and nothing was done.
+    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for;
+    /// `None`: a key cannot be read, and nothing was done.
     pub fn install(&mut self, prepared: &Prepared, token: u64) -> Result<Option<Horizon>, Busy> {
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();

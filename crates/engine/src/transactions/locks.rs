@@ -317,8 +317,8 @@ impl Engine {
         }
     }
 
-    /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been granted a key has done nothing to
-    /// it yet.)
+    /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been
+    /// granted a key has done nothing to it yet.)
     #[inline]
     pub(crate) fn is_locked(&self, held: &Held, db: u16, key: &Key<'_>) -> bool {
         self.shared.transactions.any()

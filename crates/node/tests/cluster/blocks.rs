@@ -236,16 +236,10 @@ fn a_script_runs_where_its_keys_are() {
     let mut net = Net::new(2, 1, 8);
     let client = net.connect(0);
     let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
-    let eval = |net: &mut Net, words: &[&str]| {
-        let mut bytes = Vec::new();
-        resp::append_request(&mut bytes, words);
-        net.send_raw(client, &bytes);
-        net.heard(client).join(",")
-    };
-    assert_eq!(eval(&mut net, &["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", "1", &far, "v"]), "OK");
-    assert_eq!(eval(&mut net, &["EVAL", "return redis.call('get', KEYS[1])", "1", &far]), "v");
-    let undeclared = eval(&mut net, &["EVAL", "return redis.call('get', ARGV[1])", "0", &far]);
+    assert_eq!(net.say_words(client, &["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", "1", &far, "v"]), "OK");
+    assert_eq!(net.say_words(client, &["EVAL", "return redis.call('get', KEYS[1])", "1", &far]), "v");
+    let undeclared = net.say_words(client, &["EVAL", "return redis.call('get', ARGV[1])", "0", &far]);
     assert!(undeclared.contains("several nodes"), "{undeclared}");
-    assert_eq!(eval(&mut net, &["EVAL", "return redis.call('exists', ARGV[1])", "0", &near]), "0");
-    assert_eq!(eval(&mut net, &["EVAL", "return 1", "2", &far, &near]), "1");
+    assert_eq!(net.say_words(client, &["EVAL", "return redis.call('exists', ARGV[1])", "0", &near]), "0");
+    assert_eq!(net.say_words(client, &["EVAL", "return 1", "2", &far, &near]), "1");
 }

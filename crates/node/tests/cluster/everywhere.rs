@@ -78,9 +78,7 @@ fn scan_knows_no_end_that_is_not_there_any_more() {
     let all = Range { start: 0, end: SLOTS as u16 - 1, node: 0 };
     net.cluster(0).set_map(Arc::new(Map::new(even_map(2, 2).cluster(), 2, 1, nodes, vec![all])));
     let eval = |net: &mut Net| {
-        let mut bytes = Vec::new();
-        resp::append_request(&mut bytes, &["EVAL", "return redis.call('scan', '0', 'count', '1000')[1]", "0"]);
-        net.send_raw(client, &bytes);
+        net.send_words(client, &["EVAL", "return redis.call('scan', '0', 'count', '1000')[1]", "0"]);
         net.heard(client).join(" ")
     };
     assert_eq!(eval(&mut net), "0", "in a script");
@@ -114,9 +112,7 @@ fn parts_of_a_reply_count_as_output() {
 fn scripts_and_functions_are_known_to_all_nodes() {
     let mut net = Net::new(2, 1, 3);
     let (a, b) = (net.connect(0), net.connect(1));
-    let mut load = Vec::new();
-    resp::append_request(&mut load, &["SCRIPT", "LOAD", "return 7"]);
-    net.send_raw(a, &load);
+    net.send_words(a, &["SCRIPT", "LOAD", "return 7"]);
     let sha = net.heard(a).remove(0);
     for key in 0..10 {
         assert_eq!(net.say(a, &format!("EVALSHA {sha} 1 k{key}")), "7");
@@ -124,10 +120,8 @@ fn scripts_and_functions_are_known_to_all_nodes() {
     assert_eq!(net.say(b, &format!("SCRIPT EXISTS {sha} {}", "0".repeat(40))), "[1 0]");
     net.ask(b, "SCRIPT FLUSH");
     assert_eq!(net.say(a, &format!("SCRIPT EXISTS {sha}")), "[0]");
-    let mut load = Vec::new();
     let library = "#!lua name=l\nredis.register_function('f', function(keys) return redis.call('incr', keys[1]) end)";
-    resp::append_request(&mut load, &["FUNCTION", "LOAD", library]);
-    net.send_raw(b, &load);
+    net.send_words(b, &["FUNCTION", "LOAD", library]);
     assert_eq!(net.heard(b), ["l"]);
     for key in 0..10 {
         assert_eq!(net.say(a, &format!("FCALL f 1 k{key}")), "1");
@@ -154,9 +148,7 @@ fn messages_reach_the_subscribers_of_all_nodes() {
     let key = key_of(2, 3, "k");
     let set = format!("SET {key} 1");
     net.pipeline(publisher, &["MULTI", &set, "PUBLISH news block", "EXEC"]);
-    let mut eval = Vec::new();
-    resp::append_request(&mut eval, &["EVAL", "return redis.call('publish', 'news', 'script')", "1", &key]);
-    net.send_raw(publisher, &eval);
+    net.send_words(publisher, &["EVAL", "return redis.call('publish', 'news', 'script')", "1", &key]);
     net.heard(publisher);
     for subscriber in &subscribers {
         assert_eq!(net.heard(*subscriber), ["[message news block]", "[message news script]"]);

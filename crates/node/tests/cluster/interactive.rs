@@ -1,29 +1,16 @@
 //! BEGIN, COMMIT, ROLLBACK.
 
-use crate::net::{Net, key_of, shown};
+use crate::net::{Net, key_of, keys, random, shown};
 
-fn keys<const N: usize>(nodes: usize) -> [String; N] {
-    std::array::from_fn(|i| key_of(i % nodes, nodes, &format!("k{i}")))
-}
-
-fn ask(net: &mut Net, client: usize, words: &[&str]) -> String {
-    let mut bytes = Vec::new();
-    resp::append_request(&mut bytes, words);
-    net.send_raw(client, &bytes);
-    net.heard(client).join(",")
-}
-
-fn nothing_is_left(net: &mut Net, nodes: usize) {
+fn nothing_is_left(net: &mut Net) {
     net.sleep(10);
-    assert!((0..nodes).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+    assert!(net.is_quiet(), "nothing is left");
 }
 
 #[test]
 fn what_was_done_since_begin_happens_at_commit_or_not_at_all() {
     for workers in [1, 2] {
-        let mut net = Net::new(3, workers, 6);
-        let (client, other) = (net.connect(0), net.connect(1));
-        let [a, b, c] = keys(3);
+        let (mut net, [client, other, _], [a, b, c]) = Net::three(workers, 6);
         net.ask(client, &format!("MSET {a} 1 {b} 2"));
         for level in ["", " strict-serializable", " repeatable-read", " READ-COMMITTED"] {
             for end in ["ROLLBACK", "COMMIT"] {
@@ -48,15 +35,13 @@ fn what_was_done_since_begin_happens_at_commit_or_not_at_all() {
             net.ask(client, &format!("DEL {b} {c}"));
             net.ask(client, &format!("MSET {a} 1 {b} 2"));
         }
-        nothing_is_left(&mut net, 3);
+        nothing_is_left(&mut net);
     }
 }
 
 #[test]
 fn who_looked_at_what_has_changed_does_not_commit() {
-    let mut net = Net::new(3, 1, 6);
-    let (client, other) = (net.connect(0), net.connect(1));
-    let [a, b, c] = keys(3);
+    let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 6);
     // What is read, changed by another before COMMIT; then what is written; then neither.
     for (level, read, written) in
         [("strict-serializable", false, false), ("repeatable-read", true, false), ("read-committed", true, false)]
@@ -89,7 +74,7 @@ fn who_looked_at_what_has_changed_does_not_commit() {
     net.ask(other, &format!("SET {a} 1"));
     assert!(net.say(client, "COMMIT").starts_with("-CONFLICT"));
     assert_eq!(net.say(other, &format!("EXISTS {b}")), "0");
-    nothing_is_left(&mut net, 3);
+    nothing_is_left(&mut net);
 }
 
 #[test]
@@ -115,7 +100,7 @@ fn what_is_possible_between_begin_and_commit() {
     assert!(net.say(client, "NONSENSE").starts_with("-ERR unknown command"));
     // Scripts find out what they need; messages wait.
     let script = "redis.call('set', KEYS[1], 1) redis.call('set', ARGV[1], redis.call('incr', ARGV[2])) return 'done'";
-    assert_eq!(ask(&mut net, client, &["EVAL", script, "1", &a, &b, &c]), "done");
+    assert_eq!(net.say_words(client, &["EVAL", script, "1", &a, &b, &c]), "done");
     assert_eq!(net.say(client, "PUBLISH news read"), "0");
     assert_eq!(net.say(client, &format!("BLPOP {a}x {b}x 0")), "nil");
     net.ask(client, "SELECT 2");
@@ -160,14 +145,7 @@ fn what_is_possible_between_begin_and_commit() {
     net.ask(client, &format!("SET {b} never"));
     net.ask(client, "RESET");
     assert_eq!(net.say(client, &format!("GET {b}")), "z");
-    nothing_is_left(&mut net, 3);
-}
-
-fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    }
+    nothing_is_left(&mut net);
 }
 
 /// Money is moved step by step by clients that come between one another, and whose links end: none is lost, and a COMMIT that read all of it saw all of it.
@@ -228,6 +206,6 @@ fn accounts_are_never_seen_half_changed() {
         assert_eq!(all.iter().map(|text| text.parse::<i64>().unwrap()).sum::<i64>(), 400, "seed {seed}: {all:?}");
         assert!(moved > 5 && read > 1, "seed {seed}: {moved} {read}");
         net.sleep(5000);
-        nothing_is_left(&mut net, 3);
+        nothing_is_left(&mut net);
     }
 }

@@ -7,6 +7,7 @@ mod blocks;
 mod everywhere;
 mod failures;
 mod interactive;
+mod lists;
 mod members;
 mod parts;
 mod pipelines;

@@ -39,10 +39,6 @@ fn started_again(version: u64) -> Map {
     Map::new(even.cluster(), version, 1, nodes, even.ranges().to_vec())
 }
 
-fn is_quiet(net: &Net) -> bool {
-    (0..3).all(|node| !net.node(node).engine.transactions.any())
-}
-
 /// Rule T5: who has a Commit or an Abort in its log can lose it with the power as long as that is not synced, whatever replies promise, and asks then.
 #[test]
 fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
@@ -53,13 +49,13 @@ fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
         net.hold_syncs(1, true);
         net.unreachable.clear();
         a_while(&mut net);
-        assert!(is_quiet(&net), "it has heard of it by now");
+        assert!(net.is_quiet(), "it has heard of it by now");
         net.power_fails(1, started_again(2));
         a_while(&mut net);
         let other = net.connect(1);
         assert_eq!(net.say(other, &format!("MGET {x} {z}")), "[1 1]");
         a_while(&mut net);
-        assert!(is_quiet(&net), "nothing is left");
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -79,15 +75,13 @@ fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
     a_while(&mut net);
     let other = net.connect(1);
     assert_eq!(net.say(other, &format!("MGET {x} {z}")), "[1 1]", "its own transactions are heard as well");
-    assert!(is_quiet(&net), "nothing is left");
+    assert!(net.is_quiet(), "nothing is left");
 }
 
 /// A node that a block was never told to counts as one that has refused, even if the block's client does not wait for that.
 #[test]
 fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
-    let mut net = Net::new(3, 1, 2);
-    let (client, other) = (net.connect(0), net.connect(2));
-    let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    let (mut net, [client, _, other], [a, b, c]) = Net::three(1, 2);
     net.unreachable = vec![1];
     net.send(client, &format!("GET {b}"));
     net.run();
@@ -98,7 +92,7 @@ fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
     net.run();
     assert!(net.node(2).engine.transactions.any());
     a_while(&mut net);
-    assert!(is_quiet(&net), "nothing stays locked");
+    assert!(net.is_quiet(), "nothing stays locked");
     assert_eq!(net.say(other, &format!("MGET {a} {c}")), "[nil nil]");
 }
 
@@ -149,9 +143,7 @@ fn has_locks(net: &Net, node: usize) -> bool {
 /// Rule T5: what a node that is taken out has not answered, those who are left settle.
 #[test]
 fn a_node_that_is_taken_out_for_good_holds_nobody_up() {
-    let mut net = Net::new(3, 1, 2);
-    let (client, other) = (net.connect(0), net.connect(2));
-    let [a, x, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    let (mut net, [client, _, other], [a, x, z]) = Net::three(1, 2);
     net.stalled = vec![1];
     net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
     net.run();

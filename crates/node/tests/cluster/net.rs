@@ -159,7 +159,27 @@ pub fn key_of(i: usize, n: usize, name: &str) -> String {
         .unwrap()
 }
 
+/// Numbers below what is asked for, as a seed has it.
+pub fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
+    move |below| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    }
+}
+
+/// Different keys, of each of so many nodes in turn.
+pub fn keys<const N: usize>(nodes: usize) -> [String; N] {
+    std::array::from_fn(|i| key_of(i % nodes, nodes, &format!("k{i}")))
+}
+
 impl Net {
+    /// Three nodes, a client of each, and a key of each.
+    pub fn three(workers: usize, seed: u64) -> (Net, [usize; 3], [String; 3]) {
+        let mut net = Net::new(3, workers, seed);
+        let clients = [0, 1, 2].map(|node| net.connect(node));
+        (net, clients, keys(3))
+    }
+
     /// A cluster of `nodes` nodes with so many workers each.
     pub fn new(nodes: usize, workers: usize, seed: u64) -> Net {
         Self::with(nodes, workers, seed, &[])
@@ -241,6 +261,11 @@ impl Net {
         self.machines[node].lease.0.store(until_ms.saturating_mul(1_000_000), Relaxed);
     }
 
+    /// Whether no node has anything left of any transaction.
+    pub fn is_quiet(&self) -> bool {
+        self.machines.iter().all(|machine| !machine.node.engine.transactions.any())
+    }
+
     /// The node.
     pub fn node(&self, node: usize) -> &Node {
         &self.machines[node].node
@@ -283,8 +308,13 @@ impl Net {
     /// A client sends a command.
     pub fn send(&mut self, client: usize, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
+        self.send_words(client, &words);
+    }
+
+    /// A client sends a command whose words may hold anything.
+    pub fn send_words(&mut self, client: usize, words: &[&str]) {
         let mut bytes = Vec::new();
-        append_request(&mut bytes, &words);
+        append_request(&mut bytes, words);
         self.send_raw(client, &bytes);
     }
 
@@ -305,6 +335,12 @@ impl Net {
     /// A command and its reply as redis-cli would show it, roughly.
     pub fn say(&mut self, client: usize, command: &str) -> String {
         shown(&self.ask(client, command))
+    }
+
+    /// As [`Self::say`], of words that may hold anything.
+    pub fn say_words(&mut self, client: usize, words: &[&str]) -> String {
+        self.send_words(client, words);
+        self.heard(client).join(",")
     }
 
     /// What has come for a client.

@@ -10,10 +10,6 @@ use txn::{Lock, Message};
 use crate::net::{Net, key_of};
 use crate::transactions::{slip_in, slip_in_prepare, tx_of};
 
-fn is_quiet(net: &Net) -> bool {
-    (0..2).all(|node| !net.node(node).engine.transactions.any())
-}
-
 /// A client of each of two nodes, and a key of each.
 fn two(net: &mut Net) -> ([usize; 2], [String; 2]) {
     ([0, 1].map(|node| net.connect(node)), [0, 1].map(|node| key_of(node, 2, "k")))
@@ -53,7 +49,7 @@ fn parts_wait_for_the_end_of_a_pause() {
         net.sleep(2);
         assert_eq!(net.heard(client), ["OK"]);
         net.heard(reader);
-        assert!(is_quiet(&net));
+        assert!(net.is_quiet());
     }
     // Who only reads writes nothing.
     assert_eq!(net.say(other, "CLIENT PAUSE 1000 WRITE"), "OK");
@@ -79,7 +75,7 @@ fn parts_wait_for_the_log() {
     net.sleep(1);
     assert_eq!((net.heard(client), net.heard(other)), (vec!["OK".into()], vec!["OK".into()]));
     assert_eq!(net.say(reader, &format!("GET {b}")), "1");
-    assert!(is_quiet(&net));
+    assert!(net.is_quiet());
 }
 
 /// The slot of a key is as after a start: what it has is in the store, and that cannot be read.
@@ -132,7 +128,7 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
         assert_eq!(net.say(client, &format!("GET {a}")), "1", "{command} has failed");
         loader.serve(Vec::new(), 1000, |_| {});
     }
-    assert!(is_quiet(&net));
+    assert!(net.is_quiet());
 }
 
 /// A store that fails may do so for long.
@@ -143,14 +139,14 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
     let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Exclusive };
     slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
-    assert!(!is_quiet(&net), "it is prepared");
+    assert!(!net.is_quiet(), "it is prepared");
     let mut loader = unreadable(&net, 1, &b);
     slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
     (0..5).for_each(|_| net.sleep(50));
-    assert!(!is_quiet(&net), "it is not done");
+    assert!(!net.is_quiet(), "it is not done");
     readable(&net, 1);
     load(&mut net, 1, &mut loader);
     (0..5).for_each(|_| net.sleep(50));
-    assert!(is_quiet(&net));
+    assert!(net.is_quiet());
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
 }

@@ -4,7 +4,7 @@ use cluster::frame::Kind;
 use txn::locks::Mode;
 use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxId};
 
-use crate::net::{Net, key_of, shown};
+use crate::net::{Net, key_of, random, shown};
 
 fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
     let mut all = vec!["MULTI"];
@@ -18,9 +18,7 @@ fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
 #[test]
 fn a_block_over_several_nodes_runs_as_one() {
     for workers in [1, 3] {
-        let mut net = Net::new(3, workers, 2);
-        let (client, other) = (net.connect(0), net.connect(2));
-        let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        let (mut net, [client, _, other], [a, b, c]) = Net::three(workers, 2);
         let commands = [
             format!("SET {a} 1"),
             format!("INCRBY {b} 5"),
@@ -42,8 +40,7 @@ fn a_block_over_several_nodes_runs_as_one() {
         let reply = block(&mut net, client, &[&incr, &wrong]);
         assert!(reply.starts_with("[6 -WRONGTYPE"), "{reply}");
         assert_eq!(net.say(other, &get_b), "6");
-        assert!(!net.node(0).engine.transactions.any(), "nothing is left");
-        assert!(!net.node(1).engine.transactions.any());
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -129,62 +126,7 @@ fn accounts_are_never_seen_half_changed() {
             }
         }
         assert!(reads > 5);
-        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
-    }
-}
-
-/// Links that end in the middle of it: whoever was answered was told the truth, nothing is half done, and nothing stays locked.
-#[test]
-fn links_that_end_leave_nothing_half_done() {
-    for seed in 1..12 {
-        let mut net = Net::new(3, 1 + seed as usize % 2, seed);
-        let lists: Vec<String> = (0..3).map(|i| key_of(i, 3, "list")).collect();
-        let mut chance = random(seed);
-        let mut clients: Vec<usize> = (0..4).map(|i| net.connect(i % 3)).collect();
-        let mut answered = Vec::new();
-        for id in 0..40 {
-            let i = chance(4);
-            let client = clients[i];
-            net.send(client, "MULTI");
-            lists.iter().for_each(|list| net.send(client, &format!("RPUSH {list} {id}")));
-            net.send(client, "EXEC");
-            if chance(3) == 0 {
-                let (a, b) = (chance(3), chance(3));
-                net.turns(chance(30));
-                net.cut(a, b);
-            }
-            if chance(8) == 0 {
-                // Its client has gone, whatever comes of it.
-                net.turns(chance(30));
-                net.leave(client);
-            }
-            net.run();
-            for _ in 0..chance(20) {
-                net.sleep(200);
-            }
-            let done = net.replies(client).last().is_some_and(|reply| matches!(reply, resp::Value::Array(_)));
-            if done {
-                answered.push(id.to_string());
-            }
-            let (node, closed) = (chance(3), net.clients[client].closed);
-            if closed || !done {
-                net.leave(client);
-                clients[i] = net.connect(node);
-            }
-        }
-        for _ in 0..100 {
-            net.sleep(200);
-        }
-        let reader = net.connect(0);
-        let read: Vec<String> = lists.iter().map(|list| format!("LRANGE {list} 0 -1")).collect();
-        let seen: Vec<String> = read.iter().map(|command| net.say(reader, command)).collect();
-        assert!(seen[0] == seen[1] && seen[1] == seen[2], "seed {seed}: {seen:?}");
-        let there: Vec<&str> = seen[0].trim_matches(['[', ']']).split(' ').collect();
-        for id in &answered {
-            assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "seed {seed}: {id} in {there:?}");
-        }
-        assert!(answered.len() > 15, "seed {seed}: {answered:?}");
-        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "seed {seed}: nothing is left");
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -230,19 +172,10 @@ fn what_was_answered_is_seen_by_everybody() {
     }
 }
 
-fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    }
-}
-
 #[test]
 fn watched_keys_of_several_nodes_break_a_block() {
     for workers in [1, 2] {
-        let mut net = Net::new(3, workers, 4);
-        let (client, other) = (net.connect(0), net.connect(2));
-        let [a, b, c] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        let (mut net, [client, _, other], [a, b, c]) = Net::three(workers, 4);
         let (set_a, set_b) = (format!("SET {a} 1"), format!("SET {b} 2"));
         let watches = [&a, &b, &c].map(|key| format!("WATCH {key}"));
         // Untouched, and what was watched is not any more.
@@ -289,7 +222,7 @@ fn watched_keys_of_several_nodes_break_a_block() {
         net.ask(other, &set_b);
         net.ask(client, "UNWATCH");
         assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
-        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -329,7 +262,7 @@ fn commands_that_work_on_each_key_alone_work_on_those_of_several_nodes() {
         net.ask(client, &mget);
         net.ask(other, &format!("SET {} x", keys[1]));
         assert_eq!(block(&mut net, client, &[&format!("SET {} y", keys[1])]), "nil");
-        assert!((0..3).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use cluster::Map;
 
-use crate::net::{Net, even_map, key_of, shown};
+use crate::lists::{PUSH, are_whole, lists};
+use crate::net::{Net, even_map, key_of, keys, random, shown};
 
 /// MULTI, these commands, EXEC: what EXEC answers.
 fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
@@ -15,20 +16,10 @@ fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
     net.say(client, "EXEC")
 }
 
-fn keys<const N: usize>(nodes: usize) -> [String; N] {
-    std::array::from_fn(|i| key_of(i % nodes, nodes, &format!("k{i}")))
-}
-
-fn nothing_is_left(net: &Net, nodes: usize) {
-    assert!((0..nodes).all(|node| !net.node(node).engine.transactions.any()), "nothing is left");
-}
-
 #[test]
 fn commands_with_keys_of_several_nodes() {
     for workers in [1, 2] {
-        let mut net = Net::new(3, workers, 6);
-        let (client, other) = (net.connect(0), net.connect(1));
-        let [a, b, c] = keys(3);
+        let (mut net, [client, other, _], [a, b, c]) = Net::three(workers, 6);
         let mut is = |command: String, expected: &str| {
             assert_eq!(net.say(client, &command), expected, "{command}");
         };
@@ -80,16 +71,8 @@ fn commands_with_keys_of_several_nodes() {
         let replies: Vec<String> = net.pipeline(client, &commands).iter().map(shown).collect();
         assert_eq!(replies, ["OK", "2", "OK", "PONG"]);
         assert_eq!(net.say(other, &format!("ZRANGE {c} 0 -1")), "[x y]");
-        nothing_is_left(&net, 3);
+        assert!(net.is_quiet(), "nothing is left");
     }
-}
-
-/// Words, and the reply to them.
-fn ask(net: &mut Net, client: usize, words: &[&str]) -> String {
-    let mut bytes = Vec::new();
-    resp::append_request(&mut bytes, words);
-    net.send_raw(client, &bytes);
-    net.heard(client).join(",")
 }
 
 #[test]
@@ -101,7 +84,7 @@ fn scripts_with_keys_of_several_nodes() {
         let swap = "local x, y = redis.call('get', KEYS[1]), redis.call('get', KEYS[2])
             redis.call('set', KEYS[1], y) redis.call('set', KEYS[2], x) return {x, y}";
         net.ask(client, &format!("MSET {a} 1 {b} 2 {c} 3"));
-        assert_eq!(ask(&mut net, client, &["EVAL", swap, "2", &a, &b]), "[1 2]");
+        assert_eq!(net.say_words(client, &["EVAL", swap, "2", &a, &b]), "[1 2]");
         assert_eq!(net.say(other, &format!("MGET {a} {b}")), "[2 1]");
         // By its digest, everywhere.
         let sha = net.say(client, "SCRIPT LOAD return{redis.call('incr',KEYS[1]),redis.call('incr',KEYS[2])}");
@@ -111,31 +94,31 @@ fn scripts_with_keys_of_several_nodes() {
             redis.register_function('sum', function(keys, args)
                 return redis.call('get', keys[1]) + redis.call('get', keys[2]) + redis.call('get', args[1])
             end)";
-        assert_eq!(ask(&mut net, client, &["FUNCTION", "LOAD", library]), "l");
+        assert_eq!(net.say_words(client, &["FUNCTION", "LOAD", library]), "l");
         assert_eq!(net.say(client, &format!("FCALL sum 2 {a} {b} {c}")), "8");
         // It changes what it has not declared.
         let undeclared = "redis.call('incr', KEYS[1]) return redis.call('incrby', ARGV[1], redis.call('get', KEYS[2]))";
-        assert_eq!(ask(&mut net, other, &["EVAL", undeclared, "2", &a, &b, &c]), "5");
+        assert_eq!(net.say_words(other, &["EVAL", undeclared, "2", &a, &b, &c]), "5");
         assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[4 2 5]");
         // What a script did before its error is done, as anywhere.
         let fails = "redis.call('set', KEYS[1], 'x') redis.call('lpush', KEYS[2], 'x')";
-        let error = ask(&mut net, client, &["EVAL", fails, "2", &c, &b]);
+        let error = net.say_words(client, &["EVAL", fails, "2", &c, &b]);
         assert!(error.starts_with("-WRONGTYPE"), "{error}");
         assert_eq!(net.say(client, &format!("MGET {b} {c}")), "[2 x]");
         let read_only = "#!lua flags=no-writes
             return redis.call('mget', KEYS[1], KEYS[2])";
-        assert_eq!(ask(&mut net, other, &["EVAL", read_only, "2", &a, &b]), "[4 2]");
-        let writes = ask(&mut net, other, &["EVAL_RO", "return redis.call('incr', KEYS[1])", "2", &a, &b]);
+        assert_eq!(net.say_words(other, &["EVAL", read_only, "2", &a, &b]), "[4 2]");
+        let writes = net.say_words(other, &["EVAL_RO", "return redis.call('incr', KEYS[1])", "2", &a, &b]);
         assert!(writes.starts_with("-ERR Write commands are not allowed from read-only scripts"), "{writes}");
-        let whole = ask(&mut net, client, &["EVAL", "return redis.call('dbsize')", "2", &a, &b]);
+        let whole = net.say_words(client, &["EVAL", "return redis.call('dbsize')", "2", &a, &b]);
         assert!(whole.contains("works on more than its keys"), "{whole}");
-        assert_eq!(ask(&mut net, client, &["EVAL", "return redis.call('exists', KEYS[2])", "2", &a, &d]), "0");
+        assert_eq!(net.say_words(client, &["EVAL", "return redis.call('exists', KEYS[2])", "2", &a, &d]), "0");
         // One that takes long lets others run.
         net.clock.step.store(10_000, Relaxed);
         let long = "for i = 1, 30000 do redis.call('incr', KEYS[1]) end return redis.call('incr', KEYS[2])";
-        assert_eq!(ask(&mut net, client, &["EVAL", long, "2", &a, &b]), "3");
+        assert_eq!(net.say_words(client, &["EVAL", long, "2", &a, &b]), "3");
         assert_eq!(net.say(client, &format!("GET {a}")), "30004");
-        nothing_is_left(&net, 3);
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -144,10 +127,8 @@ fn a_script_whose_client_goes_is_given_up() {
     let mut net = Net::new(2, 1, 8);
     let (client, other) = (net.connect(0), net.connect(1));
     let [a, b] = keys(2);
-    let mut bytes = Vec::new();
-    resp::append_request(&mut bytes, &["EVAL", "redis.call('set', KEYS[1], 1) while true do end", "2", &a, &b]);
     net.clock.step.store(100_000, Relaxed);
-    net.send_raw(client, &bytes);
+    net.send_words(client, &["EVAL", "redis.call('set', KEYS[1], 1) while true do end", "2", &a, &b]);
     net.turns(50);
     assert!(net.node(0).engine.transactions.any(), "it runs");
     net.leave(client);
@@ -155,15 +136,13 @@ fn a_script_whose_client_goes_is_given_up() {
     net.clock.step.store(100, Relaxed);
     net.sleep(1000);
     assert_eq!(net.say(other, &format!("EXISTS {a} {b}")), "0");
-    nothing_is_left(&net, 2);
+    assert!(net.is_quiet(), "nothing is left");
 }
 
 #[test]
 fn blocks_that_need_keys_of_several_nodes_at_once() {
     for workers in [1, 3] {
-        let mut net = Net::new(3, workers, 2);
-        let (client, other) = (net.connect(0), net.connect(2));
-        let [a, b, c] = keys(3);
+        let (mut net, [client, _, other], [a, b, c]) = Net::three(workers, 2);
         let (set, rename, get) = (format!("SET {a} 1"), format!("RENAME {a} {b}"), format!("GET {b}"));
         assert_eq!(block(&mut net, client, &[&set, &rename, "PING", &get]), "[OK OK PONG 1]");
         assert_eq!(net.say(other, &get), "1");
@@ -186,16 +165,14 @@ fn blocks_that_need_keys_of_several_nodes_at_once() {
             assert!(reply.starts_with("-EXECABORT") && reply.contains("works on more than its keys"), "{reply}");
         }
         assert_eq!(net.say(client, &format!("EXISTS {a}")), "0");
-        nothing_is_left(&net, 3);
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
 #[test]
 fn what_is_watched_elsewhere_guards_any_block() {
     for workers in [1, 2] {
-        let mut net = Net::new(3, workers, 4);
-        let (client, other) = (net.connect(0), net.connect(2));
-        let [near, far, third] = keys(3);
+        let (mut net, [client, _, other], [near, far, third]) = Net::three(workers, 4);
         let touch = |net: &mut Net| assert_ne!(net.say(other, &format!("INCR {far}")), "nil");
         let set_near = format!("SET {near} 1");
         let rename = format!("COPY {near} {third} REPLACE");
@@ -216,7 +193,7 @@ fn what_is_watched_elsewhere_guards_any_block() {
             touch(&mut net);
             assert_eq!(block(&mut net, client, commands), expected, "nothing is watched");
         }
-        nothing_is_left(&net, 3);
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -255,9 +232,7 @@ fn what_happens_to_keys_is_told_where_they_are() {
 
 #[test]
 fn times_are_those_of_one_moment() {
-    let mut net = Net::new(3, 1, 6);
-    let client = net.connect(0);
-    let [a, b, c] = keys(3);
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 6);
     net.ask(client, &format!("SET {a} 1 PX 10"));
     net.ask(client, &format!("HSET {b} f 1 g 2"));
     net.ask(client, &format!("HPEXPIRE {b} 10 FIELDS 1 f"));
@@ -270,11 +245,11 @@ fn times_are_those_of_one_moment() {
     let stamps = "local t = redis.call('time') redis.call('xadd', KEYS[1], '*', 'f', 1)
         local id = redis.call('xadd', KEYS[2], '*', 'f', 1) return t[1] * 1000 == tonumber(string.sub(id, 1, 13)) - 20";
     net.ask(client, &format!("DEL {b} {c}"));
-    assert_eq!(ask(&mut net, client, &["EVAL", stamps, "2", &b, &c]), "1");
+    assert_eq!(net.say_words(client, &["EVAL", stamps, "2", &b, &c]), "1");
     let ids = block(&mut net, client, &[&format!("XRANGE {b} - +"), &format!("XRANGE {c} - +")]);
     let (first, second) = ids.trim_matches(['[', ']']).split_once("]]] [[").unwrap();
     assert_eq!(first.trim_matches(['[', ']']), second.trim_matches(['[', ']']));
-    nothing_is_left(&net, 3);
+    assert!(net.is_quiet(), "nothing is left");
 }
 
 #[test]
@@ -297,14 +272,7 @@ fn what_is_too_large_is_refused_as_a_whole() {
     assert!(large.starts_with("-ERR the values of one node are too large"), "{large}");
     assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
     assert_eq!(net.say(client, &format!("STRLEN {a}")), text.len().to_string());
-    nothing_is_left(&net, 2);
-}
-
-fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below
-    }
+    assert!(net.is_quiet(), "nothing is left");
 }
 
 const MOVES: &str = "local n = math.min(tonumber(ARGV[1]), tonumber(redis.call('get', KEYS[1])))
@@ -328,25 +296,18 @@ fn accounts_are_never_seen_half_changed() {
             for &client in &clients {
                 let (from, to) = (chance(4), chance(4));
                 let amount = chance(10).to_string();
-                let mut bytes = Vec::new();
                 match chance(4) {
                     0 => {
                         let mut words = vec!["EVAL", SUMS, "4"];
                         words.extend(accounts.iter().map(String::as_str));
-                        resp::append_request(&mut bytes, &words);
+                        net.send_words(client, &words);
                     }
                     1 => {
                         let there = chance(2);
-                        resp::append_request(&mut bytes, &["RENAMENX", &purse[there], &purse[1 - there]]);
+                        net.send_words(client, &["RENAMENX", &purse[there], &purse[1 - there]]);
                     }
-                    _ => {
-                        resp::append_request(
-                            &mut bytes,
-                            &["EVAL", MOVES, "2", &accounts[from], &accounts[to], &amount],
-                        );
-                    }
+                    _ => net.send_words(client, &["EVAL", MOVES, "2", &accounts[from], &accounts[to], &amount]),
                 }
-                net.send_raw(client, &bytes);
                 net.send(client, &format!("INCRBY {} 0", accounts[chance(4)]));
             }
             net.run();
@@ -368,62 +329,7 @@ fn accounts_are_never_seen_half_changed() {
         assert!(sums > 3, "seed {seed}");
         let there: Vec<String> = purse.iter().map(|key| net.say(clients[0], &format!("GET {key}"))).collect();
         assert!(there == ["100", "nil"] || there == ["nil", "100"], "seed {seed}: {there:?}");
-        nothing_is_left(&net, 3);
-    }
-}
-
-/// Links that end in the middle of it, and clients that go: whoever was answered was told the truth, nothing is half done, nothing stays locked.
-#[test]
-fn links_that_end_leave_nothing_half_done() {
-    let push = "for _, key in ipairs(KEYS) do redis.call('rpush', key, ARGV[1]) end return 'done'";
-    for seed in 1..12 {
-        let mut net = Net::new(3, 1 + seed as usize % 2, seed);
-        let lists: Vec<String> = (0..3).map(|i| key_of(i, 3, "list")).collect();
-        let mut chance = random(seed);
-        let mut clients: Vec<usize> = (0..4).map(|i| net.connect(i % 3)).collect();
-        let mut answered = Vec::new();
-        for id in 0..40 {
-            let i = chance(4);
-            let client = clients[i];
-            let number = id.to_string();
-            let mut bytes = Vec::new();
-            resp::append_request(&mut bytes, &["EVAL", push, "3", &lists[0], &lists[1], &lists[2], &number]);
-            net.send_raw(client, &bytes);
-            if chance(3) == 0 {
-                let (a, b) = (chance(3), chance(3));
-                net.turns(chance(40));
-                net.cut(a, b);
-            }
-            if chance(8) == 0 {
-                net.turns(chance(40));
-                net.leave(client);
-            }
-            net.run();
-            for _ in 0..chance(30) {
-                net.sleep(200);
-            }
-            let done = net.replies(client).last().is_some_and(|reply| shown(reply) == "done");
-            if done {
-                answered.push(number);
-            }
-            let (node, closed) = (chance(3), net.clients[client].closed);
-            if closed || !done {
-                net.leave(client);
-                clients[i] = net.connect(node);
-            }
-        }
-        for _ in 0..100 {
-            net.sleep(200);
-        }
-        let reader = net.connect(0);
-        let seen: Vec<String> = lists.iter().map(|list| net.say(reader, &format!("LRANGE {list} 0 -1"))).collect();
-        assert!(seen[0] == seen[1] && seen[1] == seen[2], "seed {seed}: {seen:?}");
-        let there: Vec<&str> = seen[0].trim_matches(['[', ']']).split(' ').collect();
-        for id in &answered {
-            assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "seed {seed}: {id} in {there:?}");
-        }
-        assert!(answered.len() > 12, "seed {seed}: {answered:?}");
-        nothing_is_left(&net, 3);
+        assert!(net.is_quiet(), "nothing is left");
     }
 }
 
@@ -527,7 +433,7 @@ fn histories_are_those_of_a_single_node() {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let mut replies = [String::new(), String::new()];
             for i in 0..2 {
-                replies[i] = ask(&mut nets[i], clients[i], &words);
+                replies[i] = nets[i].say_words(clients[i], &words);
             }
             // What waits for something that does not come waits in both.
             let waits = replies.iter().any(String::is_empty);
@@ -570,7 +476,7 @@ fn histories_are_those_of_a_single_node() {
             all
         });
         assert_eq!(all[0], all[1], "seed {seed}");
-        nothing_is_left(&nets[1], 3);
+        assert!(nets[1].is_quiet(), "nothing is left");
     }
 }
 
@@ -584,10 +490,9 @@ fn sorted(reply: &str) -> Vec<String> {
 /// Machines that lose their power in the middle of it: what was answered is there, nothing is half done, nothing stays locked.
 #[test]
 fn power_that_fails_leaves_nothing_half_done() {
-    let push = "for _, key in ipairs(KEYS) do redis.call('rpush', key, ARGV[1]) end return 'done'";
+    let lists = lists();
     for seed in 1..7 {
         let mut net = Net::logged(3, 1 + seed as usize % 2, seed, "always");
-        let lists: Vec<String> = (0..3).map(|i| key_of(i, 3, "list")).collect();
         let purse = [key_of(1, 3, "purse"), key_of(2, 3, "purse")];
         let mut chance = random(seed);
         let mut lives = [1u64; 3];
@@ -597,9 +502,7 @@ fn power_that_fails_leaves_nothing_half_done() {
         for id in 0..30 {
             let i = chance(3);
             let number = id.to_string();
-            let mut bytes = Vec::new();
-            resp::append_request(&mut bytes, &["EVAL", push, "3", &lists[0], &lists[1], &lists[2], &number]);
-            net.send_raw(clients[i], &bytes);
+            net.send_words(clients[i], &["EVAL", PUSH, "3", &lists[0], &lists[1], &lists[2], &number]);
             let there = chance(2);
             net.send(clients[(i + 1) % 3], &format!("RENAME {} {}", purse[there], purse[1 - there]));
             if chance(3) == 0 {
@@ -628,17 +531,11 @@ fn power_that_fails_leaves_nothing_half_done() {
         for _ in 0..60 {
             net.sleep(200);
         }
-        let reader = net.connect(0);
-        let seen: Vec<String> = lists.iter().map(|list| net.say(reader, &format!("LRANGE {list} 0 -1"))).collect();
-        assert!(seen[0] == seen[1] && seen[1] == seen[2], "seed {seed}: {seen:?}");
-        let there: Vec<&str> = seen[0].trim_matches(['[', ']']).split(' ').collect();
-        for id in &answered {
-            assert_eq!(there.iter().filter(|there| *there == id).count(), 1, "seed {seed}: {id} in {there:?}");
-        }
         assert!(answered.len() > 8 && lives.iter().sum::<u64>() > 5, "seed {seed}: {answered:?} {lives:?}");
+        let reader = net.connect(0);
         let purses: Vec<String> = purse.iter().map(|key| net.say(reader, &format!("GET {key}"))).collect();
         assert!(purses == ["100", "nil"] || purses == ["nil", "100"], "seed {seed}: {purses:?}");
-        nothing_is_left(&net, 3);
+        are_whole(&mut net, &lists, &answered, seed);
     }
 }
 
@@ -650,7 +547,7 @@ fn where_memory_is_full_nothing_comes_of_it() {
     assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
     assert_eq!(net.say(other, "CONFIG SET maxmemory 1"), "OK");
     let script = "redis.call('set', KEYS[1], 2) return redis.call('set', KEYS[2], 2)";
-    let full = ask(&mut net, client, &["EVAL", script, "2", &a, &b]);
+    let full = net.say_words(client, &["EVAL", script, "2", &a, &b]);
     assert!(full.starts_with("-OOM"), "{full}");
     assert_eq!(net.say(client, &format!("LCS {a} {b}")), "1");
     net.ask(client, "BEGIN");
@@ -658,6 +555,6 @@ fn where_memory_is_full_nothing_comes_of_it() {
     let full = net.say(client, "COMMIT");
     assert!(full.starts_with("-OOM"), "{full}");
     assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
-    assert_eq!(ask(&mut net, client, &["EVAL", "return redis.call('del', KEYS[2])", "2", &a, &b]), "1");
-    nothing_is_left(&net, 2);
+    assert_eq!(net.say_words(client, &["EVAL", "return redis.call('del', KEYS[2])", "2", &a, &b]), "1");
+    assert!(net.is_quiet(), "nothing is left");
 }

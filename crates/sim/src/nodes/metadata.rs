@@ -1,5 +1,6 @@
-//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft promises): one order of commands, and who leads
-//! comes to the end of a confirmation only if nobody has been elected meanwhile. Who reaches whom, and how long it takes, the world decides.
+//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft promises): one order of
+//! commands, and who leads comes to the end of a confirmation only if nobody has been elected meanwhile. Who reaches whom, and how long it takes, the
+//! world decides.
 
 use std::sync::Arc;
 

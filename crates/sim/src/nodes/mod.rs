@@ -1,8 +1,9 @@
 //! Many nodes: a cluster with its network, its metadata, its clients and its crashes, all from one seed.
 //!
-//! Each node is a machine as in the simulation of one (`crate::machine`): the server's own workers, log, checkpointer and recovery, and its own code for links, forwarded
-//! commands and transactions over nodes. Made up are the disks, the clocks, which go at different speeds, the network, which takes its time, loses links and parts nodes,
-//! and what the control threads of servers do: here the metadata's state machine and the leases are the real ones, and Raft is what it promises.
+//! Each node is a machine as in the simulation of one (`crate::machine`): the server's own workers, log, checkpointer and recovery, and its own code
+//! for links, forwarded commands and transactions over nodes. Made up are the disks, the clocks, which go at different speeds, the network, which
+//! takes its time, loses links and parts nodes, and what the control threads of servers do: here the metadata's state machine and the leases are the
+//! real ones, and Raft is what it promises.
 
 pub mod agenda;
 pub mod clients;
@@ -28,10 +29,8 @@ pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
 
 /// As [`run`], with a plan that the seed did not make.
 pub fn run_plan(seed: u64, plan: Plan, keep: bool) -> Outcome {
-    let mut world = match World::new(seed, plan, keep) {
-        Ok(world) => world,
-        Err(violation) => return Outcome { violation: Some(violation), ..Outcome::default() },
-    };
-    let violation = world.run().err();
-    world.outcome(violation)
+    World::new(seed, plan, keep).map_or_else(Outcome::of_nothing, |mut world| {
+        let violation = world.run().err();
+        world.outcome(violation)
+    })
 }

@@ -1,5 +1,6 @@
-//! The network between the nodes: links, each of which keeps its bytes in order, as TCP does. What is under way takes its time, is held up where nodes do not reach each
-//! other, and may be lost with its link. No byte comes twice; but a message of a transaction may, as its sender repeats it when it hears nothing.
+//! The network between the nodes: links, each of which keeps its bytes in order, as TCP does. What is under way takes its time, is held up where
+//! nodes do not reach each other, and may be lost with its link. No byte comes twice; but a message of a transaction may, as its sender repeats it
+//! when it hears nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -172,7 +173,8 @@ impl Network {
         Some((end, pieces))
     }
 
-    /// A link breaks: of what is under way either end gets the beginning, and hears of it some time, within so many microseconds. When something may arrive, by side.
+    /// A link breaks: of what is under way either end gets the beginning, and hears of it some time, within so many microseconds. When something may
+    /// arrive, by side.
     pub fn cut(&mut self, link: u64, within: Time, now: Time, chance: &mut Chance) -> Vec<(Time, u64, usize)> {
         let Some(wire) = self.links.get_mut(&link) else { return Vec::new() };
         let mut arrivals = Vec::new();

@@ -670,14 +670,8 @@ impl World {
     }
 
     /// What has come of it.
-    pub fn outcome(self, violation: Option<Violation>) -> Outcome {
-        let trace = &self.story.trace;
-        Outcome {
-            counts: Counts { echoed: self.network.echoed, ..self.story.counts },
-            hash: trace.hash(),
-            events: trace.events(),
-            trace: trace.lines().to_owned(),
-            violation,
-        }
+    pub fn outcome(mut self, violation: Option<Violation>) -> Outcome {
+        self.story.counts.echoed = self.network.echoed;
+        Outcome::of(&self.story, violation)
     }
 }

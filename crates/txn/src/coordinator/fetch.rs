@@ -4,8 +4,8 @@
 //!          Fetch to all              all have said what is there           the node has run it: Proceed to all
 //! begin -------------> fetching ---------------------------------> running ------------------------------------> preparing
 //! ```
-//! All locks are held from when the last participant has answered until the outcome, so that what it runs on is of one moment. Until Proceed is sent nobody is bound,
-//! and the attempt may be given up at any time.
+//! All locks are held from when the last participant has answered until the outcome, so that what it runs on is of one moment. Until Proceed is sent
+//! nobody is bound, and the attempt may be given up at any time.
 
 use std::sync::Arc;
 

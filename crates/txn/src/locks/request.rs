@@ -100,8 +100,8 @@ where
     keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, asker.clone()))).count()
 }
 
-/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds what it held. Who
-/// does not hold the key dies: it has lost it.
+/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds
+/// what it held. Who does not hold the key dies: it has lost it.
 pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
     let mut all = Vec::new();
     locks.of(key, |lock| lock.awaited_by_holder(owner, |other, stamp| note(&mut all, other, stamp)));

@@ -10,8 +10,8 @@ use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, T
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, decode_reads, made, program};
 
-/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or nothing would
-/// ever come to an end.
+/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or
+/// nothing would ever come to an end.
 const NO_TIME: Settings = Settings {
     patience_ms: 0,
     resend_ms: 0,

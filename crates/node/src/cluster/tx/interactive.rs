@@ -1,5 +1,5 @@
-//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which are fetched without
-//! keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
+//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which
+//! are fetched without keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

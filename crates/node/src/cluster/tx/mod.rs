@@ -1,7 +1,8 @@
 //! Transactions over nodes: what `txn` decides is said over links, logged, and done to keys.
 //!
 //! Each worker coordinates what its clients begin; the node's part in what others have begun is one state machine under a lock, which any worker may drive.
-//! What that asks for are *tasks*: each takes latches, and waits, as the command of a connection does. Frames of kind *transactions* carry one message each.
+//! What that asks for are *tasks*: each takes latches, and waits, as the command of a connection does. Frames of kind *transactions* carry one
+//! message each.
 
 mod coordinator;
 mod interactive;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! body     := node u64 · incarnation u64 · message                          of a frame of kind transactions: who says it, and what
-//! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] · (db u16 · arguments u32 · (length u32 · bytes) each) each
+//! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] ·
+//!             (db u16 · arguments u32 · (length u32 · bytes) each) each
 //! replies  := (length u32 · reply) each
 //! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE) each
 //! changes  := version u8 (1) · 1 u8 · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·

@@ -1,8 +1,8 @@
 //! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only this one has.
 //!
-//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as EXEC runs any block; what came of that is
-//! prepared and committed by the owners of the keys. A script that turns out to need further keys runs again, with these fetched, too. Nothing of a block is told
-//! before it is committed.
+//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as EXEC runs any block; what came
+//! of that is prepared and committed by the owners of the keys. A script that turns out to need further keys runs again, with these fetched, too.
+//! Nothing of a block is told before it is committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -413,26 +413,13 @@ impl Worker {
             std::mem::swap(out, &mut suspended.out);
             *suspended
         });
-        let monitored = self.monitored && conn.is_client();
         self.meter.settle();
         run.workspace.begin(run.now, &tunables);
         let mut ctx = SessionCtx {
-            node: &node,
             engine: run.workspace.engine(),
-            session: &mut conn.session,
-            settings: &settings,
-            stats: &self.stats,
-            meter: &mut self.meter,
-            machines: &mut self.machines,
-            log: self.durable.as_deref().filter(|_| self.promised),
-            monitored,
-            peers: self.peers.as_deref(),
-            command: exec,
-            args: batch.args(0, &[]),
             out,
-            token: conn.token,
-            block: None,
             aside: Some(&mut run.aside),
+            ..self.session_ctx(conn, &node, &settings, exec, batch.args(0, &[]))
         };
         let result = f(&mut ctx, suspended);
         run.workspace.engine().parts.copy_into(out);

@@ -1,4 +1,5 @@
-//! No two nodes serve one slot (rule O1): by what they hold, and by what clients saw. Who begins after a slot got another owner is not served by the one before.
+//! No two nodes serve one slot (rule O1): by what they hold, and by what clients saw. Who begins after a slot got another owner is not served by the
+//! one before.
 
 use super::Lists;
 use crate::invariants::{Verdict, violated};

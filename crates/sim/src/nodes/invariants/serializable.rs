@@ -1,6 +1,6 @@
-//! All that was done and seen is as if it had been done one after the other, and nobody who began after another was answered came before him: strict serializability of
-//! lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020). A list says in which order it was appended to; who has seen it came after the last
-//! that is in it and before the next. With the order of time, these must make no circle.
+//! All that was done and seen is as if it had been done one after the other, and nobody who began after another was answered came before him: strict
+//! serializability of lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020). A list says in which order it was appended to; who has
+//! seen it came after the last that is in it and before the next. With the order of time, these must make no circle.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,8 @@ fn done(history: &History) -> impl Iterator<Item = (usize, &Deed)> {
     history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Done)
 }
 
-/// In which order each list was appended to: what was found at the end, or, of an owner before the last, the longest that anybody has seen. All that anybody has seen
-/// is the beginning of that.
+/// In which order each list was appended to: what was found at the end, or, of an owner before the last, the longest that anybody has seen. All that
+/// anybody has seen is the beginning of that.
 fn orders(history: &History, lists: &Lists) -> Result<BTreeMap<Place, Vec<u64>>, Violation> {
     let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
     for (key, list) in lists.iter().enumerate() {
