@@ -59,7 +59,8 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         calls: &needs.calls,
         slots: &needs.slots,
         declared: &needs.declared,
-        watched: &ctx.session.watched,
+        // In a workspace it is the owners of the keys who look, before.
+        watched: if ctx.aside.is_some() { &[] } else { &ctx.session.watched },
         may_widen: needs.has_scripts,
         again: again.as_deref().map(|retry| &retry.again),
     };
@@ -78,8 +79,15 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         Ok(Some(block)) => {
             let start = ctx.out.len();
             ctx.reply().array(multi.queue.len());
+            let watched = match ctx.aside {
+                Some(_) => {
+                    ctx.session.leave_block();
+                    Vec::new()
+                }
+                None => ctx.session.leave_multi(),
+            };
             let exec = Exec {
-                watched: ctx.session.leave_multi(),
+                watched,
                 multi,
                 block: Block::new(block, ctx.node, again.as_deref()),
                 at: 0,
@@ -279,10 +287,12 @@ impl Exec {
         ctx.session.set_protocol(protocol);
         ctx.session.client.queued.store(self.multi.queue.len() as i32, Relaxed);
         ctx.session.client.queued_bytes.store(self.multi.bytes as u64, Relaxed);
-        let bytes: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
-        ctx.session.client.watching.store(self.watched.len() as u32, Relaxed);
-        ctx.session.client.watched_bytes.store(bytes as u64, Relaxed);
-        ctx.session.watched = self.watched;
+        if ctx.aside.is_none() {
+            let bytes: usize = self.watched.iter().map(|watched| watched.key.len()).sum();
+            ctx.session.client.watching.store(self.watched.len() as u32, Relaxed);
+            ctx.session.client.watched_bytes.store(bytes as u64, Relaxed);
+            ctx.session.watched = self.watched;
+        }
         ctx.session.multi = Some(self.multi);
         Flow::Busy(busy)
     }

@@ -366,10 +366,15 @@ impl Session {
     /// Ends the block, if there is one; what was watched comes back, to be unwatched.
     #[must_use]
     pub fn leave_multi(&mut self) -> Vec<WatchedKey> {
+        self.leave_block();
+        self.take_watched()
+    }
+
+    /// Ends the block alone: one in a workspace (see [`Aside`]) guards nothing with what the client watches, and ends no such guard.
+    pub fn leave_block(&mut self) {
         self.multi = None;
         self.client.queued.store(-1, Relaxed);
         self.client.queued_bytes.store(0, Relaxed);
-        self.take_watched()
     }
 
     /// Watches nothing any more; what was watched comes back, to be unwatched.

@@ -197,6 +197,36 @@ fn what_is_watched_elsewhere_guards_any_block() {
     }
 }
 
+/// What runs on copies is no EXEC of the client's: what it watches goes on being watched, and guards its next block.
+#[test]
+fn what_is_watched_outlives_what_is_no_block() {
+    for hello in ["2", "3"] {
+        let mut net = Net::new(3, 1, 4);
+        let (client, other) = (net.connect(0), net.connect(2));
+        let [near, far, third] = keys(3);
+        net.ask(client, &format!("HELLO {hello}"));
+        let copy = format!("COPY {far} {third} REPLACE");
+        let script = ["EVAL", "return redis.call('mget', KEYS[1], KEYS[2])", "2", &far, &third];
+        for touched in [false, true] {
+            net.ask(client, &format!("MSET {near} 1 {far} 2"));
+            assert_eq!(net.say(client, &format!("WATCH {near}")), "OK");
+            assert_eq!(net.say(client, &copy), "1");
+            assert_eq!(net.say_words(client, &script), "[2 2]");
+            assert_eq!(net.say(client, &format!("RENAME {near}x {third}")), "-ERR no such key");
+            for (command, reply) in [("BEGIN", "OK"), (&*format!("GET {far}"), "2"), (&copy, "1"), ("COMMIT", "OK")] {
+                assert_eq!(net.say(client, command), reply, "{command}");
+            }
+            if touched {
+                assert_eq!(net.say(other, &format!("INCR {near}")), "2");
+            }
+            let expected = if touched { "nil" } else { "[1]" };
+            assert_eq!(block(&mut net, client, &[&format!("INCRBY {near} 0")]), expected, "HELLO {hello}");
+        }
+        assert_eq!(block(&mut net, client, &["PING"]), "[PONG]", "nothing is watched");
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
 #[test]
 fn what_happens_to_keys_is_told_where_they_are() {
     let mut net = Net::with(2, 1, 3, &[("notify-keyspace-events", "KEA")]);

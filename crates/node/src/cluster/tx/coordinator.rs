@@ -399,7 +399,7 @@ impl Worker {
         self.stop_workspace(&mut conn, block);
         conn.session.set_db(block.db);
         conn.session.set_protocol(block.protocol);
-        let _ = conn.session.leave_multi();
+        conn.session.leave_block();
         self.put_conn(conn);
     }
 

@@ -29,6 +29,8 @@ use crate::worker::Worker;
 
 /// Workspaces that a worker keeps for later.
 const IDLE: usize = 4;
+/// Before the reply of a block of one command.
+const OF_ONE: &[u8] = b"*1\r\n";
 /// Why a transaction is over.
 const TOO_MUCH: &str = "it has looked at more than 16 MB";
 /// A script that finds out so often that it needs further keys will not come to an end.
@@ -369,16 +371,16 @@ impl Worker {
             }
             Flow::Busy(_) => {
                 block.multi = conn.session.multi.take().unwrap_or_default();
-                let _ = conn.session.leave_multi();
+                conn.session.leave_block();
                 conn.session.again = None;
                 return Ran::Lacks(std::mem::take(&mut run.aside.missing));
             }
             flow => matches!(flow, Flow::Close),
         };
         block.multi = run.aside.multi.take().unwrap_or_default();
-        if block.alone {
+        if block.alone && out.starts_with(OF_ONE) {
             // It ran as a block of one command.
-            out.drain(..b"*1\r\n".len().min(out.len()));
+            out.drain(..OF_ONE.len());
         }
         let made = run.workspace.take();
         let Some(fetching) = block.fetching.as_deref_mut() else { return Ran::Later };
@@ -434,7 +436,7 @@ impl Worker {
             suspended.and_then(|suspended| suspended.give_up(ctx)).or_else(|| ctx.session.multi.take())
         });
         block.multi = multi.unwrap_or_default();
-        let _ = conn.session.leave_multi();
+        conn.session.leave_block();
         self.put_workspace(run.workspace);
     }
 
