@@ -126,6 +126,13 @@ impl Worker {
         }
     }
 
+    /// What waits for latches or locks tries again, whether or not it could go on.
+    pub(crate) fn resume_from_latches(&mut self) {
+        let waits = |conn: &&Box<Conn>| matches!(conn.wait, Wait::Latch);
+        let tokens: Vec<Token> = self.conns.iter().flatten().filter(waits).map(|conn| conn.token).collect();
+        tokens.into_iter().for_each(|token| self.unpark(token));
+    }
+
     /// A blocked command has been served by whoever changed its key, or found nothing after its time was up.
     pub(crate) fn served(&mut self, token: Token, reply: Option<&[u8]>, seen: &Horizon) {
         let Some(mut conn) = self.take_conn(token) else { return };

@@ -174,3 +174,32 @@ fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
     let other = net.connect(2);
     assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
 }
+
+/// Nobody hears what a node says that was taken out: its own clients are not kept waiting for what the others settle without it.
+#[test]
+fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
+    for workers in [1, 2] {
+        let (mut net, [other, client, _], [a, x, z]) = Net::three(workers, 2);
+        let (waiter, interactive) = (net.connect(1), net.connect(1));
+        assert_eq!(net.say(interactive, "BEGIN"), "OK");
+        assert_eq!(net.say(interactive, &format!("SET {z} 2")), "OK");
+        net.stalled = vec![1];
+        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+        net.run();
+        net.send(waiter, &format!("GET {x}"));
+        net.run();
+        assert!(has_locks(&net, 1) && net.replies(waiter).is_empty(), "it waits for the lock");
+        everywhere(&mut net, 3, taken_out(2, 1));
+        net.stalled.clear();
+        a_while(&mut net);
+        assert!(net.clients[client].closed, "nobody can tell it what came of its block");
+        let heard = net.heard(waiter);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+        for command in [format!("GET {z}"), format!("GET {x}"), "COMMIT".into()] {
+            let reply = net.say(interactive, &command);
+            assert!(reply.starts_with("-CLUSTERDOWN") || reply == "2", "{command}: {reply}");
+        }
+        assert!(!has_locks(&net, 0) && !has_locks(&net, 2), "those who are left have settled it");
+        assert_eq!(net.say(other, &format!("MGET {a} {z}")), "[nil nil]");
+    }
+}

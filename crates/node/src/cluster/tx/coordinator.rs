@@ -7,7 +7,7 @@ use command::{KeyAt, Run, flags};
 use engine::WatchedKey;
 use resp::{Args, Protocol, Reply};
 use txn::locks::Mode;
-use txn::{Event, Lock, NodeId, Part, Refusal};
+use txn::{Event, Lock, Member, NodeId, Part, Refusal};
 
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
@@ -475,9 +475,10 @@ impl Worker {
 }
 
 impl Peers {
-    /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that.
+    /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that, or this one is no node of the
+    /// cluster, and nobody would hear it.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
-        let me = self.member()?.node;
+        let Some(Member { node: me, .. }) = self.member() else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
         for part in parts {
             let place = map.nodes().iter().position(|node| member(node).node == part.member.node)? as u16;

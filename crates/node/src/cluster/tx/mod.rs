@@ -202,6 +202,9 @@ impl Worker {
     pub(super) fn tx_map(&mut self) {
         let now = self.tx_now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
+        if peers.is_out() && peers.shared.parts.me().is_some() {
+            return self.tx_out();
+        }
         let Some(me) = peers.member() else { return };
         let mut actions = Vec::new();
         let outcomes = &self.node.engine.transactions;
@@ -232,6 +235,16 @@ impl Worker {
         }
         self.act(actions);
         self.tx_events(events);
+    }
+
+    /// This node was taken out of the cluster: nobody hears what it says of transactions any more, and those who are left settle them.
+    fn tx_out(&mut self) {
+        let Some(peers) = self.peers.as_deref() else { return };
+        let blocks: Vec<Token> = peers.tx.blocks.values().map(|block| block.token).collect();
+        // What became of them is not known here.
+        blocks.into_iter().for_each(|token| self.cut(token));
+        // Who waits for locks hears that this node serves nobody.
+        self.resume_from_latches();
     }
 
     /// A link to another node is open: what it has not answered may have been lost.
