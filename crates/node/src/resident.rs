@@ -25,8 +25,12 @@ const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 32;
 /// Part of the limit that a checkpoint takes while it writes: 1/32.
 const TABLES: u64 = 32;
-/// Between two times that the allocator is asked for what is free, in milliseconds.
+/// Between two times that the allocator is asked for what is free, in milliseconds: at least, and at most where little comes of it. To ask costs up to
+/// some milliseconds, and faults where that is used again.
 const GIVE_BACK_MS: u64 = 20;
+const GIVE_BACK_MS_MAX: u64 = 160;
+/// Less than this part of the limit is little: 1/128.
+const LITTLE: u64 = 128;
 /// For so long it is waited whether what has left memory is resident no more, in milliseconds.
 const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
@@ -53,9 +57,8 @@ pub(crate) struct Resident {
     /// Bytes that are swapped out, and when that was looked at.
     swapped: AtomicU64,
     swapped_at: AtomicU64,
-    /// When the allocator was asked for what is free.
-    given_back_at: AtomicU64,
     control: Mutex<Control>,
+    give_back: Mutex<GiveBack>,
 }
 
 /// What is known of one limit. All in bytes, times in milliseconds.
@@ -65,6 +68,30 @@ struct Control {
     usable: u64,
     /// While more is resident than is meant to be: since when nothing was asked for, and the most that was resident since then.
     above: Option<(u64, u64)>,
+}
+
+/// When the allocator is asked for what is free.
+#[derive(Default)]
+struct GiveBack {
+    at: u64,
+    pause: u64,
+}
+
+impl GiveBack {
+    /// Whether it is to be asked now; whoever is told so asks.
+    fn is_due(&mut self, now: u64) -> bool {
+        let is_due = now.abs_diff(self.at) >= self.pause.max(GIVE_BACK_MS);
+        if is_due {
+            self.at = now;
+        }
+        is_due
+    }
+
+    /// So much has come of it.
+    fn note(&mut self, bytes: u64, limit: u64) {
+        let is_little = bytes < limit / LITTLE;
+        self.pause = if is_little { (2 * self.pause).clamp(GIVE_BACK_MS, GIVE_BACK_MS_MAX) } else { GIVE_BACK_MS };
+    }
 }
 
 /// So much is meant to be resident at most if the store may take so much more.
@@ -102,6 +129,10 @@ impl Control {
 }
 
 impl Node {
+    fn give_back(&self) -> std::sync::MutexGuard<'_, GiveBack> {
+        self.resident.give_back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Looks at what is resident within this limit.
     pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
         self.resident.looked_at.store(now, Relaxed);
@@ -124,12 +155,12 @@ impl Node {
         });
         // It is not data that has to leave, as long as something is free.
         if now_resident > meant(limit, store)
-            && now.abs_diff(self.resident.given_back_at.load(Relaxed)) >= GIVE_BACK_MS
             && let Some(give_back) = self.facts.give_back
+            && self.give_back().is_due(now)
         {
-            self.resident.given_back_at.store(now, Relaxed);
             give_back();
-            now_resident = resident();
+            let before = std::mem::replace(&mut now_resident, resident());
+            self.give_back().note(before.saturating_sub(now_resident), limit);
         }
         let (used, resident) = (self.used_memory(), now_resident);
         let mut control = self.resident.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,6 +288,25 @@ mod tests {
         }
         assert_eq!(control.look(205, limit, 830 * MB, 1000 * MB, 0), 790 * MB, "that has not helped");
         assert_eq!(control.look(210, limit, 790 * MB, 940 * MB, 0), 810 * MB, "now it has");
+    }
+
+    #[test]
+    fn the_allocator_is_asked_less_often_where_little_comes_of_it() {
+        let mut give_back = GiveBack::default();
+        let mut asked = |freed: u64, from: u64, until: u64| -> Vec<u64> {
+            (from..until)
+                .filter(|now| {
+                    let is_due = give_back.is_due(*now);
+                    if is_due {
+                        give_back.note(freed, 128 * MB);
+                    }
+                    is_due
+                })
+                .collect()
+        };
+        assert_eq!(asked(MB, 1000, 1050), [1000, 1020, 1040]);
+        assert_eq!(asked(MB - 1, 1050, 1900), [1060, 1100, 1180, 1340, 1500, 1660, 1820]);
+        assert_eq!(asked(MB, 1900, 2050), [1980, 2000, 2020, 2040], "something has come of it again");
     }
 
     #[test]
