@@ -108,9 +108,12 @@ impl Connection {
                 };
             }
             let mut more = [0; 4096];
-            match self.stream.read(&mut more).map_err(gone)? {
-                0 => return Err("the server has not answered: it closed the connection".to_owned()),
-                n => self.buffer.extend_from_slice(&more[..n]),
+            match self.stream.read(&mut more) {
+                Ok(0) => return Err("the server has not answered: it closed the connection".to_owned()),
+                Ok(n) => self.buffer.extend_from_slice(&more[..n]),
+                // With a time limit, whatever stops the process for a moment ends the call.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(gone(error)),
             }
         }
     }

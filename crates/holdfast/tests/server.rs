@@ -4,7 +4,7 @@
 mod launch;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -214,7 +214,12 @@ fn tells_systemd_when_it_is_ready_and_when_it_stops() {
     systemd.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let told = || {
         let mut text = [0; 200];
-        let length = systemd.recv(&mut text).unwrap();
+        let length = loop {
+            match systemd.recv(&mut text) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                length => break length.unwrap(),
+            }
+        };
         String::from_utf8_lossy(&text[..length]).into_owned()
     };
     let port = free_port().to_string();

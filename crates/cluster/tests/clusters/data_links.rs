@@ -47,5 +47,5 @@ fn who_says_nothing_keeps_no_node_out() {
         b.data_link();
     }
     // The first ones have been closed.
-    assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
+    assert_eq!(silent[0].read_to_end(&mut Vec::new()).unwrap(), 0);
 }

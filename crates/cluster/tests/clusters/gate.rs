@@ -71,7 +71,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, state: &AtomicU8) -> std::io::
         let read = match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(read) => read,
-            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => 0,
             Err(why) => return Err(why),
         };
         while state.load(Ordering::Acquire) == CLOSED {

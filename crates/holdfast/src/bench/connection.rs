@@ -215,14 +215,19 @@ fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(), Str
         stream.write_all(&request).map_err(fail)?;
         let mut scanner = Scanner::default();
         let mut buffer = [0; 4096];
-        while {
-            let count = stream.read(&mut buffer).map_err(fail)?;
+        loop {
+            let count = match stream.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                count => count.map_err(fail)?,
+            };
             if count == 0 {
                 return Err(format!("the server closed the connection at {}", step[0]));
             }
             let replies = scanner.feed(&buffer[..count], &mut Tally::default());
-            replies.map_err(|byte| not_resp(byte.0))? == 0
-        } {}
+            if replies.map_err(|byte| not_resp(byte.0))? > 0 {
+                break;
+            }
+        }
         if scanner.last() == Kind::Error {
             let hint = if scanner.message().starts_with("NOAUTH") { " (give --password)" } else { "" };
             return Err(format!("the server refused {}: {}{hint}", step[0], scanner.message()));

@@ -208,7 +208,12 @@ impl Raw {
         self.start = 0;
         let old = self.buffer.len();
         self.buffer.resize(old + (64 << 10).max(old), 0);
-        let read = self.stream.read(&mut self.buffer[old..]);
+        let read = loop {
+            match self.stream.read(&mut self.buffer[old..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
         self.buffer.truncate(old + read.as_ref().map_or(0, |n| *n));
         Ok(read? > 0)
     }

@@ -1,6 +1,6 @@
 //! Two servers side by side, and when their replies count as the same.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -83,7 +83,10 @@ impl Peer {
                 return value;
             }
             let mut more = [0; 16 * 1024];
-            let len = self.stream.read(&mut more).unwrap();
+            let len = match self.stream.read(&mut more) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                len => len.unwrap(),
+            };
             assert!(len > 0, "the server closed the connection");
             self.unread.extend_from_slice(&more[..len]);
         }

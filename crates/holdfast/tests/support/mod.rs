@@ -231,8 +231,11 @@ impl Client {
                 return Some(String::from_utf8_lossy(&reply).replace("\r\n", " ").trim_end().to_string());
             }
             let mut more = [0; 4096];
-            let n = self.stream.read(&mut more).ok().filter(|n| *n > 0)?;
-            self.buffer.extend_from_slice(&more[..n]);
+            match self.stream.read(&mut more) {
+                Ok(n @ 1..) => self.buffer.extend_from_slice(&more[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => return None,
+            }
         }
     }
 
@@ -240,9 +243,12 @@ impl Client {
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn is_closed(&mut self) -> bool {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        match self.stream.read(&mut [0; 1]) {
-            Ok(n) => n == 0,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        loop {
+            match self.stream.read(&mut [0; 1]) {
+                Ok(n) => return n == 0,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+            }
         }
     }
 
@@ -260,18 +266,29 @@ impl Client {
         }
     }
 
+    /// Waits for what comes next, and leaves it there.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    fn peek(&self) -> usize {
+        loop {
+            match self.stream.peek(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                there => return there.unwrap(),
+            }
+        }
+    }
+
     /// Waits until something has come, without taking it.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn hears(&mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert!(!self.buffer.is_empty() || self.stream.peek(&mut [0]).unwrap() == 1);
+        assert!(!self.buffer.is_empty() || self.peek() == 1);
     }
 
     /// Goes as soon as a reply has come, without reading it: that resets the connection.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn resets(self) {
         assert!(self.buffer.is_empty());
-        assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1);
+        assert_eq!(self.peek(), 1);
     }
 
     /// Asserts that no reply comes for a moment.

@@ -2,7 +2,7 @@
 
 mod nodes;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -38,7 +38,11 @@ impl Client {
                 return value;
             }
             let mut piece = vec![0; 1 << 20];
-            let n = self.stream.read(&mut piece).unwrap();
+            let n = match self.stream.read(&mut piece) {
+                // With a time limit, whatever stops the process for a moment ends the call.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                n => n.unwrap(),
+            };
             assert!(n > 0, "the connection was closed");
             self.received.extend_from_slice(&piece[..n]);
         }
