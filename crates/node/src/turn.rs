@@ -97,6 +97,9 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
+        if self.in_doubt.is_some() {
+            self.settle_inherited(now);
+        }
         if self.peers.is_some() {
             self.begin_cluster_turn(now);
         }

@@ -128,8 +128,9 @@ impl Worker {
 
     /// What waits for latches or locks tries again, whether or not it could go on.
     pub(crate) fn resume_from_latches(&mut self) {
-        let waits = |conn: &&Box<Conn>| matches!(conn.wait, Wait::Latch);
-        let tokens: Vec<Token> = self.conns.iter().flatten().filter(waits).map(|conn| conn.token).collect();
+        let waits = |conn: &&Conn| matches!(conn.wait, Wait::Latch);
+        let tokens: Vec<Token> =
+            self.conns.iter().flatten().map(|conn| &**conn).filter(waits).map(|conn| conn.token).collect();
         tokens.into_iter().for_each(|token| self.unpark(token));
     }
 

@@ -118,6 +118,8 @@ pub struct Worker {
     pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
     pub(crate) turn: u64,
+    /// What is to be settled of another node's life.
+    pub(crate) in_doubt: Option<Box<crate::in_doubt::InDoubt>>,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<Box<Peers>>,
     /// Buffers to be used again.
@@ -176,6 +178,7 @@ impl Worker {
             waited: 0,
             marks: SmallVec::new(),
             turn: 0,
+            in_doubt: None,
             peers: None,
             spares: Vec::new(),
         };
@@ -184,6 +187,7 @@ impl Worker {
             (worker.durable, worker.promised) = (Some(durable), true);
         }
         worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
+        worker.in_doubt = crate::in_doubt::InDoubt::of(&worker.node, index);
         worker.reconfigure();
         worker
     }
@@ -502,6 +506,7 @@ impl Worker {
             .chain(self.tidying.deadline())
             .chain(self.link_deadline())
             .chain(self.tx_deadline())
+            .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
             .chain([self.next_round])
             .min()
     }

@@ -57,6 +57,11 @@ impl Transactions {
         self.logged().clone()
     }
 
+    /// Whether no record is known.
+    pub fn knows_nothing(&self) -> bool {
+        self.logged().is_empty()
+    }
+
     /// What a start has found.
     pub fn restore(&self, outcomes: Outcomes) {
         *self.logged() = outcomes;

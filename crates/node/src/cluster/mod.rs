@@ -69,6 +69,11 @@ impl Cluster {
         self.me
     }
 
+    /// Whether this node has not started before: what its log says of transactions is no word of its own.
+    pub(crate) fn is_first_life(&self) -> bool {
+        self.incarnation <= 1
+    }
+
     /// The present map.
     pub fn map(&self) -> Arc<Map> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -203,3 +203,34 @@ fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
         assert_eq!(net.say(other, &format!("MGET {a} {z}")), "[nil nil]");
     }
 }
+
+/// What a node has prepared and not decided is there when its data are made a server's: a client may have been told that it is, and nobody else will say.
+#[test]
+fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
+    for (workers, of_a_cluster) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut net = Net::logged(3, workers, 2, "always");
+        let client = net.connect(0);
+        let [x, y, z] = [("x", 1), ("y", 1), ("z", 2)].map(|(name, i)| key_of(i, 3, name));
+        assert_eq!(net.say(client, &format!("MSET {x} 0 {z} 0")), "OK");
+        a_while(&mut net);
+        net.send(client, &format!("MSET {x} 1 {y} 1 {z} 1"));
+        while net.replies(client).is_empty() {
+            net.turns(1);
+        }
+        assert!(has_locks(&net, 1), "it has not heard of the Commit");
+        net.stalled = vec![1];
+        net.unreachable = vec![1];
+        for start in 0..2 {
+            net.becomes_a_server(1, of_a_cluster);
+            a_while(&mut net);
+            assert!(!has_locks(&net, 1));
+            let client = net.connect(1);
+            assert_eq!(net.say(client, &format!("MGET {x} {y}")), "[1 1]", "start {start}");
+            assert_eq!(net.say(client, "DBSIZE"), "2");
+            assert_eq!(net.say(client, &format!("INCR {x}")), "2");
+            assert_eq!(net.say(client, &format!("DECR {x}")), "1");
+        }
+        let client = net.connect(1);
+        assert_eq!(net.say(client, "FLUSHALL"), "OK");
+    }
+}

@@ -74,7 +74,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// A node in its life `life`, with what its disks hold.
+    /// A node in its life `life`, with what its disks hold; 0: it takes part in no cluster.
     fn start(&self, i: usize, life: u64, map: Arc<Map>, clock: &Arc<Hand>, seed: u64, disks: Option<Disks>) -> Machine {
         let mut values = Values::default();
         values.set("protected-mode", b"no").unwrap();
@@ -84,7 +84,9 @@ impl Setup {
         let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
         let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
         let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, map, Box::new(lease));
-        node.join(cluster.clone());
+        if life > 0 {
+            node.join(cluster.clone());
+        }
         let woken: Vec<Arc<AtomicBool>> = (0..self.workers).map(|_| Arc::default()).collect();
         for (index, flag) in woken.iter().enumerate() {
             let flag = flag.clone();
@@ -232,6 +234,19 @@ impl Net {
         let seed = self.chance(u64::MAX);
         self.machines[node] = self.setup.start(node, life, map.clone(), &self.clock, seed >> 1, Some(disks));
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
+    }
+
+    /// What a node's disks hold becomes the data of a server that takes part in no cluster, or has just begun one by itself.
+    pub fn becomes_a_server(&mut self, node: usize, of_a_cluster: bool) {
+        (0..self.machines.len()).for_each(|other| self.cut(node, other));
+        self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
+        let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
+        let (life, seed) = (u64::from(of_a_cluster), self.chance(u64::MAX));
+        let alone = even_map(1, 1);
+        let mut nodes = alone.nodes().to_vec();
+        nodes[0].id = NodeId([node as u8 + 1; 20]);
+        let alone = Map::new(alone.cluster(), 1, 1, nodes, alone.ranges().to_vec());
+        self.machines[node] = self.setup.start(node, life, Arc::new(alone), &self.clock, seed >> 1, Some(disks));
     }
 
     /// The disk of a node's log hangs, or does no more.
@@ -486,7 +501,7 @@ impl Net {
             if let Some((_, pipe)) = self.links.get_mut(&end) {
                 pipe.bytes.extend(if self.crumbles { crumbled(&bytes) } else { bytes });
                 pipe.closed |= closed;
-            } else if let Some(client) = self.clients.iter_mut().find(|client| client.end == end) {
+            } else if let Some(client) = self.clients.iter_mut().find(|client| client.end == end && !client.closed) {
                 client.received.extend(bytes);
                 client.closed |= closed;
             }

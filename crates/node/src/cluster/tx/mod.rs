@@ -206,6 +206,10 @@ impl Worker {
             return self.tx_out();
         }
         let Some(me) = peers.member() else { return };
+        if peers.shared.parts.me().is_none() && self.node.has_inherited() {
+            // Not before that is settled.
+            return;
+        }
         let mut actions = Vec::new();
         let outcomes = &self.node.engine.transactions;
         peers.shared.parts.known.get_or_init(|| {
