@@ -69,6 +69,8 @@ pub struct Client {
     pub output_buffer: AtomicU64,
     /// Bytes of the commands queued by MULTI.
     pub queued_bytes: AtomicU64,
+    /// Bytes that its transaction keeps between BEGIN and COMMIT.
+    pub transaction_bytes: AtomicU64,
     /// Bytes received in total.
     pub bytes_in: AtomicU64,
     /// Bytes sent in total.
@@ -133,6 +135,7 @@ impl Client {
             output_len: AtomicU64::new(0),
             output_buffer: AtomicU64::new(0),
             queued_bytes: AtomicU64::new(0),
+            transaction_bytes: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             commands: AtomicU64::new(0),
@@ -155,8 +158,8 @@ impl Client {
         self.channels.load(Relaxed) + self.patterns.load(Relaxed) + self.shard_channels.load(Relaxed)
     }
 
-    /// Bytes it costs: its buffers, its queue, the keys it watches, its subscriptions, itself, but for the arguments of a command
-    /// that runs. An argument that has been announced counts as if it were there, so that clients that send the same weigh the
+    /// Bytes it costs: its buffers, its queue, what its transaction keeps, the keys it watches, its subscriptions, itself, but for
+    /// the arguments of a command that runs. An argument that has been announced counts as if it were there, so that clients that send the same weigh the
     /// same, however it arrives.
     pub fn memory(&self) -> u64 {
         let sum = |counters: &[&AtomicU64]| counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>();
@@ -170,6 +173,7 @@ impl Client {
             + watched
             + subscribed
             + self.queued_bytes.load(Relaxed)
+            + self.transaction_bytes.load(Relaxed)
             + self.tracker.prefix_bytes.load(Relaxed)
     }
 

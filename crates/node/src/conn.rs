@@ -169,10 +169,12 @@ impl Conn {
         self.show_output();
     }
 
-    /// Shows others what is to be sent.
+    /// Shows others what is to be sent, and what is kept between BEGIN and COMMIT.
     pub(crate) fn show_output(&self) {
         let client = &self.session.client;
         client.output_len.store(self.owed() as u64, Relaxed);
+        let transaction = self.session.transaction.as_deref();
+        client.transaction_bytes.store(transaction.map_or(0, |transaction| transaction.bytes as u64), Relaxed);
         client.output_buffer.store(self.out.bytes.capacity() as u64, Relaxed);
     }
 

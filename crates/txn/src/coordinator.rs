@@ -127,10 +127,14 @@ struct Open {
     due: Option<u64>,
     /// Aborts that have not been acknowledged: of which attempt, by whom.
     aborting: BTreeSet<(u32, NodeId)>,
-    /// Somebody waits for the reply.
-    client: bool,
+    /// The outcome has not been told yet.
+    untold: bool,
+    /// Nobody waits for it: it is not tried again.
+    abandoned: bool,
     /// It fetches before it prepares.
     fetches: bool,
+    /// Its node knows itself what it answers.
+    known: bool,
     /// What the parts are to do, in their order, once that is known of one that fetches.
     made: Vec<Arc<[u8]>>,
 }
@@ -187,10 +191,24 @@ impl Coordinator {
     /// # Panics
     /// Without parts.
     pub fn begin(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
-        self.open(now, time, parts, false, out)
+        self.open((now, time), parts, (false, false), out)
     }
 
-    fn open(&mut self, now: u64, time: u64, mut parts: Vec<Part>, fetches: bool, out: &mut Vec<Event>) -> u64 {
+    /// As [`Self::begin`], of a transaction whose node knows itself what it answers: that is not lost with a participant.
+    ///
+    /// # Panics
+    /// Without parts.
+    pub fn begin_known(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+        self.open((now, time), parts, (false, true), out)
+    }
+
+    fn open(
+        &mut self,
+        (now, time): (u64, u64),
+        mut parts: Vec<Part>,
+        (fetches, known): (bool, bool),
+        out: &mut Vec<Event>,
+    ) -> u64 {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         parts.sort_by_key(|part| part.member);
         debug_assert!(parts.windows(2).all(|pair| pair[0].member.node < pair[1].member.node), "a part for a node");
@@ -206,8 +224,10 @@ impl Coordinator {
             sent: now,
             due: None,
             aborting: BTreeSet::new(),
-            client: true,
+            untold: true,
+            abandoned: false,
             fetches,
+            known,
             made: Vec::new(),
         };
         self.open.insert(sequence, open);
@@ -215,23 +235,27 @@ impl Coordinator {
         sequence
     }
 
-    /// Nobody waits for the reply any more. What is prepared everywhere is committed nevertheless; what is refused is not tried again.
-    pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
-        let Some(open) = self.open.get_mut(&sequence) else { return };
-        open.client = false;
+    /// Nobody waits for the reply any more. What is prepared everywhere is committed nevertheless, and that is told; what is refused is not tried
+    /// again. False: nothing of it happens, and nothing is told.
+    pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
+        let Some(open) = self.open.get_mut(&sequence) else { return false };
+        open.abandoned = true;
         match open.phase {
             Phase::Waiting | Phase::Rerouting => {
+                open.untold = false;
                 open.phase = Phase::Over;
                 self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
                 self.close(sequence, now);
             }
             Phase::Fetching { .. } | Phase::Running => self.end_attempt(now, sequence, out),
             Phase::Preparing { .. } if !open.logged() => {
+                open.untold = false;
                 self.drop_attempt(sequence, None, out);
                 self.close(sequence, now);
             }
-            _ => {}
+            _ => return open.untold,
         }
+        false
     }
 
     /// Who owns the keys now: the transaction is tried again with these parts.
@@ -253,7 +277,8 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if open.phase == Phase::Rerouting {
             open.phase = Phase::Over;
-            out.extend(open.client.then_some(Event::Failed { sequence, why }));
+            let untold = std::mem::replace(&mut open.untold, false);
+            out.extend(untold.then_some(Event::Failed { sequence, why }));
             self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
             self.close(sequence, now);
         }

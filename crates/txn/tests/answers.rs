@@ -33,11 +33,15 @@ fn coordinator() -> Coordinator {
     Coordinator::new(Origin { member: member(9, 1), lane: 3 }, SETTINGS)
 }
 
+fn parted() -> (Coordinator, Vec<Part>) {
+    (coordinator(), vec![part(2, 2), part(1, 1)])
+}
+
 /// One with a transaction at nodes 1 and 2, which have been asked.
 fn begun() -> (Coordinator, u64) {
-    let mut coordinator = coordinator();
+    let (mut coordinator, parts) = parted();
     let mut events = Vec::new();
-    let sequence = coordinator.begin(0, 70, vec![part(2, 2), part(1, 1)], &mut events);
+    let sequence = coordinator.begin(0, 70, parts, &mut events);
     assert_eq!(events.len(), 2);
     (coordinator, sequence)
 }
@@ -179,21 +183,33 @@ fn what_has_moved_is_asked_elsewhere() {
 }
 
 #[test]
-fn a_client_that_is_gone_gets_nothing_and_what_is_prepared_is_committed() {
+fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refused_is_over() {
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     let mut events = Vec::new();
-    coordinator.abandon(1, sequence, &mut events);
+    assert!(coordinator.abandon(1, sequence, &mut events));
     tell(&mut coordinator, 1, 1, prepared(tx));
     assert_eq!(events, []);
     let events = tell(&mut coordinator, 1, 2, prepared(tx));
-    assert_eq!((sent(&events).len(), events.len()), (2, 2));
+    assert!(matches!(events[0], Event::Reply { .. }), "{events:?}");
+    assert_eq!((sent(&events).len(), events.len()), (2, 3));
+    assert!(!coordinator.abandon(1, sequence, &mut Vec::new()), "it has been told");
     // What is refused then is not tried again.
+    for why in [Refusal::Conflict, Refusal::Moved, Refusal::Changed] {
+        let (mut coordinator, sequence) = begun();
+        let tx = coordinator.current(sequence).expect("open");
+        assert!(coordinator.abandon(1, sequence, &mut Vec::new()));
+        let events = tell(&mut coordinator, 1, 2, refused(tx, why.clone()));
+        assert_eq!((sent(&events), events.len()), (vec![(1, "abort")], 2));
+        assert_eq!(events[1], Event::Failed { sequence, why });
+        tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
+        assert!(coordinator.is_empty());
+    }
+    // One that waits for its next attempt is over at once.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
-    coordinator.abandon(1, sequence, &mut Vec::new());
-    let events = tell(&mut coordinator, 1, 2, refused(tx, Refusal::Conflict));
-    assert_eq!((sent(&events), events.len()), (vec![(1, "abort")], 1));
+    tell(&mut coordinator, 1, 2, refused(tx, Refusal::Conflict));
+    assert!(!coordinator.abandon(1, sequence, &mut Vec::new()));
     tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
 }
@@ -209,6 +225,13 @@ fn replies_that_are_lost_close_the_connection() {
     assert_eq!(sent(&events), [(2, "prepare")], "a new life is asked what it knows");
     let events = tell(&mut coordinator, 3, 2, Message::Prepared { tx, replies: None });
     assert_eq!(events[0], Event::Close { sequence });
+    // Unless there is nothing in them.
+    let (mut coordinator, parts) = parted();
+    let sequence = coordinator.begin_known(0, 0, parts, &mut Vec::new());
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 1, 1, Message::Prepared { tx, replies: None });
+    let events = tell(&mut coordinator, 1, 2, Message::Prepared { tx, replies: None });
+    assert!(matches!(&events[0], Event::Reply { replies, .. } if replies.len() == 2), "{events:?}");
 }
 
 #[test]

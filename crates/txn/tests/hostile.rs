@@ -136,7 +136,7 @@ fn coordinators_stand_everything() {
                 }
                 1 => coordinator.tick([now, u64::MAX][dice.below(2)], &mut out),
                 2 => coordinator.linked(now, NodeId(dice.next() % 3), &mut out),
-                3 if dice.percent(20) => coordinator.abandon(now, sequence, &mut out),
+                3 if dice.percent(20) => _ = coordinator.abandon(now, sequence, &mut out),
                 5 if dice.percent(50) => coordinator.routed(now, sequence, vec![part(2)]),
                 5 => coordinator.fail(now, sequence, Refusal::Moved, &mut out),
                 6 if dice.percent(10) => coordinator.lost(now, NodeId(dice.next() % 3), &mut out),

@@ -114,7 +114,8 @@ impl Engine {
     }
 
     /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key
-    /// what it is`, of those that are there. False: that would be more than `most` bytes. An error: the store cannot be read.
+    /// what it is`, of those that are there. One whose time has passed is not, and has version 0, as [`Self::is_at`] has it: whoever writes it deletes
+    /// what is left of it first. False: that would be more than `most` bytes. An error: the store cannot be read.
     pub fn look(
         &mut self,
         block: &BlockRun,
@@ -122,7 +123,7 @@ impl Engine {
         most: usize,
         out: &mut Vec<u8>,
     ) -> Result<bool, command::Error> {
-        let shared = self.shared.clone();
+        let (shared, now) = (self.shared.clone(), self.now);
         let start = out.len();
         // Who coordinates it may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
@@ -140,7 +141,8 @@ impl Engine {
             if entry.memory() / 4 > room {
                 return Ok(false);
             }
-            out.extend_from_slice(&entry.version().to_le_bytes());
+            let version = if entry.expired(now) { 0 } else { entry.version() };
+            out.extend_from_slice(&version.to_le_bytes());
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             effects::put_image(lock.db, entry, out);

@@ -85,7 +85,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("cluster|status", "not of Redis: nodes, leases, epochs, slots and health as a table for people"),
     (
         "commit",
-        "not of Redis: all that was done since BEGIN happens, or -CONFLICT: nothing, as somebody else has changed what was looked at",
+        "not of Redis: all that was done since BEGIN happens, or nothing: -CONFLICT: somebody else has changed what was looked at; -ABORTED: why it cannot be. After any other error the transaction is still there",
     ),
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),

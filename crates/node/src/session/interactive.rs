@@ -44,12 +44,12 @@ pub const ROWS: &[Row<SessionRun>] = &[
 pub struct Interactive {
     /// What it may see of others.
     pub isolation: Isolation,
-    /// When its last command came, unix milliseconds.
+    /// When its last command came or was answered, unix milliseconds.
     pub active: u64,
+    /// The time of its last command, as all nodes have it that were asked, unix milliseconds.
+    pub now: u64,
     /// Why it cannot go on, if so: all it did is forgotten.
     pub over: Option<&'static str>,
-    /// Its worker looks after it.
-    pub known: bool,
     /// Keys that it has looked at, with their databases.
     pub keys: BTreeMap<(u16, Box<[u8]>), Seen>,
     /// What it will do to keys.
@@ -84,8 +84,8 @@ impl Interactive {
         Self {
             isolation,
             active,
+            now: 0,
             over: None,
-            known: false,
             keys: BTreeMap::new(),
             effects: Vec::new(),
             events: Vec::new(),

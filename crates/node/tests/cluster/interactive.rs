@@ -1,5 +1,7 @@
 //! BEGIN, COMMIT, ROLLBACK.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::net::{Net, key_of, keys, random, shown};
 
 fn nothing_is_left(net: &mut Net) {
@@ -145,6 +147,252 @@ fn what_is_possible_between_begin_and_commit() {
     net.ask(client, &format!("SET {b} never"));
     net.ask(client, "RESET");
     assert_eq!(net.say(client, &format!("GET {b}")), "z");
+    nothing_is_left(&mut net);
+}
+
+/// Bytes of the transactions of a node's clients.
+fn kept(net: &Net, node: usize) -> u64 {
+    net.node(node).clients().values().map(|client| client.transaction_bytes.load(Relaxed)).sum()
+}
+
+#[test]
+fn what_a_transaction_keeps_is_counted_and_bounded() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 6);
+    let listener = net.connect(0);
+    net.ask(listener, "SUBSCRIBE news");
+    // Messages.
+    let text = "x".repeat(5_000_000);
+    net.ask(client, "BEGIN");
+    for told in [1, 2, 3] {
+        assert_eq!(net.say(client, &format!("PUBLISH news {text}")), "1");
+        assert!(kept(&net, 0) >= told * 5_000_000, "{}", kept(&net, 0));
+    }
+    let large = net.say(client, &format!("PUBLISH news {text}"));
+    assert!(large.starts_with("-ERR the transaction is too large"), "{large}");
+    assert_eq!(net.say(client, "COMMIT"), "OK");
+    assert_eq!(net.heard(listener).len(), 3);
+    assert_eq!(kept(&net, 0), 0);
+    // What is told of keys that are only read is told to nobody.
+    net.ask(client, "BEGIN");
+    assert_eq!(net.say(client, &format!("GET {a}")), "nil");
+    let once = kept(&net, 0);
+    assert!(once > a.len() as u64);
+    for _ in 0..100 {
+        assert_eq!(net.say(client, &format!("GET {a}")), "nil");
+    }
+    assert_eq!(kept(&net, 0), once);
+    // What is told of others counts.
+    assert_eq!(net.say(client, &format!("SET {b} 1")), "OK");
+    assert!(kept(&net, 0) > once + 2 * b.len() as u64);
+    assert_eq!(net.say(client, "ROLLBACK"), "OK");
+    assert_eq!(kept(&net, 0), 0);
+    for level in ["strict-serializable", "read-committed"] {
+        net.ask(client, &format!("BEGIN {level}"));
+        net.ask(client, &format!("MGET {a} {b} {c}"));
+        net.ask(client, &format!("SET {b} 1"));
+        let some = kept(&net, 0);
+        net.ask(client, &format!("MGET {a} {b} {c}"));
+        net.ask(client, &format!("MGET {a} {b} {c}"));
+        let more = kept(&net, 0);
+        net.ask(client, &format!("MGET {a} {b} {c}"));
+        assert!(more >= some && kept(&net, 0) == more, "{level}");
+        net.ask(client, "RESET");
+        assert_eq!(kept(&net, 0), 0);
+    }
+    nothing_is_left(&mut net);
+}
+
+#[test]
+fn many_small_changes_of_one_large_key() {
+    let (mut net, [client, other, _], [a, b, _]) = Net::three(1, 6);
+    let text = "x".repeat(1_000_000);
+    for key in [&a, &b] {
+        net.ask(client, &format!("SET {key} {text}"));
+    }
+    net.ask(client, "BEGIN");
+    for i in 0..40 {
+        for key in [&a, &b] {
+            assert_eq!(net.say(client, &format!("APPEND {key} y")), (1_000_001 + i).to_string());
+        }
+    }
+    assert_eq!(net.say(client, "COMMIT"), "OK");
+    assert_eq!(net.say(other, &format!("STRLEN {b}")), "1000040");
+    nothing_is_left(&mut net);
+}
+
+#[test]
+fn keys_whose_time_has_passed_are_in_nobodys_way() {
+    for level in ["strict-serializable", "repeatable-read", "read-committed"] {
+        for command in ["GET", "SET NX", "APPEND", "RPUSH"] {
+            for pauses in [false, true] {
+                let (mut net, [client, ..], [a, b, c]) = Net::three(1, 6);
+                for key in [&a, &b, &c] {
+                    net.ask(client, &format!("RPUSH {key} old older"));
+                    net.ask(client, &format!("PEXPIRE {key} 10"));
+                }
+                net.clock_only(20);
+                net.ask(client, &format!("BEGIN {level}"));
+                for key in [&a, &b, &c] {
+                    let (asked, reply) = match command {
+                        "GET" => (format!("GET {key}"), "nil"),
+                        "SET NX" => (format!("SET {key} 1 NX"), "OK"),
+                        "APPEND" => (format!("APPEND {key} 1"), "1"),
+                        _ => (format!("RPUSH {key} 1"), "1"),
+                    };
+                    assert_eq!(net.say(client, &asked), reply, "{asked}");
+                }
+                if pauses {
+                    net.sleep(5000);
+                }
+                assert_eq!(net.say(client, "COMMIT"), "OK", "{level}, {command}, {pauses}");
+                for key in [&a, &b, &c] {
+                    let (asked, reply) = match command {
+                        "GET" => (format!("EXISTS {key}"), "0"),
+                        "RPUSH" => (format!("LRANGE {key} 0 -1"), "[1]"),
+                        _ => (format!("GET {key}"), "1"),
+                    };
+                    assert_eq!(net.say(client, &asked), reply, "{asked}");
+                }
+                nothing_is_left(&mut net);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_begins_again_and_again_is_looked_after_once() {
+    let (mut net, [client, ..], [a, ..]) = Net::three(1, 6);
+    for end in ["COMMIT", "ROLLBACK", "RESET"] {
+        for _ in 0..50 {
+            net.pipeline(client, &["BEGIN", &format!("GET {a}"), end]);
+            net.pipeline(client, &["BEGIN", &format!("SET {a} 1"), end, "BEGIN", &format!("GET {a}"), end]);
+        }
+    }
+    net.pipeline(client, &["BEGIN", &format!("GET {a}")]);
+    assert_eq!(net.looked_after(0), 1);
+    net.sleep(2000);
+    assert_eq!(net.looked_after(0), 1);
+    net.ask(client, "ROLLBACK");
+    net.sleep(2000);
+    assert_eq!(net.looked_after(0), 0);
+    nothing_is_left(&mut net);
+}
+
+/// Whoever has begun something that publishes leaves at any moment: either all of it happens, or nothing.
+#[test]
+fn messages_are_published_if_their_transaction_happens_though_its_client_has_gone() {
+    let (mut both, mut neither) = (0, 0);
+    for how in ["COMMIT", "EXEC", "EVAL"] {
+        for turns in 0..40 {
+            let (mut net, [client, other, _], [_, b, c]) = Net::three(1, 6);
+            let listener = net.connect(2);
+            net.ask(listener, "SUBSCRIBE news");
+            let script =
+                "redis.call('set', KEYS[1], 1) redis.call('set', KEYS[2], 1) redis.call('publish', 'news', 'x')";
+            if how == "EVAL" {
+                net.send_words(client, &["EVAL", script, "2", &b, &c]);
+            } else {
+                net.ask(client, if how == "COMMIT" { "BEGIN" } else { "MULTI" });
+                for command in [&format!("MSET {b} 1 {c} 1"), "PUBLISH news x"] {
+                    net.ask(client, command);
+                }
+                net.send(client, how);
+            }
+            net.turns(turns);
+            net.leave(client);
+            net.run();
+            (0..20).for_each(|_| net.sleep(500));
+            let happened = net.say(other, &format!("EXISTS {b} {c}"));
+            let heard = net.heard(listener).len();
+            assert!(
+                (&*happened, heard) == ("2", 1) || (&*happened, heard) == ("0", 0),
+                "{how}, {turns}: {happened} {heard}"
+            );
+            *if heard == 1 { &mut both } else { &mut neither } += 1;
+            nothing_is_left(&mut net);
+        }
+    }
+    assert!(both > 0 && neither > 0, "{both} {neither}");
+}
+
+#[test]
+fn what_commit_says_tells_whether_the_transaction_is_still_there() {
+    let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 6);
+    let far = key_of(1, 3, "far");
+    // It is known before anybody is asked, or only then.
+    for turns in [0, 1] {
+        net.ask(client, "BEGIN");
+        net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1 {far} 1"));
+        if turns == 0 {
+            net.lease(0, 0);
+        } else {
+            net.lease(1, 0);
+        }
+        net.sleep(10);
+        let refused = net.say(client, "COMMIT");
+        net.lease(0, u64::MAX);
+        net.lease(1, u64::MAX);
+        net.sleep(100);
+        let again = net.say(client, "COMMIT");
+        if refused.starts_with("-ABORTED") {
+            assert_eq!(turns, 1, "{refused}");
+            assert!(refused.contains("CLUSTERDOWN"), "{refused}");
+            assert_eq!(again, "-ERR COMMIT without BEGIN");
+            assert_eq!(net.say(other, &format!("EXISTS {a} {b} {c} {far}")), "0");
+        } else {
+            assert!(turns == 0 && refused.starts_with("-CLUSTERDOWN"), "{refused}");
+            assert_eq!(again, "OK");
+            assert_eq!(net.say(other, &format!("DEL {a} {b} {c} {far}")), "4");
+        }
+    }
+    nothing_is_left(&mut net);
+}
+
+#[test]
+fn who_waits_for_an_answer_is_not_idle() {
+    let mut net = Net::with(3, 1, 6, &[("transaction-idle-timeout", "5")]);
+    let client = net.connect(0);
+    let a = key_of(1, 3, "a");
+    net.ask(client, "BEGIN");
+    net.ask(client, &format!("SET {a} 1"));
+    net.stalled.push(1);
+    net.send(client, &format!("GET {}", key_of(1, 3, "new")));
+    (0..20).for_each(|_| net.sleep(500));
+    assert_eq!(net.replies(client).len(), 0);
+    net.stalled.clear();
+    (0..6).for_each(|_| net.sleep(500));
+    assert_eq!(net.replies(client).iter().map(shown).collect::<Vec<_>>(), ["nil"]);
+    assert_eq!(net.say(client, "COMMIT"), "OK");
+    nothing_is_left(&mut net);
+}
+
+#[test]
+fn nobody_waits_for_a_command_that_runs_on_copies() {
+    let (mut net, [client, other, _], [a, b, _]) = Net::three(1, 6);
+    net.ask(client, &format!("MSET {a} 1 {b} 1"));
+    net.ask(client, "BEGIN repeatable-read");
+    net.clock.step.store(1_000_000, Relaxed);
+    let script = "local before = redis.call('incr', KEYS[1])
+        for i = 1, 30000 do redis.call('get', KEYS[1]) end
+        return {before, redis.call('get', KEYS[2])}";
+    net.send_words(client, &["EVAL", script, "2", &a, &b]);
+    net.turns(30);
+    assert_eq!(net.replies(client), [], "it runs");
+    assert!(net.is_quiet(), "what it runs on is not locked");
+    net.send(other, &format!("INCR {b}"));
+    net.turns(30);
+    assert_eq!(net.replies(client), [], "it runs");
+    assert_eq!(net.replies(other).iter().map(shown).collect::<Vec<_>>(), ["2"]);
+    net.clock.step.store(100, Relaxed);
+    assert_eq!(net.heard(client), ["[2 1]"]);
+    assert_eq!(net.say(client, "COMMIT"), "OK");
+    assert_eq!(net.say(other, &format!("MGET {a} {b}")), "[2 2]");
+    // One that needs too many keys it has not declared hears so.
+    net.ask(client, "BEGIN");
+    let curious = "for i = 1, 200 do redis.call('get', KEYS[1] .. i) end return redis.call('get', KEYS[2])";
+    let too_curious = net.say_words(client, &["EVAL", curious, "2", &a, &b]);
+    assert!(too_curious.starts_with("-ERR a script used too many keys"), "{too_curious}");
+    assert_eq!(net.say(client, "ROLLBACK"), "OK");
     nothing_is_left(&mut net);
 }
 

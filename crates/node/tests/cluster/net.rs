@@ -281,6 +281,11 @@ impl Net {
         self.machines.iter().all(|machine| !machine.node.engine.transactions.any())
     }
 
+    /// Connections of a node whose transactions are looked after, between BEGIN and COMMIT.
+    pub fn looked_after(&self, node: usize) -> usize {
+        self.machines[node].workers.iter().map(Worker::open_transactions).sum()
+    }
+
     /// The node.
     pub fn node(&self, node: usize) -> &Node {
         &self.machines[node].node

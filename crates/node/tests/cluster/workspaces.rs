@@ -583,7 +583,7 @@ fn where_memory_is_full_nothing_comes_of_it() {
     net.ask(client, "BEGIN");
     assert_eq!(net.say(client, &format!("SET {b} 2")), "OK");
     let full = net.say(client, "COMMIT");
-    assert!(full.starts_with("-OOM"), "{full}");
+    assert!(full.starts_with("-ABORTED The transaction was rolled back: OOM"), "{full}");
     assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
     assert_eq!(net.say_words(client, &["EVAL", "return redis.call('del', KEYS[2])", "2", &a, &b]), "1");
     assert!(net.is_quiet(), "nothing is left");

@@ -19,7 +19,7 @@ impl Coordinator {
     /// # Panics
     /// Without parts.
     pub fn begin_fetching(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
-        self.open(now, time, parts, true, out)
+        self.open((now, time), parts, (true, true), out)
     }
 
     pub(super) fn fetched(&mut self, now: u64, from: NodeId, tx: TxId, what: Arc<[u8]>, out: &mut Vec<Event>) {
@@ -105,7 +105,7 @@ impl Coordinator {
     pub(super) fn end_attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);
         if let Some(open) = self.open.get_mut(&sequence) {
-            open.client = false;
+            open.untold = false;
         }
         self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
         self.close(sequence, now);

@@ -36,12 +36,11 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
         let replies = open.parts.iter().zip(answers).map(|(part, answer)| {
-            // What one that fetches answers, its coordinator knows itself.
-            let reply = answer.as_ref()?.clone().or_else(|| open.fetches.then(Arc::default))?;
+            let reply = answer.as_ref()?.clone().or_else(|| open.known.then(Arc::default))?;
             Some((part.member.node, reply))
         });
         let replies: Option<Vec<_>> = replies.collect();
-        if std::mem::replace(&mut open.client, false) {
+        if std::mem::replace(&mut open.untold, false) {
             out.push(match replies {
                 Some(replies) => Event::Reply { sequence, replies },
                 None => Event::Close { sequence },
@@ -73,12 +72,11 @@ impl Coordinator {
         self.drop_attempt(sequence, Some(from), out);
         let Some(open) = self.open.get_mut(&sequence) else { return };
         match why {
-            _ if !open.client => {}
-            Refusal::Conflict | Refusal::Stale | Refusal::Over => return self.wait(now, sequence),
-            Refusal::Moved => return self.route_again(now, sequence, out),
-            Refusal::Changed | Refusal::Failed(_) => {
-                open.client = false;
-                out.push(Event::Failed { sequence, why });
+            Refusal::Conflict | Refusal::Stale | Refusal::Over if !open.abandoned => return self.wait(now, sequence),
+            Refusal::Moved if !open.abandoned => return self.route_again(now, sequence, out),
+            _ => {
+                let untold = std::mem::replace(&mut open.untold, false);
+                out.extend(untold.then_some(Event::Failed { sequence, why }));
             }
         }
         self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
@@ -101,8 +99,8 @@ impl Coordinator {
     /// The attempt is over, and the next one goes elsewhere, if somebody waits for it.
     pub(super) fn route_again(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        open.phase = if open.client { Phase::Rerouting } else { Phase::Over };
-        out.extend(open.client.then_some(Event::Reroute { sequence }));
+        open.phase = if open.untold { Phase::Rerouting } else { Phase::Over };
+        out.extend(open.untold.then_some(Event::Reroute { sequence }));
         self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
         self.close(sequence, now);
     }
@@ -115,7 +113,7 @@ impl Coordinator {
         let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
         out.extend(owing.iter().map(|to| send(*to, Message::Leave { tx })));
         open.phase = Phase::Left { owing };
-        if std::mem::replace(&mut open.client, false) {
+        if std::mem::replace(&mut open.untold, false) {
             out.push(Event::Close { sequence });
         }
         self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));

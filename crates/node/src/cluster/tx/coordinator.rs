@@ -333,11 +333,16 @@ impl Worker {
         let Some(sequence) = peers.tx.blocks.iter().find_map(of) else { return };
         let Some(mut block) = peers.tx.blocks.remove(&sequence) else { return };
         self.stop_workspace(conn, &mut block);
-        self.engine.unwatch_later(block.watched);
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let Some(coordinator) = &mut peers.tx.coordinator else { return };
         let mut events = Vec::new();
-        coordinator.abandon(now, sequence, &mut events);
+        if let Some(peers) = self.peers.as_deref_mut()
+            && let Some(coordinator) = &mut peers.tx.coordinator
+            && coordinator.abandon(now, sequence, &mut events)
+        {
+            // It may still happen, and then publishes what it published.
+            peers.tx.blocks.insert(sequence, block);
+        } else {
+            self.engine.unwatch_later(block.watched);
+        }
         self.tx_events(events);
     }
 
@@ -404,10 +409,10 @@ impl Worker {
     }
 
     pub(super) fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
+        let Some(mut conn) = self.take_conn(block.token) else { return };
         if let Some(error) = reply.strip_prefix(b"-") {
             self.stats.count_error(error);
         }
-        let Some(mut conn) = self.take_conn(block.token) else { return };
         if let Some(db) = selected {
             conn.session.set_db(db);
         }

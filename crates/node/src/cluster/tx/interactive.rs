@@ -1,8 +1,8 @@
 //! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which
 //! are fetched without keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use command::effects;
@@ -21,16 +21,21 @@ use super::{Worker, member};
 use crate::config::Isolation;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::session::interactive::Interactive;
+use crate::session::interactive::{Interactive, Seen};
 use crate::session::{Aside, Multi};
 use crate::table::Command;
 use crate::worker::Token;
 
 /// Bytes that a transaction may keep.
 const BYTES_MAX: usize = 16 << 20;
+/// What a key costs beside itself and its image, in bytes.
+const KEY: usize = size_of::<((u16, Box<[u8]>), Seen)>();
+/// What a message costs beside its channel and itself, in bytes.
+const MESSAGE: usize = size_of::<(crate::pubsub::Kind, Vec<u8>, Vec<u8>)>();
 /// Sequences of blocks that nobody need be asked for, and no others.
 pub(super) const AT_HOME: u64 = 1 << 63;
 
+const ABORTED: &[u8] = b"ABORTED The transaction was rolled back: ";
 const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
 const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
 const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
@@ -41,6 +46,11 @@ pub(super) const CONFLICT: &[u8] =
 pub(super) type Messages = Vec<(crate::pubsub::Kind, Vec<u8>, Vec<u8>)>;
 
 impl Worker {
+    /// Connections whose transactions are looked after, between BEGIN and COMMIT; such as have ended up to a second ago may be among them.
+    pub fn open_transactions(&self) -> usize {
+        self.peers.as_deref().map_or(0, |peers| peers.tx.interactive.len())
+    }
+
     /// A command between BEGIN and COMMIT. `None`: it runs here as ever.
     pub(crate) fn route_in_transaction(
         &mut self,
@@ -64,8 +74,7 @@ impl Worker {
                 if name == "commit" {
                     conn.session.transaction = None;
                 }
-                let text = format!("ABORTED The transaction was rolled back: {why}");
-                return Some(self.decline(conn, command, text.as_bytes()));
+                return Some(self.decline(conn, command, &[ABORTED, why.as_bytes()].concat()));
             }
             ("multi", None) => return Some(self.decline(conn, command, NOT_HERE)),
             _ => {}
@@ -93,10 +102,8 @@ impl Worker {
             if transaction.isolation == Isolation::ReadCommitted {
                 transaction.forget_unwritten();
             }
-            if !std::mem::replace(&mut transaction.known, true)
-                && let Some(peers) = self.peers.as_deref_mut()
-            {
-                peers.tx.interactive.push(conn.token);
+            if let Some(peers) = self.peers.as_deref_mut() {
+                peers.tx.interactive.insert(conn.token);
             }
         }
         let session = (conn.session.db, conn.session.protocol);
@@ -120,6 +127,9 @@ impl Worker {
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
         let Some(peers) = self.peers.as_deref_mut() else { return Err(super::coordinator::NOT_SERVED.into()) };
         let parts = peers.plan_fetching((&node, databases), multi, (&[], &[]), session, extra)?;
+        if peers.tx.coordinator.is_none() && !parts.is_empty() {
+            return Err(super::coordinator::NOT_SERVED.into());
+        }
         peers.refusal(&parts).map_or(Ok(parts), Err)
     }
 
@@ -140,12 +150,13 @@ impl Worker {
         };
         let parts: Vec<Part> = fetching.parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
         fetching.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
-        match peers.tx.coordinator.as_mut().filter(|_| !parts.is_empty()) {
-            Some(coordinator) => {
+        match peers.tx.coordinator.as_mut() {
+            Some(coordinator) if !parts.is_empty() => {
                 let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
                 peers.tx.blocks.insert(sequence, block);
             }
-            None => {
+            // Plans of what needs others are refused without a coordinator.
+            _ => {
                 peers.tx.at_home += 1;
                 let sequence = AT_HOME | peers.tx.at_home;
                 peers.tx.blocks.insert(sequence, block);
@@ -156,9 +167,8 @@ impl Worker {
     }
 
     /// A script turned out to need further keys.
-    pub(super) fn fetch_more_interactive(&mut self, which: (u64, u32)) {
-        self.end_fetch(which);
-        let Some((block, mut conn)) = self.take_running(which.0) else { return };
+    pub(super) fn fetch_more_interactive(&mut self, sequence: u64) {
+        let Some((block, mut conn)) = self.take_running(sequence) else { return };
         let extra = block.fetching.as_deref().map(|fetching| fetching.extra().to_vec()).unwrap_or_default();
         let planned = self.plan_interactive(&block.multi, (block.db, block.protocol), &extra);
         match planned {
@@ -172,8 +182,8 @@ impl Worker {
             }
             Err(text) => {
                 self.put_conn(conn);
-                self.put_running(which.0, block);
-                self.answer_interactive(which.0, Err(text));
+                self.put_running(sequence, block);
+                self.answer_interactive(sequence, Err(text));
             }
         }
     }
@@ -192,6 +202,11 @@ impl Worker {
         let Some(mut block) = self.peers.as_deref_mut().and_then(|peers| peers.tx.blocks.remove(&sequence)) else {
             return;
         };
+        // Waiting for an answer is not idling.
+        let now = self.engine.now();
+        if let Some(transaction) = self.conn(block.token).and_then(|conn| conn.session.transaction.as_deref_mut()) {
+            transaction.active = now;
+        }
         let reply = ran.unwrap_or_else(|text| {
             self.put_session_back(&mut block);
             error(&text)
@@ -205,6 +220,8 @@ impl Worker {
         let planned = match self.peers.as_deref_mut() {
             None => Err(super::coordinator::NOT_SERVED.into()),
             Some(peers) => match peers.plan_commit(&transaction) {
+                Ok(parts) if parts.is_empty() => Ok(parts),
+                Ok(_) if peers.tx.coordinator.is_none() => Err(super::coordinator::NOT_SERVED.into()),
                 Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
                 Err(text) => Err(text),
             },
@@ -226,12 +243,12 @@ impl Worker {
         let mut block = Block::interactive(conn.token, hole, Box::default(), session, None);
         block.commit = Some(messages);
         if let Some(peers) = self.peers.as_deref_mut() {
-            match peers.tx.coordinator.as_mut().filter(|_| !parts.is_empty()) {
-                Some(coordinator) => {
-                    let sequence = coordinator.begin(now, time, parts, &mut events);
+            match peers.tx.coordinator.as_mut() {
+                Some(coordinator) if !parts.is_empty() => {
+                    let sequence = coordinator.begin_known(now, time, parts, &mut events);
                     peers.tx.blocks.insert(sequence, block);
                 }
-                None => {
+                _ => {
                     // It looked at nothing that matters.
                     peers.tx.at_home += 1;
                     let sequence = AT_HOME | peers.tx.at_home;
@@ -254,19 +271,18 @@ impl Worker {
         let beginning = std::mem::take(&mut peers.tx.beginning);
         if !peers.tx.interactive.is_empty() && now >= peers.tx.idle_at {
             peers.tx.idle_at = now + 1000;
-            let mut tokens: Vec<Token> = std::mem::take(&mut peers.tx.interactive);
+            let mut tokens: BTreeSet<Token> = std::mem::take(&mut peers.tx.interactive);
             tokens.retain(|token| {
-                match self.conn(*token).and_then(|conn| {
-                    let waits = !conn.has_ended();
-                    conn.session.transaction.as_deref_mut().map(|transaction| (transaction, waits))
-                }) {
-                    None => false,
-                    Some((_, true)) => true,
-                    Some((transaction, false)) => {
-                        end_if_idle(transaction, now, idle_ms);
-                        transaction.over.is_none()
-                    }
+                let Some(conn) = self.conn(*token) else { return false };
+                let waits = !conn.has_ended();
+                let Some(transaction) = conn.session.transaction.as_deref_mut() else { return false };
+                if waits {
+                    return true;
                 }
+                end_if_idle(transaction, now, idle_ms);
+                let goes_on = transaction.over.is_none();
+                conn.show_output();
+                goes_on
             });
             if let Some(peers) = self.peers.as_deref_mut() {
                 peers.tx.interactive.append(&mut tokens);
@@ -294,22 +310,29 @@ fn error(text: &[u8]) -> Vec<u8> {
 impl Interactive {
     /// What it has only read is looked at anew.
     fn forget_unwritten(&mut self) {
-        self.keys.retain(|_, seen| seen.written);
-        let of_keys: usize = self.keys.iter().map(|((_, key), seen)| key.len() + seen.image.len()).sum();
-        self.bytes = of_keys + self.effects.len();
+        let bytes = &mut self.bytes;
+        self.keys.retain(|(_, key), seen| {
+            if !seen.written {
+                *bytes -= KEY + key.len() + seen.image.len();
+            }
+            seen.written
+        });
     }
 
     /// Notes what there is under keys that were asked for. False: that is too much.
     pub(super) fn note_found(&mut self, asked: &[Lock], found: &[(u64, &[u8])]) -> bool {
         for lock in asked {
-            self.keys.entry((lock.db, lock.key.clone())).or_default();
-            self.bytes += lock.key.len();
+            // An earlier attempt may have found something else.
+            match self.keys.insert((lock.db, lock.key.clone()), Seen::default()) {
+                Some(before) => self.bytes -= before.image.len(),
+                None => self.bytes += KEY + lock.key.len(),
+            }
         }
         for (version, image) in found {
             let Some(Ok(effect)) = effects::decode(image).next() else { continue };
             if let Some(seen) = self.keys.get_mut(&(effect.db, Box::from(effect.key))) {
+                self.bytes = self.bytes - seen.image.len() + image.len();
                 (seen.version, seen.image) = (*version, (*image).into());
-                self.bytes += image.len();
             }
         }
         self.bytes <= BYTES_MAX
@@ -323,23 +346,36 @@ impl Interactive {
         aside: &mut Aside,
     ) -> Result<(), Vec<u8>> {
         let mut images = BTreeMap::new();
-        let mut bytes = self.bytes + made.effects.len();
+        let (mut bytes, mut replaced) = (self.bytes + made.effects.len(), 0);
         for effect in effects::decode(&made.effects).flatten() {
             let place = (effect.db, Box::from(effect.key));
             if let Entry::Vacant(image) = images.entry(place) {
+                match self.keys.get(image.key()) {
+                    Some(seen) => replaced += seen.image.len(),
+                    None => bytes += KEY + effect.key.len(),
+                }
                 bytes += image.insert(workspace.image(effect.db, effect.key)).len();
             }
         }
-        if bytes > BYTES_MAX {
+        // What is told of a key goes with its changes, to who owns it: of one that is only read, nobody is told.
+        let mut events = made.events;
+        events.retain(|event| {
+            let place = (event.db, event.key.clone());
+            images.contains_key(&place) || self.keys.get(&place).is_some_and(|seen| seen.written)
+        });
+        bytes += events.iter().map(|event| size_of::<command::Event>() + event.key.len()).sum::<usize>();
+        let of_message = |(_, channel, payload): &(_, Vec<u8>, Vec<u8>)| MESSAGE + channel.len() + payload.len();
+        bytes += aside.messages.iter().map(of_message).sum::<usize>();
+        if bytes - replaced > BYTES_MAX {
             return Err(TOO_LARGE.into());
         }
-        self.bytes = bytes;
+        self.bytes = bytes - replaced;
         for (place, image) in images {
             let seen = self.keys.entry(place).or_default();
             (seen.image, seen.written) = (image.into(), true);
         }
         self.effects.extend_from_slice(&made.effects);
-        self.events.extend(made.events);
+        self.events.append(&mut events);
         self.messages.append(&mut aside.messages);
         Ok(())
     }
@@ -385,10 +421,11 @@ impl Peers {
     }
 }
 
-/// What the client of a COMMIT is told that did not happen.
+/// What the client of a COMMIT is told that did not happen: its transaction is there no more.
 pub(super) fn refused(why: &Refusal) -> Arc<[u8]> {
     match why {
-        Refusal::Failed(text) => Arc::from(&**text),
+        // Not as if nobody had been asked yet, when it can be committed again.
+        Refusal::Failed(text) => [ABORTED, text].concat().into(),
         _ => Arc::from(CONFLICT),
     }
 }

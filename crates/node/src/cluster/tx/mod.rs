@@ -111,7 +111,7 @@ pub(crate) struct Transacting {
     /// Counts both.
     at_home: u64,
     /// Connections with transactions that keep something.
-    interactive: Vec<Token>,
+    interactive: BTreeSet<Token>,
     /// When these are looked at next, unix milliseconds.
     idle_at: u64,
     /// Workspaces that nobody uses.

@@ -18,7 +18,6 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
-use super::interactive::AT_HOME;
 use super::tasks::TOO_LARGE;
 use super::wire::{self, Changes};
 use crate::conn::Conn;
@@ -215,12 +214,12 @@ impl Worker {
         let is_interactive = block.fetching.as_deref().is_some_and(|fetching| fetching.interactive);
         self.put_conn(conn);
         self.put_running(sequence, block);
+        if is_interactive {
+            self.end_fetch((sequence, attempt));
+        }
         match begun {
             Ok(()) => self.step_workspace(sequence),
-            Err(text) if is_interactive => {
-                self.end_fetch((sequence, attempt));
-                self.answer_interactive(sequence, Err(text.into()));
-            }
+            Err(text) if is_interactive => self.answer_interactive(sequence, Err(text.into())),
             Err(text) => self.fail_running((sequence, attempt), text.as_bytes()),
         }
     }
@@ -267,6 +266,11 @@ impl Worker {
                 let seen = transaction.keys.get(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
                 workspace.put(&seen.image).map_err(|_| WRONG)?;
             }
+        }
+        if let Some(transaction) = conn.session.transaction.as_deref_mut().filter(|_| fetching.interactive) {
+            // Nor one that it has itself.
+            now = now.max(transaction.now);
+            transaction.now = now;
         }
         workspace.end();
         let locks = fetching.parts.iter().flat_map(|part| part.locks.iter());
@@ -325,10 +329,7 @@ impl Worker {
         self.put_running(sequence, block);
         match ran {
             Ran::Later => {}
-            Ran::Answers(reply) => {
-                self.end_fetch((sequence, attempt));
-                self.answer_interactive(sequence, reply);
-            }
+            Ran::Answers(reply) => self.answer_interactive(sequence, reply),
             Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
             Ran::Done(Ok(made)) => {
@@ -457,7 +458,7 @@ impl Worker {
                     let extra = fetching.extra.clone();
                     if fetching.interactive {
                         peers.tx.blocks.insert(which.0, block);
-                        return self.fetch_more_interactive(which);
+                        return self.fetch_more_interactive(which.0);
                     }
                     peers.plan_fetching(
                         (&node, databases),
@@ -471,6 +472,7 @@ impl Worker {
         };
         let mut failed = None;
         let mut events = Vec::new();
+        let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
         match planned {
             Ok(parts) => {
                 let coordinator = peers.tx.coordinator.as_mut();
@@ -488,7 +490,8 @@ impl Worker {
         peers.tx.blocks.insert(which.0, block);
         self.tx_events(events);
         if let Some(text) = failed {
-            if which.0 >= AT_HOME {
+            // Nothing is held for it, and its coordinator knows nothing of it any more.
+            if is_interactive {
                 return self.answer_interactive(which.0, Err(text));
             }
             self.fail_running(which, &text);
