@@ -15,18 +15,34 @@ struct Behaviour {
     /// Closes after this many commands.
     close_after: Option<usize>,
     not_resp: bool,
+    /// One of two nodes, by their ports, which have the lower and the upper slots: which of them it is.
+    half: Option<([u16; 2], usize)>,
 }
 
 /// Serves every connection until the test's process ends; returns the port.
 fn serve(behaviour: Behaviour) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    serve_at(listener, behaviour);
+    port
+}
+
+fn serve_at(listener: TcpListener, behaviour: Behaviour) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream, behaviour));
         }
     });
-    port
+}
+
+/// A cluster of two.
+fn serve_halves() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap().port());
+    for (at, listener) in listeners.into_iter().enumerate() {
+        serve_at(listener, Behaviour { half: Some((ports, at)), ..Behaviour::default() });
+    }
+    ports
 }
 
 /// One connection; ends when the client hangs up.
@@ -35,7 +51,7 @@ fn answer(stream: TcpStream, behaviour: Behaviour) -> Option<()> {
     let mut out = stream.try_clone().unwrap();
     let mut input = BufReader::new(stream);
     let (mut logged_in, mut commands, mut executed) = (!behaviour.password, 0, 0);
-    let mut queued: Option<Vec<&str>> = None;
+    let mut queued: Option<Vec<String>> = None;
     loop {
         let arguments = request(&mut input)?;
         let name = String::from_utf8(arguments[0].to_ascii_uppercase()).unwrap();
@@ -43,7 +59,20 @@ fn answer(stream: TcpStream, behaviour: Behaviour) -> Option<()> {
         if behaviour.close_after.is_some_and(|limit| commands > limit) {
             return None;
         }
+        let slots;
         let plain = match name.as_str() {
+            "CLUSTER" => {
+                let of = |at: usize| behaviour.half.map_or(0, |(ports, _)| ports[at]);
+                let range =
+                    |first, last, port| format!("*3\r\n:{first}\r\n:{last}\r\n*3\r\n$0\r\n\r\n:{port}\r\n$2\r\nid\r\n");
+                slots = format!("*2\r\n{}{}", range(0, 8191, of(0)), range(8192, 16383, of(1)));
+                slots.as_str()
+            }
+            "GET" | "SET"
+                if behaviour.half.is_some_and(|(_, at)| usize::from(keyspace::slot_of(&arguments[1])) / 8192 != at) =>
+            {
+                "-MOVED 1 elsewhere\r\n"
+            }
             "GET" if arguments[1].ends_with(b"7") => "$-1\r\n",
             "GET" => "$5\r\nhello\r\n",
             "PING" => "+PONG\r\n",
@@ -71,7 +100,7 @@ fn answer(stream: TcpStream, behaviour: Behaviour) -> Option<()> {
                 }
             }
             (_, Some(queue)) => {
-                queue.push(plain);
+                queue.push(plain.to_owned());
                 "+QUEUED\r\n".to_owned()
             }
             _ => plain.to_owned(),
@@ -142,6 +171,42 @@ fn pipelines_and_custom_commands() {
     assert_eq!((field(&run, "commands"), field(&run, "nils")), (100.0, 100.0));
     let run = bench(port, &["--load-only"]);
     assert!(String::from_utf8_lossy(&run.stdout).contains("SET of every key once"), "{run:?}");
+}
+
+#[test]
+fn several_nodes() {
+    let [one, two] = serve_halves();
+    // Clients that know who has what. The last threads to load have keys for each node, too.
+    let of_all = ["--json", "--cluster", "--load", "--threads", "2", "--operations", "1600", "--mode", "pipeline"];
+    let run = bench(two, &of_all);
+    assert!(run.status.success(), "{run:?}");
+    assert_eq!((field(&run, "commands"), field(&run, "errors")), (1600.0, 0.0));
+    // Clients that do not: half of what they send is wrong here.
+    let nodes = format!("localhost:{one},127.0.0.1:{two}");
+    let run = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args([
+            "bench",
+            "--nodes",
+            &nodes,
+            "--connections",
+            "4",
+            "--keys",
+            "100",
+            "--quiet",
+            "--json",
+            "--operations",
+            "1000",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(field(&run, "commands"), 1000.0);
+    assert!((200.0..800.0).contains(&field(&run, "errors")), "{run:?}");
+    let gone = format!("{},4294967295", std::process::id());
+    assert!(error(&bench(one, &["--server-pid", &gone])).contains("no such process"), "each is looked at");
+    let few = error(&bench(one, &["--cluster", "--threads", "3"]));
+    assert!(few.contains("--connections 4") && few.contains("2 nodes"), "{few}");
+    let none = error(&bench(serve(Behaviour::default()), &["--cluster", "--mode", "tx"]));
+    assert!(none.contains("--mode tx"), "{none}");
 }
 
 #[test]

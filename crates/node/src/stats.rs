@@ -75,6 +75,10 @@ pub struct WorkerStats {
     pub parked: AtomicU64,
     /// Scripts that were undone to run again, because somebody had a key that they had not declared.
     pub script_reruns: AtomicU64,
+    /// Transactions over nodes that clients began here and that are over.
+    pub transactions: AtomicU64,
+    /// Attempts beyond the first that these needed, as others had their keys.
+    pub transaction_retries: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
     /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
@@ -132,6 +136,8 @@ impl WorkerStats {
             slowed: zero(),
             awaits_room: zero(),
             script_reruns: zero(),
+            transactions: zero(),
+            transaction_retries: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),
@@ -173,6 +179,8 @@ impl WorkerStats {
             &self.errors,
             &self.denied,
             &self.parked,
+            &self.transactions,
+            &self.transaction_retries,
             &self.script_reruns,
             &self.turns,
             &self.reads,

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use super::nodes::{Address, Nodes};
 use super::options::Options;
 use super::scan::{Kind, Scanner, Tally};
 
@@ -22,16 +23,18 @@ pub enum Stream {
 }
 
 impl Stream {
-    fn open(options: &Options) -> Result<Self, String> {
-        if let Some(path) = &options.unix_socket {
-            let stream =
-                UnixStream::connect(path).map_err(|error| format!("cannot connect to {}: {error}", path.display()))?;
-            return Ok(Self::Unix(stream));
-        }
-        let target = format!("{}:{}", options.host, options.port);
-        let fail = |error: io::Error| format!("cannot connect to {target}: {error}");
+    /// Connects.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn open(address: &Address) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("cannot connect to {address}: {error}");
+        let (host, port) = match address {
+            Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix).map_err(fail),
+            Address::Tcp(host, port) => (host.as_str(), *port),
+        };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in (options.host.as_str(), options.port).to_socket_addrs().map_err(fail)? {
+        for address in (host, port).to_socket_addrs().map_err(fail)? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(fail)?;
@@ -109,6 +112,8 @@ pub struct Connection {
     pub stream: Stream,
     /// What it is there for.
     pub role: Role,
+    /// Which of the nodes it leads to.
+    pub node: usize,
     /// The state of the replies.
     pub scanner: Scanner,
     /// Replies that are still to come; 0 when idle.
@@ -126,17 +131,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and logs in. With `probe` it also asks for a first reply, to find out that the server wants a password.
+    /// Connects to one of the nodes and logs in. With `probe` it also asks for a first reply, to find out that the server wants a password.
     ///
     /// # Errors
     /// In words for the user: refused, wrong password, no RESP.
-    pub fn open(options: &Options, probe: bool, now: Instant) -> Result<Self, String> {
-        let mut stream = Stream::open(options)?;
+    pub fn open(options: &Options, nodes: &Nodes, node: usize, probe: bool, now: Instant) -> Result<Self, String> {
+        let mut stream = Stream::open(&nodes.addresses[node])?;
         log_in(&mut stream, options, probe)?;
         stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         Ok(Self {
             stream,
             role: Role::Load,
+            node,
             scanner: Scanner::default(),
             expected: 0,
             commands: 0,
@@ -187,7 +193,11 @@ fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
     Ok(written)
 }
 
-fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(), String> {
+/// Says who the client is, as the options ask for. With `probe` it also asks for a first reply.
+///
+/// # Errors
+/// In words for the user.
+pub fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(), String> {
     let mut steps: Vec<Vec<&str>> = Vec::new();
     if let Some(password) = &options.password {
         let mut auth = vec!["AUTH"];

@@ -1,12 +1,13 @@
 //! `holdfast bench`: a load generator light enough to saturate the server from one core.
 //!
-//! `options` is the command line; `keys`, `template` and `workload` make the requests; `connection` and `worker` send
+//! `options` is the command line; `nodes` is where they go; `keys`, `template` and `workload` make the requests; `connection` and `worker` send
 //! them; `scan` counts the replies; `stats`, `process` and `report` say what came out. Nothing here knows the server:
 //! it works against any that speaks RESP.
 
 mod clock;
 mod connection;
 mod keys;
+mod nodes;
 mod options;
 mod process;
 mod report;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::nodes::Address;
+
 /// Upper bound of `--connections`: beyond it one machine's ports and descriptors run out.
 const CONNECTIONS_MAX: usize = 60_000;
 /// Upper bound of `--batch`; a batch is encoded whole before it is sent.
@@ -92,6 +94,12 @@ pub struct Options {
     /// Connect to this unix socket instead of host and port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
     pub unix_socket: Option<PathBuf>,
+    /// Deal the connections out to these servers, as clients of a cluster do that know nothing of it
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', conflicts_with_all = ["host", "port", "unix_socket"])]
+    pub nodes: Vec<Address>,
+    /// Ask for CLUSTER SLOTS, and send each command to the node that has its key, as clients of Redis Cluster do: GET and SET only
+    #[arg(long, conflicts_with_all = ["command", "load_command", "against", "subscribers"])]
+    pub cluster: bool,
     /// Log in with this password
     #[arg(long)]
     pub password: Option<String>,
@@ -179,9 +187,9 @@ pub struct Options {
     /// Only load, measure nothing
     #[arg(long, conflicts_with_all = ["operations", "warmup", "command"])]
     pub load_only: bool,
-    /// The server's process on this machine: its CPU time per operation and its memory are reported
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Option<u32>,
+    /// The server's process on this machine: its CPU time per operation and its memory are reported; of several processes, the sums
+    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
+    pub server_pid: Vec<u32>,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -213,6 +221,12 @@ impl Options {
         }
         if !(1..=BATCH_MAX).contains(&self.batch) {
             return refuse("batch", &self.batch, &format!("1 to {BATCH_MAX}"));
+        }
+        if self.cluster && self.mode == Mode::Tx {
+            return refuse("mode", &"tx", "single and pipeline with --cluster");
+        }
+        if self.cluster && matches!(self.distribution, Distribution::OneKey | Distribution::OneTag) {
+            return refuse("distribution", &"one-key or one-tag", "uniform and zipf with --cluster");
         }
         if !(0.0..10.0).contains(&self.zipf_theta) {
             return refuse("zipf-theta", &self.zipf_theta, "0 (uniform) to below 10");

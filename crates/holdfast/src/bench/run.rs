@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::clock;
 use super::connection::{Connection, Role};
+use super::nodes::Nodes;
 use super::options::Options;
 use super::process;
 use super::report::{self, Report};
@@ -26,17 +27,16 @@ const OTHER_FILES: u64 = 64;
 /// In words for the user.
 pub fn run(options: &Options) -> Result<(), String> {
     options.check()?;
-    let commands = Arc::new(Commands::new(options)?);
+    let nodes = Nodes::find(options)?;
+    let commands = Arc::new(Commands::new(options, nodes.slots.clone())?);
     process::allow_open_files((options.connections + options.subscribers) as u64 + OTHER_FILES)?;
-    if let Some(pid) = options.server_pid {
-        process::cpu_time(pid)?;
-    }
-    let mut groups = connect(options)?;
+    options.server_pid.iter().try_for_each(|pid| process::cpu_time(*pid).map(drop))?;
+    let mut groups = connect(options, &nodes)?;
     if options.load || options.load_only {
         let bar = Bar::new(options.quiet, options.keys, false);
         let sources = |thread| Source::fill(Arc::clone(&commands), options.seed, thread, options.threads as u64);
         let plan = Plan { warmup: Duration::ZERO, duration: None, operations: None, interval: None, retries: 0 };
-        let outcome = drive(&mut groups, &plan, sources, options.server_pid, &bar)?;
+        let outcome = drive(&mut groups, &plan, sources, &options.server_pid, &bar)?;
         bar.bar.finish_and_clear();
         if outcome.stats.tally.errors > 0 {
             let messages = outcome.stats.messages.join("; ");
@@ -63,19 +63,21 @@ pub fn run(options: &Options) -> Result<(), String> {
         None => Bar::new(options.quiet, plan.length().as_millis() as u64, true),
     };
     let stream = |thread| Source::random(Arc::clone(&commands), options.seed, thread);
-    let outcome = drive(&mut groups, &plan, stream, options.server_pid, &bar)?;
+    let outcome = drive(&mut groups, &plan, stream, &options.server_pid, &bar)?;
     bar.bar.finish_and_clear();
     report::print(&Report { options, title: "bench", outcome })
 }
 
-/// Opens all connections, dealt out to the threads.
-fn connect(options: &Options) -> Result<Vec<Vec<Connection>>, String> {
+/// Opens all connections, dealt out to the threads, and those of each thread to the nodes.
+fn connect(options: &Options, nodes: &Nodes) -> Result<Vec<Vec<Connection>>, String> {
     let mut groups: Vec<Vec<Connection>> = (0..options.threads).map(|_| Vec::new()).collect();
     for index in 0..options.connections {
-        let connection = Connection::open(options, index == 0, clock::now()).map_err(|error| match index {
-            0 => error,
-            _ => format!("connection {} of {}: {error}", index + 1, options.connections),
-        })?;
+        let node = index / options.threads % nodes.addresses.len();
+        let connection =
+            Connection::open(options, nodes, node, index == 0, clock::now()).map_err(|error| match index {
+                0 => error,
+                _ => format!("connection {} of {}: {error}", index + 1, options.connections),
+            })?;
         groups[index % options.threads].push(connection);
     }
     if options.load_only {
@@ -87,7 +89,7 @@ fn connect(options: &Options) -> Result<Vec<Vec<Connection>>, String> {
         }
     }
     for index in 0..options.subscribers {
-        let mut connection = Connection::open(options, false, clock::now())?;
+        let mut connection = Connection::open(options, nodes, index % nodes.addresses.len(), false, clock::now())?;
         connection.role = Role::Subscriber;
         let sent = connection.send(b"SUBSCRIBE bench\r\n");
         sent.map_err(|error| format!("subscriber {} of {}: {error}", index + 1, options.subscribers))?;
@@ -149,11 +151,11 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// CPU time of this process in it.
     pub client_cpu: Duration,
-    /// The server's process, if its number was given.
+    /// The server's processes, if their numbers were given.
     pub server: Option<Server>,
 }
 
-/// What the server's process used.
+/// What the server's processes used, all together.
 pub struct Server {
     /// CPU time in the measured time.
     pub cpu: Duration,
@@ -170,9 +172,10 @@ struct Moment {
 }
 
 impl Moment {
-    fn now(progress: &[Progress], server_pid: Option<u32>) -> Result<Self, String> {
+    fn now(progress: &[Progress], server_pids: &[u32]) -> Result<Self, String> {
+        let server = server_pids.iter().map(|pid| process::cpu_time(*pid)).sum::<Result<Duration, _>>()?;
         Ok(Self {
-            server: server_pid.map(process::cpu_time).transpose()?,
+            server: (!server_pids.is_empty()).then_some(server),
             client: process::cpu_time(std::process::id())?,
             commands: progress.iter().map(Progress::get).sum(),
             at: clock::now(),
@@ -185,7 +188,7 @@ fn drive(
     groups: &mut Vec<Vec<Connection>>,
     plan: &Plan,
     source: impl Fn(u64) -> Source,
-    server_pid: Option<u32>,
+    server_pids: &[u32],
     bar: &Bar,
 ) -> Result<Outcome, String> {
     let threads = groups.len();
@@ -196,7 +199,7 @@ fn drive(
         control.set(Phase::Measure);
     }
     std::thread::scope(|scope| {
-        let began = Moment::now(&progress, server_pid)?;
+        let began = Moment::now(&progress, server_pids)?;
         let mut handles = Vec::new();
         for (index, connections) in std::mem::take(groups).into_iter().enumerate() {
             let worker = Worker {
@@ -216,7 +219,7 @@ fn drive(
                 result
             }));
         }
-        let watch = Watch { control: &control, progress: &progress, finished: &finished, server_pid, bar };
+        let watch = Watch { control: &control, progress: &progress, finished: &finished, server_pids, bar };
         let moments = watch.run(plan, began, threads);
         // Also after an error: the scope ends only when every thread has.
         control.set(Phase::Stop);
@@ -236,9 +239,10 @@ fn drive(
         if let Some(error) = failure {
             return Err(error);
         }
-        let server = match (first.server, last.server, server_pid) {
-            (Some(first), Some(last), Some(pid)) => {
-                Some(Server { cpu: last.saturating_sub(first), resident: process::resident_bytes(pid)? })
+        let server = match (first.server, last.server) {
+            (Some(first), Some(last)) => {
+                let resident = server_pids.iter().map(|pid| process::resident_bytes(*pid)).sum::<Result<u64, _>>()?;
+                Some(Server { cpu: last.saturating_sub(first), resident })
             }
             _ => None,
         };
@@ -258,7 +262,7 @@ struct Watch<'a> {
     progress: &'a [Progress],
     /// A thread has ended: well or not.
     finished: &'a Receiver<bool>,
-    server_pid: Option<u32>,
+    server_pids: &'a [u32],
     bar: &'a Bar,
 }
 
@@ -270,10 +274,10 @@ impl Watch<'_> {
         if !plan.warmup.is_zero() {
             self.wait(start, Some(start + plan.warmup), &mut running);
             self.control.set(Phase::Measure);
-            first = Moment::now(self.progress, self.server_pid)?;
+            first = Moment::now(self.progress, self.server_pids)?;
         }
         self.wait(start, plan.duration.map(|duration| first.at + duration), &mut running);
-        let last = Moment::now(self.progress, self.server_pid)?;
+        let last = Moment::now(self.progress, self.server_pids)?;
         Ok((first, last))
     }
 

@@ -1,6 +1,6 @@
 //! Requests encoded once, with places for keys and values that are filled in while sending.
 
-use super::keys::{Keys, Rng};
+use super::keys::Rng;
 use super::options::{Options, ValueSize};
 
 /// Values are slices of this many random bytes (more if values are longer), taken at random places.
@@ -176,12 +176,6 @@ impl Template {
             }
         }
     }
-}
-
-/// Draws keys for a command from a distribution.
-#[inline]
-pub fn drawn(keys: &Keys) -> impl FnMut(&mut Rng) -> u64 + '_ {
-    |rng| keys.draw(rng)
 }
 
 fn split(argument: &[u8]) -> Vec<Part<'_>> {

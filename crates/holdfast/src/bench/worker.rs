@@ -213,9 +213,8 @@ impl Loop<'_> {
                 }
                 _ => clock::now(),
             };
-            if self.issue(index, since)? {
-                self.idle.pop();
-            }
+            self.idle.pop();
+            self.issue(index, since)?;
         }
         Ok(())
     }
@@ -235,7 +234,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Sends the next batch. False, and the end of sending, if there is none.
+    /// Sends the next batch. False, and the end of sending, if there is none; or none for this connection.
     #[inline]
     fn issue(&mut self, index: usize, since: Instant) -> Result<bool, String> {
         if self.measuring && self.worker.quota.is_some_and(|quota| self.sent >= quota) {
@@ -243,9 +242,10 @@ impl Loop<'_> {
             return Ok(false);
         }
         self.request.clear();
-        let against = self.worker.connections[index].role == Role::Against;
-        let Some(batch) = self.worker.source.next(against, &mut self.request) else {
-            self.ending = true;
+        let Connection { role, node, .. } = self.worker.connections[index];
+        let Some(batch) = self.worker.source.next(role == Role::Against, node, &mut self.request) else {
+            // Of a load; other nodes may lack keys yet.
+            self.ending = self.worker.source.is_used_up();
             return Ok(false);
         };
         if self.measuring {
@@ -327,8 +327,10 @@ impl Loop<'_> {
         let commands = connection.commands;
         self.commands += u64::from(commands);
         self.stats.record(commands, now.saturating_duration_since(connection.since));
-        if self.ending || self.pacer.is_some() || !self.issue(index, now)? {
+        if self.ending || self.pacer.is_some() {
             self.idle.push(index);
+        } else {
+            self.issue(index, now)?;
         }
         Ok(())
     }

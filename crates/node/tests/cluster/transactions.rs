@@ -15,6 +15,13 @@ fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
     shown(&replies[commands.len() + 1])
 }
 
+/// How many transactions over nodes clients of a node have made, and how often they were tried again.
+fn counted(net: &mut Net, client: usize) -> (u64, u64) {
+    let info = net.say(client, "INFO stats");
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()).unwrap();
+    (field("transactions_over_nodes:"), field("transactions_over_nodes_retries:"))
+}
+
 #[test]
 fn a_block_over_several_nodes_runs_as_one() {
     for workers in [1, 3] {
@@ -40,6 +47,7 @@ fn a_block_over_several_nodes_runs_as_one() {
         let reply = block(&mut net, client, &[&incr, &wrong]);
         assert!(reply.starts_with("[6 -WRONGTYPE"), "{reply}");
         assert_eq!(net.say(other, &get_b), "6");
+        assert_eq!([client, other].map(|client| counted(&mut net, client)), [(2, 0), (1, 0)]);
         assert!(net.is_quiet(), "nothing is left");
     }
 }
@@ -81,6 +89,7 @@ fn what_cannot_run_says_so() {
 /// sees all of it.
 #[test]
 fn accounts_are_never_seen_half_changed() {
+    let mut retries = 0;
     for seed in 1..8 {
         let workers = 1 + seed as usize % 3;
         let mut net = Net::new(3, workers, seed);
@@ -126,8 +135,10 @@ fn accounts_are_never_seen_half_changed() {
             }
         }
         assert!(reads > 5);
+        retries += clients.iter().take(3).map(|client| counted(&mut net, *client).1).sum::<u64>();
         assert!(net.is_quiet(), "nothing is left");
     }
+    assert!(retries > 0, "there were conflicts");
 }
 
 /// Who waits for a key is served by what a transaction brings; but not across a lock.

@@ -18,6 +18,7 @@ use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
 use crate::session::{Multi, database};
+use crate::stats::add;
 use crate::table::{Command, Handler, Table};
 use crate::worker::{Token, Worker};
 
@@ -390,7 +391,11 @@ impl Worker {
     }
 
     fn take_block(&mut self, sequence: u64) -> Option<Block> {
-        let mut block = self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)?;
+        let tx = &mut self.peers.as_deref_mut()?.tx;
+        let mut block = tx.blocks.remove(&sequence)?;
+        let last = tx.coordinator.as_ref().and_then(|coordinator| coordinator.current(sequence));
+        add(&self.stats.transactions, 1);
+        add(&self.stats.transaction_retries, last.map_or(0, |tx| u64::from(tx.attempt.saturating_sub(1))));
         self.engine.unwatch_later(std::mem::take(&mut block.watched));
         Some(block)
     }

@@ -50,6 +50,8 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("tracking_total_keys", r.node.engine.tracking.keys());
     t.line("tracking_total_items", r.node.engine.tracking.items());
     t.line("tracking_total_prefixes", r.node.trackers.prefixes());
+    t.line("transactions_over_nodes", r.sum(|s| &s.transactions));
+    t.line("transactions_over_nodes_retries", r.sum(|s| &s.transaction_retries));
     t.line("unexpected_error_replies", 0);
     t.line("total_error_replies", r.sum(|s| &s.errors));
     t.line("dump_payload_sanitizations", 0);
