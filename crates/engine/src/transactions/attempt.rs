@@ -177,12 +177,15 @@ impl Engine {
         Undone { effects: Vec::new(), events }
     }
 
-    /// Ends an attempt that was undone and is not prepared.
-    pub fn drop_attempt(&mut self, block: BlockRun, tx: TxId, locks: &[Lock]) {
+    /// Ends an attempt that was undone and is not prepared. What it may have seen, if why it is not prepared follows from that (rule L7).
+    pub fn drop_attempt(&mut self, block: BlockRun, tx: TxId, locks: &[Lock]) -> Horizon {
         self.seal_undone(&block);
         let held = block.into_held();
+        self.shared.keyspace.last_versions(&held, |version| self.local.note_version(version));
+        let seen = self.take_seen();
         self.release_locks(tx, locks, &held);
         self.release(held);
+        seen
     }
 
     /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for;

@@ -150,3 +150,39 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     assert!(net.is_quiet());
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
 }
+
+/// Rule L7: that a watched key has changed, or one that a transaction has read, is said when that is committed.
+#[test]
+fn a_refusal_waits_for_what_it_follows_from() {
+    for workers in [1, 2] {
+        let mut net = Net::logged(2, workers, 3, "always");
+        let ([client, other], [a, b]) = two(&mut net);
+        let interactive = net.connect(0);
+        let absent = key_of(1, 2, "absent");
+        assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
+        net.sleep(600);
+        assert_eq!(net.say(client, &format!("WATCH {b} {absent}")), "OK");
+        assert_eq!(net.say(interactive, "BEGIN"), "OK");
+        assert_eq!(net.say(interactive, &format!("MGET {b} {absent}")), "[1 nil]");
+        assert_eq!(net.say(interactive, &format!("SET {} 1", key_of(0, 2, "other"))), "OK");
+        net.hang_log(1, true);
+        net.send(other, &format!("SET {b} 2"));
+        net.run();
+        net.pipeline(client, &["MULTI", &format!("SET {a} 3"), &format!("APPEND {b} x")]);
+        net.send(client, "EXEC");
+        net.send(interactive, "COMMIT");
+        (0..5).for_each(|_| net.sleep(100));
+        for client in [other, client, interactive] {
+            assert!(net.heard(client).is_empty(), "nobody hears of what is not committed");
+        }
+        net.hang_log(1, false);
+        (0..20).for_each(|_| net.sleep(300));
+        assert_eq!(net.heard(other), ["OK"]);
+        assert_eq!(net.heard(client), ["nil"]);
+        let heard = net.heard(interactive);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CONFLICT"), "{heard:?}");
+        net.sleep(600);
+        assert!(net.is_quiet());
+        assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 2]");
+    }
+}

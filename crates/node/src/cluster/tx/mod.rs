@@ -102,6 +102,8 @@ pub(crate) struct Transacting {
     asked_to_sync: u64,
     /// What was looked at for attempts, and is not committed.
     found: Vec<(Horizon, TxId, Arc<[u8]>)>,
+    /// Refusals that follow from what is not committed.
+    held_back: Vec<(Horizon, Vec<txn::Action>)>,
     /// Blocks that run in workspaces, and have had their turn for now.
     running: VecDeque<u64>,
     /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
@@ -146,7 +148,7 @@ impl Transacting {
 
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
-        !self.logged.is_empty() || !self.outcomes.is_empty() || !self.found.is_empty()
+        !self.logged.is_empty() || !self.outcomes.is_empty() || !self.found.is_empty() || !self.held_back.is_empty()
     }
 
     /// There is no log any more that could commit anything.
@@ -154,6 +156,7 @@ impl Transacting {
         self.logged.clear();
         self.outcomes.clear();
         self.found.clear();
+        self.held_back.clear();
     }
 }
 

@@ -85,8 +85,9 @@ impl Worker {
             peers.tx.asked_to_sync = now;
             durable.sync(peers.tx.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
         }
+        let held_back: Vec<_> = peers.tx.held_back.extract_if(.., |(seen, _)| is_committed(seen)).collect();
         let found: Vec<_> = peers.tx.found.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
-        let mut actions = Vec::new();
+        let mut actions: Vec<_> = held_back.into_iter().flat_map(|(_, actions)| actions).collect();
         for (_, tx, found) in found {
             peers.shared.parts.with(|parts| parts.fetched(now, tx, found, &mut actions));
         }

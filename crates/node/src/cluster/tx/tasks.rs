@@ -222,7 +222,7 @@ impl Worker {
             // It was given up meanwhile.
             _ => {
                 self.engine.undo_attempt(&mut block);
-                self.engine.drop_attempt(block, tx, locks);
+                let _ = self.engine.drop_attempt(block, tx, locks);
                 Done::Over
             }
         }
@@ -238,6 +238,8 @@ impl Worker {
         refusal: Option<Refusal>,
     ) -> Done {
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks));
+        // What follows from what keys are is said when that is committed.
+        let looked = refusal.as_ref().is_none_or(|why| *why == Refusal::Changed);
         let (execution, undone) = match refusal {
             Some(why) => (Err(why), self.engine.undo_attempt(&mut block)),
             None if wire::is_changes(commands) => {
@@ -253,12 +255,12 @@ impl Worker {
                 (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
             }
         };
-        self.conclude_part(block, tx, locks, execution.unwrap_or_else(Execution::Refused), undone)
+        self.conclude_part((block, looked), tx, locks, execution.unwrap_or_else(Execution::Refused), undone)
     }
 
     fn conclude_part(
         &mut self,
-        block: BlockRun,
+        (block, looked): (BlockRun, bool),
         tx: TxId,
         locks: &[Lock],
         execution: Execution,
@@ -275,9 +277,16 @@ impl Worker {
         match prepared {
             Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
             None => {
-                self.engine.drop_attempt(block, tx, locks);
+                let seen = self.engine.drop_attempt(block, tx, locks);
                 actions.retain(|action| !matches!(action, Action::Unlock { .. }));
-                self.act(actions);
+                match self.peers.as_deref_mut().filter(|_| looked) {
+                    Some(peers) => {
+                        peers.tx.held_back.push((seen, actions));
+                        let now = self.tx_now();
+                        self.tx_committed(now);
+                    }
+                    None => self.act(actions),
+                }
                 Done::Over
             }
         }
@@ -296,7 +305,10 @@ impl Worker {
         let undone = self.engine.undo_attempt(&mut block);
         match refusal {
             None => Done::Found(self.engine.hold_attempt(block), tx, found.into()),
-            Some(why) => self.conclude_part(block, tx, locks, Execution::Refused(why), undone),
+            Some(why) => {
+                let looked = why == Refusal::Changed;
+                self.conclude_part((block, looked), tx, locks, Execution::Refused(why), undone)
+            }
         }
     }
 
