@@ -3,7 +3,7 @@
 use keyspace::{Expiry, Kind, SLOTS};
 use object::{Hash, Set, ZSet};
 
-use crate::ctx::{Ctx, Outcome};
+use crate::ctx::{Block, Ctx, Nil, Outcome};
 use crate::digest::Digest;
 use crate::dump;
 use crate::error::Error;
@@ -56,6 +56,18 @@ pub const ROWS: &[Row<Run>] = &[Row {
                 ..Spec { arity: 3, ..SUB }
             },
             run: Run::Keyed(listpack),
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "await",
+                flags: FLAGS | READONLY | BLOCKING,
+                summary: "Waits until one of the keys is not as it was at the given version (0: not there), and of the given kind. The nodes of a cluster ask each other this.",
+                syntax: "<LIST|ZSET|STREAM|ANY> version key [version key ...]",
+                keys: &[KeySpec::range(4, -1, 2, RO)],
+                ..Spec { arity: -5, ..SUB }
+            },
+            run: Run::Keyed(await_change),
             subcommands: &[],
         },
         Row {
@@ -130,6 +142,26 @@ fn digest_value(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.simple(digest.unwrap_or_default().to_string());
     }
     Ok(Outcome::Done)
+}
+
+fn await_change(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let kind = [("list", Kind::List), ("zset", Kind::ZSet), ("stream", Kind::Stream)];
+    let kind = kind.into_iter().find(|(name, _)| ctx.is(2, name)).map(|(_, kind)| kind);
+    if kind.is_none() && !ctx.is(2, "any") || ctx.args.len().is_multiple_of(2) {
+        return Err(Error::SYNTAX);
+    }
+    let keys: Vec<usize> = (4..ctx.args.len()).step_by(2).collect();
+    for at in &keys {
+        let before = ctx.int(at - 1)?;
+        let entry = ctx.db.peek(&ctx.key(*at));
+        let matters = kind.is_none() || kind == entry.map(|entry| entry.kind());
+        if matters && u64::try_from(before) != Ok(entry.map_or(0, |entry| entry.version())) {
+            ctx.out.integer(1);
+            return Ok(Outcome::Done);
+        }
+    }
+    let wait = Block::new(keys, kind.unwrap_or(Kind::List), None, Nil::Array);
+    Ok(Outcome::Block(Block { when_gone: kind.is_none(), ..wait }))
 }
 
 fn listpack(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {

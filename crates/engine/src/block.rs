@@ -306,7 +306,10 @@ impl Engine {
                     self.replace(call, start, out, &Error::OOM);
                 }
             }
-            Outcome::Block(wait) => wait.nil.write(&mut Reply::new(out, call.protocol)),
+            Outcome::Block(wait) => {
+                wait.nil.write(&mut Reply::new(out, call.protocol));
+                self.unwaited = Some(wait);
+            }
         }
         // A script gets a copy of long strings.
         let copied = self.parts.len();

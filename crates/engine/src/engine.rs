@@ -133,6 +133,8 @@ pub struct Engine {
     pub(crate) unserved: Vec<DbKey>,
     /// The attempt that is being done to the keys that it has locked.
     pub(crate) installs: Option<TxId>,
+    /// What the last command wanted to wait for that was run where nobody waits.
+    pub(crate) unwaited: Option<command::Block>,
     /// Those that are out of sight while latches are held.
     pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
@@ -177,6 +179,7 @@ impl Engine {
             unclaimed: Vec::new(),
             unserved: Vec::new(),
             installs: None,
+            unwaited: None,
             hidden: Vec::new(),
         }
     }

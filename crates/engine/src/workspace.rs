@@ -106,9 +106,14 @@ impl Workspace {
         Made { effects: encoded, events: self.engine.take_published() }
     }
 
+    /// What the last command wanted to wait for, if it found nothing, and answered so.
+    pub fn take_unwaited(&mut self) -> Option<command::Block> {
+        self.engine.unwaited.take()
+    }
+
     /// Empties it, for others to use. False: it is not as it should be, and not to be used again.
     pub fn clear(&mut self) -> bool {
-        let _ = self.take();
+        let _ = (self.take(), self.take_unwaited());
         let shared = self.engine.shared.clone();
         for (db, key) in std::mem::take(&mut self.keys) {
             let key = shared.keyspace.hasher().key(&key);

@@ -369,6 +369,10 @@ impl Worker {
                     self.wake_up_if(token, job.outcome(), now);
                     continue;
                 }
+                Wait::Replies(_) => {
+                    self.look_at_wait_over_nodes(token, now);
+                    continue;
+                }
                 _ => continue,
             };
             // Who serves it at this moment, or has cancelled it, tells how it ended.

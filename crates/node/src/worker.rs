@@ -368,7 +368,7 @@ impl Worker {
         if let Wait::Log = wait {
             self.leave_log(conn.token);
         }
-        if let Wait::Remote(_) = wait {
+        if let Wait::Remote(_) | Wait::Replies(_) = wait {
             self.count_unblocked(conn);
         }
         if let Wait::Keys(blocked) = wait {

@@ -52,6 +52,8 @@ enum State {
 enum Owner {
     Nobody,
     Client(Token),
+    /// For what the owner says to a client that waits.
+    Notice(Token),
     /// This node's own.
     Node,
     /// Its client has gone, the other end does not know yet.
@@ -151,6 +153,19 @@ impl Outbound {
         self.number(Owner::Client(client))
     }
 
+    /// A number for a virtual connection over which the owner says something to this client, which waits.
+    pub(crate) fn open_notice(&mut self, client: Token) -> u32 {
+        self.number(Owner::Notice(client))
+    }
+
+    /// The client that waits for what is said over a virtual connection, if it is for that.
+    pub(crate) fn waits_for(&self, vc: u32) -> Option<Token> {
+        match self.owners.get(vc as usize) {
+            Some(Owner::Notice(token)) => Some(*token),
+            _ => None,
+        }
+    }
+
     /// The virtual connection for what no client has sent.
     pub(crate) fn own_line(&mut self) -> u32 {
         if let Some(vc) = self.own {
@@ -182,7 +197,7 @@ impl Outbound {
     pub(crate) fn client(&self, vc: u32) -> Result<Option<Token>, ()> {
         match self.owners.get(vc as usize) {
             Some(Owner::Client(token)) => Ok(Some(*token)),
-            Some(Owner::Gone | Owner::Node) => Ok(None),
+            Some(Owner::Gone | Owner::Node | Owner::Notice(_)) => Ok(None),
             _ => Err(()),
         }
     }
@@ -211,18 +226,23 @@ impl Outbound {
         }
     }
 
-    /// The end of everything: the clients that had virtual connections.
-    fn fail(&mut self, now: u64) -> Vec<Token> {
+    /// The end of everything: the clients that had virtual connections, and those that waited for something to be said.
+    fn fail(&mut self, now: u64) -> (Vec<Token>, Vec<Token>) {
         let wait = BACKOFF_MS.0.checked_shl(self.failures.min(16)).unwrap_or(BACKOFF_MS.1).min(BACKOFF_MS.1);
         self.failures += 1;
         self.state = State::Down(now + wait);
         self.stage.clear();
         (self.unsent, self.partner, self.own, self.own_bytes) = (0, None, None, 0);
         self.free.clear();
-        std::mem::take(&mut self.owners)
-            .into_iter()
-            .filter_map(|owner| if let Owner::Client(token) = owner { Some(token) } else { None })
-            .collect()
+        let (mut clients, mut waiting) = (Vec::new(), Vec::new());
+        for owner in std::mem::take(&mut self.owners) {
+            match owner {
+                Owner::Client(token) => clients.push(token),
+                Owner::Notice(token) => waiting.push(token),
+                Owner::Nobody | Owner::Node | Owner::Gone => {}
+            }
+        }
+        (clients, waiting)
     }
 }
 
@@ -388,11 +408,14 @@ impl Worker {
         let Some(peers) = &mut self.peers else { return };
         let out = &mut peers.links[link];
         let was_open = matches!(out.state, State::Open(_));
-        let clients = out.fail(now);
+        let (clients, asleep) = out.fail(now);
         let waiting = std::mem::take(&mut out.waiting);
         self.tx_link_ended(link, was_open);
         for token in clients {
             self.lose_line(token, link, was_open);
+        }
+        for token in asleep {
+            self.lose_notices(token, link);
         }
         self.go_on_saying(waiting);
     }

@@ -113,6 +113,12 @@ impl Worker {
     fn hear_owner(&mut self, link: usize, item: &Item<'_>) -> Result<(), Broken> {
         let Some(peers) = &mut self.peers else { return Ok(()) };
         let out = &mut peers.links[link];
+        if let Item::Replies { vc, bytes, .. } = *item
+            && let Some(token) = out.waits_for(vc)
+        {
+            self.noticed(token, link, vc, bytes.starts_with(b":"));
+            return Ok(());
+        }
         match *item {
             Item::Replies { vc, lengths, bytes } => match out.client(vc) {
                 Ok(Some(token)) => self.hear_replies(token, link, lengths, bytes),
@@ -132,6 +138,11 @@ impl Worker {
                 Ok(())
             }
             Item::Closed { vc } => {
+                if let Some(token) = out.waits_for(vc) {
+                    let closed = out.closed(vc).map(|_| ()).map_err(|()| UNKNOWN.into());
+                    self.lose_notice(token, |notice| notice == (link, vc));
+                    return closed;
+                }
                 if let Some(token) = out.closed(vc).map_err(|()| UNKNOWN)? {
                     self.lose_line(token, link, true);
                 }

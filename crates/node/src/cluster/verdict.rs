@@ -31,7 +31,7 @@ impl Question {
         (Question(verdict.clone()), verdict)
     }
 
-    fn answer(self, yes: bool) {
+    pub(super) fn answer(self, yes: bool) {
         self.0.0.store(1 + u8::from(yes), Release);
     }
 }
@@ -46,6 +46,9 @@ impl Worker {
     /// Asks the owner to let a client go that waits there.
     pub(crate) fn unblock_elsewhere(&mut self, token: Token, with_error: bool, question: Question) {
         let Some(conn) = self.conn(token) else { return };
+        if let Wait::Replies(_) = conn.wait {
+            return question.answer(self.unblock_over_nodes(token, with_error));
+        }
         let Wait::Remote(link) = conn.wait else { return };
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.questions.push_back(question);

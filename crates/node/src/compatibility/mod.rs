@@ -102,6 +102,16 @@ const REMARKS: &[(&str, &str)] = &[
     ("waitaof", "there are no replicas yet"),
 ];
 
+/// How a cluster differs from one server, for those who do not mind where their keys are.
+const OVER_NODES: &str = "\
+Every node of a cluster serves every key, and commands, blocks and scripts may use keys of several nodes: they are done as a whole, or not at all.
+What differs from a single server:
+
+- Who waits for keys of several nodes (`BLPOP a b 0`) is served by whichever of them gets something, the first in order if several do. But it takes
+  part in no queue: others who wait for the same keys may be served before it, even if they came later. If a node that owns one of the keys is out of reach,
+  it is answered -CLUSTERDOWN, as it would not notice a change.
+";
+
 fn remark(name: &str) -> Option<&'static str> {
     REMARKS.iter().find(|(known, _)| *known == name).map(|(_, remark)| *remark)
 }
@@ -170,6 +180,7 @@ pub fn markdown(table: &Table) -> String {
         let count = names.clone().filter(|name| has(name)).count();
         let _ = writeln!(text, "| {} | {count} | {} |", area.title, names.count());
     }
+    let _ = write!(text, "\n## Keys of several nodes\n\n{OVER_NODES}");
     for area in AREAS {
         let _ = write!(text, "\n## {}\n\n| command | there | remark |\n|---|---|---|\n", area.title);
         for name in area.commands.split_ascii_whitespace() {

@@ -12,4 +12,5 @@ mod members;
 mod parts;
 mod pipelines;
 mod transactions;
+mod waiting;
 mod workspaces;

@@ -101,6 +101,19 @@ impl Coordinator {
         running
     }
 
+    /// As [`Self::abandon`], of one that fetches, if it is sure that nothing of it happens. False: it may be committed by now.
+    pub fn withdraw(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
+        let binds_nobody = |open: &super::Open| {
+            let phase = &open.phase;
+            open.fetches && matches!(phase, Phase::Fetching { .. } | Phase::Running | Phase::Waiting | Phase::Rerouting)
+        };
+        let withdrawn = self.open.get(&sequence).is_some_and(binds_nobody);
+        if withdrawn {
+            self.abandon(now, sequence, out);
+        }
+        withdrawn
+    }
+
     /// The present attempt, which binds nobody, was the last.
     pub(super) fn end_attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);

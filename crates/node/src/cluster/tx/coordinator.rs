@@ -13,6 +13,7 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
 use super::split::{Join, join};
+use super::waiting::Waiting;
 use super::workspace::Fetching;
 use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
@@ -49,6 +50,8 @@ pub(super) struct Block {
     pub(super) fetching: Option<Box<Fetching>>,
     /// It is a COMMIT, after which this is published.
     pub(super) commit: Option<super::interactive::Messages>,
+    /// It waits, or tries again: what it needs was not there.
+    pub(super) waiting: Option<Box<Waiting>>,
 }
 
 /// What a client watches at this node, and at others.
@@ -319,6 +322,7 @@ impl Worker {
                 selected,
                 fetching,
                 commit: None,
+                waiting: None,
             };
             peers.tx.blocks.insert(sequence, block);
         }
@@ -329,10 +333,14 @@ impl Worker {
     /// The client of a connection has gone: what it has begun is not tried again.
     pub(crate) fn abandon_transaction(&mut self, conn: &mut Conn) {
         let (now, token) = (self.tx_now(), conn.token);
+        if self.abandon_wait(token) {
+            return;
+        }
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let of = |(sequence, block): (&u64, &Block)| (block.token == token).then_some(*sequence);
         let Some(sequence) = peers.tx.blocks.iter().find_map(of) else { return };
         let Some(mut block) = peers.tx.blocks.remove(&sequence) else { return };
+        self.forget_deadline(&block);
         self.stop_workspace(conn, &mut block);
         let mut events = Vec::new();
         if let Some(peers) = self.peers.as_deref_mut()
@@ -417,6 +425,10 @@ impl Worker {
         let Some(mut conn) = self.take_conn(block.token) else { return };
         if let Some(error) = reply.strip_prefix(b"-") {
             self.stats.count_error(error);
+        }
+        if block.waiting.is_some() {
+            self.forget_deadline(block);
+            self.count_unblocked(&conn);
         }
         if let Some(db) = selected {
             conn.session.set_db(db);
@@ -516,8 +528,22 @@ impl Block {
         fetching: Option<Box<Fetching>>,
     ) -> Self {
         let (watched, elsewhere, answers) = (Vec::new(), Vec::new(), Vec::new());
-        let (alone, selected, commit) = (true, db, None);
-        Self { token, alone, hole, multi, watched, elsewhere, db, protocol, answers, selected, fetching, commit }
+        let (alone, selected, commit, waiting) = (true, db, None, None);
+        Self {
+            token,
+            alone,
+            hole,
+            multi,
+            watched,
+            elsewhere,
+            db,
+            protocol,
+            answers,
+            selected,
+            fetching,
+            commit,
+            waiting,
+        }
     }
 
     /// Whether it is a part of a transaction between BEGIN and COMMIT.

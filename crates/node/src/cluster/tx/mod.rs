@@ -9,6 +9,7 @@ mod interactive;
 mod participant;
 mod split;
 mod tasks;
+mod waiting;
 mod wire;
 mod workspace;
 
@@ -78,6 +79,8 @@ pub(crate) struct Transacting {
     blocks: BTreeMap<u64, Block>,
     tasks: BTreeMap<Token, Task>,
     next_task: u64,
+    /// Commands that wait for keys to change, by connection.
+    sleeping: BTreeMap<Token, Block>,
     /// Tasks to be looked at.
     ready: VecDeque<Token>,
     /// Tasks to be looked at later, and when, in milliseconds of [`Worker::tx_now`]; ascending.
@@ -242,6 +245,7 @@ impl Worker {
         }
         self.act(actions);
         self.tx_events(events);
+        self.wake_all_over_nodes();
     }
 
     /// This node was taken out of the cluster: nobody hears what it says of transactions any more, and those who are left settle them.

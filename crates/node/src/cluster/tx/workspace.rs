@@ -19,6 +19,7 @@ use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
 use super::tasks::TOO_LARGE;
+use super::waiting::Unserved;
 use super::wire::{self, Changes};
 use crate::conn::Conn;
 use crate::node::Node;
@@ -40,6 +41,9 @@ const TOO_CURIOUS: &[u8] = b"ERR a script used too many keys of several nodes th
 /// How far a clock may be ahead of this node's to be believed, in milliseconds.
 const AHEAD_MAX: u64 = 24 * 60 * 60 * 1000;
 
+/// Of keys, with their databases.
+type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
+
 /// A block that runs on copies.
 #[derive(Default)]
 pub(super) struct Fetching {
@@ -53,6 +57,8 @@ pub(super) struct Fetching {
     interactive: bool,
     /// What was asked for, of what its transaction had not seen.
     pub(super) asked: Vec<Lock>,
+    /// The command waits if it finds nothing: the versions of the keys that there are.
+    patient: Option<Versions>,
     /// It runs.
     run: Option<Box<Run>>,
     /// It has run.
@@ -88,6 +94,8 @@ enum Ran {
     Lacks(Vec<Lock>),
     /// It has run; what is to be done to the keys of each node, or that this cannot be.
     Done(Result<MadeOf, Vec<u8>>),
+    /// It has run, and waits.
+    Waits(Unserved),
     /// It has run, between BEGIN and COMMIT; its reply, or that it cannot be.
     Answers(Result<Vec<u8>, Vec<u8>>),
 }
@@ -121,6 +129,11 @@ impl Fetching {
     /// Keys that it was found to need beside those of its commands.
     pub(super) fn extra(&self) -> &[Lock] {
         &self.extra
+    }
+
+    /// The version of a key that was looked at; 0: it is not there.
+    pub(super) fn version_of(&self, db: u16, key: &[u8]) -> u64 {
+        self.patient.as_ref().and_then(|versions| versions.get(&(db, key.into()))).copied().unwrap_or(0)
     }
 
     /// Whether keys have other owners now.
@@ -241,6 +254,10 @@ impl Worker {
     ) -> Result<(), String> {
         const WRONG: &str = "ERR a node of the cluster has said what cannot be";
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
+        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
+        let patient =
+            block.alone && !fetching.interactive && block.multi.queue.iter().all(|queued| waits(queued.command));
+        fetching.patient = patient.then(BTreeMap::new);
         let mut now = self.engine.now();
         let tunables = self.engine.tunables().clone();
         workspace.begin(now, &tunables);
@@ -257,8 +274,11 @@ impl Worker {
                 }
                 continue;
             }
-            for (_, image) in keys {
+            for (version, image) in keys {
                 workspace.put(image).map_err(|_| WRONG)?;
+                if let (Some(versions), Some(Ok(effect))) = (&mut fetching.patient, effects::decode(image).next()) {
+                    versions.insert((effect.db, effect.key.into()), version);
+                }
             }
         }
         if let Some(transaction) = conn.session.transaction.as_deref().filter(|_| fetching.interactive) {
@@ -329,6 +349,7 @@ impl Worker {
         self.put_running(sequence, block);
         match ran {
             Ran::Later => {}
+            Ran::Waits(unserved) => self.sleep_over_nodes((sequence, attempt), unserved),
             Ran::Answers(reply) => self.answer_interactive(sequence, reply),
             Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
@@ -383,8 +404,11 @@ impl Worker {
             // It ran as a block of one command.
             out.drain(..OF_ONE.len());
         }
-        let made = run.workspace.take();
+        let (made, unwaited) = (run.workspace.take(), run.workspace.take_unwaited());
         let Some(fetching) = block.fetching.as_deref_mut() else { return Ran::Later };
+        if let Some(wait) = unwaited.filter(|_| fetching.patient.is_some()) {
+            return Ran::Waits(Unserved { wait, now: run.now });
+        }
         if fetching.interactive {
             conn.closing |= closes;
             std::mem::take(&mut run.aside.lines).into_iter().for_each(|line| self.node.show_line(line));
