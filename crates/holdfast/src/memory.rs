@@ -345,7 +345,62 @@ pub fn swapped() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use store::{Batch, Embedded, Store};
+
     use super::*;
+
+    /// What the calling thread has allocated less what it has freed.
+    fn in_use_by_this_thread() -> u64 {
+        ACCOUNT
+            .with(|account| LEDGERS.get(account.ledger.get()).map_or(0, |ledger| ledger.0.load(Relaxed).max(0) as u64))
+    }
+
+    /// Compaction kept one block in memory for each block that it had written to a table: with values as large as a block and a table of well compressed
+    /// ones, many times what the table had bytes.
+    #[test]
+    fn compaction_keeps_no_more_in_memory_than_a_table() {
+        const VALUE: usize = 20_000;
+        const BATCHES: usize = 12;
+        const KEYS: usize = 100;
+        let folder = std::env::temp_dir().join(format!("holdfast-compaction-{}", std::process::id()));
+        let most = Arc::new(AtomicU64::new(0));
+        // Compaction asks for the time again and again, on its own thread.
+        let seen = most.clone();
+        let clock = Arc::new(move || {
+            if std::thread::current().name() == Some("store") {
+                seen.fetch_max(in_use_by_this_thread(), Relaxed);
+            }
+            Duration::ZERO
+        });
+        let limits = store::Limits {
+            memory: 64 << 20,
+            cache: 1 << 20,
+            table: 2 << 20,
+            compaction_per_second: u64::MAX,
+            ..store::Limits::default()
+        };
+        let store = Embedded::open(&folder, &store::Settings { node: [7; 16], at_least: 0, limits, clock }).unwrap();
+        for n in 0..BATCHES {
+            let mut batch = Batch::new();
+            for key in 0..KEYS {
+                let key = format!("a key that is too long to be kept inline {:06}", key * BATCHES + n);
+                batch.put(key.as_bytes(), key.repeat(VALUE / key.len()).as_bytes());
+            }
+            store.write(&batch).unwrap();
+            store.flush().unwrap();
+        }
+        store.settle();
+        let compacted = store.figures().compactions;
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let (most, all) = (most.load(Relaxed), (BATCHES * KEYS * VALUE) as u64);
+        assert!(compacted > 0 && most > 0, "nothing was compacted");
+        assert!(most < all / 4, "compaction held {most} bytes of {all}");
+    }
 
     #[test]
     fn the_allocators_option_is_the_one_that_is_meant() {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
-use lsm_tree::config::{BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use lsm_tree::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
+};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Memtable, SequenceNumberCounter, Slice,
     Tree,
@@ -154,6 +156,9 @@ fn open_tree(folder: &Path, settings: &Settings, pace: &Arc<Pace>) -> Result<Tre
         .use_descriptor_table(Some(Arc::new(DescriptorTable::new(limits.files))))
         .data_block_size_policy(BlockSizePolicy::all(BLOCK))
         .data_block_compression_policy(blocks)
+        // A table that is written keeps the last key of each block for the index: compaction's are parts of the blocks that it has read, which
+        // stay in memory with them. Where values are larger than a block, that would be the whole table, as it was before it was compressed.
+        .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
         .filter_policy(FilterPolicy::all(filter))
         .with_compaction_filter_factory(Some(Arc::new(Filters(pace.clone()))));
     match config.open() {
