@@ -76,6 +76,7 @@ fn sent(events: &[Event]) -> Vec<(u64, &'static str)> {
                 Message::Commit { .. } => "commit",
                 Message::Abort { .. } => "abort",
                 Message::Finished { .. } => "finished",
+                Message::Hold { .. } => "hold",
                 _ => "other",
             },
         )),
@@ -212,6 +213,29 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
     assert!(!coordinator.abandon(1, sequence, &mut Vec::new()));
     tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
+}
+
+#[test]
+fn who_has_said_what_is_there_hears_often_that_it_is_still_wanted() {
+    let settings = Settings { outcome_ms: 2000, hold_ms: 3000, ..SETTINGS };
+    let mut coordinator = Coordinator::new(Origin { member: member(9, 1), lane: 3 }, settings);
+    let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
+    let tx = coordinator.current(sequence).expect("open");
+    tell(&mut coordinator, 0, 1, Message::Fetched { tx, found: Arc::new([1]) });
+    for now in 1..20 {
+        assert_eq!(
+            sent(&tick(&mut coordinator, now * 100)),
+            [(2, "other"), (1, "hold")],
+            "the other one has not answered"
+        );
+    }
+    let events = tell(&mut coordinator, 2000, 2, Message::Fetched { tx, found: Arc::new([2]) });
+    assert!(matches!(events[0], Event::Fetched { .. }), "{events:?}");
+    for now in 21..40 {
+        assert_eq!(sent(&tick(&mut coordinator, now * 100)), [(1, "hold"), (2, "hold")], "the node has not run it");
+    }
+    assert!(coordinator.proceed(4000, (sequence, 1), &[], &mut Vec::new()));
+    assert_eq!(sent(&tick(&mut coordinator, 4100)), [(1, "other"), (2, "other")]);
 }
 
 #[test]

@@ -67,8 +67,9 @@ impl Coordinator {
             // Somebody is out of reach, or its disk is, and many attempts are not known to be over there: there will be no more.
             Phase::Waiting if open.aborting.len() <= UNHEARD_MAX * open.parts.len() => self.attempt(now, sequence, out),
             phase => {
-                let preparing = matches!(phase, Phase::Preparing { .. });
-                let patience = if preparing { self.settings.resend_ms } else { self.settings.outcome_ms };
+                // Who holds its locks for an attempt that fetches gives it up if it does not hear of that: some of what is said may get lost.
+                let open = matches!(phase, Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running);
+                let patience = if open { self.settings.resend_ms } else { self.settings.outcome_ms };
                 self.resend(sequence, None, out);
                 self.arm(sequence, Some(now.saturating_add(patience)));
             }
