@@ -9,10 +9,12 @@ use command::{Position, Tunables};
 use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
+use txn::locks::Mode;
+use txn::{Lock, Member, NodeId, Origin, Stamp, TxId};
 
 use super::{Listed, Loader, Names, Source, Span};
 use crate::testing::row;
-use crate::{Begin, Call, Caller, Engine, Order, Policy, Ran, Room, Shared, Step, Swept};
+use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Shared, Step, Swept};
 
 type StoredKey = (Space, Box<[u8]>);
 
@@ -459,4 +461,62 @@ fn what_a_reader_writes_down_is_a_change() {
         assert_eq!(cold.evict(), 1);
         assert_eq!(cold.run(false, &one("0 pfcount a")), [format!(":{n}\r\n")]);
     }
+}
+
+/// An attempt of a transaction over nodes whose keys leave memory whenever it has waited for them.
+#[test]
+fn an_attempt_that_insists_does_not_wait_for_keys() {
+    let mut cold = Cold::new();
+    for line in ["0 set a one", "0 set b two", "0 set e gone px 1"] {
+        cold.run(false, &one(line));
+    }
+    cold.checkpoint();
+    assert!(cold.evict() > 0);
+    let member = Member { node: NodeId(1), incarnation: 1 };
+    let tx = TxId { origin: Origin { member, lane: 0 }, sequence: 1, attempt: 1 };
+    let stamp = Stamp { time: 1, node: NodeId(1), lane: 0 };
+    let names = ["a", "b", "e", "f"];
+    let locks =
+        Lock::normalized(names.map(|key| Lock { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive }).into());
+    let mut asked = false;
+    for _ in 0..5 {
+        assert!(matches!(cold.engine.lock_attempt((tx, stamp, &locks), &mut asked, 9), Err(busy) if busy.awaited));
+        cold.serve();
+        // Its time for them is over, and memory is full.
+        cold.now += 1000;
+        cold.serve();
+        cold.evict();
+    }
+    cold.engine.insists = true;
+    cold.engine.begin_turn(2000);
+    let mut look = |cold: &mut Cold| {
+        let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, stamp, &locks), &mut asked, 9) else {
+            panic!("it has its locks")
+        };
+        *block
+    };
+    // What is compared need not be in memory, either.
+    let block = look(&mut cold);
+    let is_at = |cold: &mut Cold, block: &crate::BlockRun, key: &str, version: u64| {
+        cold.engine.is_at(block, (0, key.as_bytes()), version).unwrap()
+    };
+    for key in ["a", "b"] {
+        assert!(!is_at(&mut cold, &block, key, 0), "{key} is there");
+    }
+    for key in ["e", "f"] {
+        assert!(is_at(&mut cold, &block, key, 0), "{key} is not there");
+    }
+    let mut found = Vec::new();
+    assert!(cold.engine.look(&block, &locks, 1 << 20, &mut found).unwrap());
+    let version = u64::from_le_bytes(found[..8].try_into().unwrap());
+    assert!(is_at(&mut cold, &block, "a", version));
+    let _ = cold.engine.hold_attempt(block);
+    cold.serve();
+    cold.now += 1000;
+    cold.serve();
+    assert!(cold.evict() > 0);
+    cold.shelf.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    let block = look(&mut cold);
+    assert!(cold.engine.is_at(&block, (0, b"a"), version).is_err(), "it cannot be known");
+    cold.engine.drop_attempt(block, tx, &locks);
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use command::{Event, Touched, effects};
-use keyspace::{Held, Horizon, Need, Whereabouts};
+use keyspace::{Held, Horizon, Key, Need, Whereabouts};
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
 
@@ -37,7 +37,7 @@ pub struct Undone {
 
 impl Engine {
     /// Takes the locks of an attempt, and its latches. `asked`: it has asked for them before, and waited. A busy latch, a lock or a key to be
-    /// fetched is waited for.
+    /// fetched is waited for; who [insists](Engine::insists) fetches keys when it looks at them.
     pub fn lock_attempt(
         &mut self,
         (tx, stamp, locks): (TxId, Stamp, &[Lock]),
@@ -81,12 +81,14 @@ impl Engine {
     /// Whether none of these watched keys, all of them locked by the attempt, has changed since.
     pub fn is_unchanged(&mut self, block: &BlockRun, watched: &[WatchedKey]) -> bool {
         let (shared, now) = (self.shared.clone(), self.now);
-        let expired = |engine: &mut Self, key: &WatchedKey| {
+        let is_there = |engine: &mut Self, key: &WatchedKey| {
             let hashed = shared.keyspace.hasher().key(&key.key);
-            engine.db(block.held(), key.db, 0).peek(&hashed).is_some_and(|entry| entry.expired(now))
+            // What cannot be read is not known to be unchanged.
+            let known = engine.make_known(block.held(), key.db, &hashed).is_ok();
+            known && engine.db(block.held(), key.db, 0).peek(&hashed).is_none_or(|entry| !entry.expired(now))
         };
         let held = watched.iter().all(|key| block.held().covers(key.slot));
-        held && !watched.iter().any(|key| expired(self, key)) && self.unchanged(watched, block.held())
+        held && watched.iter().all(|key| is_there(self, key)) && self.unchanged(watched, block.held())
     }
 
     /// Runs a command of an attempt, whose keys are all locked.
@@ -128,13 +130,8 @@ impl Engine {
         // Who coordinates it may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
             let key = shared.keyspace.hasher().key(&lock.key);
-            if is_lacking(&self.db(block.held(), lock.db, 0), &key) {
-                self.fetch_key(block.held(), lock.db, &key)?;
-            }
+            self.make_known(block.held(), lock.db, &key)?;
             let db = self.db(block.held(), lock.db, 0);
-            if db.whereabouts(&key) == Whereabouts::Unreadable {
-                return Err(command::Error::UNREADABLE);
-            }
             let Some(entry) = db.peek(&key) else { continue };
             // The image of a value is seldom much smaller than the value.
             let room = most - (out.len() - start).min(most);
@@ -155,12 +152,24 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there.
-    pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> bool {
+    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there. An error: the store cannot be read.
+    pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> Result<bool, command::Error> {
         let shared = self.shared.clone();
         let (now, key) = (self.now, shared.keyspace.hasher().key(key));
+        self.make_known(block.held(), db, &key)?;
         let entry = self.db(block.held(), db, 0).peek(&key).filter(|entry| !entry.expired(now)).map(|e| e.version());
-        entry.unwrap_or(0) == version
+        Ok(entry.unwrap_or(0) == version)
+    }
+
+    /// Who insists has not waited for keys that memory does not know. An error: the store cannot be read.
+    fn make_known(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), command::Error> {
+        if is_lacking(&self.db(held, db, 0), key) {
+            self.fetch_key(held, db, key)?;
+        }
+        match self.db(held, db, 0).whereabouts(key) {
+            Whereabouts::Unreadable => Err(command::Error::UNREADABLE),
+            _ => Ok(()),
+        }
     }
 
     /// An attempt keeps its locks, and gives its latches back: it has done nothing yet. What it has seen may not be committed.

@@ -13,6 +13,7 @@ use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp,
 use super::coordinator::mode_of;
 use super::split::is_splittable;
 use super::{TASK, Watched, wire};
+use crate::execute::INSISTS;
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
 
@@ -51,7 +52,10 @@ pub(super) enum Work {
 /// See the module's text.
 pub(super) struct Task {
     work: Work,
+    /// Failures in a row to get a latch.
     failures: u32,
+    /// How often it has waited for locks and for keys that memory does not know.
+    waits: u32,
 }
 
 /// How a task ended.
@@ -72,7 +76,7 @@ impl Worker {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let token = TASK | peers.tx.next_task;
         peers.tx.next_task += 1;
-        peers.tx.tasks.insert(token, Task { work, failures: 0 });
+        peers.tx.tasks.insert(token, Task { work, failures: 0, waits: 0 });
         peers.tx.ready.push_back(token);
     }
 
@@ -97,7 +101,11 @@ impl Worker {
             // What was looked at for others is not what this sees.
             self.engine.take_seen();
         }
-        match self.try_task(&mut task.work, token) {
+        // Others wait for what it holds: it does not wait for keys that leave memory again and again.
+        self.engine.insists = task.waits >= INSISTS;
+        let tried = self.try_task(&mut task.work, token);
+        self.engine.insists = false;
+        match tried {
             Ok(Done::Over) => self.engine.cancel_reservation(token),
             Ok(Done::Logged(seen, tx, kind)) => {
                 self.engine.cancel_reservation(token);
@@ -135,6 +143,7 @@ impl Worker {
 
     fn task_waits(&mut self, token: Token, mut task: Task, busy: &Busy) {
         if busy.awaited {
+            task.waits += 1;
             return self.put_task(token, task);
         }
         task.failures += 1;
@@ -328,7 +337,8 @@ impl Worker {
             Some(locks[at].mode)
         };
         for (db, key, version) in &changes.checks {
-            if mode(*db, key).is_none() || !self.engine.is_at(block, (*db, key), *version) {
+            let unreadable = |error: command::Error| Refusal::Failed(error.as_bytes().into());
+            if mode(*db, key).is_none() || !self.engine.is_at(block, (*db, key), *version).map_err(unreadable)? {
                 return Err(Refusal::Changed);
             }
         }
