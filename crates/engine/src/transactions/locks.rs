@@ -118,7 +118,7 @@ impl Engine {
     ) -> Requested {
         let shared = self.shared.clone();
         let waiter = Waiter { worker: self.index, token };
-        if !shared.transactions.admit(tx, waiter) {
+        if !shared.transactions.admit(tx, waiter, self.now) {
             return Requested::Dies;
         }
         let keys: Claims = locks.iter().map(|lock| (place(lock), lock.mode)).collect();

@@ -1,6 +1,6 @@
 //! What all workers know of transactions over nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +30,8 @@ struct Open {
     /// The next attempt's number.
     next: u64,
     attempts: BTreeMap<TxId, Attempt>,
-    numbers: BTreeSet<u64>,
+    /// Their numbers, and when they came, unix milliseconds; 0: before the start.
+    numbers: BTreeMap<u64, u64>,
     /// Who waits until attempts below a number have ended; all of them: [`ALL`].
     quiet: Vec<(u64, Waiter)>,
 }
@@ -42,6 +43,10 @@ struct Attempt {
 }
 
 const ALL: u64 = u64::MAX;
+
+/// Who waits until nobody has locks keeps newcomers out, but not while it waits for an attempt that is older than this, in milliseconds: that is in doubt
+/// because a node is out of reach, which may last, and concerns few keys.
+const LONG_MS: u64 = 1000;
 
 impl Transactions {
     pub(super) fn logged(&self) -> MutexGuard<'_, Outcomes> {
@@ -83,17 +88,19 @@ impl Transactions {
 
     /// An attempt is about to ask for locks, or has some.
     pub(super) fn open(&self, tx: TxId) {
-        self.opened().begin(tx, None);
+        self.opened().begin(tx, None, 0);
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// As [`Self::open`], if nobody waits for there to be no locks. `waiter` is woken when it is granted what it waits for.
-    pub(super) fn admit(&self, tx: TxId, waiter: Waiter) -> bool {
+    /// As [`Self::open`], if nobody waits for there to be no locks, or for long in vain. `waiter` is woken when it is granted what it waits for. `now`: unix
+    /// milliseconds.
+    pub(super) fn admit(&self, tx: TxId, waiter: Waiter, now: u64) -> bool {
         let mut open = self.opened();
-        if open.quiet.iter().any(|(upto, _)| *upto == ALL) {
+        let oldest = open.numbers.first_key_value().map_or(now, |(_, came)| *came);
+        if now.saturating_sub(oldest) <= LONG_MS && open.quiet.iter().any(|(upto, _)| *upto == ALL) {
             return false;
         }
-        open.begin(tx, Some(waiter));
+        open.begin(tx, Some(waiter), now);
         self.count.fetch_add(1, Relaxed);
         true
     }
@@ -125,7 +132,7 @@ impl Transactions {
         open.numbers.remove(&attempt.number);
         // One that was given up meanwhile has to be told.
         attempt.waiter.into_iter().for_each(&mut wake);
-        let first = open.numbers.first().copied();
+        let first = open.numbers.first_key_value().map(|(first, _)| *first);
         open.quiet.retain(|(upto, waiter)| {
             let waits = first.is_some_and(|first| first < *upto);
             if !waits {
@@ -141,7 +148,7 @@ impl Transactions {
         let mut open = self.opened();
         let upto = if whole { ALL } else { since.filter(|since| *since != ALL).unwrap_or(open.next) };
         open.quiet.retain(|(_, other)| *other != waiter);
-        if open.numbers.first().is_none_or(|first| *first >= upto) {
+        if open.numbers.first_key_value().is_none_or(|(first, _)| *first >= upto) {
             return None;
         }
         open.quiet.push((upto, waiter));
@@ -169,10 +176,10 @@ impl Transactions {
 }
 
 impl Open {
-    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>) {
+    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>, now: u64) {
         let number = self.next;
         self.next += 1;
-        self.numbers.insert(number);
+        self.numbers.insert(number, now);
         self.attempts.insert(tx, Attempt { number, waiter });
     }
 }

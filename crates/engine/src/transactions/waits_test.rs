@@ -167,3 +167,21 @@ fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
     install(&mut one, &other);
     assert!(!one.has_leftovers() && !one.shared.transactions.any());
 }
+
+/// Something may be in doubt for long, as a node is out of reach.
+#[test]
+fn who_waits_for_everything_keeps_others_out_only_while_that_may_end_soon() {
+    let [mut one] = engines();
+    let in_doubt = prepared(prepare(&mut one, 1, &locks(&["a"], Mode::Exclusive), &["set a 1"]));
+    assert_eq!(plain(&mut one, 7, "flushall"), None);
+    assert!(matches!(prepare(&mut one, 2, &locks(&["b"], Mode::Exclusive), &["set b 1"]), Tried::Dies));
+    one.begin_turn(NOW + 2000);
+    let other = prepared(prepare(&mut one, 3, &locks(&["b"], Mode::Exclusive), &["set b 1"]));
+    install(&mut one, &in_doubt);
+    assert_eq!(plain(&mut one, 7, "flushall"), None);
+    assert!(matches!(prepare(&mut one, 4, &locks(&["c"], Mode::Exclusive), &["set c 1"]), Tried::Dies));
+    install(&mut one, &other);
+    assert!(matches!(prepare(&mut one, 5, &locks(&["c"], Mode::Exclusive), &["set c 1"]), Tried::Dies), "its turn");
+    assert_eq!(plain(&mut one, 7, "flushall").unwrap(), "+OK\r\n");
+    let _c = prepared(prepare(&mut one, 6, &locks(&["c"], Mode::Exclusive), &["set c 1"]));
+}
