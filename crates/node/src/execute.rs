@@ -62,7 +62,10 @@ impl Worker {
         }
         let failures = conn.busy;
         let next = self.try_execute(conn, node, settings, args, item, raw);
-        if conn.fetches > 0 && next != Next::Retry {
+        // What it waits for now may last, and has nothing to do with locks: others go on meanwhile.
+        let waits_elsewhere =
+            matches!(conn.wait, Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Replies(_) | Wait::Remote(_));
+        if conn.fetches > 0 && (next != Next::Retry || waits_elsewhere) {
             conn.fetches = 0;
             // However it ended, it waits for no locks.
             self.engine.forget_claims(conn.token);

@@ -186,3 +186,29 @@ fn a_refusal_waits_for_what_it_follows_from() {
         assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 2]");
     }
 }
+
+/// Who is held back after it has been granted its key does not keep it from others meanwhile.
+#[test]
+fn a_command_that_is_held_back_has_no_locks() {
+    let mut net = Net::new(2, 1, 3);
+    let ([client, other], [a, b]) = two(&mut net);
+    let reader = net.connect(1);
+    assert_eq!(net.say(client, &format!("MSET {a} 0 {b} 0")), "OK");
+    net.sleep(600);
+    let c = key_of(1, 2, "c");
+    let lock = Lock { db: 0, key: c.as_bytes().into(), mode: Mode::Exclusive };
+    slip_in_prepare(&mut net, 1_000_000, vec![lock], &["SET", &c, "1"]);
+    net.send(client, &format!("MSET {a} 1 {b} 1"));
+    while net.node(1).engine.transactions.outcomes().prepared().count() < 2 {
+        net.turns(1);
+    }
+    net.stalled = vec![1];
+    net.send(other, &format!("SET {b} 2"));
+    assert!(net.heard(other).is_empty(), "it waits for the lock");
+    assert_eq!(net.say(reader, "CLIENT PAUSE 1000 WRITE"), "OK");
+    net.stalled.clear();
+    assert!(net.heard(other).is_empty(), "it waits for the end of the pause");
+    assert_eq!(net.say(reader, &format!("GET {b}")), "1");
+    net.sleep(1001);
+    assert_eq!(net.heard(other), ["OK"]);
+}
