@@ -39,6 +39,8 @@ pub struct Shared {
     pub waited_keys_minding_absence: AtomicU64,
     /// What clients may have cached.
     pub tracking: Tracking,
+    /// Counts keys that somebody began to watch, in the upper half.
+    pub(crate) watches: AtomicU64,
     /// Transactions over nodes.
     pub transactions: Transactions,
     /// What loaders are to do.
@@ -56,6 +58,7 @@ impl Shared {
             waited_keys: AtomicU64::new(0),
             waited_keys_minding_absence: AtomicU64::new(0),
             tracking: Tracking::default(),
+            watches: AtomicU64::new(0),
             transactions: Transactions::default(),
             requests: Requests::default(),
             source: Shelf::default(),

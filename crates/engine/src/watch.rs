@@ -1,5 +1,7 @@
 //! WATCH: the versions of watched keys, absent ones included (rule K5).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use command::Touched;
 use keyspace::{Held, Need};
 use txn::locks::Mode;
@@ -41,7 +43,10 @@ impl Engine {
                 continue;
             }
             let version = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
-                let watched = a.watched.entry((db, key.bytes.into())).or_insert(Watched { sessions: 0, version: 0 });
+                let watches = &self.shared.watches;
+                // No version comes twice: that which somebody has seen who watches no more may still be asked about, by a block whose client has gone.
+                let first = || Watched { sessions: 0, version: watches.fetch_add(1 << 32, Relaxed) };
+                let watched = a.watched.entry((db, key.bytes.into())).or_insert_with(first);
                 watched.sessions += 1;
                 watched.version
             });
@@ -168,5 +173,34 @@ impl Engine {
         slots.sort_unstable();
         slots.dedup();
         Need::Slots(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyspace::Keyspace;
+
+    use super::*;
+    use crate::engine::Shared;
+    use crate::testing::run;
+
+    #[test]
+    fn what_was_watched_before_is_not_as_what_is_watched_now() {
+        let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 2, 7))), 0, 1);
+        let watch = |engine: &mut Engine| {
+            let mut watched = Vec::new();
+            assert!(engine.watch(0, &[b"k"], &mut watched, 0).is_ok());
+            watched
+        };
+        let before = watch(&mut engine);
+        engine.unwatch_later(before.clone());
+        run(&mut engine, 0, &["set", "k", "1"]);
+        let after = watch(&mut engine);
+        let held = engine.acquire_one(keyspace::slot_of(b"k")).expect("nobody else is there");
+        assert!(!engine.unchanged(&before, &held), "it has changed since");
+        assert!(engine.unchanged(&after, &held));
+        engine.release(held);
     }
 }
