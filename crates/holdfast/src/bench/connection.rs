@@ -122,6 +122,8 @@ pub struct Connection {
     pub commands: u32,
     /// When the batch was sent (or was to be sent, with `--rate`).
     pub since: Instant,
+    /// Its batches that were answered while it was measured.
+    pub batches: u64,
     /// How often the batch was sent again.
     pub tries: u32,
     /// The batch, kept only where it may have to be sent again.
@@ -147,6 +149,7 @@ impl Connection {
             expected: 0,
             commands: 0,
             since: now,
+            batches: 0,
             tries: 0,
             batch: Vec::new(),
             unsent: Vec::new(),

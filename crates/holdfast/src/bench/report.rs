@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::options::{Distribution, Mode, Options};
 use super::run::Outcome;
+use super::stats::Shares;
 
 /// A run and what it measured.
 pub struct Report<'a> {
@@ -138,6 +139,8 @@ fn text(report: &Report) -> String {
         let percent = 100.0 * stats.retried as f64 / (stats.retried + stats.batches).max(1) as f64;
         let _ = writeln!(out, "transactions  {} retried ({percent:.2}%), {} failed", stats.retried, stats.failed);
     }
+    let Shares { least, most, fairness } = outcome.shares;
+    let _ = writeln!(out, "connections   {least:.2} to {most:.2} times the mean, fairness {fairness:.3}");
     let _ = writeln!(
         out,
         "network       {:.1} MB/s out, {:.1} MB/s in",
@@ -190,6 +193,9 @@ fn json(report: &Report) -> String {
     object.number("nils", stats.tally.nils as f64);
     object.number("transactions_retried", stats.retried as f64);
     object.number("transactions_failed", stats.failed as f64);
+    object.number("connection_least", outcome.shares.least);
+    object.number("connection_most", outcome.shares.most);
+    object.number("fairness", outcome.shares.fairness);
     object.number("bytes_out", stats.bytes_out as f64);
     object.number("bytes_in", stats.bytes_in as f64);
     let mut cpu = |name: &str, time: Duration| {

@@ -12,7 +12,7 @@ use super::nodes::Nodes;
 use super::options::Options;
 use super::process;
 use super::report::{self, Report};
-use super::stats::Stats;
+use super::stats::{Shares, Stats};
 use super::worker::{Control, Phase, Progress, Worker};
 use super::workload::{Commands, Source};
 
@@ -147,6 +147,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// Commands answered in the measured time.
     pub commands: u64,
+    /// What each connection had of it.
+    pub shares: Shares,
     /// The measured time.
     pub elapsed: Duration,
     /// CPU time of this process in it.
@@ -246,8 +248,11 @@ fn drive(
             }
             _ => None,
         };
+        let loading = groups.iter().flatten().filter(|connection| connection.role == Role::Load);
+        let shares = Shares::of(&loading.map(|connection| connection.batches).collect::<Vec<_>>());
         Ok(Outcome {
             stats,
+            shares,
             commands: last.commands - first.commands,
             elapsed: last.at.saturating_duration_since(first.at),
             client_cpu: last.client.saturating_sub(first.client),

@@ -11,6 +11,34 @@ const LATENCY_MAX_NS: u64 = 600_000_000_000;
 /// Different error messages that are kept.
 const MESSAGES_MAX: usize = 8;
 
+/// How batches were shared out among the connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Of the connection with the fewest, as a share of the mean.
+    pub least: f64,
+    /// Of the one with the most.
+    pub most: f64,
+    /// Jain's index: 1 if all have equally many, 1/n if one of n has all.
+    pub fairness: f64,
+}
+
+impl Shares {
+    /// From the number of batches of each connection; all alike if there are none.
+    pub fn of(batches: &[u64]) -> Self {
+        let (count, sum) = (batches.len() as f64, batches.iter().sum::<u64>() as f64);
+        if sum == 0.0 {
+            return Self { least: 1.0, most: 1.0, fairness: 1.0 };
+        }
+        let squares: f64 = batches.iter().map(|batches| (*batches as f64).powi(2)).sum();
+        let share = |batches: Option<&u64>| batches.map_or(0.0, |batches| *batches as f64 * count / sum);
+        Self {
+            least: share(batches.iter().min()),
+            most: share(batches.iter().max()),
+            fairness: sum * sum / (count * squares),
+        }
+    }
+}
+
 /// One thread's counts, or the sums of all.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -84,5 +112,17 @@ impl Stats {
         for message in other.messages {
             self.message(message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(Shares::of(&[5, 5, 5]), Shares { least: 1.0, most: 1.0, fairness: 1.0 });
+        assert_eq!(Shares::of(&[0, 0, 0, 8]), Shares { least: 0.0, most: 4.0, fairness: 0.25 });
+        assert_eq!(Shares::of(&[0, 0]), Shares { least: 1.0, most: 1.0, fairness: 1.0 });
     }
 }

@@ -193,6 +193,7 @@ impl Loop<'_> {
         if !self.measuring {
             self.measuring = true;
             self.stats = Stats::new();
+            self.worker.connections.iter_mut().for_each(|connection| connection.batches = 0);
         }
     }
 
@@ -324,6 +325,7 @@ impl Loop<'_> {
             self.stats.failed += 1;
         }
         let now = clock::now();
+        connection.batches += 1;
         let commands = connection.commands;
         self.commands += u64::from(commands);
         self.stats.record(commands, now.saturating_duration_since(connection.since));
