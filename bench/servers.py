@@ -1,4 +1,4 @@
-"""What bench/compare and bench/memory share: servers to start, the load generator, medians."""
+"""What the commands here share: servers to start, the load generator, medians."""
 import json
 import os
 import shlex
@@ -49,13 +49,15 @@ def add_arguments(parser):
 class Server:
     """One server process, pinned, in a temporary folder."""
 
-    def __init__(self, options, name, command):
+    def __init__(self, options, name, command, port=None):
         self.name = name
         self.folder = tempfile.mkdtemp(prefix="holdfast-bench-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        line = command if "{port}" in command else f"{command} --port {{port}} --dir {{dir}}"
+        self.port = port
+        if port is None:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+        line = command if port or "{port}" in command else f"{command} --port {{port}} --dir {{dir}}"
         self.command = shlex.split(line.replace("{port}", str(self.port)).replace("{dir}", self.folder))
         self.log = open(os.path.join(self.folder, "log"), "wb")
         try:
@@ -214,12 +216,12 @@ def ceiling():
     return str(build)
 
 
-def bench(options, server, arguments, limit_s, counting=False):
-    """Runs `holdfast bench` against a server and returns its report.
+def bench(options, server, arguments, limit_s, counting=False, target=None):
+    """Runs `holdfast bench` against a server, or against what `target` says instead of its port, and returns its report.
 
     With --instructions the report gains the server's instructions and cycles per command, from perf stat."""
-    command = [options.holdfast, "bench", "--port", str(server.port), "--server-pid", str(server.pid), "--json",
-               "--quiet", *arguments]
+    target = ["--port", str(server.port)] if target is None else target
+    command = [options.holdfast, "bench", *target, "--server-pid", str(server.pid), "--json", "--quiet", *arguments]
     counters = None
     if counting:
         counters = tempfile.NamedTemporaryFile("r", prefix="perf-")
