@@ -159,22 +159,22 @@ impl Worker {
         }
         let Some(peers) = &mut self.peers else { return Next::Continue };
         let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
-        let hole = self.place_of_reply(conn);
-        let gather = Gather {
-            merge,
-            parts: vec![Vec::new(); links.len()],
-            missing: links.len(),
-            hole,
-            protocol: conn.session.protocol,
-        };
-        let remote: &mut Remote = conn.remote.get_or_insert_default();
-        remote.gather = Some(Box::new(gather));
+        self.begin_gathering(conn, merge, links.len());
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
         self.count_forwarded(conn, command, Some(args));
-        conn.wait = Wait::Replies(0);
         Next::Stop
+    }
+
+    /// So many replies are to become one. The connection, which is owed nothing else, waits.
+    pub(super) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
+        let hole = self.place_of_reply(conn);
+        let protocol = conn.session.protocol;
+        let gather = Gather { merge, parts: vec![Vec::new(); parts], missing: parts, hole, protocol };
+        let remote: &mut Remote = conn.remote.get_or_insert_default();
+        remote.gather = Some(Box::new(gather));
+        conn.wait = Wait::Replies(0);
     }
 
     /// One of several replies has come, or some of it.

@@ -435,7 +435,7 @@ impl Worker {
         let matters = |expect: &Expect| match expect {
             Expect::Nothing => false,
             Expect::Part(_) => !receivers,
-            Expect::Hole(..) | Expect::Block(..) | Expect::Watch(..) => true,
+            Expect::Hole(..) | Expect::Block(..) | Expect::Watch(..) | Expect::WatchPart(..) => true,
         };
         if has_left && line.expected.iter().any(matters) {
             self.put_conn(conn);

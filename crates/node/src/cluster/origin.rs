@@ -195,14 +195,12 @@ impl Worker {
                 conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
             }
             Expect::Watch(hole, wanted, link, before) => {
-                if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
-                    // What was refused watches nothing, and must not break the next block.
-                    if reply.first() == Some(&b'-') {
-                        line.watched.truncate(before);
-                    }
-                    line.watches = !line.watched.is_empty();
-                }
+                note_watch(conn, link, before, reply);
                 conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
+            }
+            Expect::WatchPart(part, link, before) => {
+                note_watch(conn, link, before, reply);
+                self.gather(conn, part, reply, whole);
             }
             Expect::Nothing => {}
             Expect::Part(part) => self.gather(conn, part, reply, whole),
@@ -263,7 +261,7 @@ impl Worker {
                 {
                     kept
                 }
-                Some(Expect::Part(_) | Expect::Nothing) => 0,
+                Some(Expect::Part(_) | Expect::WatchPart(..) | Expect::Nothing) => 0,
                 _ => ready,
             };
             if ahead > AHEAD {
@@ -293,5 +291,16 @@ impl Worker {
                 peers.links[link].close(line.vc);
             }
         }
+    }
+}
+
+/// A WATCH over a link was answered, which watched so many keys before.
+fn note_watch(conn: &mut Conn, link: usize, before: usize, reply: &[u8]) {
+    if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+        // What was refused watches nothing, and must not break the next block.
+        if reply.first() == Some(&b'-') {
+            line.watched.truncate(before);
+        }
+        line.watches = !line.watched.is_empty();
     }
 }

@@ -17,6 +17,8 @@ pub(crate) enum Expect {
     Block(u64, bool, Option<u16>),
     /// As before, and it is that of a WATCH over this link; how many keys were watched there before it.
     Watch(u64, bool, usize, usize),
+    /// It is one of those of a WATCH that become one; the rest as before.
+    WatchPart(usize, usize, usize),
     /// It belongs nowhere.
     Nothing,
     /// It is one of those that become one.

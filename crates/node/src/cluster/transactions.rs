@@ -1,15 +1,18 @@
 //! EXEC and WATCH: a block whose keys all belong to one other node is sent there as a whole, and runs there.
 
-use resp::{Args, Reply};
+use std::collections::BTreeMap;
+
+use resp::{Args, Reply, append_request};
 
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
-use super::route::{EVERYTHING, NO_OWNER, Place, SEVERAL, append_args};
+use super::route::{EVERYTHING, NO_OWNER, Place, append_args};
 use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
+use crate::session::watch_keys;
 use crate::table::Command;
 use crate::worker::Worker;
 
@@ -231,17 +234,9 @@ impl Worker {
                     return Some(next);
                 }
                 let (hole, wanted) = self.place_of_reply(conn);
-                let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link));
-                let before = line.map_or(0, |line| line.watched.len());
+                let before = watched_over(conn, link);
                 self.ask(conn, link, Some(args), raw, [Expect::Watch(hole, wanted, link, before)]);
-                let db = conn.session.db;
-                if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
-                    for key in args.iter().skip(1) {
-                        if !line.watched.iter().any(|(other, known)| *other == db && **known == *key) {
-                            line.watched.push((db, key.into()));
-                        }
-                    }
-                }
+                watch_over(conn, link, args.iter().skip(1));
                 self.count_forwarded(conn, command, Some(args));
                 // What it watches is known when it has been answered.
                 conn.wait = Wait::Replies(0);
@@ -252,7 +247,62 @@ impl Worker {
                 Some(self.decline(conn, command, &text))
             }
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
-            Place::Several => Some(self.decline(conn, command, SEVERAL)),
+            Place::Several => Some(self.watch_over_nodes(conn, command, args)),
+        }
+    }
+
+    /// WATCH of keys of several nodes: each watches its own.
+    fn watch_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+        if let Some(next) = self.in_turn(conn, false) {
+            return next;
+        }
+        let Some(peers) = self.peers.as_deref_mut() else { return Next::Continue };
+        let mut of_nodes: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+        for key in args.iter().skip(1) {
+            let Some(owner) = peers.map.owner_of(keyspace::slot_of(key)) else {
+                return self.decline(conn, command, NO_OWNER);
+            };
+            of_nodes.entry(peers.link_to(owner)).or_default().push(key);
+        }
+        if of_nodes.contains_key(&HOME) && !peers.serves {
+            let text = peers.no_lease();
+            return self.decline(conn, command, &text);
+        }
+        if let Some(full) = of_nodes.keys().copied().find(|link| *link != HOME && peers.links[*link].is_full()) {
+            self.wait_for_link(conn, full);
+            return Next::Retry;
+        }
+        if let Some(keys) = of_nodes.remove(&HOME)
+            && let Err(busy) = watch_keys(&mut self.engine, &mut conn.session, &keys, conn.token)
+        {
+            return self.wait_for_latch(conn, command, &busy);
+        }
+        self.begin_gathering(conn, Merge::Same, of_nodes.len());
+        for (part, (link, keys)) in of_nodes.into_iter().enumerate() {
+            let before = watched_over(conn, link);
+            let mut bytes = Vec::new();
+            append_request(&mut bytes, &[&[&b"WATCH"[..]], &*keys].concat());
+            self.ask(conn, link, None, &bytes, [Expect::WatchPart(part, link, before)]);
+            watch_over(conn, link, keys.into_iter());
+        }
+        self.count_forwarded(conn, command, Some(args));
+        Next::Stop
+    }
+}
+
+/// How many keys a connection watches over a link.
+fn watched_over(conn: &mut Conn, link: usize) -> usize {
+    let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link));
+    line.map_or(0, |line| line.watched.len())
+}
+
+/// Notes that a connection is about to watch keys over a link, on which something was said for it.
+fn watch_over<'a>(conn: &mut Conn, link: usize, keys: impl Iterator<Item = &'a [u8]>) {
+    let db = conn.session.db;
+    let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
+    for key in keys {
+        if !line.watched.iter().any(|(other, known)| *other == db && **known == *key) {
+            line.watched.push((db, key.into()));
         }
     }
 }

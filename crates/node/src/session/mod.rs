@@ -38,6 +38,7 @@ pub use aside::Aside;
 pub use block::{Block, Retry};
 pub(crate) use connection::database;
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
+pub(crate) use multi::watch_keys;
 
 use crate::checkpoints::{Checkpoints, Ticket};
 use crate::client::Client;

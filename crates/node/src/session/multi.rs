@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, KeySpec, Row, Spec, flags::*, key_flags};
+use engine::{Busy, Engine};
 
 use super::exec::exec;
-use super::{Flow, SessionCtx, SessionRun};
+use super::{Flow, Session, SessionCtx, SessionRun};
 use crate::stats::add;
 
 /// The rows of the family.
@@ -123,16 +124,22 @@ fn watch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
     }
     let keys: Vec<&[u8]> = ctx.args.iter().skip(1).collect();
-    let before = ctx.session.watched.len();
-    if let Err(busy) = ctx.engine.watch(ctx.session.db, &keys, &mut ctx.session.watched, ctx.token) {
+    if let Err(busy) = watch_keys(ctx.engine, ctx.session, &keys, ctx.token) {
         return Ok(Flow::Busy(busy));
     }
-    let client = &ctx.session.client;
-    client.watching.store(ctx.session.watched.len() as u32, Relaxed);
-    let more: u64 = ctx.session.watched[before..].iter().map(|watched| watched.key.len() as u64).sum();
-    add(&client.watched_bytes, more);
     ctx.reply().ok();
     Ok(Flow::Done)
+}
+
+/// Watches keys of this node, or none of them if a latch is busy.
+pub(crate) fn watch_keys(engine: &mut Engine, session: &mut Session, keys: &[&[u8]], token: u64) -> Result<(), Busy> {
+    let before = session.watched.len();
+    engine.watch(session.db, keys, &mut session.watched, token)?;
+    let client = &session.client;
+    client.watching.store(session.watched.len() as u32, Relaxed);
+    let more: u64 = session.watched[before..].iter().map(|watched| watched.key.len() as u64).sum();
+    add(&client.watched_bytes, more);
+    Ok(())
 }
 
 fn unwatch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

@@ -13,4 +13,5 @@ mod parts;
 mod pipelines;
 mod transactions;
 mod waiting;
+mod watches;
 mod workspaces;
