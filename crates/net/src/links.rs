@@ -17,8 +17,9 @@ use crate::socket::{Incoming, Socket};
 /// After so many seconds of silence a node is asked whether it is still there.
 const KEEPALIVE_S: u32 = 5;
 
-/// Milliseconds after which a node that acknowledges nothing is given up: whoever is owed a reply by it is closed then.
-const SILENCE_MS: i32 = 10_000;
+/// Milliseconds after which a node whose kernel acknowledges nothing is given up: whoever is owed a reply by it is closed then. Its lease, of two seconds, is
+/// over by then if nobody else reaches it either.
+const SILENCE_MS: i32 = 5_000;
 
 type OnDial = Box<dyn Fn(NodeId, u64) + Send + Sync>;
 

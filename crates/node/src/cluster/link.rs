@@ -10,6 +10,7 @@ use ::cluster::{NodeId, map};
 
 use super::frames::Stage;
 use super::peers::HOME;
+use super::probe::Probe;
 use super::remote::{Expect, Remote};
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
@@ -96,6 +97,8 @@ pub(crate) struct Outbound {
     own: Option<u32>,
     /// Bytes that were answered there and not acknowledged.
     pub(crate) own_bytes: usize,
+    /// Whether its other end is at work.
+    pub(super) probe: Probe,
     /// Of a link that leads back: its other end.
     partner: Option<Token>,
 }
@@ -118,6 +121,7 @@ impl Outbound {
             since: 0,
             own: None,
             own_bytes: 0,
+            probe: Probe::default(),
             partner: None,
         }
     }
@@ -217,6 +221,11 @@ impl Outbound {
         Some(OpenLink { node: self.node?, since: self.since, unsaid: self.stage.len() + self.unsent })
     }
 
+    /// This end of it, if it is open.
+    pub(super) fn open_end(&self) -> Option<Token> {
+        if let State::Open(token) = self.state { Some(token) } else { None }
+    }
+
     /// When something is to be done, unix milliseconds.
     fn deadline(&self) -> Option<u64> {
         match self.state {
@@ -232,6 +241,7 @@ impl Outbound {
         self.failures += 1;
         self.state = State::Down(now + wait);
         self.stage.clear();
+        self.probe = Probe::default();
         (self.unsent, self.partner, self.own, self.own_bytes) = (0, None, None, 0);
         self.free.clear();
         let (mut clients, mut waiting) = (Vec::new(), Vec::new());
@@ -326,7 +336,8 @@ impl Worker {
 
     /// Unix milliseconds at which a link has to be looked at.
     pub(crate) fn link_deadline(&self) -> Option<u64> {
-        self.peers.as_ref()?.links.iter().filter_map(Outbound::deadline).min()
+        let peers = self.peers.as_deref()?;
+        peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).min()
     }
 
     /// The connection waits, with its command unread, until there is less to say over a link.

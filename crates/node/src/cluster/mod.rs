@@ -15,6 +15,7 @@ mod link;
 mod origin;
 mod owner;
 mod peers;
+mod probe;
 mod remote;
 mod route;
 mod spread;

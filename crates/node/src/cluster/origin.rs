@@ -50,6 +50,9 @@ impl Worker {
         for token in std::mem::take(&mut peers.heard) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.queued = false;
+            if let (Role::Origin(link), Some(peers)) = (&conn.role, self.peers.as_deref_mut()) {
+                peers.links[*link].probe.heard();
+            }
             let result = self.hear_from(&mut conn);
             self.look_at_thirst(&mut conn);
             self.put_conn(conn);

@@ -7,6 +7,7 @@ use ::cluster::Map;
 use super::Cluster;
 use super::kinds::Kind;
 use super::link::{OpenLink, Outbound};
+use super::probe::Probes;
 use super::spread::Spread;
 use super::tx::Transacting;
 use crate::node::Node;
@@ -37,6 +38,8 @@ pub(crate) struct Peers {
     pub(crate) staged: Vec<Token>,
     /// Links to be dialed, by the driver.
     pub(crate) dials: Vec<(Token, usize)>,
+    /// Of links.
+    pub(super) probes: Probes,
     /// What other nodes' subscribers are to hear.
     pub(crate) spread: Spread,
     /// The highest timestamp that was told over links.
@@ -68,6 +71,7 @@ impl Peers {
             heard: Vec::new(),
             staged: Vec::new(),
             dials: Vec::new(),
+            probes: Probes::default(),
             spread: Spread::default(),
             told: 0,
             tx: Transacting::default(),
@@ -163,6 +167,7 @@ impl Worker {
         }
         self.look_at_links(now);
         self.hear();
+        self.probe_links(now);
         self.tx_step();
     }
 

@@ -67,7 +67,7 @@ impl Worker {
 
 impl super::link::Outbound {
     /// Says a command that no client has sent. What is answered, nobody hears.
-    fn say_by_itself(&mut self, command: &[u8]) {
+    pub(super) fn say_by_itself(&mut self, command: &[u8]) {
         if self.is_full() {
             return;
         }

@@ -185,3 +185,69 @@ fn a_node_that_was_taken_out_serves_nothing_any_more() {
     let other = net.connect(1);
     assert_eq!(net.say(other, &format!("GET {key}")), "1");
 }
+
+/// Many looks at links.
+fn looks(net: &mut Net) {
+    (0..20).for_each(|_| net.sleep(500));
+}
+
+/// Its kernel may go on acknowledging what it is sent.
+#[test]
+fn who_is_owed_a_reply_by_a_node_that_stands_still_and_holds_no_lease_does_not_wait_for_ever() {
+    let mut net = Net::new(2, 1, 2);
+    let leader = net.hears_of_silent(0, &[]);
+    let (owed, patient, idle) = (net.connect(0), net.connect(0), net.connect(0));
+    let key = key_of(1, 2, "k");
+    assert_eq!(net.say(idle, &format!("SET {key} 1")), "OK");
+    net.send(patient, &format!("BLPOP {} 0", key_of(1, 2, "list")));
+    looks(&mut net);
+    net.stalled = vec![1];
+    net.send(owed, &format!("INCR {key}"));
+    looks(&mut net);
+    assert!(!net.clients[owed].closed, "it serves: the reply may take long");
+    leader.says(&[1]);
+    looks(&mut net);
+    assert!(net.clients[owed].closed && net.clients[patient].closed);
+    assert!(net.heard(owed).is_empty(), "it may have been executed");
+    net.unreachable = vec![1];
+    net.send(idle, &format!("GET {key}"));
+    looks(&mut net);
+    let heard = net.heard(idle);
+    assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+    net.unreachable.clear();
+    net.stalled.clear();
+    net.send(idle, &format!("GET {key}"));
+    looks(&mut net);
+    assert_eq!(net.heard(idle), ["1"]);
+}
+
+#[test]
+fn a_node_without_a_lease_that_answers_is_waited_for() {
+    let mut net = Net::new(2, 2, 2);
+    let leader = net.hears_of_silent(0, &[1]);
+    let (patient, other) = (net.connect(0), net.connect(1));
+    let list = key_of(1, 2, "list");
+    net.send(patient, &format!("BLPOP {list} 0"));
+    looks(&mut net);
+    net.lease(0, 0);
+    looks(&mut net);
+    assert!(!net.clients[patient].closed);
+    leader.says(&[]);
+    net.lease(0, u64::MAX);
+    assert_eq!(net.say(other, &format!("RPUSH {list} x")), "1");
+    assert_eq!(net.heard(patient), [format!("[{list} x]")]);
+}
+
+/// Who is cut off hears of nobody's lease, and soon has none itself.
+#[test]
+fn clients_of_a_node_that_is_cut_off_do_not_wait_for_ever() {
+    let (mut net, [owed, ..], [_, key, _]) = Net::three(1, 2);
+    assert_eq!(net.say(owed, &format!("SET {key} 1")), "OK");
+    net.stalled = vec![0];
+    net.send(owed, &format!("INCR {key}"));
+    looks(&mut net);
+    assert!(!net.clients[owed].closed);
+    net.lease(0, 0);
+    looks(&mut net);
+    assert!(net.clients[owed].closed);
+}

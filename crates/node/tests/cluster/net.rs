@@ -1,15 +1,17 @@
 //! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an order that a seed decides.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
+use cluster::control::Status;
 use cluster::frame::{self, Kind};
 use cluster::items::{Item, items, put_replies};
 use cluster::map::{Node as Member, Range};
+use cluster::meta::Command;
 use cluster::{ClusterId, Map, NodeId, SLOTS};
-use node::cluster::{Cluster, Lease};
+use node::cluster::{Administration, Changed, Cluster, Lease};
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
@@ -53,6 +55,29 @@ impl Lease for &'static Given {
     fn reason(&self) -> String {
         "this node has no lease: a test says so".into()
     }
+}
+
+/// What the metadata's leader says, as tests have it.
+#[derive(Clone, Default)]
+pub struct Leader(Arc<Mutex<Arc<BTreeSet<NodeId>>>>);
+
+impl Leader {
+    /// These nodes hold no leases.
+    pub fn says(&self, silent: &[usize]) {
+        *self.0.lock().unwrap() = Arc::new(silent.iter().map(|node| NodeId([*node as u8 + 1; 20])).collect());
+    }
+}
+
+impl Administration for Leader {
+    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn change(&self, _: Command, then: Changed) {
+        then(Err("a test".into()));
+    }
+
+    fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
 }
 
 /// A connection's end: node, worker, what that calls it.
@@ -274,6 +299,14 @@ impl Net {
     /// A node has a lease until then, in unix milliseconds.
     pub fn lease(&self, node: usize, until_ms: u64) {
         self.machines[node].lease.0.store(until_ms.saturating_mul(1_000_000), Relaxed);
+    }
+
+    /// A node hears from the metadata's leader that others hold no leases; once. What it hears later is up to the test.
+    pub fn hears_of_silent(&self, node: usize, silent: &[usize]) -> Leader {
+        let leader = Leader::default();
+        leader.says(silent);
+        self.machines[node].cluster.set_administration(Box::new(leader.clone()));
+        leader
     }
 
     /// Whether no node has anything left of any transaction.
