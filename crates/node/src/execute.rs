@@ -70,6 +70,9 @@ impl Worker {
             // However it ended, it waits for no locks.
             self.engine.forget_claims(conn.token);
         }
+        if next != Next::Retry && conn.session.goes_over.is_some() {
+            conn.session.goes_over = None;
+        }
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.
             conn.busy = 0;
@@ -425,6 +428,11 @@ impl Worker {
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
+        if conn.session.goes_over.is_some() {
+            conn.session.again = None;
+            self.again.push(conn.token);
+            return Next::Retry;
+        }
         if busy.awaited {
             add(&self.stats.parked, 1);
             conn.fetches += 1;

@@ -446,7 +446,9 @@ impl Worker {
         let matters = |expect: &Expect| match expect {
             Expect::Nothing => false,
             Expect::Part(_) => !receivers,
-            Expect::Hole(..) | Expect::Block(..) | Expect::Watch(..) | Expect::WatchPart(..) => true,
+            Expect::Hole(..) | Expect::Script(..) | Expect::Block(..) | Expect::Watch(..) | Expect::WatchPart(..) => {
+                true
+            }
         };
         if has_left && line.expected.iter().any(matters) {
             self.put_conn(conn);

@@ -188,6 +188,7 @@ impl Worker {
     pub(crate) fn answer(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8], whole: bool) {
         match expect {
             Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
+            Expect::Script(hole, wanted) => self.answer_script(conn, (hole, wanted), reply, whole),
             Expect::Block(hole, wanted, db) => {
                 if let Some(db) = db
                     && let Some(remote) = conn.remote.as_deref_mut()
@@ -259,11 +260,9 @@ impl Worker {
         for (link, line) in remote.lines.iter_mut().enumerate() {
             let Some(line) = line.as_mut().filter(|line| line.unacknowledged >= ACKNOWLEDGED) else { continue };
             let ahead = match line.expected.front() {
-                Some(Expect::Hole(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..))
-                    if Some(*hole) != next =>
-                {
-                    kept
-                }
+                Some(
+                    Expect::Hole(hole, _) | Expect::Script(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..),
+                ) if Some(*hole) != next => kept,
                 Some(Expect::Part(_) | Expect::WatchPart(..) | Expect::Nothing) => 0,
                 _ => ready,
             };

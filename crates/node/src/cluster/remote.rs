@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use resp::append_request;
+use resp::{OwnedArgs, append_request};
 
 use super::gather::Gather;
 use super::verdict::Question;
@@ -13,6 +13,8 @@ use crate::session::Session;
 pub(crate) enum Expect {
     /// It goes into this hole of the output; whether the client wants it.
     Hole(u64, bool),
+    /// As before, and it is that of a script, which is kept: it may have to run over nodes.
+    Script(u64, bool),
     /// As before, and it is that of a block: the database that it selects, if it runs.
     Block(u64, bool, Option<u16>),
     /// As before, and it is that of a WATCH over this link; how many keys were watched there before it.
@@ -68,6 +70,14 @@ impl Line {
     }
 }
 
+/// A script that was sent to where its keys are.
+pub(crate) struct Script {
+    pub(crate) command: usize,
+    pub(crate) args: OwnedArgs,
+    /// How its reply begins.
+    pub(crate) reply: Vec<u8>,
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Remote {
@@ -75,6 +85,8 @@ pub(crate) struct Remote {
     pub(crate) lines: Vec<Option<Line>>,
     /// Replies that become one.
     pub(crate) gather: Option<Box<Gather>>,
+    /// A script under way at another node, until it is known whether it is done there. There is one at most.
+    pub(crate) script: Option<Box<Script>>,
     /// Keys that were watched elsewhere are not any more: the next block does not run.
     pub(crate) lost_watch: bool,
     /// How the reply of a block that selects a database begins. There is one at most: nothing is forwarded with it or behind it.

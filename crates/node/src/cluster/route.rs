@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ::cluster::items::Item;
 use command::{KeyAt, flags};
-use resp::{Args, Reply};
+use resp::{Args, OwnedArgs, Reply};
 
 use super::Role;
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
-use super::remote::{Expect, Line};
+use super::remote::{Expect, Line, Script};
+use super::tx::works_on_everything;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -29,10 +30,12 @@ const FORWARDED_MAX: usize = 1 << 20;
 const BEHIND_MAX: usize = 64 * 1024;
 
 pub(crate) const SEVERAL: &[u8] =
-    b"ERR the keys belong to several nodes: a command that needs keys of several nodes at once, a script, or a command without keys in a block cannot do that yet";
+    b"ERR the keys belong to several nodes: a script in a block whose other keys are of one node can use them only if it declares them";
 pub(crate) const EVERYTHING: &[u8] =
     b"ERR a block or script with keys of several nodes cannot contain a command that works on more than its keys";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
+/// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
+pub(super) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
 const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 
 /// To whom keys belong.
@@ -87,6 +90,18 @@ impl Peers {
         format!("CLUSTERDOWN {reason}").into()
     }
 
+    /// Whether a command has keys of other nodes, and works on its keys alone.
+    pub(crate) fn has_elsewhere(&self, command: &Command, args: Args<'_>) -> bool {
+        let is_keyed = matches!(self.kinds[command.id], Kind::Keyed | Kind::Patient | Kind::Script);
+        is_keyed
+            && !works_on_everything(command, args)
+            && match self.place_of(command, args, None) {
+                Place::At(owner, _) => owner != self.me,
+                Place::Several => true,
+                Place::Anywhere | Place::Nobody => false,
+            }
+    }
+
     /// Why a script that runs here may not call a command, if so.
     pub(crate) fn refuses_here(&self, command: &Command, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
         match self.kinds[command.id] {
@@ -97,7 +112,7 @@ impl Peers {
                 Place::Nobody => Some(NO_OWNER.into()),
             },
             Kind::Gather(Merge::Receivers) => None,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => Some(SEVERAL.into()),
+            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => Some(EVERYTHING.into()),
             _ => None,
         }
     }
@@ -174,6 +189,11 @@ impl Worker {
     /// What another node has forwarded runs here or nowhere.
     fn admit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
         let peers = self.peers.as_deref()?;
+        if conn.session.goes_over.take().is_some() {
+            // Its node has everything that is needed for that.
+            conn.out.bytes.extend_from_slice(GOES_OVER);
+            return Some(Next::Continue);
+        }
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script | Kind::Watch => peers.place_of(command, args, None),
             Kind::Exec => self.place_of_block(conn).place,
@@ -216,6 +236,9 @@ impl Worker {
         let queues = conn.session.queues(command);
         if queues && !moves {
             return None;
+        }
+        if conn.session.goes_over.is_some() && !queues {
+            return Some(self.run_over_nodes(conn, command, args));
         }
         let is_local = matches!(kind, Kind::Unwatch | Kind::Quick | Kind::Own);
         if peers.is_out() && !is_local && !queues {
@@ -303,7 +326,7 @@ impl Worker {
         raw: &[u8],
     ) -> Next {
         // Who may have to wait for something else than the node does so alone.
-        let alone = matches!(kind, Kind::Patient | Kind::Scan | Kind::Slot);
+        let alone = matches!(kind, Kind::Patient | Kind::Scan | Kind::Slot | Kind::Script);
         if let Some(next) = self.may_forward(conn, link, alone) {
             return next;
         }
@@ -311,8 +334,17 @@ impl Worker {
         if kind == Kind::Keyed {
             conn.out.hold();
         }
-        self.ask(conn, link, Some(args), raw, [Expect::Hole(hole, wanted)]);
+        let is_script = kind == Kind::Script;
+        let expect = if is_script { Expect::Script(hole, wanted) } else { Expect::Hole(hole, wanted) };
+        self.ask(conn, link, Some(args), raw, [expect]);
         self.count_forwarded(conn, command, Some(args));
+        if is_script {
+            // What is behind it may not run before it: it may have to run again.
+            let script = Script { command: command.id, args: OwnedArgs::new(args), reply: Vec::new() };
+            conn.remote.get_or_insert_default().script = Some(Box::new(script));
+            conn.wait = Wait::Replies(0);
+            return Next::Stop;
+        }
         if kind != Kind::Patient {
             return Next::Continue;
         }

@@ -8,7 +8,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
-use super::route::{EVERYTHING, NO_OWNER, Place, append_args};
+use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, append_args};
 use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -134,6 +134,30 @@ impl Worker {
         match self.begin_transaction(conn, command, Some(args)) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => self.decline(conn, command, &text),
+        }
+    }
+
+    /// Another node has answered to a script, or begun to.
+    pub(crate) fn answer_script(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8], whole: bool) {
+        let Some(remote) = conn.remote.as_deref_mut() else { return };
+        let Some(mut script) = remote.script.take() else {
+            return conn.out.fill(hole.0, if hole.1 { reply } else { &[] }, whole);
+        };
+        script.reply.extend_from_slice(reply);
+        if script.reply.len() < GOES_OVER.len() && GOES_OVER.starts_with(&script.reply) && !whole {
+            remote.script = Some(script);
+            return;
+        }
+        if script.reply != GOES_OVER {
+            return conn.out.fill(hole.0, if hole.1 { &script.reply } else { &[] }, whole);
+        }
+        let node = self.node.clone();
+        let command = node.table.get(script.command);
+        let begun = self.begin_transaction_at(conn, command, Some(script.args.args()), Some(hole));
+        if let Begun::Refused(text) = begun {
+            let mut error = Vec::new();
+            Reply::new(&mut error, conn.session.protocol).error(&text);
+            conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
         }
     }
 

@@ -110,6 +110,9 @@ What differs from a single server:
 - Who waits for keys of several nodes (`BLPOP a b 0`) is served by whichever of them gets something, the first in order if several do. But it takes
   part in no queue: others who wait for the same keys may be served before it, even if they came later. If a node that owns one of the keys is out of reach,
   it is answered -CLUSTERDOWN, as it would not notice a change.
+- A script may use keys that it has not declared, wherever they are. If one of them is at another node, what the script has done is undone, and it runs again,
+  on copies of its keys; and again for each further key that is found so, a hundred times at most. A script in a block whose keys are all of one node
+  uses keys of others only if it declares them. Values of more than 8 MB together at one node are too large to be copied.
 ";
 
 fn remark(name: &str) -> Option<&'static str> {

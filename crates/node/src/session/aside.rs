@@ -29,18 +29,21 @@ pub struct Aside {
 impl Aside {
     /// Whether the workspace has all keys of a command that works in database `db`. Those that it lacks are noted.
     pub(crate) fn has_keys(&mut self, command: &Command, args: Args<'_>, db: u16, databases: u16) -> bool {
-        let mut positions = Vec::new();
-        command.spec.keys_of(args, &mut positions);
-        let mode = command.mode();
-        let of = command.databases(db, databases);
-        for key in positions.iter().filter_map(|at| args.get(at.index)) {
-            for db in of.clone() {
-                let place = (db, Box::from(key));
-                if self.keys.get(&place).is_none_or(|has| *has < mode) {
-                    self.missing.push(Lock { db, key: place.1, mode });
-                }
+        for lock in locks_of(command, args, db, databases) {
+            let place = (lock.db, lock.key);
+            if self.keys.get(&place).is_none_or(|has| *has < lock.mode) {
+                self.missing.push(Lock { key: place.1, ..lock });
             }
         }
         self.missing.is_empty()
     }
+}
+
+/// The keys of a command that works in database `db`, as it locks them.
+pub(crate) fn locks_of(command: &Command, args: Args<'_>, db: u16, databases: u16) -> Vec<Lock> {
+    let mut positions = Vec::new();
+    command.spec.keys_of(args, &mut positions);
+    let (mode, of) = (command.mode(), command.databases(db, databases));
+    let keys = positions.iter().filter_map(|at| args.get(at.index));
+    keys.flat_map(|key| of.clone().map(move |db| Lock { db, key: key.into(), mode })).collect()
 }

@@ -33,8 +33,10 @@ use engine::{Busy, Caller, Engine, WatchedKey};
 use keyspace::Horizon;
 use keyspace::Key;
 use resp::{Args, Batch, Protocol, Reply};
+use txn::Lock;
 
 pub use aside::Aside;
+pub(crate) use aside::locks_of;
 pub use block::{Block, Retry};
 pub(crate) use connection::database;
 pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
@@ -103,6 +105,8 @@ pub struct Session {
     pub watched: Vec<WatchedKey>,
     /// The present command is a block that was undone, and runs again with this (rule K3).
     pub again: Option<Box<Retry>>,
+    /// The present command is a script that was undone, as it uses keys of other nodes, these among them: it runs again on copies.
+    pub goes_over: Option<Vec<Lock>>,
     /// In MONITOR mode.
     pub monitors: bool,
     /// What it has subscribed to, if anything.
@@ -336,6 +340,7 @@ impl Session {
             spare_multi: None,
             watched: Vec::new(),
             again: None,
+            goes_over: None,
             monitors: false,
             subscriptions: None,
             tracking: None,

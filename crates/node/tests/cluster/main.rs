@@ -12,6 +12,7 @@ mod members;
 mod parts;
 mod pipelines;
 mod transactions;
+mod undeclared;
 mod waiting;
 mod watches;
 mod workspaces;

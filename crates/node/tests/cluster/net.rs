@@ -606,6 +606,11 @@ fn bytes_of(out: &Outgoing) -> Vec<u8> {
 fn crumbled(mut frames: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(frame) = frame::read(frames).unwrap() {
+        if !matches!(frame.kind, Kind::Data) {
+            out.extend_from_slice(&frames[..frame.size]);
+            frames = &frames[frame.size..];
+            continue;
+        }
         let at = frame::begin(&mut out);
         for item in items(frame.body).map(Result::unwrap) {
             let Item::Replies { vc, lengths, bytes } = item else {

@@ -263,6 +263,19 @@ pub(super) fn mode_of(command: &Command) -> Mode {
 impl Worker {
     /// EXEC over several nodes, or one command, `alone`, with keys of several. Nothing is owed to the connection.
     pub(crate) fn begin_transaction(&mut self, conn: &mut Conn, command: &Command, alone: Option<Args<'_>>) -> Begun {
+        let hole = None;
+        self.begin_transaction_at(conn, command, alone, hole)
+    }
+
+    /// As [`Self::begin_transaction`], of what is owed this reply already.
+    pub(crate) fn begin_transaction_at(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        alone: Option<Args<'_>>,
+        hole: Option<(u64, bool)>,
+    ) -> Begun {
+        let extra = conn.session.goes_over.take().unwrap_or_default();
         let multi = match alone {
             None => conn.session.multi.take(),
             Some(args) => {
@@ -277,7 +290,7 @@ impl Worker {
         let watches = (if alone.is_none() { &*conn.session.watched } else { &[] }, &*elsewhere);
         let planned = match self.peers.as_deref_mut() {
             None => Err(SEVERAL.into()),
-            Some(peers) => match peers.plan((&node, databases), &multi, watches, (db, protocol), &[]) {
+            Some(peers) => match peers.plan((&node, databases), &multi, watches, (db, protocol), &extra) {
                 Ok(_) if peers.tx.coordinator.is_none() => Err(NOT_SERVED.into()),
                 Ok(plan) => peers.refusal(&plan.parts).map_or(Ok(plan), Err),
                 Err(error) => Err(error),
@@ -292,7 +305,7 @@ impl Worker {
                 return Begun::Refused(text);
             }
         };
-        let hole = self.place_of_reply(conn);
+        let hole = hole.unwrap_or_else(|| self.place_of_reply(conn));
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
         // One that runs here is counted and shown there.
         if !(fetches && alone.is_some()) {
@@ -304,7 +317,7 @@ impl Worker {
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
-            let fetching = fetches.then(|| Fetching::new(parts.clone()));
+            let fetching = fetches.then(|| Fetching::new(parts.clone(), extra));
             let sequence = match fetches {
                 true => coordinator.begin_fetching(now, time, parts, &mut events),
                 false => coordinator.begin(now, time, parts, &mut events),

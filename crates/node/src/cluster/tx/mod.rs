@@ -24,6 +24,7 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
 use tasks::Task;
+pub(super) use workspace::works_on_everything;
 
 use super::origin::Broken;
 use super::{Peers, Role};

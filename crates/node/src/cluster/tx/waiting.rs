@@ -191,7 +191,7 @@ impl Worker {
             Err(text) => return self.answer_waiting(&block, |reply| reply.error(&text)),
         };
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
-        block.fetching = Some(Fetching::new(parts.clone()));
+        block.fetching = Some(Fetching::new(parts.clone(), Vec::new()));
         let mut events = Vec::new();
         let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
         peers.tx.blocks.insert(sequence, block);

@@ -113,8 +113,9 @@ impl Command {
 }
 
 impl Fetching {
-    pub(super) fn new(parts: Vec<Part>) -> Box<Self> {
-        Box::new(Self { parts, ..Self::default() })
+    /// `extra`: keys that it is known to need beside those of its commands.
+    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>) -> Box<Self> {
+        Box::new(Self { parts, extra, ..Self::default() })
     }
 
     /// Of a command between BEGIN and COMMIT.
@@ -202,7 +203,7 @@ impl Peers {
 }
 
 /// Whether a command works on keys that are not its arguments.
-pub(super) fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
+pub(in crate::cluster) fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
     match command.handler {
         Handler::Data(row) => match row.run {
             How::Whole(_) | How::Walk(_) => true,

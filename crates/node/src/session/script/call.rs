@@ -11,7 +11,7 @@ use script::Checked;
 use super::run::ScriptRun;
 use crate::compatibility;
 use crate::durable::Durable;
-use crate::session::{Block, Flow, SessionCtx, debug_is_open, run};
+use crate::session::{Block, Flow, SessionCtx, debug_is_open, locks_of, run};
 use crate::stats::add;
 use crate::table::{Command, Handler};
 
@@ -48,6 +48,15 @@ impl ScriptRun {
             && !aside.has_keys(command, args, db, ctx.settings.databases)
         {
             // It runs again when they are there, too.
+            return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
+        }
+        if ctx.aside.is_none()
+            && self.alone
+            && block.run.can_be_undone()
+            && ctx.peers.is_some_and(|peers| peers.has_elsewhere(command, args))
+        {
+            // It runs again, on copies.
+            ctx.session.goes_over = Some(locks_of(command, args, db, ctx.settings.databases));
             return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
         }
         let refusal = ctx.peers.and_then(|peers| match ctx.aside {
