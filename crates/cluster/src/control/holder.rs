@@ -34,7 +34,8 @@ impl Agent {
 
     /// Where a node is that belongs to a cluster and has not been told: where it was, or as a seed says.
     async fn find_host(self: &Arc<Self>) {
-        if let Some(known) = self.known(self.me()) {
+        // A cluster of one may have been formed before its node knew.
+        if let Some(known) = self.known(self.me()).filter(|known| !known.host.is_empty()) {
             self.volatile().host = Some(known.host);
             return;
         }
@@ -47,6 +48,9 @@ impl Agent {
                 }
             }
             if self.settings.seeds.is_empty() {
+                tracing::warn!(
+                    "cluster-announce-ip is not set: this node says to be at 127.0.0.1, where other machines do not find it"
+                );
                 self.volatile().host = Some("127.0.0.1".to_owned());
                 return;
             }

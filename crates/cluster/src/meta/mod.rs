@@ -229,7 +229,9 @@ impl State {
 
     fn alive(&mut self, node: &Describe, settings: &[(String, String)]) -> Result<(), Refusal> {
         let Some(member) = self.members.get(&node.id) else { return Err(Refusal::Unknown(node.id)) };
-        if node.incarnation < member.incarnation {
+        // A life keeps its place: another place is another life of the same count, begun with a copy of the folder.
+        let elsewhere = !member.host.is_empty() && (&member.host, member.bus_port) != (&node.host, node.bus_port);
+        if node.incarnation < member.incarnation || node.incarnation == member.incarnation && elsewhere {
             return Err(Refusal::EarlierLife { id: node.id, known: member.incarnation });
         }
         self.agrees(settings)?;

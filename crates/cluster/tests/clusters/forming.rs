@@ -50,6 +50,20 @@ fn a_cluster_is_not_formed_while_a_seed_is_missing() {
 }
 
 #[test]
+fn a_node_that_listens_everywhere_and_has_no_seeds_is_at_home() {
+    let mut nodes = Nodes::none(91);
+    for _ in 0..5 {
+        nodes.add().settings.bind = "0.0.0.0:0".parse().unwrap();
+        let node = nodes.nodes.last_mut().unwrap();
+        node.start();
+        // Whether it was formed or asked for its address first.
+        wait("it says where it is", || node.map().nodes().first().filter(|node| node.host == "127.0.0.1").map(drop));
+        wait("it serves", || node.has_lease().then_some(()));
+        node.stop();
+    }
+}
+
+#[test]
 fn a_node_without_seeds_is_a_cluster() {
     let mut nodes = Nodes::none(4);
     nodes.add().settings.host = Some("127.0.0.1".to_owned());

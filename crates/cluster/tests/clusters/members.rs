@@ -195,6 +195,25 @@ fn an_old_copy_of_a_folder_is_refused() {
 }
 
 #[test]
+fn a_copy_of_a_folder_that_was_at_rest_is_refused_while_its_node_runs() {
+    let mut nodes = Nodes::formed(90, 3);
+    nodes.nodes[2].stop();
+    let original = nodes.nodes[2].settings.folder.clone();
+    let copy = nodes.add().settings.folder.clone();
+    std::fs::create_dir_all(&copy).unwrap();
+    for file in std::fs::read_dir(original).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    nodes.nodes[2].start();
+    wait("the original serves", || nodes.nodes[2].has_lease().then_some(()));
+    nodes.nodes[3].start();
+    wait("it is refused", || nodes.nodes[3].control().reason().contains("runs twice").then_some(()));
+    assert!(!nodes.nodes[3].has_lease());
+    nodes.nodes[3].stop();
+    nodes.serve();
+}
+
+#[test]
 fn a_node_may_move_to_another_place() {
     let mut nodes = Nodes::formed(26, 3);
     let id = nodes.nodes[1].id();
