@@ -9,6 +9,7 @@ use crate::Lsn;
 use crate::aligned::Aligned;
 use crate::disk::File;
 use crate::fail::point;
+use crate::segments::finally;
 
 /// A block that is to be written past the cache, in whole pages that no other block in flight has a part of.
 pub struct Flight<F> {
@@ -32,7 +33,7 @@ impl<F: File> Flight<F> {
     /// Writes it: durable when this returns. It is heard of by [`crate::Committer::land`].
     pub fn write(&self) -> io::Result<()> {
         point("log-before-sync");
-        self.file.write_through(self.at, self.bytes.bytes())?;
+        finally(self.file.write_through(self.at, self.bytes.bytes()))?;
         point("log-after-sync");
         Ok(())
     }

@@ -155,6 +155,12 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// What a sync says. That there was no room for what had been taken is no word of going away: the system has dropped it, and says so once (rule L9).
+/// Where space is given late, or counted, it is what a full disk says.
+pub(crate) fn finally(synced: io::Result<()>) -> io::Result<()> {
+    synced.map_err(|error| if is_full(&error) { io::Error::other(format!("sync: {error}")) } else { error })
+}
+
 /// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
 /// is no room for it; an older one says less.
 pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<bool> {

@@ -79,6 +79,8 @@ struct Inside {
     steps: u64,
     /// After so many syncs of files one fails.
     bad_sync: Option<u64>,
+    /// What it says.
+    bad_sync_says: Option<io::ErrorKind>,
     /// A failed sync is tried again, and that seems to be well: a planted bug.
     retries_syncs: bool,
     /// Bytes that files can still have.
@@ -193,6 +195,11 @@ impl Simulated {
     /// After so many more syncs of files one fails, and what it should have made durable is not.
     pub fn fail_sync_after(&self, syncs: u64) {
         self.inside().bad_sync = Some(syncs);
+    }
+
+    /// What a failed sync says from now on.
+    pub fn failed_syncs_say(&self, kind: io::ErrorKind) {
+        self.inside().bad_sync_says = Some(kind);
     }
 
     /// Bytes that files can grow by from now on; `None`: any.
@@ -366,7 +373,7 @@ impl File for Open {
         if inside.forgets_to_sync {
             return Ok(());
         }
-        let retried = inside.retries_syncs;
+        let (retried, says) = (inside.retries_syncs, inside.bad_sync_says);
         drop(inside);
         let mut data = self.data();
         let Data { now, durable, dirty, .. } = &mut *data;
@@ -376,7 +383,11 @@ impl File for Open {
                 durable[place.clone()].copy_from_slice(&now[place]);
             }
         }
-        if bad && !retried { Err(io::Error::other("the disk does not answer")) } else { Ok(()) }
+        match says {
+            _ if !bad || retried => Ok(()),
+            Some(kind) => Err(kind.into()),
+            None => Err(io::Error::other("the disk does not answer")),
+        }
     }
 
     fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

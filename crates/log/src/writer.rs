@@ -16,8 +16,8 @@ use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
 use crate::pieces::Piece;
 use crate::segments::{
-    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, is_end, is_full, making, name, prepare_end,
-    say_end, take,
+    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, finally, is_end, is_full, making, name,
+    prepare_end, say_end, take,
 };
 use crate::{Lsn, Taken};
 
@@ -37,7 +37,7 @@ pub(crate) struct Unsynced<F> {
 
 impl<F: File> Unsynced<F> {
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.older.iter().chain([&self.present]).try_for_each(|file| file.sync())
+        self.older.iter().chain([&self.present]).try_for_each(|file| finally(file.sync()))
     }
 }
 
@@ -390,7 +390,7 @@ impl<D: Disk> Writer<D> {
         let reach = self.reach.max(self.cut);
         let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;
-        file.sync()?;
+        finally(file.sync())?;
         // It gets its name when it is what that says.
         let present = Present { file: Arc::new(file), name: name(number), size, number };
         point("log-before-rename");
@@ -399,7 +399,7 @@ impl<D: Disk> Writer<D> {
         if says {
             say_end(&*self.disk, &self.identity)?;
         }
-        self.disk.sync()?;
+        finally(self.disk.sync())?;
         let Present { file, name, size, .. } = std::mem::replace(&mut self.present, present);
         if std::mem::take(&mut self.dirty) {
             self.older.push(file);

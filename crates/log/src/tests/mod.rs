@@ -2,6 +2,7 @@
 
 mod alike;
 mod crashes;
+mod failing;
 mod reuse;
 mod running;
 mod standing;

@@ -1,0 +1,64 @@
+//! Syncs that fail (rule L9), whatever they say and whoever is told.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::running::{found, settings};
+use crate::simulated::{Chance, Simulated};
+use crate::{After, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Stepped};
+
+/// A stream, its only gate, and its steps; the clock goes on by a fifth of a second whenever somebody looks.
+fn start(disk: &Simulated, fsync: Fsync, block: usize) -> (Log, Gate, Stepped<Simulated>) {
+    let time = AtomicU64::new(1);
+    let clock = Arc::new(move || time.fetch_add(200_000_000, SeqCst));
+    let limits = Limits { segment: 16384, spares: 1, reserve: 0, block };
+    let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+    let (log, mut gates, mut stepped) =
+        opened.start_by_hand([1; 16], 0, 1, Settings { limits, clock, ..settings(fsync) }).unwrap();
+    (log, gates.remove(0).remove(0), stepped.remove(0))
+}
+
+fn leave(gate: &mut Gate, size: usize) -> Lsn {
+    let lsn = ((gate.enter() >> 4) + 1) << 4;
+    gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
+    gate.exit();
+    lsn
+}
+
+/// Where space is given late a sync may say that there is no room. The system has dropped then what was to be written, and the next sync says that all is
+/// well: it must not be believed, nor waited for.
+#[test]
+fn a_failed_sync_is_final_whatever_it_says() {
+    // Through the cache and past it, in one block and in several.
+    for (fsync, block) in [(Fsync::No, 16 << 20), (Fsync::Always, 16 << 20), (Fsync::Always, 4096)] {
+        let mut failed = 0;
+        for (syncs, kind) in
+            (0..12).flat_map(|syncs| [(syncs, ErrorKind::StorageFull), (syncs, ErrorKind::QuotaExceeded)])
+        {
+            let disk = Simulated::default();
+            let (log, mut gate, mut stepped) = start(&disk, fsync, block);
+            disk.failed_syncs_say(kind);
+            disk.fail_sync_after(syncs);
+            for _ in 0..12 {
+                let lsn = leave(&mut gate, 5000);
+                let mut after = After::Step;
+                for _ in 0..4 {
+                    after = stepped.step(true);
+                }
+                if after == After::End {
+                    assert!(matches!(log.state(), State::Failed(_)));
+                    break;
+                }
+                assert!(log.marks().of(0) >= lsn, "{fsync:?}, sync {syncs}: it hangs");
+            }
+            failed += u32::from(matches!(log.state(), State::Failed(_)));
+            let said = log.synced(0);
+            disk.crash(&mut Chance(0));
+            let there = found(&[disk]).last().copied().unwrap_or(0);
+            assert!(there >= said, "{fsync:?}, sync {syncs}: {said} was said to be on the disk, and there is {there}");
+        }
+        // Those of what says how far the log goes at least may be done without.
+        assert!(failed >= 8, "{fsync:?}: only {failed} of 24");
+    }
+}
