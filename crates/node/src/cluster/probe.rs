@@ -64,6 +64,11 @@ impl Probe {
 }
 
 impl Peers {
+    /// Whether a node holds no lease, as the metadata's leader has said last.
+    pub(super) fn holds_no_lease(&self, node: NodeId) -> bool {
+        self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
+    }
+
     /// When links are to be looked at, unix milliseconds.
     pub(super) fn probes_due(&self) -> Option<u64> {
         self.links.iter().skip(HOME + 1).any(|link| link.open_end().is_some()).then_some(self.probes.due)

@@ -251,3 +251,35 @@ fn clients_of_a_node_that_is_cut_off_do_not_wait_for_ever() {
     looks(&mut net);
     assert!(net.clients[owed].closed);
 }
+
+/// What it has been told it may do as soon as it goes on: nobody knows what comes of a block, and its client hears that (rule T9).
+#[test]
+fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
+    for workers in [1, 2] {
+        let (mut net, [client, _, other], [a, x, z]) = Net::three(workers, 2);
+        let copies = net.connect(0);
+        let [near, far] = [0, 1].map(|i| key_of(i, 3, "moved"));
+        assert_eq!(net.say(client, &format!("MSET {a} 0 {x} 0 {z} 0 {near} 0")), "OK");
+        assert_eq!(net.say(copies, &format!("GET {x}")), "0", "there is a link");
+        net.sleep(600);
+        let leader = net.hears_of_silent(0, &[]);
+        net.stalled = vec![1];
+        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+        net.send(copies, &format!("RENAME {near} {far}"));
+        net.unreachable = vec![1];
+        looks(&mut net);
+        assert!(!net.clients[client].closed && net.heard(copies).is_empty(), "it may come to it");
+        leader.says(&[1]);
+        looks(&mut net);
+        assert!(net.clients[client].closed);
+        assert!(net.heard(client).is_empty());
+        let heard = net.heard(copies);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "nobody is prepared: {heard:?}");
+        leader.says(&[]);
+        net.unreachable.clear();
+        net.stalled.clear();
+        looks(&mut net);
+        assert_eq!(net.say(other, &format!("MGET {a} {x} {z} {near} {far}")), "[1 1 1 0 nil]", "all of it");
+        assert!(net.is_quiet());
+    }
+}

@@ -119,6 +119,20 @@ impl Coordinator {
         out.extend(holding.into_iter().map(|node| send(node, Message::Hold { tx })));
     }
 
+    /// Attempts that wait for what a node answers, and whether they bind somebody: then they may be committed as soon as it does.
+    pub fn waits_for(&self, node: NodeId) -> impl Iterator<Item = (TxId, bool)> {
+        let origin = self.origin;
+        self.open.iter().filter_map(move |(sequence, open)| {
+            let at = open.parts.iter().position(|part| part.member.node == node)?;
+            let (waits, binds) = match &open.phase {
+                Phase::Preparing { answers } => (answers[at].is_none(), true),
+                Phase::Fetching { found } => (found[at].is_none(), false),
+                _ => (false, false),
+            };
+            waits.then_some((TxId { origin, sequence: *sequence, attempt: open.attempt }, binds))
+        })
+    }
+
     /// The name of the present attempt of a transaction that is not finished.
     pub fn current(&self, sequence: u64) -> Option<TxId> {
         let open = self.open.get(&sequence)?;

@@ -285,13 +285,23 @@ impl Worker {
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
         let unheard = peers.tx.told.values().filter(|told| told.begun > last_open && told.is_of(from.node));
+        let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
+        let is_away = !peers.serves || peers.links[link].node.is_some_and(|node| peers.holds_no_lease(node));
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
+        // Others it may have heard of. That may take as long as it is away: its answer to those that bind nobody yet can be done without, and who waits for
+        // others hears that nobody knows what comes of them.
+        let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
+        let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
+        unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());
         let mut events = Vec::new();
-        for tx in unheard.map(|told| told.tx) {
+        for tx in unheard {
             let why = txn::Refusal::Failed(coordinator::NOT_SERVED.into());
             coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
         }
+        let block = |(tx, _): &(TxId, bool)| peers.tx.blocks.get(&tx.sequence).map(|block| block.token);
+        let clients: Vec<Token> = bound.iter().filter_map(block).collect();
         self.tx_events(events);
+        clients.into_iter().for_each(|token| self.cut(token));
     }
 
     /// A frame with a message has come.
