@@ -63,6 +63,15 @@ impl Change {
     }
 }
 
+/// Of a sync that fails, and takes its time.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Slow {
+    #[default]
+    None,
+    Next,
+    UnderWay,
+}
+
 #[derive(Default)]
 struct Inside {
     /// Names as a reader sees them, and as they are durable; what was changed since.
@@ -79,7 +88,9 @@ struct Inside {
     steps: u64,
     /// After so many syncs of files one fails.
     bad_sync: Option<u64>,
-    /// What it says.
+    /// The next sync of a file fails, and takes its time.
+    slow: Slow,
+    /// What a sync that fails says.
     bad_sync_says: Option<io::ErrorKind>,
     /// A failed sync is tried again, and that seems to be well: a planted bug.
     retries_syncs: bool,
@@ -200,6 +211,21 @@ impl Simulated {
     /// What a failed sync says from now on.
     pub fn failed_syncs_say(&self, kind: io::ErrorKind) {
         self.inside().bad_sync_says = Some(kind);
+    }
+
+    /// The next sync of a file fails when [`Self::end_slow_failure`] says so: what it should have made durable is not, and nobody else is told.
+    pub fn fail_slowly(&self) {
+        self.inside().slow = Slow::Next;
+    }
+
+    /// Whether it has begun to.
+    pub fn is_failing(&self) -> bool {
+        self.inside().slow == Slow::UnderWay
+    }
+
+    /// It has failed.
+    pub fn end_slow_failure(&self) {
+        self.inside().slow = Slow::None;
     }
 
     /// Bytes that files can grow by from now on; `None`: any.
@@ -362,6 +388,15 @@ impl File for Open {
             std::thread::yield_now();
         }
         let mut inside = self.1.inside();
+        if inside.slow == Slow::Next {
+            inside.slow = Slow::UnderWay;
+            drop(inside);
+            self.data().dirty.clear();
+            while self.1.is_failing() {
+                std::thread::yield_now();
+            }
+            return Err(io::Error::other("the disk does not answer"));
+        }
         let bad = match &mut inside.bad_sync {
             Some(0) => inside.bad_sync.take().is_some(),
             Some(left) => {

@@ -69,6 +69,8 @@ pub struct Writer<D: Disk> {
     older: Vec<Arc<D::File>>,
     /// Whether the present one is not.
     dirty: bool,
+    /// Somebody else is at syncing what was written: see [`Self::give_unsynced`].
+    given: bool,
     full: VecDeque<Full>,
     spares: Arc<Spares>,
     /// What the page in which the next block begins holds before it.
@@ -142,6 +144,7 @@ impl<D: Disk> Writer<D> {
             reach: base,
             older: Vec::new(),
             dirty: true,
+            given: false,
             full,
             spares: Arc::new(spares),
             page: header.to_vec(),
@@ -209,7 +212,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Writes what was taken from byte `*done` on. If there is no room (see [`is_full`]), it is called again with what `*done` has
-    /// become, when there is.
+    /// become, when there is; and if others have to sync first, when they have: see [`Self::sync`].
     pub(crate) fn write_from(
         &mut self,
         bytes: &[u8],
@@ -416,11 +419,18 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Makes everything written durable; no block is in flight. Up to where everything is, then.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: others are at it, and have to be heard first ([`Self::note_synced`]). Of two who sync a file the system
+    /// tells one that it has failed (rule L9).
     pub fn sync(&mut self) -> io::Result<Lsn> {
         if self.flights.count() > 0 {
             return Err(io::Error::other("a block is in flight"));
         }
         if self.is_dirty() {
+            if self.given {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             point("log-before-sync");
             self.unsynced().sync()?;
             point("log-after-sync");
@@ -431,8 +441,14 @@ impl<D: Disk> Writer<D> {
         Ok(self.synced)
     }
 
-    /// What is to be synced now, for another thread to do.
-    pub(crate) fn unsynced(&self) -> Unsynced<D::File> {
+    /// What is to be synced now, for another thread to do. Until it has been heard of nobody else syncs: [`Self::sync`] says that it would have to wait,
+    /// and so does who would need that first.
+    pub(crate) fn give_unsynced(&mut self) -> Unsynced<D::File> {
+        self.given = true;
+        self.unsynced()
+    }
+
+    fn unsynced(&self) -> Unsynced<D::File> {
         Unsynced {
             older: self.older.clone(),
             present: self.present.file.clone(),
@@ -446,8 +462,9 @@ impl<D: Disk> Writer<D> {
         self.older.len()
     }
 
-    /// That has been synced.
+    /// That has been synced by whom it was given to.
     pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
+        self.given = false;
         self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
         self.synced = self.synced.max(unsynced.cut);
         if unsynced.sequence == self.sequence {

@@ -329,6 +329,10 @@ impl<D: Disk> Runner<D> {
                 self.heed_fsync()?;
             }
             Ok(false) => self.unwritten = Some(unwritten),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.syncing => {
+                self.wait_for_syncer()?;
+                return self.write(unwritten);
+            }
             Err(error) if !is_full(&error) => return Err(error),
             Err(error) => {
                 self.set_full(true);
@@ -425,11 +429,23 @@ impl<D: Disk> Runner<D> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.wait_for_syncer()?;
         if self.committer.is_unsynced() {
             self.stream().meter.begin_sync(self.now());
             self.committer.sync()?;
             self.stream().meter.end_sync(self.now());
             self.show_synced();
+        }
+        Ok(())
+    }
+
+    /// Waits until the helper has synced what it was given: only one of those who sync a file is told that it has failed (rule L9).
+    fn wait_for_syncer(&mut self) -> io::Result<()> {
+        while self.syncing {
+            // By hand nobody else does it.
+            self.syncer.work();
+            let Ok(done) = self.done.1.recv() else { break };
+            self.hear(done)?;
         }
         Ok(())
     }
@@ -457,7 +473,7 @@ impl<D: Disk> Runner<D> {
         }
         self.syncing = true;
         self.synced_at = self.now();
-        let unsynced = self.committer.writer().unsynced();
+        let unsynced = self.committer.writer().give_unsynced();
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.syncer.give(move || {
             let stream = &shared.streams[index];
@@ -472,27 +488,32 @@ impl<D: Disk> Runner<D> {
     /// What the helpers have done.
     fn hear_helpers(&mut self) -> io::Result<()> {
         while let Ok(done) = self.done.1.try_recv() {
-            match done {
-                Done::Made(result) => {
-                    self.making = false;
-                    match result {
-                        Err(error) if is_full(&error) => self.no_room_since = Some(self.now()),
-                        result => {
-                            self.no_room_since = None;
-                            result?;
-                        }
+            self.hear(done)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, done: Done<D>) -> io::Result<()> {
+        match done {
+            Done::Made(result) => {
+                self.making = false;
+                match result {
+                    Err(error) if is_full(&error) => self.no_room_since = Some(self.now()),
+                    result => {
+                        self.no_room_since = None;
+                        result?;
                     }
                 }
-                Done::Retired(result) => {
-                    self.no_room_since = self.no_room_since.map(|_| 0);
-                    result?;
-                }
-                Done::Synced(unsynced, result) => {
-                    self.syncing = false;
-                    result?;
-                    self.committer.writer().note_synced(&unsynced);
-                    self.show_synced();
-                }
+            }
+            Done::Retired(result) => {
+                self.no_room_since = self.no_room_since.map(|_| 0);
+                result?;
+            }
+            Done::Synced(unsynced, result) => {
+                self.syncing = false;
+                result?;
+                self.committer.writer().note_synced(&unsynced);
+                self.show_synced();
             }
         }
         Ok(())
@@ -546,6 +567,7 @@ impl<D: Disk> Runner<D> {
     }
 
     fn close(&mut self) -> io::Result<()> {
+        self.wait_for_syncer()?;
         self.committer.writer().close()?;
         self.advance();
         Ok(())

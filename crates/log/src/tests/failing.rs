@@ -3,8 +3,10 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread;
+use std::time::Duration;
 
-use super::running::{found, settings};
+use super::running::{found, settings, wait};
 use crate::simulated::{Chance, Simulated};
 use crate::{After, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Stepped};
 
@@ -60,5 +62,52 @@ fn a_failed_sync_is_final_whatever_it_says() {
         }
         // Those of what says how far the log goes at least may be done without.
         assert!(failed >= 8, "{fsync:?}: only {failed} of 24");
+    }
+}
+
+/// The system tells one of those who sync a file that this has failed. While a helper is at it the stream must not sync by itself: it would
+/// be told that all is well.
+#[test]
+fn who_syncs_beside_a_helper_hears_of_its_failure() {
+    type Meanwhile = fn(&Log, &mut Gate);
+    let other_setting: Meanwhile = |log, _| log.set_fsync(Fsync::Always);
+    // More than may be unsynced.
+    let more: Meanwhile = |log, gate| {
+        for _ in 0..12 {
+            leave(gate, 5000);
+        }
+        log.ring(0);
+    };
+    let stop: Meanwhile = |log, _| {
+        let log = log.clone();
+        thread::spawn(move || log.stop());
+    };
+    for meanwhile in [other_setting, more, stop] {
+        let disk = Simulated::default();
+        let time = Arc::new(AtomicU64::new(1));
+        let clock = time.clone();
+        let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 4096 };
+        let settings = Settings { limits, clock: Arc::new(move || clock.load(SeqCst)), ..settings(Fsync::Everysec) };
+        let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        let (log, mut gates) = opened.start([1; 16], 0, 1, settings).unwrap();
+        let gate = &mut gates[0][0];
+        let lsn = leave(gate, 100);
+        log.ring(0);
+        wait(log.marks(), 0, lsn);
+        disk.fail_slowly();
+        time.fetch_add(2_000_000_000, SeqCst);
+        while !disk.is_failing() {
+            log.ring(0);
+            thread::yield_now();
+        }
+        meanwhile(&log, gate);
+        // Who does not wait is at the end by then; who does waits for as long as it takes.
+        for _ in 0..100 {
+            thread::park_timeout(Duration::from_millis(1));
+            assert!(log.synced(0) < lsn, "nobody has said that it is on the disk");
+        }
+        disk.end_slow_failure();
+        assert!(matches!(log.stop(), State::Failed(_)));
+        assert!(log.synced(0) < lsn);
     }
 }

@@ -173,7 +173,7 @@ fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
         let writer = &mut writers[0];
         let (bytes, taken) = group(&[0x10]);
         writer.write(&bytes, &taken, false).expect("room");
-        let unsynced = writer.unsynced();
+        let unsynced = writer.give_unsynced();
         unsynced.sync().expect("a sync");
         let ((bytes, taken), mut done) = (group(&[0x20, 0x30, 0x40]), 0);
         disk.set_room(Some(0));
