@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
+use crate::scan::places;
 use crate::segments::{Limits, end_name, name};
 use crate::{Lsn, stream_of};
 
@@ -65,12 +66,10 @@ fn copy_stream(from: &Path, to: &Path, covered: Lsn, end: Lsn) -> Result<u64, Da
     // The last of those before which nothing is needed is the first that is.
     let first = segments.iter().rposition(|segment| segment.header.reach <= covered).unwrap_or(0);
     let mut bytes = 0;
-    for segment in segments.drain(..).skip(first) {
-        if segment.header.base >= end {
-            break;
-        }
+    let needed: Vec<_> = segments.into_iter().skip(first).take_while(|segment| segment.header.base < end).collect();
+    for (index, segment) in needed.iter().enumerate() {
         let path = to.join(name(segment.header.number));
-        let copied = copy_segment(&segment, &path, end);
+        let copied = copy_segment(segment, &path, end, index + 1 == needed.len());
         bytes += copied.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     }
     Ok(bytes)
@@ -89,11 +88,15 @@ fn open(path: &Path, file_name: &str) -> io::Result<Option<Source>> {
     Ok(header.map(|header| Source { file, header }))
 }
 
-/// Copies a segment up to the block that has `end`, if it is in there; what follows are zeros. The bytes copied.
-fn copy_segment(segment: &Source, path: &Path, end: Lsn) -> io::Result<u64> {
-    let mut to = fs::File::options().write(true).create_new(true).open(path)?;
+/// Copies a segment up to the block that has `end`, if it is in there; what follows are zeros. `is_last`: it must be, and what is behind it may be
+/// under way. The bytes copied.
+fn copy_segment(segment: &Source, path: &Path, end: Lsn, is_last: bool) -> io::Result<u64> {
     let size = segment.header.size;
-    let upto = until(segment, end)?.unwrap_or(size);
+    let upto = match until(segment, end)? {
+        None if is_last => return Err(io::Error::other(format!("no block of it has record {end}"))),
+        upto => upto.unwrap_or(size),
+    };
+    let mut to = fs::File::options().write(true).create_new(true).open(path)?;
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;
     while at < upto {
@@ -109,24 +112,49 @@ fn copy_segment(segment: &Source, path: &Path, end: Lsn) -> io::Result<u64> {
 
 /// Where the block ends that has `end`, if the segment's own incarnation has written it here.
 fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
-    let size = segment.header.size;
-    let mut at = SEGMENT_HEADER as u64;
-    let mut bytes = vec![0; BLOCK_HEADER];
-    while at + BLOCK_HEADER as u64 <= size {
-        bytes.resize(BLOCK_HEADER, 0);
-        segment.file.read_exact_at(&mut bytes, at)?;
-        let Some(head) = Head::decode(&bytes).filter(|head| head.length <= BODY_MAX) else { return Ok(None) };
-        let whole = BLOCK_HEADER + head.length;
-        if head.incarnation != segment.header.incarnation || at + whole as u64 > size {
-            return Ok(None);
+    let (mut at, mut sequence) = (SEGMENT_HEADER as u64, None);
+    let mut bytes = Vec::new();
+    'blocks: loop {
+        // Blocks that were on their way together begin a page each.
+        for place in places(at) {
+            let follows = |head: &Head| match sequence {
+                Some(before) => head.sequence == before + 1,
+                // One from before the segment was used again is below its base.
+                None => head.cut >= segment.header.base,
+            };
+            if let Some((head, size)) = block(segment, place, &mut bytes, follows)? {
+                (at, sequence) = (place + size, Some(head.sequence));
+                if head.cut >= end {
+                    return Ok(Some(at));
+                }
+                continue 'blocks;
+            }
         }
-        bytes.resize(whole, 0);
-        segment.file.read_exact_at(&mut bytes, at)?;
-        let Ok(block) = Block::decode(&bytes) else { return Ok(None) };
-        at += Block::size(head.length) as u64;
-        if block.cut >= end {
-            return Ok(Some(at));
-        }
+        return Ok(None);
     }
-    Ok(None)
+}
+
+/// The head of the block at `at` of which `follows` says so, and the block's size.
+fn block(
+    segment: &Source,
+    at: u64,
+    bytes: &mut Vec<u8>,
+    follows: impl FnOnce(&Head) -> bool,
+) -> io::Result<Option<(Head, u64)>> {
+    let SegmentHeader { size, incarnation, .. } = segment.header;
+    if at + BLOCK_HEADER as u64 > size {
+        return Ok(None);
+    }
+    bytes.resize(BLOCK_HEADER, 0);
+    segment.file.read_exact_at(bytes, at)?;
+    let is_next = |head: &Head| head.incarnation == incarnation && head.length <= BODY_MAX && follows(head);
+    let Some(head) = Head::decode(bytes).filter(is_next) else { return Ok(None) };
+    let whole = BLOCK_HEADER + head.length;
+    if at + whole as u64 > size {
+        return Ok(None);
+    }
+    bytes.resize(whole, 0);
+    segment.file.read_exact_at(bytes, at)?;
+    let size = Block::size(head.length) as u64;
+    Ok(Block::decode(bytes).is_ok().then_some((head, size)))
 }

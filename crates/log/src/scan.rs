@@ -139,7 +139,7 @@ impl<F: File> Window<F> {
 }
 
 /// Where a block may begin behind one that ends at `at`.
-fn places(at: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn places(at: u64) -> impl Iterator<Item = u64> {
     let page = at.next_multiple_of(PAGE as u64);
     [Some(at), (page > at).then_some(page)].into_iter().flatten()
 }
