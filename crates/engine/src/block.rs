@@ -34,6 +34,8 @@ pub struct BlockRun {
     reads: Vec<Read>,
     /// It runs for a client that caches: what it changes after that has been read by it.
     caches: bool,
+    /// Expired keys are not deleted by it: see [`Engine::keep_expired`].
+    keeps_expired: bool,
     /// What it has to tell when it ends.
     pending: Pending,
     /// It has no record before it ends: see [`crate::record`].
@@ -122,7 +124,10 @@ impl Engine {
             self.rng = again.rng.clone();
         }
         let now = begin.again.map_or(self.now, |again| again.now);
-        Ok(Some(self.open_block(held, token, begin.may_widen, now)))
+        let mut block = self.open_block(held, token, begin.may_widen, now);
+        // What begins during CLIENT PAUSE only reads.
+        block.keeps_expired = self.keep_expired && begin.again.is_none();
+        Ok(Some(block))
     }
 
     /// A block over these latches.
@@ -147,6 +152,7 @@ impl Engine {
             touched: Vec::new(),
             reads: Vec::new(),
             caches: false,
+            keeps_expired: false,
             pending: Pending::default(),
             deferred,
             stamped: false,
@@ -274,6 +280,7 @@ impl Engine {
     fn run_next(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
         let (flushed, start) = (self.reclaims.len(), out.len());
         let turn = std::mem::replace(&mut self.now, block.now);
+        let keeps = std::mem::replace(&mut self.keep_expired, block.keeps_expired);
         let dirty = self.fx.dirty;
         self.exchange(&mut block.pending);
         if call.caller.caches && !block.caches {
@@ -324,7 +331,7 @@ impl Engine {
         }
         self.exchange(&mut block.pending);
         block.pending.dirty.add_assign(self.fx.dirty - dirty);
-        self.now = turn;
+        (self.now, self.keep_expired) = (turn, keeps);
     }
 
     /// What the block has said and what the engine is about to say change places, so that commands add to the former.

@@ -7,9 +7,18 @@ use crate::call::Call;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Deletes those of the command's keys whose time has come, before it runs.
+    /// Deletes those of the command's keys whose time has come, before it runs. A writer's are deleted whatever CLIENT PAUSE wants kept: it
+    /// began before, and what it does to a key must find the same in a replay as here.
     #[inline]
     pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: u64) {
+        let keeps = self.keep_expired;
+        self.keep_expired &= !call.row.spec.has(flags::WRITE);
+        self.expire_keys_of(call, held, version);
+        self.keep_expired = keeps;
+    }
+
+    #[inline]
+    fn expire_keys_of(&mut self, call: &Call<'_>, held: &Held, version: u64) {
         // DEBUG looks at keys as they are.
         let looks_only = || call.row.spec.has(flags::PROTECTED);
         if let Some(key) = call.first
@@ -67,7 +76,8 @@ impl Engine {
         self.published.append(&mut self.events.list);
     }
 
-    /// From now on expired keys are taken for absent, but not deleted (CLIENT PAUSE): or deleted, again.
+    /// From now on expired keys are taken for absent by readers, but not deleted (CLIENT PAUSE): or deleted, again. Blocks that are under way go
+    /// on as they began, as they may write: what a reader among their commands had hidden would not be known to be gone when they do.
     pub fn keep_expired(&mut self, keep: bool) {
         self.keep_expired = keep;
     }

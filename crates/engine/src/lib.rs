@@ -19,6 +19,8 @@ mod concurrent_test;
 mod engine;
 mod evict;
 mod expire;
+#[cfg(test)]
+mod expire_test;
 mod journal;
 mod record;
 mod serve;

@@ -14,6 +14,6 @@ pub use outcomes::Outcomes;
 pub use shared::Transactions;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 mod waits_test;

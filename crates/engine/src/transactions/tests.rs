@@ -15,9 +15,9 @@ use crate::checkpoint::Replay;
 use crate::testing::{run, try_run, with_call};
 use crate::{Engine, Link, Shared};
 
-pub(super) const NOW: u64 = 1_000_000_000_000;
+pub(crate) const NOW: u64 = 1_000_000_000_000;
 
-pub(super) fn engines<const N: usize>() -> [Engine; N] {
+pub(crate) fn engines<const N: usize>() -> [Engine; N] {
     let shared = Arc::new(Shared::new(Keyspace::new(N, 2, 7)));
     let mut index = 0;
     [(); N].map(|()| {
@@ -35,19 +35,19 @@ pub(super) fn tx(sequence: u64) -> (TxId, Stamp) {
     (TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }, stamp)
 }
 
-pub(super) fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {
+pub(crate) fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {
     Lock::normalized(keys.iter().map(|key| Lock { db: 0, key: key.as_bytes().into(), mode }).collect())
 }
 
 #[derive(Debug)]
-pub(super) enum Tried {
+pub(crate) enum Tried {
     Prepared(Arc<Prepared>, Vec<String>),
     Waits,
     Dies,
     GivenUp,
 }
 
-pub(super) fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str]) -> Tried {
+pub(crate) fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str]) -> Tried {
     go_on(engine, sequence, keys, commands, &mut false)
 }
 
@@ -73,14 +73,14 @@ fn go_on(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&st
     Tried::Prepared(prepared, replies)
 }
 
-pub(super) fn prepared(tried: Tried) -> Arc<Prepared> {
+pub(crate) fn prepared(tried: Tried) -> Arc<Prepared> {
     match tried {
         Tried::Prepared(prepared, _) => prepared,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn say(engine: &mut Engine, command: &str) -> String {
+pub(crate) fn say(engine: &mut Engine, command: &str) -> String {
     run(engine, 0, &command.split(' ').collect::<Vec<_>>())
 }
 
@@ -88,7 +88,7 @@ pub(super) fn waits(engine: &mut Engine, command: &str) -> bool {
     try_run(engine, 0, &command.split(' ').collect::<Vec<_>>()).is_none()
 }
 
-pub(super) fn install(engine: &mut Engine, prepared: &Prepared) {
+pub(crate) fn install(engine: &mut Engine, prepared: &Prepared) {
     assert!(engine.install(prepared, 0).expect("nobody else is there").is_some());
 }
 

@@ -1,0 +1,80 @@
+//! Expired keys while CLIENT PAUSE keeps them, and what was under way when it began.
+
+use command::effects::{decode, op};
+use txn::locks::Mode;
+
+use crate::testing::with_call;
+use crate::transactions::tests::{NOW, engines, install, locks, prepare, prepared, say};
+use crate::{Begin, Engine};
+
+/// An engine for which `k` is a string and `h` a hash whose time has come, and that keeps what has expired.
+fn paused() -> Engine {
+    let [mut engine] = engines();
+    engine.fx.recording = true;
+    for command in ["set k old px 10", "hset h old 1", "pexpire h 10"] {
+        say(&mut engine, command);
+    }
+    engine.fx.encoded.clear();
+    engine.begin_turn(NOW + 20);
+    engine
+}
+
+fn operations(encoded: &[u8]) -> Vec<(u8, String)> {
+    let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    decode(encoded).map(|effect| effect.map(|effect| (effect.op, key(effect.key))).expect("our own")).collect()
+}
+
+#[test]
+fn what_a_block_writes_over_was_deleted_whenever_a_pause_began() {
+    for commands in [&["hset k f v", "hset h f v"][..], &["mget k h", "hset k f v", "hset h f v"]] {
+        let mut engine = paused();
+        let begin = Begin { may_widen: true, ..Begin::default() };
+        let mut block = engine.begin_block(&begin, 0).ok().flatten().expect("free");
+        engine.keep_expired(true);
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            with_call(0, &words, |call| {
+                assert!(engine.widen_block(&mut block, call).is_ok(), "nobody else is there");
+                engine.run_in_block(&mut block, call, &mut Vec::new());
+            });
+        }
+        let (encoded, _) = block.take_effects();
+        engine.end_block(block, 0);
+        for key in ["k", "h"] {
+            let of_key: Vec<u8> =
+                operations(&encoded).into_iter().filter(|(_, k)| k == key).map(|(op, _)| op).collect();
+            assert_eq!(of_key.iter().filter(|&&op| op == op::DELETE).count(), 1, "{commands:?}: {of_key:?}");
+            assert_eq!(of_key.first(), Some(&op::DELETE), "{commands:?}: {of_key:?}");
+            assert_eq!(say(&mut engine, &format!("hgetall {key}")), "*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+            assert_eq!(say(&mut engine, &format!("ttl {key}")), ":-1\r\n");
+        }
+    }
+}
+
+#[test]
+fn what_a_part_of_a_transaction_writes_over_was_deleted_during_a_pause_as_well() {
+    let mut engine = paused();
+    engine.keep_expired(true);
+    let keys = locks(&["k", "h"], Mode::Exclusive);
+    let part = prepared(prepare(&mut engine, 1, &keys, &["mget k h", "hset k f v", "hset h f v"]));
+    assert_eq!(operations(&part.effects).iter().filter(|(op, _)| *op == op::DELETE).count(), 2);
+    install(&mut engine, &part);
+    for key in ["k", "h"] {
+        assert_eq!(say(&mut engine, &format!("hgetall {key}")), "*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        assert_eq!(say(&mut engine, &format!("ttl {key}")), ":-1\r\n");
+    }
+}
+
+/// A command that has waited, and is served by one that was under way.
+#[test]
+fn what_a_writer_writes_over_is_deleted_and_what_a_reader_looks_for_is_kept() {
+    let mut engine = paused();
+    engine.keep_expired(true);
+    assert_eq!(say(&mut engine, "mget k h"), "*2\r\n$-1\r\n$-1\r\n");
+    assert!(operations(&std::mem::take(&mut engine.fx.encoded)).is_empty());
+    say(&mut engine, "hset k f v");
+    assert_eq!(operations(&std::mem::take(&mut engine.fx.encoded)).first(), Some(&(op::DELETE, "k".to_owned())));
+    engine.keep_expired(false);
+    assert_eq!(say(&mut engine, "exists h"), ":0\r\n");
+    assert_eq!(operations(&engine.fx.encoded), [(op::DELETE, "h".to_owned())], "it was still there");
+}
