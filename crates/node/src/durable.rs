@@ -233,8 +233,10 @@ impl Worker {
     }
 
     fn answer_syncs(&mut self, durable: &Durable, now: u64) {
+        let failed = matches!(durable.log.state(), State::Failed(_));
         for token in std::mem::take(&mut self.syncing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
+            let mut cut_off = false;
             if let Wait::Sync(ends, until) = &conn.wait {
                 let synced = durable.is_synced(ends);
                 if synced || until.is_some_and(|until| until <= now) || now == u64::MAX {
@@ -244,12 +246,18 @@ impl Worker {
                     waitaof::answer(&mut conn.out.bytes, conn.session.protocol, synced);
                     self.apply_reply_mode(&mut conn, before);
                     self.resume_soon(&mut conn);
+                } else if failed {
+                    // Rule L9: it will never be said what is on the disk.
+                    cut_off = true;
                 } else {
                     self.syncing.push(token);
                 }
             }
             self.put_conn(conn);
-            self.mark_dirty(token);
+            match cut_off {
+                true => self.cut_off(token),
+                false => self.mark_dirty(token),
+            }
         }
     }
 

@@ -38,7 +38,7 @@ impl Merge {
             "keys" => Merge::Concat,
             "pubsub|channels" | "pubsub|shardchannels" => Merge::Unique,
             "pubsub|numsub" | "pubsub|shardnumsub" => Merge::Pairs,
-            "script|exists" => Merge::Least,
+            "script|exists" | "waitaof" => Merge::Least,
             "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" | "function|load"
             | "function|delete" | "function|flush" | "function|restore" => Merge::Same,
             "randomkey" => Merge::Any,

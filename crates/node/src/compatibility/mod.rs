@@ -99,7 +99,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("shutdown", "SAVE needs `appendonly yes`"),
     ("slaveof", "NO ONE only; there are no replicas yet"),
     ("wait", "there are no replicas yet"),
-    ("waitaof", "there are no replicas yet"),
+    (
+        "waitaof",
+        "there are no replicas yet; in a cluster every node answers, and the least counts; not in blocks and scripts there",
+    ),
 ];
 
 /// How a cluster differs from one server, for those who do not mind where their keys are.

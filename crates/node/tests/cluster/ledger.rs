@@ -64,6 +64,11 @@ impl Ledger {
         Self { disks, log, streams, holds_syncs: false, hangs: false }
     }
 
+    /// The next sync fails.
+    pub fn fail_sync(&mut self) {
+        self.disks.log.fail_sync_after(0);
+    }
+
     /// Does what the log's threads would. Whether that was anything.
     pub fn step(&mut self) -> bool {
         if self.hangs {

@@ -13,6 +13,7 @@ mod parts;
 mod pipelines;
 mod transactions;
 mod undeclared;
+mod waitaof;
 mod waiting;
 mod watches;
 mod workspaces;

@@ -284,6 +284,11 @@ impl Net {
         self.machines[node].ledger.as_mut().expect("it has a log").holds_syncs = held;
     }
 
+    /// The next sync of a node's log fails.
+    pub fn fail_sync(&mut self, node: usize) {
+        self.machines[node].ledger.as_mut().expect("it has a log").fail_sync();
+    }
+
     fn chance(&mut self, below: u64) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
