@@ -60,6 +60,14 @@ pub struct State {
     held: Option<Ticket>,
 }
 
+impl State {
+    fn ask(&mut self, urgent: bool) -> Ticket {
+        self.asked += 1;
+        self.urgent |= urgent;
+        self.asked
+    }
+}
+
 impl Checkpoints {
     /// Of a server that started at this time, having loaded that many keys from a checkpoint made then, if there was one.
     pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
@@ -90,11 +98,7 @@ impl Checkpoints {
 
     /// Asks for a checkpoint of what there is now. `urgent`: somebody waits for it.
     pub fn ask(&self, urgent: bool) -> Ticket {
-        let mut state = self.lock();
-        state.asked += 1;
-        state.urgent |= urgent;
-        let ticket = state.asked;
-        drop(state);
+        let ticket = self.lock().ask(urgent);
         self.wake();
         ticket
     }
@@ -113,8 +117,12 @@ impl Checkpoints {
 
     /// Asks for a checkpoint, after which there is none until [`Self::release`]: the store stays as it is then.
     pub fn hold(&self) -> Ticket {
-        let ticket = self.ask(true);
-        self.lock().held = Some(ticket);
+        let mut state = self.lock();
+        let ticket = state.ask(true);
+        // In the same step: what is asked for from now on does not begin.
+        state.held = Some(ticket);
+        drop(state);
+        self.wake();
         ticket
     }
 
@@ -170,6 +178,7 @@ impl Checkpoints {
     /// A checkpoint has begun.
     pub fn begun(&self, now: u64) {
         let mut state = self.lock();
+        debug_assert!(state.held.is_none_or(|held| state.taken < held), "they are held");
         (state.taken, state.began) = (state.asked, Some(now));
     }
 
