@@ -7,7 +7,8 @@
 //! acceptor -> initiator   welcome    the version to speak, HMAC of both in the other direction; or refused: why
 //! ```
 //! Pure: bytes of [`Kind::Handshake`] frames go in and out. The initiator proves first, so that who only listens learns nothing to try
-//! secrets on. What follows is not encrypted and not authenticated.
+//! secrets on. What follows is encrypted and authenticated only if all of this goes
+//! over TLS (`tls-cluster`).
 
 use std::fmt;
 
@@ -230,7 +231,8 @@ fn send(out: &mut Vec<u8>, step: u8, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     out[body..].to_vec()
 }
 
-fn refuse(out: &mut Vec<u8>, why: &Refusal) {
+/// Leaves in `out` that the other side is refused, and why.
+pub(crate) fn refuse(out: &mut Vec<u8>, why: &Refusal) {
     let text = why.to_string();
     let end = text.floor_char_boundary(REASON_MAX);
     send(out, step::REFUSED, |out| put_bytes(out, &text.as_bytes()[..end]));

@@ -2,14 +2,18 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
+#[path = "../../cluster/tests/clusters/certificates.rs"]
+mod certificates;
 mod support;
 
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use certificates::Authority;
 use support::{Client, Scratch, free_ports};
 
 /// The first of three ports that follow each other, for which the ports for nodes are free, too.
@@ -179,4 +183,53 @@ fn who_ends_is_named() {
     signal("INT", cluster.process.id());
     assert!(cluster.ends().0);
     is_gone(port);
+}
+
+#[test]
+fn nodes_speak_tls_with_each_other() {
+    let (port, dir) = (ports(), Scratch::new());
+    let certificates = dir.path().join("certificates");
+    let authority = Authority::new("authority");
+    authority.equip("node", &certificates);
+    let files = ["cert.pem", "key.pem", "ca.pem"].map(|name| certificates.join(name).display().to_string());
+    let settings = ["--", "--tls-cluster", "yes", "--tls-cert-file", &files[0], "--tls-ca-cert-file", &files[2]];
+    let (well, said) = Cluster::start(port, &dir, &settings).ends();
+    assert!(!well && said.contains("tls-cluster yes needs tls-key-file"), "{said}");
+    let (well, said) = Cluster::start(port, &dir, &[&settings[..], &["--tls-key-file", "nowhere"]].concat()).ends();
+    assert!(!well && said.contains("nowhere: No such file") && said.contains("tls-key-file /"), "{said}");
+
+    let settings = [&settings[..], &["--tls-key-file", &files[1], "--appendonly", "no"]].concat();
+    let mut cluster = Cluster::start(port, &dir, &settings);
+    cluster.serves();
+    for i in 0..30 {
+        comes(&mut cluster.client(i % 3), &format!("set key:{i} {i}"), "+OK");
+        comes(&mut cluster.client((i + 1) % 3), &format!("get key:{i}"), &format!("${} {i}", i.to_string().len()));
+    }
+    // What is long has to be held back on its way, where a client does not read at once.
+    comes(&mut cluster.client(0), "setrange long 9999999 x", ":10000000");
+    for node in 0..3 {
+        wait("what is long", || (cluster.client(node).call("get long").len() == 10_000_010).then_some(()));
+    }
+    // Keys of several nodes.
+    comes(&mut cluster.client(2), "mset a 1 b 2 c 3", "+OK");
+    comes(&mut cluster.client(1), "rename a b", "+OK");
+
+    // Settings and files change while nodes run; who does not speak TLS is refused, and named in the log.
+    let why = cluster.client(0).call("config set tls-cert-file /nowhere.pem");
+    assert!(why.contains("tls-cert-file /nowhere.pem: No such file"), "{why}");
+    assert!(cluster.client(0).call("config get tls-cert-file").contains(&files[0]));
+    assert!(cluster.client(0).call("config set tls-cluster no").contains("not changed while"));
+    let other = certificates.join("other");
+    authority.equip("other", &other);
+    let (cert, key) = (other.join("cert.pem"), other.join("key.pem"));
+    let set = format!("config set tls-cert-file {} tls-key-file {}", cert.display(), key.display());
+    assert_eq!(cluster.client(0).call(&set), "+OK");
+    let mut plain = TcpStream::connect(("127.0.0.1", port + 10_000)).unwrap();
+    plain.write_all(b"PING\r\n").unwrap();
+    plain.shutdown(Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    plain.read_to_end(&mut said).unwrap();
+    let log = dir.path().join("nodes/node-1/log");
+    let refused = "was refused: it does not use TLS, this node uses TLS: tls-cluster must be the same on all nodes";
+    wait(refused, || fs::read_to_string(&log).unwrap().contains(refused).then_some(()));
 }

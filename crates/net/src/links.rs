@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpStream;
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -70,8 +70,8 @@ impl Links {
         self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(&tag)
     }
 
-    /// A link that was asked for is connected, and its handshake done.
-    pub fn dialed(&self, tag: u64, stream: TcpStream) {
+    /// A link that was asked for is connected, and its handshake done: over TCP, or whatever stream somebody carries on.
+    pub fn dialed(&self, tag: u64, stream: impl IntoRawFd) {
         let Some((worker, token)) = self.wanted(tag) else { return };
         self.0.lanes[worker].put(Incoming::Dialed { token, socket: tuned(stream).ok() });
     }
@@ -84,7 +84,7 @@ impl Links {
     }
 
     /// Takes a link that another node has opened and whose handshake is done.
-    pub fn take(&self, stream: TcpStream, from: &str) -> io::Result<()> {
+    pub fn take(&self, stream: impl IntoRawFd, from: &str) -> io::Result<()> {
         let socket = tuned(stream)?;
         let active = self.0.node.active_workers.load(Relaxed).clamp(1, self.0.lanes.len());
         let worker = self.0.given.fetch_add(1, Relaxed) % active;
@@ -93,7 +93,7 @@ impl Links {
     }
 }
 
-fn tuned(stream: TcpStream) -> io::Result<Socket> {
+fn tuned(stream: impl IntoRawFd) -> io::Result<Socket> {
     let socket = Socket::new(stream)?;
     socket.tune_tcp(KEEPALIVE_S);
     socket.give_up_after(SILENCE_MS);

@@ -11,7 +11,9 @@ use openraft::{LinearizerOption, Raft};
 
 use super::disk::Disk;
 use super::links::{Links, Op, Reply};
+use super::relay::Relays;
 use super::storage::Machine;
+use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
 use super::{BootClock, Random, Settings};
 use crate::codec::{Malformed, Reader};
@@ -64,6 +66,7 @@ pub struct Agent {
     pub disk: Disk,
     pub machine: Machine,
     pub links: Arc<Links>,
+    pub relays: Option<Relays>,
     pub raft: Raft<Types, Machine>,
     pub shared: Arc<Shared>,
     pub volatile: Mutex<Volatile>,
@@ -79,8 +82,8 @@ pub struct Volatile {
     pub forming: bool,
     /// What this node has granted as a leader.
     pub leases: Leases,
-    /// Who was refused last, and why: it is said once.
-    pub refused: String,
+    /// Whom this node has refused, and why.
+    pub refused: Told,
 }
 
 impl Agent {

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::Random;
 use super::disk::Disk;
+use super::stream::Stream;
+use super::tls::Tls;
+use super::told::Told;
 use super::types::Wire;
 use super::wire::{self, NoLink};
 use crate::NodeId;
@@ -135,13 +136,16 @@ struct Link {
 pub struct Links {
     disk: Disk,
     secret: Arc<[u8]>,
+    tls: Option<Arc<Tls>>,
     random: Random,
     open: Mutex<BTreeMap<NodeId, Link>>,
+    /// Where TLS has failed, and why.
+    refused: Mutex<Told>,
 }
 
 impl Links {
-    pub fn new(disk: Disk, secret: Arc<[u8]>, random: Random) -> Self {
-        Self { disk, secret, random, open: Mutex::default() }
+    pub fn new(disk: Disk, secret: Arc<[u8]>, tls: Option<Arc<Tls>>, random: Random) -> Self {
+        Self { disk, secret, tls, random, open: Mutex::default(), refused: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<NodeId, Link>> {
@@ -153,17 +157,37 @@ impl Links {
         self.open().clear();
     }
 
+    /// What connections use, if it is TLS.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
     /// Whether there is a link to the node.
     pub fn is_open(&self, id: NodeId) -> bool {
         self.open().get(&id).is_some_and(|link| !link.calls.is_closed())
     }
 
     /// Connects for `role`.
-    pub async fn dial(&self, place: (&str, u16), role: Role) -> Result<(TcpStream, Peer), NoLink> {
+    pub async fn dial(&self, place: (&str, u16), role: Role) -> Result<(Stream, Peer), NoLink> {
         let mut nonce = [0; 32];
         (self.random)(&mut nonce);
         let me = self.disk.kept().party();
-        wire::dial(place, me, &self.secret, role, &nonce).await
+        let dialed = wire::dial(place, self.tls.as_ref(), me, &self.secret, role, &nonce).await;
+        self.tell(place, &dialed);
+        dialed
+    }
+
+    /// Logs what TLS is refused for when it becomes so.
+    fn tell(&self, place: (&str, u16), dialed: &Result<(Stream, Peer), NoLink>) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = format!("{}:{}", place.0, place.1);
+        match dialed {
+            Err(NoLink::Tls(why)) if refused.is_new(&at, why) => {
+                tracing::warn!("no connection to the node at {at}: {why}");
+            }
+            Ok(_) => refused.forget(&at),
+            Err(_) => {}
+        }
     }
 
     /// Asks whoever is at `place`, over a connection of its own. Also says who that is, and by which address of this node it was reached.
@@ -246,8 +270,8 @@ fn lock(pending: &Pending) -> MutexGuard<'_, Owed> {
 }
 
 /// Carries calls until nobody makes any more, the connection ends, or the other node is silent.
-async fn carry(stream: TcpStream, calls: mpsc::Receiver<Call>) {
-    let (reader, writer) = stream.into_split();
+async fn carry(stream: Stream, calls: mpsc::Receiver<Call>) {
+    let (reader, writer) = tokio::io::split(stream);
     let pending = Pending::default();
     let (sending, receiving) = (pin!(send(writer, calls, &pending)), pin!(receive(reader, &pending)));
     let silence = pin!(silence(&pending));
@@ -263,7 +287,7 @@ async fn silence(pending: &Pending) {
     }
 }
 
-async fn send(mut writer: OwnedWriteHalf, mut calls: mpsc::Receiver<Call>, pending: &Pending) {
+async fn send(mut writer: WriteHalf<Stream>, mut calls: mpsc::Receiver<Call>, pending: &Pending) {
     let mut next = 0u64;
     let mut out = Vec::new();
     while let Some(call) = calls.recv().await {
@@ -285,14 +309,14 @@ async fn send(mut writer: OwnedWriteHalf, mut calls: mpsc::Receiver<Call>, pendi
             pending.since.get_or_insert_with(Instant::now);
         }
         next += 1;
-        if writer.write_all(&out).await.is_err() {
+        if writer.write_all(&out).await.is_err() || writer.flush().await.is_err() {
             return;
         }
         out.clear();
     }
 }
 
-async fn receive(mut reader: OwnedReadHalf, pending: &Pending) {
+async fn receive(mut reader: ReadHalf<Stream>, pending: &Pending) {
     while let Ok((Kind::Response, body)) = wire::read(&mut reader, frame::BODY_MAX).await {
         let mut from = Reader::new(&body);
         let (Ok(number), Ok(reply)) = (from.u64(), Reply::read(&mut from)) else { return };

@@ -9,16 +9,21 @@ mod holder;
 mod kept;
 mod links;
 mod network;
+mod relay;
 mod serve;
 mod status;
 mod storage;
+mod stream;
+mod tls;
+mod told;
 mod types;
 mod wire;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,9 +39,14 @@ use disk::Disk;
 use kept::Folder;
 use links::Links;
 use network::Network;
+use relay::Relays;
 use storage::{Log, Machine};
+use stream::Stream;
+use tls::Tls;
+use told::Told;
 
 pub use status::{NodeStatus, Status};
+pub use tls::TlsFiles;
 
 use crate::handshake::{Peer, Role};
 use crate::leases::Leases;
@@ -70,6 +80,8 @@ pub struct Settings {
     pub seeds: Vec<(String, u16)>,
     /// What all nodes of the cluster know, and nobody else.
     pub secret: Arc<[u8]>,
+    /// Whether nodes speak TLS, and with which certificates: all of them do, or none. None: they do not.
+    pub tls: Option<TlsFiles>,
     /// Other settings that all nodes must have the same: names and values.
     pub agreed: Vec<(String, String)>,
     /// How long a lease is.
@@ -93,6 +105,7 @@ impl Settings {
             bus_port: 0,
             seeds: Vec::new(),
             secret: Arc::from([]),
+            tls: None,
             agreed: Vec::new(),
             lease: Duration::from_secs(2),
             renew: Duration::from_millis(500),
@@ -104,8 +117,9 @@ impl Settings {
 
 /// A connection for commands, after its handshake: it goes to whoever carries them.
 pub struct DataLink {
-    /// The socket, in non-blocking mode. No byte behind the handshake has been read.
-    pub socket: TcpStream,
+    /// A stream socket, in non-blocking mode. No byte behind the handshake has been read. With TLS it is local, and what goes over it is encrypted and
+    /// decrypted behind it.
+    pub socket: OwnedFd,
     /// Whom it leads to.
     pub peer: Peer,
     /// What [`Control::dial`] was given; none if the other node has opened it.
@@ -155,6 +169,7 @@ impl Control {
     /// Reads who the node is, listens for others, and starts the thread.
     pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
         let error = |what: &dyn fmt::Display| StartError(what.to_string());
+        let tls = settings.tls.as_ref().map(Tls::new).transpose().map_err(StartError)?.map(Arc::new);
         let (folder, kept) = Folder::open(&settings.folder, &mut |bytes| random(bytes)).map_err(|why| error(&why))?;
         let at = |why: io::Error| StartError(format!("{} for other nodes: {why}", settings.bind));
         let listener = TcpListener::bind(settings.bind).map_err(at)?;
@@ -169,7 +184,7 @@ impl Control {
         let (disk, disk_thread) = Disk::start(folder, kept).map_err(|why| error(&why))?;
         let machine = Machine::new(disk.clone(), Arc::clone(&hooks.on_map)).map_err(|why| error(&why))?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|why| error(&why))?;
-        let agent = runtime.block_on(agent(settings, clock, random, disk, machine)).map_err(StartError)?;
+        let agent = runtime.block_on(agent(settings, tls, clock, random, disk, machine)).map_err(StartError)?;
         let agent = Arc::new(agent);
         let (stop, stopped) = oneshot::channel();
         let handle = runtime.handle().clone();
@@ -199,6 +214,9 @@ impl Control {
         if let Some(Running { stop, thread, disk }) = running {
             let _ = stop.send(());
             let _ = thread.join();
+            if let Some(relays) = &self.agent.relays {
+                relays.stop();
+            }
             self.agent.disk.stop();
             let _ = disk.join();
         }
@@ -263,6 +281,14 @@ impl Control {
         });
     }
 
+    /// Has new connections use other certificates, if nodes speak TLS. Reads the files.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why; those of before stay.
+    pub fn set_tls(&self, files: &TlsFiles) -> Result<(), String> {
+        self.agent.links.tls().map_or(Ok(()), |tls| tls.change(files))
+    }
+
     /// How the cluster is, as this node and the leader know it; `then` hears it, from the control thread.
     pub fn status(&self, then: impl FnOnce(Status) + Send + 'static) {
         let agent = Arc::clone(&self.agent);
@@ -284,19 +310,30 @@ impl Agent {
         if peer.party.node != node {
             return Err(format!("another node, {}, is at {}:{}", peer.party.node, place.host, place.bus_port));
         }
-        let socket = stream.into_std().map_err(|why| why.to_string())?;
+        let socket = self.carried(stream).map_err(|why| why.to_string())?;
         Ok(DataLink { socket, peer, dialed: Some(tag) })
+    }
+
+    /// A socket that leads to where the connection does.
+    fn carried(&self, stream: Stream) -> io::Result<OwnedFd> {
+        match (stream, &self.relays) {
+            (Stream::Plain(socket), _) => Ok(socket.into_std()?.into()),
+            (Stream::Tls(stream), Some(relays)) => relays.carry(stream),
+            (Stream::Tls(_), None) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 
 async fn agent(
     settings: Settings,
+    tls: Option<Arc<Tls>>,
     clock: BootClock,
     random: Random,
     disk: Disk,
     machine: Machine,
 ) -> Result<Agent, String> {
-    let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), Arc::clone(&random)));
+    let relays = tls.as_ref().map(|_| Relays::start()).transpose().map_err(|why| why.to_string())?;
+    let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), tls, Arc::clone(&random)));
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: "holdfast".to_owned(),
@@ -321,9 +358,9 @@ async fn agent(
     let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default() };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
     let volatile =
-        Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: String::new() };
+        Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: Told::default() };
     let volatile = Mutex::new(volatile);
-    Ok(Agent { settings, clock, random, disk, machine, links, raft, shared: Arc::new(shared), volatile })
+    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared: Arc::new(shared), volatile })
 }
 
 /// Starts all that a node does; it ends with the runtime.

@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::agent::Agent;
 use super::forming::Founding;
 use super::links::{Op, Reply};
+use super::stream::Stream;
 use super::types::{AppendRequest, Snapshot, Vote, VoteRequest, Wire};
 use super::wire;
 use super::{DataLink, OnData};
@@ -78,20 +78,18 @@ pub async fn accept(agent: Arc<Agent>, listener: TcpListener, on_data: OnData) {
     }
 }
 
-async fn meet(agent: &Agent, mut stream: TcpStream) -> Option<(TcpStream, Peer)> {
+async fn meet(agent: &Agent, socket: TcpStream) -> Option<(Stream, Peer)> {
+    let from = socket.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.ip().to_string());
     let mut nonce = [0; 32];
     (agent.random)(&mut nonce);
     let me = agent.disk.kept().party();
-    match wire::accept(&mut stream, me, &agent.settings.secret, nonce, |peer| judge(agent, peer)).await {
-        Ok(peer) => Some((stream, peer)),
-        Err(wire::NoLink::Handshake(why)) => {
-            let from = stream.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.ip().to_string());
-            let refused = format!("a node at {from} was refused: {why}");
-            let mut volatile = agent.volatile();
+    let host = wire::Host { me, secret: &agent.settings.secret, tls: agent.links.tls(), nonce };
+    match wire::accept(socket, host, |peer| judge(agent, peer)).await {
+        Ok(met) => Some(met),
+        Err(why @ (wire::NoLink::Handshake(_) | wire::NoLink::Tls(_))) => {
             // It comes again and again: once is enough.
-            if volatile.refused != refused {
-                tracing::warn!("{refused}");
-                volatile.refused = refused;
+            if agent.volatile().refused.is_new(&from, &why.to_string()) {
+                tracing::warn!("a node at {from} was refused: {why}");
             }
             None
         }
@@ -109,21 +107,21 @@ fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     }
 }
 
-async fn serve(agent: Arc<Agent>, stream: TcpStream, peer: Peer, on_data: &OnData) {
+async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, on_data: &OnData) {
     if peer.role == Role::Data {
-        match stream.into_std() {
+        match agent.carried(stream) {
             Ok(socket) => on_data(DataLink { socket, peer, dialed: None }),
             Err(why) => tracing::warn!("a data link cannot be used: {why}"),
         }
         return;
     }
-    let (reader, writer) = stream.into_split();
+    let (reader, writer) = tokio::io::split(stream);
     let (replies, receiver) = mpsc::channel(REQUESTS_MAX);
     let (reading, writing) = (pin!(requests(agent, peer, reader, replies)), pin!(responses(writer, receiver)));
     select(reading, writing).await;
 }
 
-async fn requests(agent: Arc<Agent>, peer: Peer, mut reader: OwnedReadHalf, replies: mpsc::Sender<Vec<u8>>) {
+async fn requests(agent: Arc<Agent>, peer: Peer, mut reader: ReadHalf<Stream>, replies: mpsc::Sender<Vec<u8>>) {
     let at_once = Arc::new(Semaphore::new(REQUESTS_MAX));
     while let Ok((Kind::Request, body)) = wire::read(&mut reader, frame::BODY_MAX).await {
         let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else { return };
@@ -148,9 +146,9 @@ async fn requests(agent: Arc<Agent>, peer: Peer, mut reader: OwnedReadHalf, repl
     }
 }
 
-async fn responses(mut writer: OwnedWriteHalf, mut replies: mpsc::Receiver<Vec<u8>>) {
+async fn responses(mut writer: WriteHalf<Stream>, mut replies: mpsc::Receiver<Vec<u8>>) {
     while let Some(reply) = replies.recv().await {
-        if writer.write_all(&reply).await.is_err() {
+        if writer.write_all(&reply).await.is_err() || writer.flush().await.is_err() {
             return;
         }
     }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::stream::Stream;
+use super::tls::{self, Tls};
 use crate::frame::{self, HEADER, Kind};
 use crate::handshake::{self, Acceptor, Failed, Initiator, Nonce, Party, Peer, Refusal, Role};
 
@@ -23,6 +26,8 @@ pub enum NoLink {
     Damaged(frame::Damaged),
     /// The handshake's.
     Handshake(Failed),
+    /// That of TLS, in words.
+    Tls(String),
     /// It took too long.
     TimedOut,
 }
@@ -33,6 +38,7 @@ impl fmt::Display for NoLink {
             Self::Io(why) => write!(f, "{why}"),
             Self::Damaged(why) => write!(f, "{why}"),
             Self::Handshake(why) => write!(f, "{why}"),
+            Self::Tls(why) => write!(f, "{why}"),
             Self::TimedOut => write!(f, "no answer"),
         }
     }
@@ -40,7 +46,11 @@ impl fmt::Display for NoLink {
 
 impl From<io::Error> for NoLink {
     fn from(why: io::Error) -> Self {
-        Self::Io(why)
+        // Who opens a connection hears only behind the handshake of TLS that its certificate is refused.
+        match tls::of_tls(&why) {
+            Some(words) => Self::Tls(words),
+            None => Self::Io(why),
+        }
     }
 }
 
@@ -73,28 +83,34 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), body_max: usize) -> Resul
     Ok((kind, buffer))
 }
 
-async fn step(stream: &mut TcpStream) -> Result<Vec<u8>, NoLink> {
+async fn step(stream: &mut Stream) -> Result<Vec<u8>, NoLink> {
     match read(stream, handshake::BODY_MAX).await? {
         (Kind::Handshake, body) => Ok(body),
         _ => Err(Failed::Malformed(crate::Malformed("a step of the handshake")).into()),
     }
 }
 
-/// Connects to a node and shakes hands.
+/// Connects to a node and shakes hands, over TLS if there is one.
 pub async fn dial(
     place: (&str, u16),
+    tls: Option<&Arc<Tls>>,
     me: Party,
     secret: &[u8],
     role: Role,
     nonce: &Nonce,
-) -> Result<(TcpStream, Peer), NoLink> {
+) -> Result<(Stream, Peer), NoLink> {
     let dialing = async {
-        let mut stream = TcpStream::connect(place).await?;
-        stream.set_nodelay(true)?;
+        let socket = TcpStream::connect(place).await?;
+        socket.set_nodelay(true)?;
+        let mut stream = match tls {
+            Some(tls) => Stream::Tls(Box::new(tls.connect(socket).await?)),
+            None => Stream::Plain(socket),
+        };
         let mut out = Vec::new();
         let mut initiator = Initiator::new(me, secret, role, nonce, &mut out);
         loop {
             stream.write_all(&out).await?;
+            stream.flush().await?;
             out.clear();
             let body = step(&mut stream).await?;
             if let Some(peer) = initiator.step(&body, &mut out)? {
@@ -105,27 +121,60 @@ pub async fn dial(
     timeout(HANDSHAKE, dialing).await.unwrap_or(Err(NoLink::TimedOut))
 }
 
-/// Shakes hands with who has connected.
+/// What a node says of itself when somebody connects.
+pub struct Host<'a> {
+    pub me: Party,
+    pub secret: &'a [u8],
+    pub tls: Option<&'a Arc<Tls>>,
+    pub nonce: Nonce,
+}
+
+/// Shakes hands with who has connected, over TLS if there is one.
 pub async fn accept(
-    stream: &mut TcpStream,
-    me: Party,
-    secret: &[u8],
-    nonce: Nonce,
+    socket: TcpStream,
+    host: Host<'_>,
     judge: impl Fn(&Peer) -> Result<(), Refusal>,
-) -> Result<Peer, NoLink> {
+) -> Result<(Stream, Peer), NoLink> {
     let accepting = async {
-        stream.set_nodelay(true)?;
-        let mut acceptor = Acceptor::new(me, secret, nonce);
+        socket.set_nodelay(true)?;
+        let mut stream = begin(socket, host.tls).await?;
+        let mut acceptor = Acceptor::new(host.me, host.secret, host.nonce);
         let mut out = Vec::new();
         loop {
-            let body = step(stream).await?;
+            let body = step(&mut stream).await?;
             let stepped = acceptor.step(&body, &judge, &mut out);
             stream.write_all(&out).await?;
+            stream.flush().await?;
             out.clear();
             if let Some(peer) = stepped? {
-                return Ok(peer);
+                return Ok((stream, peer));
             }
         }
     };
     timeout(HANDSHAKE, accepting).await.unwrap_or(Err(NoLink::TimedOut))
+}
+
+/// TLS, if this node uses it; who does not do the same is told.
+async fn begin(mut socket: TcpStream, tls: Option<&Arc<Tls>>) -> Result<Stream, NoLink> {
+    let mut first = [0];
+    let is_tls = socket.peek(&mut first).await? == 1 && first == [tls::RECORD];
+    match tls {
+        Some(tls) if is_tls => Ok(Stream::Tls(Box::new(tls.accept(socket).await?))),
+        None if !is_tls => Ok(Stream::Plain(socket)),
+        _ => {
+            let says = |who: &str, uses: bool| format!("{who} {} TLS", if uses { "uses" } else { "does not use" });
+            let why = format!(
+                "{}, {}: tls-cluster must be the same on all nodes",
+                says("it", is_tls),
+                says("this node", !is_tls)
+            );
+            let mut out = Vec::new();
+            let other = format!("{}: tls-cluster must be the same on all nodes", says("this node", !is_tls));
+            handshake::refuse(&mut out, &Refusal::Other(other));
+            socket.write_all(&out).await?;
+            socket.shutdown().await?;
+            tls::drain(&mut socket).await;
+            Err(NoLink::Tls(why))
+        }
+    }
 }

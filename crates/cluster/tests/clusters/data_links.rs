@@ -3,25 +3,23 @@ use std::net::TcpStream;
 
 use cluster::handshake::Role;
 
-use crate::harness::{Nodes, wait};
+use crate::harness::{Nodes, stream, wait};
 
 #[test]
 fn data_links_come_to_who_carries_commands_at_both_ends() {
     let mut nodes = Nodes::formed(60, 2);
     let [a, b] = &nodes.nodes[..] else { panic!("two nodes") };
     a.control().dial(b.id(), 77);
-    let (mut dialed, mut taken) = (a.data_link(), b.data_link());
+    let (dialed, taken) = (a.data_link(), b.data_link());
     assert_eq!((dialed.dialed, dialed.peer.party.node, dialed.peer.role), (Some(77), b.id(), Role::Data));
     assert_eq!((taken.dialed, taken.peer.party.node, taken.peer.party.incarnation), (None, a.id(), 1));
-    for link in [&dialed, &taken] {
-        link.socket.set_nonblocking(false).unwrap();
-    }
-    dialed.socket.write_all(b"ping").unwrap();
+    let (mut dialed, mut taken) = (stream(dialed), stream(taken));
+    dialed.write_all(b"ping").unwrap();
     let mut heard = [0; 4];
-    taken.socket.read_exact(&mut heard).unwrap();
+    taken.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"ping");
-    taken.socket.write_all(b"pong").unwrap();
-    dialed.socket.read_exact(&mut heard).unwrap();
+    taken.write_all(b"pong").unwrap();
+    dialed.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"pong");
 
     // Nobody is there; nobody is known.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -65,6 +65,13 @@ pub fn now() -> u64 {
     begun.elapsed().as_nanos() as u64
 }
 
+/// A link's socket, in blocking mode: of whichever kind, it is a stream.
+pub fn stream(link: DataLink) -> TcpStream {
+    let stream = TcpStream::from(link.socket);
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
 impl Nodes {
     /// None yet. `test` is the number of the test: its nodes have addresses of their own.
     pub fn none(test: u8) -> Self {
@@ -73,13 +80,19 @@ impl Nodes {
         Self { nodes: Vec::new(), seeds: Vec::new(), folder, test }
     }
 
-    /// `count` nodes, each of which has all of them as its seeds; started.
-    pub fn start(test: u8, count: u8) -> Self {
+    /// `count` nodes, each of which has all of them as its seeds; not started.
+    pub fn prepared(test: u8, count: u8) -> Self {
         let mut nodes = Self::none(test);
         nodes.seeds = (0..count).map(|n| (nodes.host(n), BUS_PORT)).collect();
         for _ in 0..count {
             nodes.add();
         }
+        nodes
+    }
+
+    /// As [`Nodes::prepared`], and started.
+    pub fn start(test: u8, count: u8) -> Self {
+        let mut nodes = Self::prepared(test, count);
         nodes.nodes.iter_mut().for_each(Node::start);
         nodes
     }
@@ -137,6 +150,11 @@ impl Nodes {
 impl Node {
     pub fn new(settings: Settings) -> Self {
         Self { settings, control: None, maps: Arc::default(), links: channel(), no_links: channel() }
+    }
+
+    /// Where its certificates are.
+    pub fn tls_folder(&self) -> PathBuf {
+        self.settings.folder.with_extension("tls")
     }
 
     pub fn start(&mut self) {

@@ -1,5 +1,6 @@
 //! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait for what must come.
 
+mod certificates;
 mod gate;
 mod harness;
 
@@ -8,3 +9,4 @@ mod forming;
 mod leases;
 mod members;
 mod storm;
+mod tls;

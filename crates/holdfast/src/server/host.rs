@@ -6,6 +6,7 @@ use node::config::{Host, Row, Settings};
 
 use super::durable::fsync;
 use super::log::Log;
+use super::membership::Certificates;
 use super::process;
 use super::switch::Switch;
 use super::title::Title;
@@ -19,6 +20,8 @@ pub struct Process {
     pub switch: Arc<Switch>,
     /// Its listeners.
     pub listening: net::Listening,
+    /// What it shows other nodes.
+    pub certificates: Certificates,
     /// Its title.
     pub title: Title,
 }
@@ -50,6 +53,8 @@ impl Host for Process {
                 }
                 self.title.show(settings);
             }
+            "tls-cluster" => return Err("it is the same on all nodes, and not changed while they run".to_owned()),
+            "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" => self.certificates.change(settings)?,
             "appendfsync" => {
                 if let Some(log) = self.switch.log() {
                     log.set_fsync(fsync(settings.appendfsync));

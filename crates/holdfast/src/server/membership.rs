@@ -7,9 +7,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status};
+use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use cluster::meta::{Command, Response};
 use cluster::{Map, NodeId};
 use net::Links;
@@ -142,6 +142,46 @@ impl Membership {
     }
 }
 
+impl Membership {
+    /// What changes the certificates.
+    pub fn certificates(&self) -> Certificates {
+        Certificates(Arc::downgrade(&self.0))
+    }
+}
+
+/// The certificates of a node that runs; those of a server that is no node by default.
+#[derive(Debug, Default)]
+pub struct Certificates(Weak<Control>);
+
+impl Certificates {
+    /// Has new connections use the files that the settings name.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why; those of before stay.
+    pub fn change(&self, settings: &Settings) -> Result<(), String> {
+        match (self.0.upgrade(), files(settings)?) {
+            (Some(control), Some(files)) => control.set_tls(&files),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The files with certificates, if nodes speak TLS.
+fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
+    if !settings.tls_cluster {
+        return Ok(None);
+    }
+    let file = |name: &str, path: &Option<Vec<u8>>| match path {
+        Some(path) => Ok(PathBuf::from(OsStr::from_bytes(path))),
+        None => Err(format!("tls-cluster yes needs {name}")),
+    };
+    Ok(Some(TlsFiles {
+        cert: file("tls-cert-file", &settings.tls_cert_file)?,
+        key: file("tls-key-file", &settings.tls_key_file)?,
+        ca: file("tls-ca-cert-file", &settings.tls_ca_cert_file)?,
+    }))
+}
+
 impl Drop for Membership {
     fn drop(&mut self) {
         self.0.stop();
@@ -182,10 +222,11 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let mut control = ControlSettings::new(folder(settings), bind, settings.port);
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@bus-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
+    control.tls = files(settings)?;
     control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
     control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
-    if settings.cluster_secret.is_none() && !bind.ip().is_loopback() {
-        tracing::warn!("cluster-secret is empty: whoever reaches {bind} may join the cluster");
+    if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
+        tracing::warn!("cluster-secret is empty and tls-cluster is off: whoever reaches {bind} may join the cluster");
     }
     Ok(control)
 }

@@ -119,11 +119,13 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     })?;
     banner(&settings, &node, &listeners);
     title.show(&settings);
-    let host_switch = Arc::clone(&switch);
-    let open = |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, title }));
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let links = Links::new(Arc::clone(&node));
     let membership = Membership::begin(&settings, &node, &links, clock)?;
+    let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
+    let host_switch = Arc::clone(&switch);
+    let open =
+        |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, certificates, title }));
     let server =
         Server::start(Arc::clone(&node), listeners, driver, u64::from_le_bytes(chance::random()?), &links, open)?;
     // Not before: whoever finds it takes the server for one that serves.

@@ -185,6 +185,14 @@ pub struct Settings {
     pub cluster_enabled: bool,
     /// Where others are found; see [`seeds`].
     pub cluster_seeds: Vec<u8>,
+    /// Nodes speak TLS with each other.
+    pub tls_cluster: bool,
+    /// The certificate that they show each other.
+    pub tls_cert_file: Option<Vec<u8>>,
+    /// Its private key.
+    pub tls_key_file: Option<Vec<u8>>,
+    /// The authorities that have signed those of the others.
+    pub tls_ca_cert_file: Option<Vec<u8>>,
     /// What proves that a node belongs to the cluster.
     pub cluster_secret: Option<Vec<u8>>,
     /// Port for other nodes; 0: that for clients and 10000.
@@ -319,6 +327,10 @@ impl Settings {
             workers: read.number("workers"),
             cluster_enabled: read.bool("cluster-enabled"),
             cluster_seeds: read.text("cluster-seeds"),
+            tls_cluster: read.bool("tls-cluster"),
+            tls_cert_file: read.optional("tls-cert-file"),
+            tls_key_file: read.optional("tls-key-file"),
+            tls_ca_cert_file: read.optional("tls-ca-cert-file"),
             cluster_secret: read.optional("cluster-secret"),
             cluster_port: read.number("cluster-port"),
             cluster_announce_ip: read.optional("cluster-announce-ip"),

@@ -65,4 +65,4 @@ const NO_SNAPSHOTS: &str = "snapshot files are not built yet";
 const NO_LOG: &str = "the log is not an AOF file";
 const NO_REPLICATION: &str = "replication is not built yet";
 const NO_CLUSTER: &str = "nodes find and watch each other in another way than in Redis";
-const NO_TLS: &str = "TLS is not built yet";
+const NO_TLS: &str = "clients do not speak TLS yet; between nodes `tls-cluster` and its three files are all there is";

@@ -1,0 +1,276 @@
+//! TLS between nodes: version 1.3 (RFC 8446), and both sides show certificates of the authorities in one file.
+//!
+//! Names in certificates are not compared with addresses: who has a certificate of these authorities is a node, as for Redis. Sessions are not resumed,
+//! so that every connection is judged by the certificates of now.
+
+mod name;
+mod verify;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use super::stream::Socket;
+use super::wire::NoLink;
+use verify::{Judge, Trust};
+
+/// Bytes of the longest file of certificates or keys.
+const FILE_MAX: u64 = 4 << 20;
+
+/// The first byte of who begins with TLS: a record of the handshake. No frame of a hello begins with it: the first byte of its length is another one.
+pub const RECORD: u8 = 0x16;
+
+/// Where a node finds what it proves itself with, and others: files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Its certificate, and those between it and the authority.
+    pub cert: PathBuf,
+    /// The private key of the certificate, not encrypted.
+    pub key: PathBuf,
+    /// The authorities that sign the certificates of all nodes.
+    pub ca: PathBuf,
+}
+
+impl TlsFiles {
+    /// What is in the files, each with its setting's name and its own for messages.
+    fn contents(&self) -> Result<Contents, String> {
+        let content = |setting: &str, path: &Path| {
+            let name = format!("{setting} {}", path.display());
+            contents(path).map(|bytes| Content { name: name.clone(), bytes }).map_err(|why| format!("{name}: {why}"))
+        };
+        Ok(Contents {
+            cert: content("tls-cert-file", &self.cert)?,
+            key: content("tls-key-file", &self.key)?,
+            ca: content("tls-ca-cert-file", &self.ca)?,
+        })
+    }
+}
+
+#[derive(PartialEq, Eq)]
+struct Contents {
+    cert: Content,
+    key: Content,
+    ca: Content,
+}
+
+#[derive(PartialEq, Eq)]
+struct Content {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    // Not a pipe, which might never be opened.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What was in the files.
+struct Credentials {
+    own: Arc<SingleCertAndKey>,
+    trust: Arc<Trust>,
+}
+
+/// What connections use, renewed when the files change.
+pub struct Tls {
+    state: Mutex<State>,
+}
+
+struct State {
+    files: TlsFiles,
+    /// What was in them when somebody looked last, or why that could not be read. It is small, and times of change are too coarse to tell by.
+    seen: Result<Contents, String>,
+    credentials: Arc<Credentials>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub fn new(files: &TlsFiles) -> Result<Self, String> {
+        Ok(Self { state: Mutex::new(State::read(files)?) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads other files; after an error those of before stay.
+    pub fn change(&self, files: &TlsFiles) -> Result<(), String> {
+        let new = State::read(files)?;
+        *self.state() = new;
+        Ok(())
+    }
+
+    /// What is in the files now, or was when they were sound last.
+    fn look(&self) -> Arc<Credentials> {
+        let mut state = self.state();
+        let seen = state.files.contents();
+        if seen != state.seen {
+            match seen.as_ref().map_err(String::clone).and_then(Credentials::of) {
+                Ok(new) => {
+                    tracing::info!("certificates were read again: new connections to other nodes use them");
+                    state.credentials = Arc::new(new);
+                }
+                Err(why) => {
+                    tracing::warn!("certificates have changed and cannot be used, those of before stay: {why}");
+                }
+            }
+            state.seen = seen;
+        }
+        Arc::clone(&state.credentials)
+    }
+
+    async fn credentials(self: &Arc<Self>) -> Result<Arc<Credentials>, NoLink> {
+        let tls = Arc::clone(self);
+        // A disk may take its time; leases do not wait for it.
+        let looked = tokio::task::spawn_blocking(move || tls.look()).await;
+        looked.map_err(|why| NoLink::Tls(why.to_string()))
+    }
+
+    /// The side that has opened the connection.
+    pub async fn connect(self: &Arc<Self>, socket: TcpStream) -> Result<TlsStream<Socket>, NoLink> {
+        let credentials = self.credentials().await?;
+        let judge = Arc::new(Judge::new(&credentials.trust));
+        let config = client(&credentials, &judge).map_err(|why| NoLink::Tls(why.to_string()))?;
+        // Not sent, and not compared with anything.
+        let name = ServerName::try_from("node").map_err(|why| NoLink::Tls(why.to_string()))?;
+        let connected = TlsConnector::from(Arc::new(config)).connect(name, Socket::new(socket)).await;
+        connected.map(TlsStream::from).map_err(|why| explain(why, &judge.judged()))
+    }
+
+    /// The side that has taken it.
+    pub async fn accept(self: &Arc<Self>, socket: TcpStream) -> Result<TlsStream<Socket>, NoLink> {
+        let credentials = self.credentials().await?;
+        let judge = Arc::new(Judge::new(&credentials.trust));
+        let config = server(&credentials, &judge).map_err(|why| NoLink::Tls(why.to_string()))?;
+        let accepted = TlsAcceptor::from(Arc::new(config)).accept(Socket::new(socket)).into_fallible().await;
+        match accepted {
+            Ok(stream) => Ok(TlsStream::from(stream)),
+            Err((why, mut socket)) => {
+                let _ = socket.shutdown().await;
+                drain(&mut socket).await;
+                Err(explain(why, &judge.judged()))
+            }
+        }
+    }
+}
+
+/// Reads what still comes: a socket that is closed before throws away what the other side has not read, which tells it why it was refused.
+pub async fn drain(from: &mut (impl tokio::io::AsyncRead + Unpin)) {
+    let mut left: usize = 64 << 10;
+    let mut piece = [0; 1024];
+    while let Ok(n @ 1..) = from.read(&mut piece).await {
+        left = left.saturating_sub(n);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+fn client(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ClientConfig, Error> {
+    let builder = ClientConfig::builder_with_provider(verify::provider()).with_safe_default_protocol_versions()?;
+    let own = Arc::clone(&credentials.own);
+    let judge: Arc<Judge> = Arc::clone(judge);
+    let mut config = builder.dangerous().with_custom_certificate_verifier(judge).with_client_cert_resolver(own);
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn server(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(verify::provider()).with_safe_default_protocol_versions()?;
+    let own = Arc::clone(&credentials.own);
+    let judge: Arc<Judge> = Arc::clone(judge);
+    let mut config = builder.with_client_cert_verifier(judge).with_cert_resolver(own);
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+impl State {
+    fn read(files: &TlsFiles) -> Result<Self, String> {
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|why| format!("{}: {why}", path.display()));
+        // What is relative is meant from the directory of now, which may change.
+        let files = TlsFiles { cert: absolute(&files.cert)?, key: absolute(&files.key)?, ca: absolute(&files.ca)? };
+        let seen = files.contents()?;
+        let credentials = Arc::new(Credentials::of(&seen)?);
+        Ok(Self { files, seen: Ok(seen), credentials })
+    }
+}
+
+impl Credentials {
+    fn of(Contents { cert, key, ca }: &Contents) -> Result<Self, String> {
+        let chain = certificates(cert)?;
+        let private = PrivateKeyDer::from_pem_slice(&key.bytes)
+            .map_err(|_| format!("{}: no private key in PEM (one that is encrypted cannot be read)", key.name))?;
+        let private = verify::provider().key_provider.load_private_key(private);
+        let own = CertifiedKey::new(chain, private.map_err(|why| format!("{}: {why}", key.name))?);
+        own.keys_match().map_err(|why| format!("{} and {}: {why}", cert.name, key.name))?;
+        let trust = Trust::new(certificates(ca)?).map_err(|why| format!("{}: {why}", ca.name))?;
+        if let Err(why) = trust.chain(&own.cert) {
+            let why = verdict(&why, &own.cert[0]);
+            tracing::warn!("{}: other nodes may refuse it, as this one would: {why}", cert.name);
+        }
+        Ok(Self { own: Arc::new(SingleCertAndKey::from(own)), trust: Arc::new(trust) })
+    }
+}
+
+fn certificates(file: &Content) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file.bytes).collect();
+    let read = read.map_err(|why| format!("{}: {why}", file.name))?;
+    if read.is_empty() { Err(format!("{}: no certificate in PEM", file.name)) } else { Ok(read) }
+}
+
+/// Why a certificate is not good, in words that stay the same from one attempt to the next.
+fn verdict(why: &Error, certificate: &CertificateDer<'_>) -> String {
+    let name = name::subject(certificate).map_or_else(String::new, |name| format!(" of {name:?}"));
+    let why = match why {
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "it has expired".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
+            "it is not valid yet".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "no authority in tls-ca-cert-file has signed it".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("the certificate{name} is refused: {why}")
+}
+
+/// What the network or TLS says, in words for people. `judged` is what became of the other side's certificate.
+fn explain(why: io::Error, judged: &str) -> NoLink {
+    if !judged.is_empty() {
+        return NoLink::Tls(judged.to_owned());
+    }
+    match of_tls(&why) {
+        Some(words) => NoLink::Tls(words),
+        None => NoLink::Io(why),
+    }
+}
+
+/// What TLS says, if the error is one of its.
+pub fn of_tls(why: &io::Error) -> Option<String> {
+    let error = why.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
+        Error::AlertReceived(alert) => format!("the other node refuses this node's certificate or TLS: {alert:?}"),
+        Error::InvalidMessage(_) => "it does not speak TLS: tls-cluster must be the same on all nodes".to_owned(),
+        other => format!("TLS: {other}"),
+    })
+}

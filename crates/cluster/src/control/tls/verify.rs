@@ -1,0 +1,176 @@
+//! Who judges the certificates of other nodes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+
+/// The cryptography.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The authorities.
+#[derive(Debug)]
+pub struct Trust {
+    roots: Arc<RootCertStore>,
+    clients: Arc<dyn ClientCertVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Trust {
+    /// Trusts who has certificates of these.
+    pub fn new(authorities: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority).map_err(|why| why.to_string())?;
+        }
+        let roots = Arc::new(roots);
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider()).build();
+        let clients = clients.map_err(|why| why.to_string())?;
+        Ok(Self { roots, clients, algorithms: provider().signature_verification_algorithms })
+    }
+
+    /// Whether a certificate, the first one, comes from them by way of the others.
+    pub fn chain(&self, certificates: &[CertificateDer<'_>]) -> Result<(), Error> {
+        let (first, between) = certificates.split_first().ok_or(Error::NoCertificatesPresented)?;
+        self.is_server(first, between, UnixTime::now())
+    }
+
+    /// Unlike the library's own, this does not ask which name the certificate is for.
+    fn is_server(
+        &self,
+        first: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let first = ParsedCertificate::try_from(first)?;
+        verify_server_cert_signed_by_trust_anchor(&first, &self.roots, between, now, self.algorithms.all)
+    }
+}
+
+/// Judges the certificate of one connection, and remembers what was wrong with it.
+#[derive(Debug)]
+pub struct Judge {
+    trust: Arc<Trust>,
+    judged: Mutex<String>,
+}
+
+impl Judge {
+    /// Judges by `trust`.
+    pub fn new(trust: &Arc<Trust>) -> Self {
+        Self { trust: Arc::clone(trust), judged: Mutex::default() }
+    }
+
+    /// What was wrong; empty if nothing was.
+    pub fn judged(&self) -> String {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note<T>(&self, certificate: &CertificateDer<'_>, judged: Result<T, Error>) -> Result<T, Error> {
+        if let Err(why) = &judged {
+            self.say(super::verdict(why, certificate));
+        }
+        judged
+    }
+
+    fn say(&self, what: String) {
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let judged = verify_tls13_signature(message, certificate, signed, &self.trust.algorithms);
+        if judged.is_err() {
+            self.say("it does not prove that it has the key of its certificate".to_owned());
+        }
+        judged
+    }
+}
+
+/// There is no code for it in this build; nobody asks.
+fn older() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        first: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let judged = self.trust.is_server(first, between, now);
+        self.note(first, judged.map(|()| ServerCertVerified::assertion()))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        older()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Judge {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.trust.clients.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        first: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.note(first, self.trust.clients.verify_client_cert(first, between, now))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        older()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.algorithms.supported_schemes()
+    }
+}

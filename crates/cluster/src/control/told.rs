@@ -1,0 +1,39 @@
+//! What was logged of whom: what goes wrong again and again is said once.
+
+use std::collections::BTreeMap;
+
+/// So many are remembered.
+const TOLD_MAX: usize = 256;
+
+/// What was said last, by whom it was about.
+#[derive(Default)]
+pub struct Told(BTreeMap<String, String>);
+
+impl Told {
+    /// Whether something else was said of them before; it is remembered.
+    pub fn is_new(&mut self, of: &str, what: &str) -> bool {
+        if self.0.get(of).is_some_and(|told| told == what) {
+            return false;
+        }
+        // Said again rather than growing with whoever comes.
+        if self.0.len() >= TOLD_MAX {
+            self.0.clear();
+        }
+        self.0.insert(of.to_owned(), what.to_owned());
+        true
+    }
+
+    /// It is well again: if not, that is new.
+    pub fn forget(&mut self, of: &str) {
+        self.0.remove(of);
+    }
+}
+
+#[test]
+fn it_is_said_once() {
+    let mut told = Told::default();
+    assert!(told.is_new("a", "wrong") && !told.is_new("a", "wrong") && told.is_new("b", "wrong"));
+    assert!(told.is_new("a", "worse"));
+    told.forget("a");
+    assert!(told.is_new("a", "worse") && !told.is_new("b", "wrong"));
+}
