@@ -9,6 +9,7 @@ mod failures;
 mod interactive;
 mod lists;
 mod members;
+mod moves;
 mod parts;
 mod pipelines;
 mod transactions;

@@ -18,6 +18,7 @@ use super::workspace::Fetching;
 use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
+use crate::session::interactive::Interactive;
 use crate::session::{Multi, database};
 use crate::stats::add;
 use crate::table::{Command, Handler, Table};
@@ -26,6 +27,8 @@ use crate::worker::{Token, Worker};
 /// Bytes of a node's part of a block at most: it is one message.
 pub(super) const PART_MAX: usize = 8 << 20;
 pub(super) const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
+/// For so long a block is tried again whose nodes say that they do not own its keys, while the map says that they do, in milliseconds.
+const MAP_MS: u64 = 3_000;
 pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns keys of the block does not serve them now";
 
 /// A block under way.
@@ -48,8 +51,10 @@ pub(super) struct Block {
     selected: u16,
     /// It runs here, on copies.
     pub(super) fetching: Option<Box<Fetching>>,
-    /// It is a COMMIT, after which this is published.
-    pub(super) commit: Option<super::interactive::Messages>,
+    /// It is the COMMIT of this.
+    pub(super) commit: Option<Box<Interactive>>,
+    /// Since when its nodes say that keys are elsewhere and the map has not said where, in milliseconds of [`Worker::tx_now`].
+    moved_since: Option<u64>,
     /// It waits, or tries again: what it needs was not there.
     pub(super) waiting: Option<Box<Waiting>>,
 }
@@ -335,6 +340,7 @@ impl Worker {
                 selected,
                 fetching,
                 commit: None,
+                moved_since: None,
                 waiting: None,
             };
             peers.tx.blocks.insert(sequence, block);
@@ -466,12 +472,16 @@ impl Worker {
         }
         let now = self.tx_now();
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
+        let token = self.peers.as_deref().and_then(|peers| peers.tx.blocks.get(&sequence)).map(|block| block.token);
+        let transaction = token.and_then(|token| self.conn(token)).and_then(|conn| conn.session.transaction.take());
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let failed = |text: &[u8]| Refusal::Failed(text.into());
-        let planned = match peers.tx.blocks.get(&sequence) {
+        let mut planned = match peers.tx.blocks.get(&sequence) {
             None => Err(failed(NOT_SERVED)),
-            // It is the client's to try again: nothing of it is done.
-            Some(block) if block.is_interactive() => Err(failed(NOT_SERVED)),
+            Some(Block { commit: Some(transaction), selected, .. }) => {
+                let plan = |parts| (Plan { parts, answers: Vec::new(), selected: *selected, fetches: false }, false);
+                peers.plan_commit(transaction).map(plan).map_err(|text| failed(&text))
+            }
             Some(block) => {
                 let session = (block.db, block.protocol);
                 let extra = block.fetching.as_deref().map_or(&[][..], Fetching::extra);
@@ -485,25 +495,40 @@ impl Worker {
                     Some(fetching) => fetching.is_elsewhere(&plan.parts),
                     None => block.is_elsewhere(&plan.answers),
                 };
-                plan.map_err(|text| failed(&text)).and_then(|plan| match moved(&plan) {
-                    true => Ok(plan),
-                    false => Err(failed(NOT_SERVED)),
+                plan.map_err(|text| failed(&text)).map(|plan| {
+                    let moved = moved(&plan);
+                    (plan, moved)
                 })
             }
         };
+        if let (Ok((_, moved)), Some(block)) = (&planned, peers.tx.blocks.get_mut(&sequence)) {
+            // A map that says where comes soon: to this node, or to the one that is to have them.
+            let since = *block.moved_since.get_or_insert(now);
+            if *moved {
+                block.moved_since = None;
+            } else if now.saturating_sub(since) > MAP_MS {
+                planned = Err(failed(NOT_SERVED));
+            }
+        }
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
         let mut events = Vec::new();
         match planned {
-            Ok(plan) => {
+            Ok((mut plan, _)) => {
                 if let Some(block) = peers.tx.blocks.get_mut(&sequence) {
                     block.answers = plan.answers;
                     if let Some(fetching) = block.fetching.as_deref_mut() {
                         fetching.parts.clone_from(&plan.parts);
+                        if let Some(transaction) = transaction.as_deref().filter(|_| fetching.is_interactive()) {
+                            plan.parts = fetching.ask_for_lacking(transaction);
+                        }
                     }
                 }
                 coordinator.routed(now, sequence, plan.parts);
             }
             Err(why) => coordinator.fail(now, sequence, why, &mut events),
+        }
+        if let Some(conn) = token.and_then(|token| self.conn(token)).filter(|_| transaction.is_some()) {
+            conn.session.transaction = transaction;
         }
         self.tx_events(events);
     }
@@ -555,13 +580,9 @@ impl Block {
             selected,
             fetching,
             commit,
+            moved_since: None,
             waiting,
         }
-    }
-
-    /// Whether it is a part of a transaction between BEGIN and COMMIT.
-    fn is_interactive(&self) -> bool {
-        self.commit.is_some() || self.fetching.as_deref().is_some_and(Fetching::is_interactive)
     }
 
     /// What it watches.

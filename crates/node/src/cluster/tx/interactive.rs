@@ -45,6 +45,21 @@ pub(super) const CONFLICT: &[u8] =
 /// What COMMIT makes happen beside changes of keys.
 pub(super) type Messages = Vec<(crate::pubsub::Kind, Vec<u8>, Vec<u8>)>;
 
+impl Fetching {
+    /// What its transaction has not seen is asked for.
+    pub(super) fn ask_for_lacking(&mut self, transaction: &Interactive) -> Vec<Part> {
+        let lacking = |part: &Part| {
+            let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
+            // Nobody's locks are kept: it is enough to read.
+            let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
+            Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
+        };
+        let parts: Vec<Part> = self.parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
+        self.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
+        parts
+    }
+}
+
 impl Worker {
     /// Connections whose transactions are looked after, between BEGIN and COMMIT; such as have ended up to a second ago may be among them.
     pub fn open_transactions(&self) -> usize {
@@ -142,14 +157,7 @@ impl Worker {
         else {
             return;
         };
-        let lacking = |part: &Part| {
-            let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
-            // Nobody's locks are kept: it is enough to read.
-            let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
-            Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
-        };
-        let parts: Vec<Part> = fetching.parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
-        fetching.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
+        let parts = fetching.ask_for_lacking(transaction);
         match peers.tx.coordinator.as_mut() {
             Some(coordinator) if !parts.is_empty() => {
                 let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
@@ -234,14 +242,14 @@ impl Worker {
                 return self.decline(conn, command, &text);
             }
         };
-        let (hole, messages) = (self.place_of_reply(conn), transaction.messages);
+        let hole = self.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
         self.count_forwarded(conn, command, None);
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
         let mut block = Block::interactive(conn.token, hole, Box::default(), session, None);
-        block.commit = Some(messages);
+        block.commit = Some(transaction);
         if let Some(peers) = self.peers.as_deref_mut() {
             match peers.tx.coordinator.as_mut() {
                 Some(coordinator) if !parts.is_empty() => {
@@ -386,7 +394,7 @@ type OfOwner<'a> = (Vec<Check<'a>>, Vec<u8>, Vec<command::Event>);
 
 impl Peers {
     /// What a transaction that commits is to the nodes. The error is for the client.
-    fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
+    pub(super) fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
         let all = transaction.isolation == Isolation::StrictSerializable;
         let mut locks: BTreeMap<u16, Vec<Lock>> = BTreeMap::new();
         let mut changes: BTreeMap<u16, OfOwner<'_>> = BTreeMap::new();

@@ -357,8 +357,11 @@ impl Worker {
     fn refusal_of_owner(&self, locks: &[Lock]) -> Option<Refusal> {
         let peers = self.peers.as_deref()?;
         let owns = |lock: &Lock| peers.map.owner_of(keyspace::slot_of(&lock.key)) == Some(peers.me);
-        if !peers.serves || !locks.iter().all(owns) {
+        if !locks.iter().all(owns) {
             return Some(Refusal::Moved);
+        }
+        if !peers.serves {
+            return Some(Refusal::Failed(peers.no_lease().into()));
         }
         let text = self.promise()?.refusal()?;
         Some(Refusal::Failed(text.into_bytes().into()))

@@ -538,8 +538,8 @@ impl Worker {
 
     /// A block is committed: what it has to tell is told. Its reply.
     pub(super) fn tell_block(&mut self, block: &mut Block) -> Option<Vec<u8>> {
-        if let Some(messages) = block.commit.take() {
-            self.tell_messages(messages);
+        if let Some(transaction) = block.commit.take() {
+            self.tell_messages(transaction.messages);
             return Some(b"+OK\r\n".to_vec());
         }
         let told = block.fetching.as_deref_mut()?.told.take()?;
