@@ -46,6 +46,11 @@ impl Merge {
         })
     }
 
+    /// Whether every node has its part also where clients find nodes by themselves: of what else they want of all, they ask each.
+    pub(crate) fn is_for_all(self) -> bool {
+        matches!(self, Merge::Receivers | Merge::Least)
+    }
+
     /// One reply of several. `chance` chooses where any would do.
     fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);

@@ -256,13 +256,22 @@ impl Worker {
                 return self.in_turn(conn, false);
             }
             Kind::Exec => return self.route_exec(conn, command),
-            Kind::Scan if !alone && !queues => peers.place_of_scan(args),
             Kind::Slot if !queues => peers.place_of_slot(args),
-            Kind::Gather(merge) if !alone && !queues => {
+            Kind::Gather(merge) if !alone && !queues && (!moves || merge.is_for_all()) => {
                 return Some(self.gather_from_all(conn, command, args, merge, raw));
             }
+            // Who finds nodes by itself asks each of them, as with Redis Cluster, and means what that one has.
+            Kind::Gather(_) | Kind::Scan if !alone && !queues && moves && !peers.serves => {
+                let text = peers.no_lease();
+                return Some(self.decline(conn, command, &text));
+            }
+            Kind::Scan if !alone && !queues && !moves => peers.place_of_scan(args),
+            Kind::Scan => {
+                self.engine.scan_end = keyspace::SLOTS as u16;
+                return self.in_turn(conn, false);
+            }
             Kind::Quick => return self.in_turn(conn, true),
-            Kind::Gather(_) | Kind::Scan | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
+            Kind::Gather(_) | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
         };
         let peers = self.peers.as_deref_mut()?;
         if kind == Kind::Scan {
@@ -280,6 +289,8 @@ impl Worker {
                 Some(self.run_over_nodes(conn, command, args))
             }
             Place::Several => Some(self.decline(conn, command, SEVERAL)),
+            // Its place may be another's by now, which would send the client there again.
+            Place::At(owner, _) if moves && peers.map.node(owner).lost => Some(self.decline(conn, command, NO_OWNER)),
             Place::At(owner, slot) if moves => {
                 let member = peers.map.node(owner);
                 let text = format!("MOVED {slot} {}:{}", member.host, member.port);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cluster::Map;
 use cluster::items::Item;
 use cluster::map::Node as Member;
+use resp::Value;
 
 use crate::net::{Net, even_map, key_of, shown};
 
@@ -163,6 +164,57 @@ fn smart_clients_are_told_where_to_go() {
     let get = format!("GET {far}");
     let replies: Vec<String> = net.pipeline(client, &["MULTI", &get, "EXEC"]).iter().map(shown).collect();
     assert!(replies[1].starts_with("-MOVED") && replies[2].starts_with("-EXECABORT"), "{replies:?}");
+}
+
+/// They ask each node for its part of what all have, and add it up.
+#[test]
+fn smart_clients_get_of_each_node_what_it_has() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let clients = [0, 1, 2].map(|node| net.connect(node));
+    for n in 0..60 {
+        assert_eq!(net.say(clients[n % 3], &format!("SET {} 1", key_of(n % 3, 3, &n.to_string()))), "OK");
+    }
+    let mut seen = Vec::new();
+    for client in clients {
+        assert_eq!(net.say(client, "DBSIZE"), "20");
+        let mut cursor = "0".to_owned();
+        loop {
+            let page = net.ask(client, &format!("SCAN {cursor} COUNT 7"));
+            let Value::Array(page) = page else { panic!("{page:?}") };
+            let Value::Array(names) = &page[1] else { panic!("{page:?}") };
+            seen.extend(names.iter().map(shown));
+            cursor = shown(&page[0]);
+            if cursor == "0" {
+                break;
+            }
+        }
+        let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+        assert_eq!(net.say_words(client, &["FUNCTION", "LOAD", library]), "l");
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 60);
+    assert_eq!(net.say(clients[0], "FUNCTION DELETE l"), "OK");
+    assert_eq!(net.say(clients[1], "FUNCTION DELETE l"), "OK");
+    assert_eq!(net.say(clients[0], "FLUSHALL"), "OK");
+    assert_eq!(clients.map(|client| net.say(client, "DBSIZE")), ["0", "20", "20"]);
+    net.lease(1, 0);
+    for command in ["FLUSHALL", "SCAN 0", "DBSIZE"] {
+        assert!(net.say(clients[1], command).starts_with("-CLUSTERDOWN"), "{command}");
+    }
+}
+
+/// Another node may be where it was: the client would be sent there by that one, too, for ever.
+#[test]
+fn smart_clients_are_not_sent_to_a_node_that_is_lost() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let client = net.connect(0);
+    let even = even_map(3, 2);
+    let mut nodes = even.nodes().to_vec();
+    nodes[1].lost = true;
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 1, nodes, even.ranges().to_vec())));
+    assert_eq!(net.say(client, &format!("GET {}", key_of(1, 3, "k"))), "-CLUSTERDOWN Hash slot not served");
+    assert!(net.say(client, &format!("GET {}", key_of(2, 3, "k"))).starts_with("-MOVED"));
 }
 
 #[test]
