@@ -7,13 +7,17 @@ use std::path::Path;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
-/// Until when a certificate is valid. All begin with 2020.
-#[derive(Clone, Copy)]
-pub enum Until {
-    /// It is now.
-    Y2049,
-    /// It was.
-    Y2021,
+/// What is wrong with a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// Nothing.
+    None,
+    /// It was valid until 2021.
+    Expired,
+    /// It is of X.509 version 1.
+    Version1,
+    /// It may sign others.
+    IsAuthority,
 }
 
 /// Who signs certificates.
@@ -65,24 +69,22 @@ fn name(common: &str) -> Vec<u8> {
     der(SEQUENCE, &[&der(0x31, &[&attribute])])
 }
 
-fn certificate(issuer: (&str, &Ed25519KeyPair), subject: (&str, &Ed25519KeyPair), until: Until, is_ca: bool) -> String {
-    let end = match until {
-        Until::Y2049 => b"491231235959Z",
-        Until::Y2021 => b"210101000000Z",
-    };
+fn certificate(issuer: (&str, &Ed25519KeyPair), subject: (&str, &Ed25519KeyPair), flaw: Flaw) -> String {
+    let end = if flaw == Flaw::Expired { b"210101000000Z" } else { b"491231235959Z" };
     let validity = der(SEQUENCE, &[&der(0x17, &[b"200101000000Z"]), &der(0x17, &[end])]);
     let bits = der(0x03, &[&[0], subject.1.public_key().as_ref()]);
     let public = der(SEQUENCE, &[ED25519, &bits]);
     // basicConstraints, critical.
-    let constraints = if is_ca { der(SEQUENCE, &[&[1, 1, 0xff]]) } else { der(SEQUENCE, &[]) };
+    let constraints = if flaw == Flaw::IsAuthority { der(SEQUENCE, &[&[1, 1, 0xff]]) } else { der(SEQUENCE, &[]) };
     let extension = der(SEQUENCE, &[&[6, 3, 0x55, 0x1d, 0x13], &[1, 1, 0xff], &der(0x04, &[&constraints])]);
     let extensions = der(0xa3, &[&der(SEQUENCE, &[&extension])]);
-    let version = [0xa0, 3, 2, 1, 2];
+    let (version, extensions) = match flaw {
+        Flaw::Version1 => (&[][..], Vec::new()),
+        _ => (&[0xa0, 3, 2, 1, 2][..], extensions),
+    };
     let serial = [2, 1, 1];
-    let signed = der(
-        SEQUENCE,
-        &[&version, &serial, ED25519, &name(issuer.0), &validity, &name(subject.0), &public, &extensions],
-    );
+    let signed =
+        der(SEQUENCE, &[version, &serial, ED25519, &name(issuer.0), &validity, &name(subject.0), &public, &extensions]);
     let signature = der(0x03, &[&[0], issuer.1.sign(&signed).as_ref()]);
     pem("CERTIFICATE", &der(SEQUENCE, &[&signed, ED25519, &signature]))
 }
@@ -91,14 +93,14 @@ impl Authority {
     /// A new one.
     pub fn new(name: &'static str) -> Self {
         let (key, _) = key();
-        let pem = certificate((name, &key), (name, &key), Until::Y2049, true);
+        let pem = certificate((name, &key), (name, &key), Flaw::IsAuthority);
         Self { name, key, pem }
     }
 
     /// Writes a new certificate for `subject`, with a new key, into a folder: `cert.pem` and `key.pem`.
-    pub fn issue(&self, subject: &str, until: Until, folder: &Path) {
+    pub fn issue(&self, subject: &str, flaw: Flaw, folder: &Path) {
         let (key, private) = key();
-        let cert = certificate((self.name, &self.key), (subject, &key), until, false);
+        let cert = certificate((self.name, &self.key), (subject, &key), flaw);
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join("cert.pem"), cert).unwrap();
         fs::write(folder.join("key.pem"), private).unwrap();
@@ -106,7 +108,7 @@ impl Authority {
 
     /// As [`Self::issue`], and has this authority trusted: `ca.pem`.
     pub fn equip(&self, subject: &str, folder: &Path) {
-        self.issue(subject, Until::Y2049, folder);
+        self.issue(subject, Flaw::None, folder);
         fs::write(folder.join("ca.pem"), &self.pem).unwrap();
     }
 }

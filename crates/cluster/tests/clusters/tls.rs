@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cluster::control::{DataLink, TlsFiles};
 
-use crate::certificates::{Authority, Until};
+use crate::certificates::{Authority, Flaw};
 use crate::harness::{Node, Nodes, stream, wait};
 
 fn files(folder: &Path) -> TlsFiles {
@@ -25,11 +25,33 @@ fn equipped(test: u8, count: u8, authority: &Authority) -> Nodes {
     nodes
 }
 
+/// Whether a link from `a` to `b` was had, or why not. A machine that stands still for a while may be what keeps it: that says nothing.
+fn dial(a: &Node, b: &Node, tag: u64) -> Result<DataLink, String> {
+    wait("a link, or a reason", || {
+        a.control().dial(b.id(), tag);
+        let link = wait("a link or none", || a.try_data_link().map(Ok).or_else(|| a.try_no_link().map(Err)));
+        match link {
+            Err((_, why)) if why == "no answer" => None,
+            link => Some(link.map_err(|(_, why)| why)),
+        }
+    })
+}
+
+/// Both ends of a new link.
 fn linked(a: &Node, b: &Node, tag: u64) -> (TcpStream, TcpStream) {
-    a.control().dial(b.id(), tag);
-    let dialed: DataLink = a.data_link();
+    let dialed = dial(a, b, tag).unwrap();
     assert_eq!((dialed.dialed, dialed.peer.party.node), (Some(tag), b.id()));
-    (stream(dialed), stream(b.data_link()))
+    let mut dialed = stream(dialed);
+    dialed.write_all(&tag.to_le_bytes()).unwrap();
+    loop {
+        // Of one that was given up, there may be the other end.
+        let mut taken = stream(b.data_link());
+        let mut heard = [0; 8];
+        if taken.read_exact(&mut heard).is_ok() {
+            assert_eq!(u64::from_le_bytes(heard), tag);
+            return (dialed, taken);
+        }
+    }
 }
 
 fn reason(node: &Node, why: &str) {
@@ -128,9 +150,13 @@ fn certificates_that_are_wrong_are_refused() {
 
     // The right authority, but too late.
     fs::write(folder.join("ca.pem"), &ours.pem).unwrap();
-    ours.issue("node-1", Until::Y2021, &folder);
+    ours.issue("node-1", Flaw::Expired, &folder);
     reason(&nodes.nodes[0], "of \"node-1\" is refused: it has expired");
     reason(&nodes.nodes[1], "the other node refuses this node's certificate or TLS: CertificateExpired");
+
+    // Somebody has taken the wrong one.
+    ours.issue("node-1", Flaw::IsAuthority, &folder);
+    reason(&nodes.nodes[0], "of \"node-1\" is refused: it is an authority's own: a node needs another");
 
     // Files are read again, so all is well without a new start.
     ours.equip("node-1", &folder);
@@ -151,9 +177,9 @@ fn certificates_change_while_nodes_run() {
         fs::write(folder.join("ca.pem"), format!("{}{}", old.pem, new.pem)).unwrap();
     }
     linked(a, b, 2);
-    new.issue("node-0", Until::Y2049, &folders[0]);
+    new.issue("node-0", Flaw::None, &folders[0]);
     linked(a, b, 3);
-    new.issue("node-1", Until::Y2049, &folders[1]);
+    new.issue("node-1", Flaw::None, &folders[1]);
     folders.iter().for_each(|folder| fs::write(folder.join("ca.pem"), &new.pem).unwrap());
     linked(b, a, 4);
     linked(a, b, 5);
@@ -161,9 +187,8 @@ fn certificates_change_while_nodes_run() {
     let other = folders[1].join("other");
     old.equip("node-1", &other);
     b.control().set_tls(&files(&other)).unwrap();
-    a.control().dial(b.id(), 6);
-    let (tag, why) = a.no_link();
-    assert!(tag == 6 && why.contains("\"node-1\" is refused: no authority"), "{why}");
+    let why = dial(a, b, 6).err().unwrap();
+    assert!(why.contains("\"node-1\" is refused: no authority"), "{why}");
     // Files that cannot be used change nothing.
     let why = b.control().set_tls(&files(&folders[1].join("nowhere"))).unwrap_err();
     assert!(why.contains("tls-cert-file ") && why.contains("/nowhere/cert.pem: No such file"), "{why}");
@@ -199,10 +224,12 @@ fn files_that_cannot_be_used_refuse_the_start() {
         fs::write(&path, was).unwrap();
     }
     let cert = fs::read(folder.join("cert.pem")).unwrap();
-    authority.issue("another", Until::Y2049, &folder);
+    authority.issue("another", Flaw::None, &folder);
     fs::write(folder.join("cert.pem"), cert).unwrap();
     refused("KeyMismatch");
-    authority.issue("node-0", Until::Y2049, &folder);
+    authority.issue("node-0", Flaw::Version1, &folder);
+    refused("it is of X.509 version 1, not 3");
+    authority.issue("node-0", Flaw::None, &folder);
     nodes.nodes[0].start();
     nodes.serve();
 }

@@ -219,7 +219,7 @@ impl Credentials {
             .map_err(|_| format!("{}: no private key in PEM (one that is encrypted cannot be read)", key.name))?;
         let private = verify::provider().key_provider.load_private_key(private);
         let own = CertifiedKey::new(chain, private.map_err(|why| format!("{}: {why}", key.name))?);
-        own.keys_match().map_err(|why| format!("{} and {}: {why}", cert.name, key.name))?;
+        own.keys_match().map_err(|why| format!("{} and {}: {}", cert.name, key.name, in_words(&why)))?;
         let trust = Trust::new(certificates(ca)?).map_err(|why| format!("{}: {why}", ca.name))?;
         if let Err(why) = trust.chain(&own.cert) {
             let why = verdict(&why, &own.cert[0]);
@@ -238,7 +238,12 @@ fn certificates(file: &Content) -> Result<Vec<CertificateDer<'static>>, String> 
 /// Why a certificate is not good, in words that stay the same from one attempt to the next.
 fn verdict(why: &Error, certificate: &CertificateDer<'_>) -> String {
     let name = name::subject(certificate).map_or_else(String::new, |name| format!(" of {name:?}"));
-    let why = match why {
+    format!("the certificate{name} is refused: {}", in_words(why))
+}
+
+/// What is wrong with a certificate; the library has no names for what people do most often.
+fn in_words(why: &Error) -> String {
+    match why {
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "it has expired".to_owned()
         }
@@ -248,9 +253,15 @@ fn verdict(why: &Error, certificate: &CertificateDer<'_>) -> String {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "no authority in tls-ca-cert-file has signed it".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::Other(why)) => match why.to_string().as_str() {
+            "UnsupportedCertVersion" => {
+                "it is of X.509 version 1, not 3 (openssl x509 -req makes those, if it is given no -extfile)".to_owned()
+            }
+            "CaUsedAsEndEntity" => "it is an authority's own: a node needs another, signed by that".to_owned(),
+            other => other.to_owned(),
+        },
         other => other.to_string(),
-    };
-    format!("the certificate{name} is refused: {why}")
+    }
 }
 
 /// What the network or TLS says, in words for people. `judged` is what became of the other side's certificate.
