@@ -1,6 +1,7 @@
 //! Some seeds of clusters; many more: `cargo run -p sim --release -- --cluster --seeds 0..10000`.
 
 use sim::Outcome;
+use sim::nodes::faults;
 use sim::nodes::plan::{Plan, Planted};
 
 /// How to see again what a seed has shown.
@@ -30,6 +31,29 @@ fn what_must_hold_holds_in_clusters() {
     }
     // Otherwise nothing was looked at.
     assert!(sum.starts > 20 && sum.crashes > 1 && sum.answered > 500 && sum.echoed > 50, "{sum}");
+}
+
+/// Where nodes sync once a second the last second of a node may be lost, but no half of a block over nodes.
+#[test]
+fn blocks_are_whole_though_nodes_sync_once_a_second() {
+    let mut sum = sim::counts::Counts::default();
+    for seed in 101..104 {
+        let plan = Plan::of(seed, Planted::Nothing);
+        let node = sim::plan::Plan { fsync: log::Fsync::Everysec, ..plan.node };
+        let plan = Plan {
+            node,
+            faults: faults::CRASH | faults::POWER,
+            length: plan.length.min(2_500_000),
+            breaks: 150_000,
+            ..plan
+        };
+        let outcome = sim::nodes::run_plan(seed, plan, false);
+        if let Some(violation) = outcome.violation {
+            panic!("seed {seed}: {violation}");
+        }
+        sum += outcome.counts;
+    }
+    assert!(sum.crashes > 10 && sum.answered > 300, "{sum}");
 }
 
 #[test]

@@ -117,6 +117,12 @@ impl Plan {
             forgets,
             clients_only: false,
         };
+        // Drawn apart: what other seeds show stays what it is.
+        let fsync = match Chance(seed ^ 0x6673_796e).below(8) {
+            0 if planted == Planted::Nothing => Fsync::Everysec,
+            _ => Fsync::Always,
+        };
+        let node = plan::Plan { fsync, ..node };
         // Some worlds lack some kinds of faults, some have one kind only. Mistakes that show only where something breaks are made where that does.
         let faults = match chance.below(4) {
             _ if planted.is_about_owners() => faults::MOVE,

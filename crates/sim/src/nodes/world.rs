@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use log::After;
 use log::simulated::Chance;
+use log::{After, Fsync};
 
 use super::agenda::{Agenda, Chore, Event, Talk, Time};
 use super::clients::{Client, list, said, shown};
 use super::history::{Came, History};
-use super::invariants::{lease, look_at_all};
+use super::invariants::{lease, look_at_all, look_at_blocks};
 use super::member::Member;
 use super::metadata::{self, LEASE_NS, Metadata, RENEW_US};
 use super::network::{Network, Piece};
@@ -93,7 +93,10 @@ impl World {
         self.mend_all()?;
         self.come_to_rest()?;
         let lists = self.look()?;
-        look_at_all(&self.history, &lists)
+        match self.plan.node.fsync {
+            Fsync::Always => look_at_all(&self.history, &lists),
+            _ => look_at_blocks(&self.history, &lists),
+        }
     }
 
     fn step(&mut self) -> Verdict {
@@ -168,8 +171,10 @@ impl World {
                 let (late, apart) = (!story.once_in(4), story.once_in(2));
                 let after = member.host.step_one_stream((stream, late, apart), story)?;
                 let helps = story.once_in(2);
-                while helps && member.host.machine.help_stream(stream, 0) || member.host.machine.help_stream(stream, 1)
-                {
+                while helps && member.host.machine.help_stream(stream, 0) {}
+                let mut has_synced = false;
+                while member.host.machine.help_stream(stream, 1) {
+                    has_synced = true;
                 }
                 let takes = member.disk_takes(&mut story.chance);
                 match after {
@@ -181,6 +186,10 @@ impl World {
                         self.want(node, Chore::Step(stream), now + (wait.as_micros() as Time).max(100));
                     }
                     _ => {}
+                }
+                if has_synced {
+                    // Who has synced rings.
+                    self.want(node, Chore::Step(stream), now + takes);
                 }
             }
             Chore::Land(stream) => {

@@ -100,6 +100,8 @@ pub(crate) struct Transacting {
     records: u64,
     /// Records that are not committed, but for outcomes.
     logged: Vec<Logged>,
+    /// Of them, that attempts are prepared: committed as replies promise it, and not on the disk.
+    unsynced: Vec<Logged>,
     /// Outcomes that are not on the disk.
     outcomes: VecDeque<Logged>,
     /// When the log was last asked to sync them, or the first of them was left.
@@ -152,12 +154,17 @@ impl Transacting {
 
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
-        !self.logged.is_empty() || !self.outcomes.is_empty() || !self.found.is_empty() || !self.held_back.is_empty()
+        !self.logged.is_empty()
+            || !self.unsynced.is_empty()
+            || !self.outcomes.is_empty()
+            || !self.found.is_empty()
+            || !self.held_back.is_empty()
     }
 
     /// There is no log any more that could commit anything.
     pub(crate) fn forget_log(&mut self) {
         self.logged.clear();
+        self.unsynced.clear();
         self.outcomes.clear();
         self.found.clear();
         self.held_back.clear();

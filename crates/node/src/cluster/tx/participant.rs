@@ -54,7 +54,8 @@ impl Worker {
     }
 
     /// A record has been left. An outcome is not forgotten by others before it is on the disk, whatever replies promise: who lost it with the power
-    /// would be in doubt for ever.
+    /// would be in doubt for ever. Nor are others told before that that an attempt is prepared: the block is committed when all have said so (rule T4),
+    /// and who had lost it would have none of what others have for good. A block within one node is one record, and is lost as a whole.
     pub(super) fn tx_logged(&mut self, logged: Logged) {
         let now = self.tx_now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
@@ -78,6 +79,16 @@ impl Worker {
         let mut committed: Vec<_> = peers.tx.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         let durable = self.durable.as_deref().filter(|_| self.promised);
         let is_synced = |(seen, ..): &mut Logged| durable.is_none_or(|durable| durable.is_synced(seen));
+        committed.extend(peers.tx.unsynced.extract_if(.., is_synced));
+        if let Some(durable) = durable {
+            // Where a reply says that it is on the disk there are none. All that are left while a sync is under way have the next one in common.
+            let unsynced = peers.tx.unsynced.len();
+            let early = |(seen, _, kind): &mut Logged| *kind == RecordKind::Prepare && !durable.is_synced(seen);
+            peers.tx.unsynced.extend(committed.extract_if(.., early));
+            if let new @ [_, ..] = &peers.tx.unsynced[unsynced..] {
+                durable.sync(new.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
+            }
+        }
         committed.extend(std::iter::from_fn(|| peers.tx.outcomes.pop_front_if(is_synced)));
         if let Some(durable) = durable.filter(|_| !peers.tx.outcomes.is_empty())
             && peers.tx.asked_to_sync + SYNC_MS <= now

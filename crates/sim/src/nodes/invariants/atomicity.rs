@@ -2,11 +2,16 @@
 
 use super::Lists;
 use crate::invariants::{Verdict, violated};
-use crate::nodes::history::{Came, History};
+use crate::nodes::history::{Came, Deed, History};
 
 /// See the module's text.
 pub fn check(history: &History, lists: &Lists) -> Verdict {
-    for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Unknown) {
+    check_of(history, lists, |deed| deed.came == Came::Unknown)
+}
+
+/// As [`check`], of these deeds.
+pub fn check_of(history: &History, lists: &Lists, which: impl Fn(&Deed) -> bool) -> Verdict {
+    for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| which(deed)) {
         let stays = deed.appends.iter().filter(|(key, _)| !history.moved.contains_key(key));
         let (there, not): (Vec<usize>, Vec<usize>) =
             stays.map(|(key, _)| *key).partition(|key| lists[*key].contains(&(number as u64)));

@@ -13,6 +13,12 @@ use crate::invariants::Verdict;
 /// What each list was at the end, by its key's number.
 pub type Lists = [Vec<u64>];
 
+/// As [`look_at_all`], where nodes may lose what they have acknowledged when their power fails: a block is whole all the same.
+pub fn look_at_blocks(history: &History, lists: &Lists) -> Verdict {
+    atomicity::check_of(history, lists, |_| true)?;
+    registers::check_alike(history)
+}
+
 /// Looks at the whole history. `lists`: what who came last has found.
 pub fn look_at_all(history: &History, lists: &Lists) -> Verdict {
     lease::check_history(history, lists)?;

@@ -3,15 +3,25 @@
 use crate::invariants::{Verdict, violated};
 use crate::nodes::history::{Came, Deed, History};
 
+/// They are seen together, though what was replaced may come back.
+pub fn check_alike(history: &History) -> Verdict {
+    for (number, deed) in history.deeds.iter().enumerate() {
+        if let Some((group, seen)) = &deed.saw
+            && seen.iter().any(|other| *other != seen[0])
+        {
+            return violated("atomicity", format_args!("{number} has seen {seen:?} in group {group}"));
+        }
+    }
+    Ok(())
+}
+
 /// See the module's text.
 pub fn check(history: &History) -> Verdict {
+    check_alike(history)?;
     let writes = |group: usize| move |deed: &&Deed| deed.wrote == Some(group) && deed.came == Came::Done;
     for (number, deed) in history.deeds.iter().enumerate() {
         let Some((group, seen)) = &deed.saw else { continue };
         let first = seen[0];
-        if seen.iter().any(|other| *other != first) {
-            return violated("atomicity", format_args!("{number} has seen {seen:?} in group {group}"));
-        }
         let ended = match first {
             None => 0,
             Some(by) => match history.deeds.get(by as usize) {
