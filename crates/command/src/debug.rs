@@ -153,7 +153,8 @@ fn await_change(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let keys: Vec<usize> = (4..ctx.args.len()).step_by(2).collect();
     for at in &keys {
         let before = ctx.int(at - 1)?;
-        let entry = ctx.db.peek(&ctx.key(*at));
+        // Whose time has passed is not there.
+        let entry = ctx.db.peek(&ctx.key(*at)).filter(|entry| !entry.expired(ctx.now));
         let matters = kind.is_none() || kind == entry.map(|entry| entry.kind());
         if matters && u64::try_from(before) != Ok(entry.map_or(0, |entry| entry.version())) {
             ctx.out.integer(1);

@@ -374,3 +374,28 @@ fn a_wait_ends_in_time_while_a_node_is_silent() {
     assert_eq!(net.say(other, &format!("LRANGE {b} 0 -1")), "[x]");
     assert!(net.is_quiet(), "nothing is left");
 }
+
+/// They may stay for a while, with CLIENT PAUSE for as long as that takes.
+#[test]
+fn keys_whose_time_has_passed_wake_nobody() {
+    let (mut net, [client, other, third], [a, b, _]) = three(1, 3);
+    for key in [&a, &b] {
+        net.ask(other, &format!("XADD {key} 1-1 f old"));
+        net.ask(other, &format!("PEXPIRE {key} 10"));
+    }
+    for pauses in [client, other, third] {
+        net.ask(pauses, "CLIENT PAUSE 600000 WRITE");
+    }
+    net.clock_only(20);
+    net.send(client, &format!("XREAD BLOCK 60000 STREAMS {a} {b} 0 0"));
+    assert_eq!(heard(&mut net, client), None, "there is nothing");
+    net.sleep(1000);
+    assert_eq!(heard(&mut net, client), None, "there is nothing");
+    for unpauses in [other, third] {
+        net.ask(unpauses, "CLIENT UNPAUSE");
+    }
+    net.ask(third, &format!("XADD {b} 1-1 f new"));
+    let new = heard(&mut net, client).expect("there is something");
+    assert!(new.contains("new") && !new.contains("old"), "{new}");
+    assert!(net.is_quiet(), "nothing is left");
+}
