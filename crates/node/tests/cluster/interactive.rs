@@ -150,6 +150,39 @@ fn what_is_possible_between_begin_and_commit() {
     nothing_is_left(&mut net);
 }
 
+#[test]
+fn errors_between_begin_and_commit_are_counted_once() {
+    let (mut net, [client, ..], [a, b, _]) = Net::three(1, 6);
+    net.ask(client, &format!("RPUSH {a} x"));
+    net.ask(client, "BEGIN");
+    for command in [format!("INCR {a}"), format!("APPEND {a} x")] {
+        assert!(net.say(client, &command).starts_with("-WRONGTYPE"));
+    }
+    net.ask(client, "ROLLBACK");
+    assert!(net.say(client, &format!("LCS {a} {b}")).starts_with("-ERR The specified keys must contain string values"));
+    let stats = net.say(client, "INFO errorstats");
+    assert!(stats.contains("errorstat_WRONGTYPE:count=2\r") && stats.contains("errorstat_ERR:count=1\r"), "{stats}");
+}
+
+#[test]
+fn exec_between_begin_and_commit_is_none_and_leaves_alone_what_is_watched() {
+    let (mut net, [client, other, _], [a, b, _]) = Net::three(1, 6);
+    let monitor = net.connect(0);
+    net.ask(client, &format!("WATCH {a}"));
+    net.ask(monitor, "MONITOR");
+    net.ask(client, "BEGIN");
+    assert_eq!(net.say(client, "EXEC"), "-ERR EXEC without MULTI");
+    assert_eq!(net.say(client, &format!("SET {b} 1")), "OK");
+    assert_eq!(net.say(client, "COMMIT"), "OK");
+    let shown = net.heard(monitor).join(" ");
+    assert!(shown.contains("\"BEGIN\"") && shown.contains("\"SET\"") && shown.contains("\"COMMIT\""), "{shown}");
+    net.ask(other, &format!("SET {a} 1"));
+    net.ask(client, "MULTI");
+    net.ask(client, &format!("GET {b}"));
+    assert_eq!(net.say(client, "EXEC"), "nil");
+    nothing_is_left(&mut net);
+}
+
 /// Bytes of the transactions of a node's clients.
 fn kept(net: &Net, node: usize) -> u64 {
     net.node(node).clients().values().map(|client| client.transaction_bytes.load(Relaxed)).sum()

@@ -44,6 +44,31 @@ impl node::Clock for Hand {
     }
 }
 
+/// The clocks of a machine.
+struct Clocks {
+    hand: Arc<Hand>,
+    /// How far the clock on its wall is ahead of others, in milliseconds.
+    ahead_ms: AtomicU64,
+}
+
+impl node::Clock for Clocks {
+    fn unix_ms(&self) -> u64 {
+        self.hand.unix_ms() + self.ahead_ms.load(Relaxed)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.hand.monotonic_ns()
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.hand.boot_ns()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.hand.thread_cpu_ns()
+    }
+}
+
 /// A lease that tests give.
 pub struct Given(AtomicU64);
 
@@ -85,6 +110,7 @@ type End = (usize, usize, Token);
 
 struct Machine {
     node: Arc<Node>,
+    clocks: Arc<Clocks>,
     cluster: Arc<Cluster>,
     lease: &'static Given,
     workers: Vec<Worker>,
@@ -105,7 +131,8 @@ impl Setup {
         values.set("protected-mode", b"no").unwrap();
         self.settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
         let live = Arc::new(Live::new(values, None, Renames::default()));
-        let node = Node::new(live, clock.clone(), self.workers, 7, Facts::default());
+        let clocks = Arc::new(Clocks { hand: clock.clone(), ahead_ms: AtomicU64::new(0) });
+        let node = Node::new(live, clocks.clone(), self.workers, 7, Facts::default());
         let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
         let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
         let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, map, Box::new(lease));
@@ -118,7 +145,7 @@ impl Setup {
             node.open_mailbox(index, Mailbox::new(Box::new(move || flag.store(true, Relaxed))));
         }
         let workers = (0..self.workers).map(|index| Worker::new(node.clone(), index, seed + index as u64)).collect();
-        Machine { node, cluster, lease, workers, woken, ledger }
+        Machine { node, clocks, cluster, lease, workers, woken, ledger }
     }
 }
 
@@ -327,6 +354,11 @@ impl Net {
     /// The node.
     pub fn node(&self, node: usize) -> &Node {
         &self.machines[node].node
+    }
+
+    /// The clock of a node is ahead of the others.
+    pub fn sets_clock(&mut self, node: usize, ahead_ms: u64) {
+        self.machines[node].clocks.ahead_ms.store(ahead_ms, Relaxed);
     }
 
     /// Time passes, and nobody has had a turn since.

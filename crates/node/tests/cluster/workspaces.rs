@@ -282,6 +282,41 @@ fn times_are_those_of_one_moment() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
+/// Keys of a node whose clock is behind would be deleted before their time.
+#[test]
+fn what_needs_nodes_whose_clocks_are_far_apart_is_refused() {
+    for wrong in [0, 1] {
+        let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 6);
+        let script = |client: usize, net: &mut Net| {
+            net.say_words(client, &["EVAL", "return redis.call('exists', KEYS[1], KEYS[2])", "2", &a, &b])
+        };
+        for key in [&a, &b] {
+            net.ask(client, &format!("SET {key} 1 PX 120000"));
+        }
+        net.sets_clock(wrong, 59_000);
+        net.sleep(1);
+        assert_eq!(script(client, &mut net), "2", "a little is nothing");
+        net.sets_clock(wrong, 3_600_000);
+        net.sleep(1);
+        for asker in [client, other] {
+            let refused = script(asker, &mut net);
+            assert!(refused.starts_with("-ERR the clocks of nodes of the cluster are"), "{refused}");
+        }
+        let own = key_of(0, 3, "own");
+        net.ask(client, "BEGIN");
+        assert_eq!(net.say(client, &format!("SET {own} 1")), "OK");
+        let refused = net.say(client, &format!("APPEND {b} 2"));
+        assert!(refused.starts_with("-ERR the clocks of nodes of the cluster are"), "{refused}");
+        assert_eq!(net.say(client, "COMMIT"), "OK");
+        net.sets_clock(wrong, 0);
+        net.sleep(1);
+        let still = net.say(other, &format!("EXISTS {} {c}", if wrong == 0 { &b } else { &a }));
+        assert_eq!(still, "1", "who is right has kept what is its own");
+        net.sleep(10_000);
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
 #[test]
 fn what_is_too_large_is_refused_as_a_whole() {
     let mut net = Net::new(2, 1, 6);

@@ -29,7 +29,7 @@ pub(super) const PART_MAX: usize = 8 << 20;
 pub(super) const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
 /// For so long a block is tried again whose nodes say that they do not own its keys, while the map says that they do, in milliseconds.
 const MAP_MS: u64 = 3_000;
-pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns keys of the block does not serve them now";
+pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns some of the keys does not serve them now";
 
 /// A block under way.
 pub(super) struct Block {
@@ -317,12 +317,12 @@ impl Worker {
             self.count_forwarded(conn, command, alone);
         }
         conn.wait = Wait::Replies(0);
-        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
         let mut events = Vec::new();
         if let Some(peers) = self.peers.as_deref_mut()
             && let Some(coordinator) = peers.tx.coordinator.as_mut()
         {
-            let fetching = fetches.then(|| Fetching::new(parts.clone(), extra));
+            let fetching = fetches.then(|| Fetching::new(parts.clone(), extra, clock));
             let sequence = match fetches {
                 true => coordinator.begin_fetching(now, time, parts, &mut events),
                 false => coordinator.begin(now, time, parts, &mut events),
@@ -383,7 +383,7 @@ impl Worker {
                     let Some(mut block) = self.take_block(sequence) else { continue };
                     if block.fetching.is_some() || block.commit.is_some() {
                         match self.tell_block(&mut block) {
-                            Some(reply) => self.answer_block(&block, &reply, None),
+                            Some(reply) => self.answer_counted(&block, &reply),
                             None => self.cut(block.token),
                         }
                         continue;
@@ -440,11 +440,23 @@ impl Worker {
         self.put_conn(conn);
     }
 
+    /// An error is counted.
     pub(super) fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
-        let Some(mut conn) = self.take_conn(block.token) else { return };
-        if let Some(error) = reply.strip_prefix(b"-") {
+        if self.conn(block.token).is_some()
+            && let Some(error) = reply.strip_prefix(b"-")
+        {
             self.stats.count_error(error);
         }
+        self.fill_hole(block, reply, selected);
+    }
+
+    /// What has run here has counted its errors.
+    pub(super) fn answer_counted(&mut self, block: &Block, reply: &[u8]) {
+        self.fill_hole(block, reply, None);
+    }
+
+    fn fill_hole(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
+        let Some(mut conn) = self.take_conn(block.token) else { return };
         if block.waiting.is_some() {
             self.forget_deadline(block);
             self.count_unblocked(&conn);

@@ -83,8 +83,9 @@ impl Worker {
         transaction.active = now;
         let over = transaction.over;
         match (command.name.as_str(), over) {
-            ("rollback" | "begin" | "reset" | "quit", _) => return None,
-            ("commit", None) => return Some(self.commit(conn, command)),
+            // There is no block that EXEC could execute, as it says.
+            ("rollback" | "begin" | "reset" | "quit" | "exec", _) => return None,
+            ("commit", None) => return Some(self.commit(conn, command, args)),
             (name, Some(why)) => {
                 if name == "commit" {
                     conn.session.transaction = None;
@@ -150,13 +151,14 @@ impl Worker {
 
     /// Fetches what a command needs and its transaction has not seen; or runs it soon, if that is nothing.
     fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
-        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
         let mut events = Vec::new();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
         else {
             return;
         };
+        fetching.asked_at = clock;
         let parts = fetching.ask_for_lacking(transaction);
         match peers.tx.coordinator.as_mut() {
             Some(coordinator) if !parts.is_empty() => {
@@ -215,15 +217,17 @@ impl Worker {
         if let Some(transaction) = self.conn(block.token).and_then(|conn| conn.session.transaction.as_deref_mut()) {
             transaction.active = now;
         }
-        let reply = ran.unwrap_or_else(|text| {
-            self.put_session_back(&mut block);
-            error(&text)
-        });
-        self.answer_block(&block, &reply, None);
+        match ran {
+            Ok(reply) => self.answer_counted(&block, &reply),
+            Err(text) => {
+                self.put_session_back(&mut block);
+                self.answer_block(&block, &error(&text), None);
+            }
+        }
     }
 
     /// COMMIT.
-    fn commit(&mut self, conn: &mut Conn, command: &Command) -> Next {
+    fn commit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         let Some(transaction) = conn.session.transaction.take() else { return Next::Continue };
         let planned = match self.peers.as_deref_mut() {
             None => Err(super::coordinator::NOT_SERVED.into()),
@@ -244,7 +248,7 @@ impl Worker {
         };
         let hole = self.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
-        self.count_forwarded(conn, command, None);
+        self.count_forwarded(conn, command, Some(args));
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);

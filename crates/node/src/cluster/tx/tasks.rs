@@ -303,7 +303,8 @@ impl Worker {
 
     /// A part has its locks: what is there is said when it is committed.
     fn look_for_part(&mut self, mut block: BlockRun, tx: TxId, locks: &[Lock], refusal: Option<Refusal>) -> Done {
-        let mut found = wire::begin_found(self.engine.now());
+        // The clock may have gone on since the turn began, if this machine has stood still.
+        let mut found = wire::begin_found(self.engine.now().max(self.node.clock.unix_ms()));
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks)).or_else(|| {
             match self.engine.look(&block, locks, IMAGES_MAX, &mut found) {
                 Ok(true) => None,

@@ -180,7 +180,7 @@ impl Worker {
     fn try_again(&mut self, token: Token) {
         let Some(mut block) = self.wake(token) else { return };
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
-        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let session = (block.db, block.protocol);
         let planned = peers
@@ -191,7 +191,7 @@ impl Worker {
             Err(text) => return self.answer_waiting(&block, |reply| reply.error(&text)),
         };
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
-        block.fetching = Some(Fetching::new(parts.clone(), Vec::new()));
+        block.fetching = Some(Fetching::new(parts.clone(), Vec::new(), clock));
         let mut events = Vec::new();
         let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
         peers.tx.blocks.insert(sequence, block);

@@ -38,8 +38,10 @@ const ROUNDS: u32 = 100;
 /// Keys that scripts find out about, at most.
 const EXTRA_MAX: usize = 100_000;
 const TOO_CURIOUS: &[u8] = b"ERR a script used too many keys of several nodes that it had not declared";
-/// How far a clock may be ahead of this node's to be believed, in milliseconds.
-const AHEAD_MAX: u64 = 24 * 60 * 60 * 1000;
+/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them, by which keys
+/// expire, perhaps before their time.
+const APART_MAX: u64 = 60_000;
+const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
 
 /// Of keys, with their databases.
 type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
@@ -57,6 +59,8 @@ pub(super) struct Fetching {
     interactive: bool,
     /// What was asked for, of what its transaction had not seen.
     pub(super) asked: Vec<Lock>,
+    /// When it was first asked for, unix milliseconds.
+    pub(super) asked_at: u64,
     /// The command waits if it finds nothing: the versions of the keys that there are.
     patient: Option<Versions>,
     /// It runs.
@@ -113,9 +117,9 @@ impl Command {
 }
 
 impl Fetching {
-    /// `extra`: keys that it is known to need beside those of its commands.
-    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>) -> Box<Self> {
-        Box::new(Self { parts, extra, ..Self::default() })
+    /// `extra`: keys that it is known to need beside those of its commands. What is asked for now, `asked_at`, unix milliseconds.
+    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: u64) -> Box<Self> {
+        Box::new(Self { parts, extra, asked_at, ..Self::default() })
     }
 
     /// Of a command between BEGIN and COMMIT.
@@ -217,10 +221,20 @@ pub(in crate::cluster) fn works_on_everything(command: &Command, args: Args<'_>)
 impl Worker {
     /// What a block needs has been fetched: it runs.
     pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
-        let workspace = self.workspace();
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         self.stop_workspace(&mut conn, &mut block);
-        let begun = self.fill_workspace(&mut conn, &mut block, attempt, workspace, found);
+        let mut workspace = self.workspace();
+        let filled = self.fill_workspace(&mut conn, &mut block, &mut workspace, found);
+        let begun = match (filled, block.fetching.as_deref_mut()) {
+            (Ok((now, aside)), Some(fetching)) => {
+                fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None }));
+                Ok(())
+            }
+            (filled, _) => {
+                self.put_workspace(workspace);
+                filled.map(|_| ())
+            }
+        };
         let session = &mut conn.session;
         session.set_db(block.db);
         session.set_protocol(block.protocol);
@@ -244,28 +258,33 @@ impl Worker {
         idle.unwrap_or_else(|| Workspace::new(&self.node.engine, self.index as u16, seed))
     }
 
-    /// Puts what was fetched into a workspace.
+    /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
     fn fill_workspace(
         &mut self,
         conn: &mut Conn,
         block: &mut Block,
-        attempt: u32,
-        mut workspace: Workspace,
+        workspace: &mut Workspace,
         found: &[(NodeId, Arc<[u8]>)],
-    ) -> Result<(), String> {
+    ) -> Result<(u64, Aside), String> {
         const WRONG: &str = "ERR a node of the cluster has said what cannot be";
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
         let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
         let patient =
             block.alone && !fetching.interactive && block.multi.queue.iter().all(|queued| waits(queued.command));
         fetching.patient = patient.then(BTreeMap::new);
-        let mut now = self.engine.now();
+        let (mut now, clock) = (self.engine.now(), self.node.clock.unix_ms());
         let tunables = self.engine.tunables().clone();
         workspace.begin(now, &tunables);
         for (node, found) in found {
             let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
+            // It has answered after it was asked, and before this.
+            if there > clock + APART_MAX || there + APART_MAX < fetching.asked_at {
+                let ahead_ms = there as i64 - clock as i64;
+                tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
+                return Err(APART.into());
+            }
             // Nobody may see a key that another has seen to be gone.
-            now = now.max(there.min(self.engine.now() + AHEAD_MAX));
+            now = now.max(there);
             if let Some(transaction) = conn.session.transaction.as_deref_mut().filter(|_| fetching.interactive) {
                 let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
                 let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
@@ -298,8 +317,7 @@ impl Worker {
         let keys = locks.map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
         let aside = Aside { keys, ..Aside::default() };
         fetching.told = None;
-        fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None }));
-        Ok(())
+        Ok((now, aside))
     }
 
     pub(super) fn take_running(&mut self, sequence: u64) -> Option<(Block, Box<Conn>)> {
