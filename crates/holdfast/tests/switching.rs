@@ -304,3 +304,22 @@ fn dir_may_change_while_it_is_on() {
         assert_eq!(server(&dir, &["--appendonly", "yes"]).client().call("debug digest"), digest);
     }
 }
+
+/// What is set by another while it takes its time counts, and not what was set when it began.
+#[test]
+fn appendfsync_may_be_set_meanwhile() {
+    let dir = Scratch::new();
+    let server = server(&dir, &["--appendonly", "no", "--appendfsync", "no"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.call("debug populate 100000"), "+OK");
+    client.send("config set appendonly yes");
+    // It is under way.
+    while !dir.path().join("holdfast/log").exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(other.call("config set appendfsync always"), "+OK");
+    assert_eq!(client.reply(), "+OK");
+    assert_eq!(client.call("set k v"), "+OK");
+    assert_eq!(client.call("waitaof 0 0 0"), "*2 :1 :0", "it was answered when it was synced");
+    assert_eq!(client.call("config get appendfsync"), "*2 $11 appendfsync $6 always");
+}

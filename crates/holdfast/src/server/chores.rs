@@ -67,5 +67,9 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
     {
         tracing::warn!("appendonly is not as it is set, after a failed CONFIG SET: {why}");
     }
+    if switches {
+        // Whoever has set it meanwhile has found no log that it would have been told.
+        node.config.follow(|settings| switch.follow(settings));
+    }
     set
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use node::config::{Host, Row, Settings};
 
-use super::durable::fsync;
 use super::log::Log;
 use super::membership::Certificates;
 use super::process;
@@ -55,11 +54,7 @@ impl Host for Process {
             }
             "tls-cluster" => return Err("it is the same on all nodes, and not changed while they run".to_owned()),
             "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" => self.certificates.change(settings)?,
-            "appendfsync" => {
-                if let Some(log) = self.switch.log() {
-                    log.set_fsync(fsync(settings.appendfsync));
-                }
-            }
+            "appendfsync" => self.switch.follow(settings),
             "proc-title-template" => self.title.show(settings),
             _ => {}
         }

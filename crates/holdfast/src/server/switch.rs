@@ -64,6 +64,13 @@ impl Switch {
         self.kept().as_ref().map(|kept| kept.log.clone())
     }
 
+    /// The log, if it is on, is kept as the settings say.
+    pub fn follow(&self, settings: &Settings) {
+        if let Some(log) = self.log() {
+            log.set_fsync(fsync(settings.appendfsync));
+        }
+    }
+
     /// Ends everything, when the workers have ended.
     pub fn stop(&self) {
         let kept = self.kept().take();
@@ -241,8 +248,13 @@ impl Switch {
             }
             thread::park_timeout(WARM_LOOK);
         }
+        if self.kept().is_none() {
+            return Ok(());
+        }
+        // Whoever sets something before everybody stands still finds the log, which may stay.
+        let halted = self.halt();
         let Some(mut kept) = self.kept().take() else { return Ok(()) };
-        if let Ok(halted) = self.halt() {
+        if let Ok(halted) = halted {
             if self.node.engine.keyspace.may_have_cold() {
                 *self.kept() = Some(kept);
                 return Err("some keys are not in memory, but only in the store".into());

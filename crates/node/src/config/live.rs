@@ -122,6 +122,12 @@ impl Live {
         Ok(())
     }
 
+    /// Calls `f` with the settings as they are, while nobody changes them: what has just become theirs to affect follows them from then on.
+    pub fn follow(&self, f: impl FnOnce(&Settings)) {
+        let _unchanged = self.state();
+        f(&self.settings());
+    }
+
     /// What [`Live::set`] would change, and the settings there would be then.
     ///
     /// # Errors
