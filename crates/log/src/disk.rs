@@ -66,13 +66,42 @@ pub struct Folder {
     past_cache: Arc<AtomicBool>,
 }
 
+/// Makes the folder at `path`, and those above it, if they are not there, and makes their names durable: what is durable in a folder is lost
+/// with its name.
+pub fn make_folders(path: &Path) -> io::Result<()> {
+    make_folders_with(path, |folder| fs::File::open(folder)?.sync_all())
+}
+
+fn make_folders_with(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let is_named = |path: &&Path| !path.as_os_str().is_empty();
+    let parent = |path: &Path| path.parent().filter(is_named).map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+    let missing: Vec<&Path> = path.ancestors().filter(is_named).take_while(|folder| !folder.exists()).collect();
+    // Somebody who made the last one that is there may have ended before its name was durable.
+    let there = path.ancestors().filter(is_named).nth(missing.len());
+    if let Some(there) = there.filter(|there| there.parent().is_some()) {
+        match sync(&parent(there)) {
+            // Then it is somebody else's, or of a file system that knows no such thing.
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
+            synced => synced?,
+        }
+    }
+    for folder in missing.into_iter().rev() {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => return Err(error),
+            _ => sync(&parent(folder))?,
+        }
+    }
+    // A file is no folder.
+    fs::create_dir_all(path)
+}
+
 /// Bytes written at once when a file is made.
 const CHUNK: usize = 1 << 20;
 
 impl Folder {
     /// The folder at `path`, made if it is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        make_folders(path)?;
         Ok(Self { path: path.into(), writes: true, device: None, past_cache: Arc::default() })
     }
 
@@ -233,5 +262,38 @@ impl File for PlainFile {
             Some(device) => device.sync(bytes.len(), || self.put_through(at, bytes)),
             None => self.put_through(at, bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_new_folders_are_durable_before_anything_is_in_them() {
+        let top = std::env::temp_dir().join(format!("holdfast-log-folders-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&top);
+        fs::create_dir(&top).expect("a folder");
+        let (above, path) = (top.join("a"), top.join("a/b"));
+        let made = |path: &Path| {
+            let mut synced = Vec::new();
+            make_folders_with(path, |folder| {
+                // What is synced later is not there yet.
+                let below = fs::read_dir(folder)?.count();
+                synced.push((folder.to_path_buf(), folder == above.as_path() && below > 0));
+                Ok(())
+            })
+            .expect("made");
+            synced
+        };
+        let of = |folder: &Path| (folder.to_path_buf(), folder == above.as_path());
+        let outside = top.parent().expect("not the root").to_path_buf();
+        assert_eq!(made(&path), [(outside, false), of(&top), of(&above)]);
+        assert!(path.is_dir());
+        // Whoever has made it may have been killed before it was synced.
+        assert_eq!(made(&path), [of(&above)]);
+        fs::write(top.join("file"), "").expect("a file");
+        assert!(make_folders(&top.join("file")).is_err() && make_folders(&top.join("file/x")).is_err());
+        fs::remove_dir_all(&top).expect("removed");
     }
 }

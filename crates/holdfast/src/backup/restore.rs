@@ -122,7 +122,7 @@ fn verify(backup: &Path, entry: &Entry) -> Result<(), String> {
 
 fn copy(from: &Path, to: &Path, entry: &Entry) -> Result<(), String> {
     let folder = to.parent().unwrap_or(to);
-    let copied = fs::create_dir_all(folder).and_then(|()| {
+    let copied = log::make_folders(folder).and_then(|()| {
         let mut file = File::create_new(to)?;
         let found = read_all(from, |bytes| file.write_all(bytes))?;
         file.sync_all()?;

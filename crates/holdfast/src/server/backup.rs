@@ -50,7 +50,7 @@ pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(),
         ));
     }
     let told = |error: io::Error| format!("{}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(told)?;
+    log::make_folders(folder).map_err(told)?;
     if let Some(entry) = fs::read_dir(folder).map_err(told)?.next() {
         let name = entry.map_err(told)?.file_name();
         return Err(format!("{} is not empty: it holds {}", folder.display(), name.display()));

@@ -29,7 +29,7 @@ impl Places {
         for folder in &self.logs {
             let failed =
                 |error: io::Error| format!("can't make the directory {} of the log: {error}", folder.display());
-            fs::create_dir_all(folder).map_err(failed)?;
+            log::make_folders(folder).map_err(failed)?;
             let real = fs::canonicalize(folder).map_err(failed)?;
             if let Some((_, other)) = made.iter().find(|(other, _)| *other == real) {
                 return Err(format!(
@@ -43,7 +43,11 @@ impl Places {
             }
             made.push((real, folder));
         }
-        self.check_store(&made)
+        self.check_store(&made)?;
+        // The store makes its own.
+        let Some(above) = self.store.parent() else { return Ok(()) };
+        log::make_folders(above)
+            .map_err(|error| format!("can't make the directory {} of the store: {error}", above.display()))
     }
 
     fn check_store(&self, logs: &[(PathBuf, &Path)]) -> Result<(), String> {
