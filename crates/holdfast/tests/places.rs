@@ -163,3 +163,49 @@ fn a_stop_waits_for_nobody_who_has_ended() {
         assert_eq!(client.call("exists held"), ":0", "the script never ended");
     }
 }
+
+/// What of a log is gone: all of it, or a stream, though nothing but the log has what was confirmed, and one has had nothing yet.
+#[test]
+fn a_log_that_is_gone_stops_the_start() {
+    let names = ["s0", "s1"];
+    let settings = [&["--checkpoint-interval", "0", "--log-dirs"], &names[..]].concat();
+    for gone in [&names[..1], &names[1..], &names[..]] {
+        for saves in [false, true] {
+            let dir = Scratch::new();
+            {
+                let server = start(&dir, &settings);
+                let mut client = server.client();
+                assert_eq!(client.call("set k v"), "+OK");
+                if saves {
+                    client.saves();
+                }
+            }
+            for name in gone {
+                fs::rename(dir.path().join(name), dir.path().join(format!("{name}-aside"))).unwrap();
+                fs::create_dir(dir.path().join(name)).unwrap();
+            }
+            let error = refused(&dir, &settings);
+            assert!(error.contains("would be lost") || error.contains("holds nothing"), "{gone:?}, {saves}: {error}");
+            for name in gone {
+                // The start has only locked it.
+                fs::remove_dir_all(dir.path().join(name)).unwrap();
+                fs::rename(dir.path().join(format!("{name}-aside")), dir.path().join(name)).unwrap();
+            }
+            assert_eq!(start(&dir, &settings).client().call("get k"), "$1 v");
+            let error = refused(&dir, &["--log-dirs", "s0"]);
+            assert!(error.contains("directories") || error.contains("given are"), "{error}");
+        }
+    }
+}
+
+/// As a first start leaves it that was killed between the store's beginning and the log's.
+#[test]
+fn a_first_start_that_was_cut_short_is_gone_on_with() {
+    let dir = Scratch::new();
+    drop(start(&dir, &[]));
+    fs::remove_dir_all(dir.path().join("holdfast/log")).unwrap();
+    assert!(refused(&dir, &[]).contains("would be lost"));
+    fs::remove_dir_all(dir.path().join("holdfast/store/tree")).unwrap();
+    assert_eq!(start(&dir, &[]).client().call("set k v"), "+OK");
+    assert_eq!(start(&dir, &[]).client().call("get k"), "$1 v");
+}

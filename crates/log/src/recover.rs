@@ -124,6 +124,11 @@ impl<D: Disk> Recovery<D> {
         self.node
     }
 
+    /// Streams of which there is nothing: no start has begun them, or they are gone.
+    pub fn missing(&self) -> impl Iterator<Item = u16> {
+        self.scans.iter().zip(0..).filter(|(scan, _)| scan.segments().is_empty()).map(|(_, stream)| stream)
+    }
+
     /// Above everything there ever was in the streams, what was cut included (rule L1).
     pub fn highest(&self) -> Lsn {
         self.scans.iter().map(|scan| scan.highest).max().unwrap_or(0)

@@ -83,8 +83,13 @@ pub fn recover_by(
 }
 
 /// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3). `store`: what people call
-/// the store, whose header this is; `None`: it is empty.
-pub fn check_disks<D: Disk>(log: &Opened<D>, header: Option<&Header>, store: &str) -> Result<(), String> {
+/// the store, whose header this is; `None`: it has no checkpoint. `begun`: streams that the log has, as the store says.
+pub fn check_disks<D: Disk>(
+    log: &Opened<D>,
+    header: Option<&Header>,
+    begun: Option<u16>,
+    store: &str,
+) -> Result<(), String> {
     let bases = log.recovery().bases();
     let covered = header.map_or(&[][..], |header| &header.covered);
     if header.is_some() && log.recovery().node().is_none() {
@@ -92,9 +97,17 @@ pub fn check_disks<D: Disk>(log: &Opened<D>, header: Option<&Header>, store: &st
             "the store in {store} has a checkpoint, but the directories of the log are empty: what was written since would be lost"
         ));
     }
-    if header.is_some() && covered.len() != bases.len() {
+    let had = header.map(|_| covered.len()).or(begun.map(usize::from)).filter(|had| *had != bases.len());
+    if let Some(had) = had {
         // Rule L11.
-        return Err(format!("the log had {} directories, not {}", covered.len(), bases.len()));
+        return Err(format!("the log had {had} directories, not {}", bases.len()));
+    }
+    let missing: Vec<String> = log.recovery().missing().map(|stream| stream.to_string()).collect();
+    if (header.is_some() || begun.is_some()) && !missing.is_empty() {
+        return Err(format!(
+            "the store in {store} goes with a log that has been begun, of which these directories, counted from 0, hold nothing: {}; what was written would be lost",
+            missing.join(", ")
+        ));
     }
     let reaches = |(stream, base): (usize, &u64)| *base <= covered.get(stream).copied().unwrap_or(0);
     if !bases.iter().enumerate().all(reaches) {

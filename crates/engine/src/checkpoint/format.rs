@@ -23,6 +23,7 @@ const LEAF: u8 = 2;
 /// What follows [`META`].
 const HEADER: u8 = 0;
 const COVERED: u8 = 1;
+const STREAMS: u8 = 2;
 
 /// Bits of a value's first byte.
 const HAS_EXPIRY: u8 = 0x10;
@@ -63,6 +64,24 @@ pub struct Header {
 
 /// The key of the header.
 pub(super) const HEADER_KEY: [u8; 2] = [META, HEADER];
+
+/// The key of the number of streams that the log has.
+pub(super) const STREAMS_KEY: [u8; 2] = [META, STREAMS];
+/// Of what is under it.
+const STREAMS_VERSION: u8 = 1;
+
+/// What is under [`STREAMS_KEY`].
+pub(super) fn encode_streams(streams: u16) -> [u8; 3] {
+    let [low, high] = streams.to_le_bytes();
+    [STREAMS_VERSION, low, high]
+}
+
+pub(super) fn decode_streams(bytes: &[u8]) -> Result<u16, Corrupt> {
+    match *bytes {
+        [STREAMS_VERSION, low, high] => Ok(u16::from_le_bytes([low, high])),
+        _ => Err(Corrupt("number of streams")),
+    }
+}
 
 /// The key of a group of slots' checkpoints.
 pub(super) fn chunk_key(chunk: usize) -> [u8; 3] {
@@ -432,6 +451,9 @@ mod tests {
         assert_eq!(label_of(&leaf_key(&object, 9)).unwrap(), 9);
         assert_eq!(hex(&leaves_prefix(0x0a0b_0c0d)), "020a0b0c0d");
         assert_eq!(hex(&chunk_key(255)), "0001ff");
+        assert_eq!((hex(&STREAMS_KEY), hex(&encode_streams(258))), ("0002".into(), "010201".into()));
+        assert_eq!(decode_streams(&encode_streams(258)).ok(), Some(258));
+        assert!(decode_streams(&[2, 1, 0]).is_err() && decode_streams(&[1, 1]).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use keyspace::{ColdFigures, Held, KeyHasher, Keyspace, Local, Need, SLOTS, Space
 use keyspace::{Db, Fetched, Mark, access::AccessClock};
 use log::Lsn;
 use object::Corrupt;
-use store::{Error, Store};
+use store::{Batch, Error, Store};
 
 use super::counts::Counts;
 #[cfg(test)]
@@ -81,6 +81,24 @@ pub struct Loaded {
 pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     let Some(bytes) = store.get(&format::HEADER_KEY)? else { return Ok(None) };
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
+}
+
+/// How many streams the log has that goes with a store; `None`: none is known to have been begun.
+pub fn streams_begun(store: &dyn Store) -> Result<Option<u16>, Unloadable> {
+    let Some(bytes) = store.get(&format::STREAMS_KEY)? else { return Ok(None) };
+    format::decode_streams(&bytes).map(Some).map_err(|corrupt| nonsense(&format::STREAMS_KEY, corrupt))
+}
+
+/// Notes durably that all streams of a log have been begun, so many, before anything of theirs is confirmed: a start that does not find them is none of a
+/// new node. Once in the life of a store.
+pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
+    if streams_begun(store)?.is_none() {
+        let mut batch = Batch::new();
+        batch.put(&format::STREAMS_KEY, &format::encode_streams(streams));
+        store.write(&batch)?;
+        store.flush()?;
+    }
+    Ok(())
 }
 
 /// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5).

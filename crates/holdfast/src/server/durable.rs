@@ -6,7 +6,9 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, header};
+use engine::checkpoint::{
+    Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, header, note_streams, streams_begun,
+};
 use log::{Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
@@ -97,7 +99,8 @@ impl Disks {
         places: Places,
     ) -> Result<Disks, Box<dyn Error>> {
         let header = header(&*store)?;
-        node::check_disks(&log, header.as_ref(), &places.store.display().to_string())?;
+        let begun = streams_begun(&*store)?;
+        node::check_disks(&log, header.as_ref(), begun, &places.store.display().to_string())?;
         Ok(Disks { log, node, store, header, places })
     }
 
@@ -124,6 +127,7 @@ impl Disks {
 
         self.heed(&recovered)?;
         let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
+        note_streams(&*self.store, running.log.streams())?;
         let [for_checkpoints, gates] = running.gates;
         let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));

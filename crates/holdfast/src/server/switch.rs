@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use command::Generation;
-use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark};
+use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark, note_streams};
 use log::{Fsync, Gate, Log, State};
 use node::config::Settings;
 use node::{Checkpoints, Halted, Logging, Node};
@@ -93,7 +93,8 @@ impl Switch {
         let Running { log, durable, gates: [for_checkpoints, mut gates] } =
             run(log, id, above, &self.node, settings, Fsync::Always).map_err(|error| error.to_string())?;
         let databases = header.as_ref().map(|header| &header.databases);
-        let begun = self.begin(&log, &mut gates, databases, &durable);
+        let noted = note_streams(&*store, log.streams()).map_err(|error| error.to_string());
+        let begun = noted.and_then(|()| self.begin(&log, &mut gates, databases, &durable));
         if let Err(why) = begun {
             self.give_up(&log);
             return Err(why);

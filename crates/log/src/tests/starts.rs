@@ -117,6 +117,23 @@ fn a_missing_stream_stops_the_start() {
     assert!(refused(&[&other, b, c]).contains("of another node"));
 }
 
+/// Of a first run that wrote to some streams only, one is taken for a start that had not begun all of them; whoever knows that it had is told which.
+#[test]
+fn streams_of_which_nothing_is_there_are_named() {
+    let disks = [Simulated::default(), Simulated::default()];
+    let missing = |disks: &[&Simulated]| -> Vec<u16> {
+        let disks = disks.iter().map(|disk| (*disk).clone()).collect();
+        Opened::of(disks, &[]).unwrap().recovery().missing().collect()
+    };
+    let [a, b] = &disks;
+    assert_eq!(missing(&[a, b]), [0, 1]);
+    let (log, _) = start(&disks, settings(Fsync::Always));
+    log.stop();
+    assert_eq!(missing(&[a, b]), [0; 0]);
+    assert_eq!(missing(&[a, &Simulated::default()]), [1]);
+    assert_eq!(missing(&[&Simulated::default(), b]), [0]);
+}
+
 #[test]
 fn a_folder_is_used_by_one_server() {
     let folder = std::env::temp_dir().join(format!("holdfast-log-lock-{}", std::process::id()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::effects;
-use engine::checkpoint::{Checkpointer, WarmUp, header};
+use engine::checkpoint::{Checkpointer, WarmUp, header, note_streams, streams_begun};
 use keyspace::Keyspace;
 use log::simulated::Chance;
 use log::{Fsync, Limits, Lsn, Opened, Watermarks};
@@ -94,7 +94,7 @@ impl Machine {
         let mut log = Opened::of(hardware.disks.clone(), durable)?;
         let store: Arc<dyn Store> = Arc::new(store::Simulated::open(&hardware.platter, 0)?);
         let header = header(&*store)?;
-        node::check_disks(&log, header.as_ref(), "the platter")?;
+        node::check_disks(&log, header.as_ref(), streams_begun(&*store)?, "the platter")?;
         let started_ms = hardware.clock.unix_ms();
         let node = node(hardware, plan, started_ms)?;
         let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life());
@@ -130,6 +130,7 @@ impl Machine {
             seed: chance.bits() & 0xffff,
         };
         let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 2, settings)?;
+        note_streams(&*store, log.streams())?;
         let gate = gates.pop().unwrap_or_default();
         let backup_gates = gates.pop().unwrap_or_default();
         let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
