@@ -272,10 +272,10 @@ impl Coordinator {
         }
     }
 
-    /// There is no route: the transaction, which is aborted, is not tried again.
+    /// There is no route, or it leads nowhere: the transaction, which is aborted, is not tried again. Nothing, if it is under way.
     pub fn fail(&mut self, now: u64, sequence: u64, why: Refusal, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        if open.phase == Phase::Rerouting {
+        if matches!(open.phase, Phase::Rerouting | Phase::Waiting) {
             open.phase = Phase::Over;
             let untold = std::mem::replace(&mut open.untold, false);
             out.extend(untold.then_some(Event::Failed { sequence, why }));

@@ -327,6 +327,11 @@ fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
         assert!(net.heard(client).is_empty());
         let heard = net.heard(copies);
         assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "nobody is prepared: {heard:?}");
+        // One that is refused all the time, for the locks of the one before.
+        net.send(copies, &format!("MSET {a} 2 {x} 2"));
+        looks(&mut net);
+        let heard = net.heard(copies);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
         leader.says(&[]);
         net.unreachable.clear();
         net.stalled.clear();

@@ -133,6 +133,14 @@ impl Coordinator {
         })
     }
 
+    /// Transactions with a part at a node of which no attempt is under way: the next one is to come.
+    pub fn between_attempts(&self, node: NodeId) -> impl Iterator<Item = u64> {
+        let waits = move |open: &super::Open| {
+            open.phase == Phase::Waiting && open.parts.iter().any(|part| part.member.node == node)
+        };
+        self.open.iter().filter(move |(_, open)| waits(open)).map(|(sequence, _)| *sequence)
+    }
+
     /// The name of the present attempt of a transaction that is not finished.
     pub fn current(&self, sequence: u64) -> Option<TxId> {
         let open = self.open.get(&sequence)?;

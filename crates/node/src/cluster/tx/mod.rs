@@ -300,7 +300,11 @@ impl Worker {
         let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
         let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
         unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());
+        let between: Vec<u64> = coordinator.between_attempts(from.node).filter(|_| is_away).collect();
         let mut events = Vec::new();
+        for sequence in between {
+            coordinator.fail(now, sequence, txn::Refusal::Failed(coordinator::NOT_SERVED.into()), &mut events);
+        }
         for tx in unheard {
             let why = txn::Refusal::Failed(coordinator::NOT_SERVED.into());
             coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
