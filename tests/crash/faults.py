@@ -127,6 +127,8 @@ def limits(options, folder, rng):
     for client in crowd:
         client.close()
     ledger.end()
+    # Who comes before the server has seen the others leave is told that there are too many, and closed.
+    server.ready()
     problems += shown(ledger.check(server), "few descriptors")
     if server.process.poll() is not None:
         problems.append(f"few descriptors: it ended: {server.words()}")

@@ -368,6 +368,9 @@ impl Engine {
         if !self.claims.is_empty() {
             self.end_claims(block.token, &block.held);
         }
+        if self.waited {
+            self.shared.keyspace.let_go_of_all(&block.held);
+        }
         self.release(block.held);
     }
 

@@ -89,6 +89,8 @@ pub struct Engine {
     pub scan_end: u16,
     /// What runs now has waited for its keys often enough: it asks the store itself, under its latches.
     pub insists: bool,
+    /// What runs now has waited for its keys: they need not stay in memory for it any longer.
+    pub waited: bool,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
     pub(crate) last_version: u64,
@@ -116,6 +118,8 @@ pub struct Engine {
     pub(crate) tidy: crate::tidy::Tidy,
     /// The best candidates for eviction so far.
     pub(crate) pool: crate::evict::Pool,
+    /// Where the round over all keys is that make room.
+    pub(crate) round: Option<crate::evict::Round>,
     /// Watches that ended while their slot was busy.
     pub(crate) leftovers: Vec<WatchedKey>,
     /// Who of this worker has reserved latches, and which.
@@ -172,6 +176,8 @@ impl Engine {
             sweep: Default::default(),
             tidy: Default::default(),
             pool: Default::default(),
+            round: None,
+            waited: false,
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
@@ -377,6 +383,9 @@ impl Engine {
         };
         if !self.claims.is_empty() && !matches!(ran, Ran::Busy(_)) {
             self.end_claims(call.token, &held);
+        }
+        if self.waited && !matches!(ran, Ran::Busy(_)) {
+            self.let_go(call, &held);
         }
         self.release(held);
         ran

@@ -4,11 +4,16 @@
 //! true LRU or LFU order. Where only keys with an expiry may go and few have one, a sample may find none: the next one goes on
 //! from there, so that in the end every slot has been looked at.
 
+mod all;
+
 use command::{class, effects::op};
 use keyspace::access::AccessClock;
 use keyspace::{Db, EntryRef, Key, SLOTS};
 
 use crate::engine::Engine;
+
+pub(crate) use all::Round;
+pub use all::Stayed;
 
 /// Candidates kept between samples (Redis `EVPOOL_SIZE`).
 const POOL: usize = 16;

@@ -39,7 +39,7 @@ pub use block::{Again, Begin, BlockRun};
 pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
-pub use evict::{Order, Policy, Room};
+pub use evict::{Order, Policy, Room, Stayed};
 pub use record::{LIBRARIES_SLOT, Link};
 pub use sweep::Swept;
 pub use tidy::Tidied;

@@ -345,6 +345,35 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     assert!(info(&mut client, "keys_in_store_only") > 0);
 }
 
+/// Clients that each change large keys in turn need more at once than there is room for. Keys that were fetched for one stay in memory until he has had
+/// them, and then leave for those of the next: nobody is refused.
+#[test]
+fn what_was_fetched_for_others_is_waited_for() {
+    const CLIENTS: usize = 12;
+    const BYTES: usize = 1_500_000;
+    const CHANGES: usize = 9;
+    let dir = Scratch::new();
+    let server = server(&dir, &["--workers", "2", "--maxmemory", "40mb"]);
+    let mut client = server.client();
+    let value = "v".repeat(BYTES);
+    for n in 0..2 * CLIENTS {
+        assert_eq!(client.call(&format!("set key:{n} {value}")), "+OK");
+    }
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|index| {
+            let mut client = server.client();
+            std::thread::spawn(move || {
+                let change = |n| client.call(&format!("append key:{} x", 2 * index + n % 2));
+                (0..CHANGES).map(change).collect::<Vec<String>>()
+            })
+        })
+        .collect();
+    let expected: Vec<String> = (0..CHANGES).map(|n| format!(":{}", BYTES + n / 2 + 1)).collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), expected);
+    }
+}
+
 /// A key that does not fit is refused what makes it grow, in some time.
 #[test]
 fn what_must_stay_in_memory_is_bounded() {

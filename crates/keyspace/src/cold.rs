@@ -350,6 +350,35 @@ impl Keyspace {
         });
     }
 
+    /// What the next load will be called: earlier ones have lower names.
+    pub fn next_load(&self) -> Ticket {
+        self.cold.tickets.load(Relaxed)
+    }
+
+    /// Whether a key is known, and stays for that, by a load that was asked for before this one. Looks at all slots if there are loads at all.
+    pub fn has_known_before(&self, ticket: Ticket) -> bool {
+        self.cold.loads.load(Relaxed) > 0
+            && (0..SLOTS as u16).any(|slot| {
+                let place = self.cold.of(slot);
+                let mut loads = place.iter().flat_map(|there| there.loads.values());
+                loads.any(|load| matches!(load, Load::Known(own) if *own < ticket))
+            })
+    }
+
+    /// Ends the loads of all held keys that are known and in memory: who has waited for some of them has done what it was for. See [`Db::let_go`].
+    pub fn let_go_of_all(&self, held: &Held) {
+        if self.cold.loads.load(Relaxed) == 0 || held.is_all() {
+            return;
+        }
+        for &slot in held.slots() {
+            self.cold.with(slot, |there| {
+                there.loads.retain(|(physical, bytes), load| {
+                    !matches!(load, Load::Known(_)) || !self.is_in_memory(held, &self.hasher().key(bytes), *physical)
+                });
+            });
+        }
+    }
+
     /// Ends a load that is known, if it is still there: the key may be evicted again, and is to be asked for again. The slot is held.
     pub fn forget_load(&self, held: &Held, slot: u16, key: &PhysicalKey, ticket: Ticket) {
         debug_assert!(held.covers(slot));
@@ -485,6 +514,20 @@ impl Db<'_> {
             ks.body(self.held(), key.slot).table_or_new(physical).graves.set_cold(false);
         }
         true
+    }
+
+    /// Ends the load of a key that is known and in memory: who has waited for it has done what it was for. Others ask again, should it be gone before they
+    /// have looked. That it is absent stays known.
+    pub fn let_go(&mut self, key: &Key<'_>) {
+        let (ks, physical) = (self.keyspace(), self.physical());
+        if ks.cold.loads.load(Relaxed) > 0 && ks.is_in_memory(self.held(), key, physical) {
+            ks.cold.with(key.slot, |there| {
+                let of = (physical, key.bytes.into());
+                if matches!(there.loads.get(&of), Some(Load::Known(_))) {
+                    there.loads.remove(&of);
+                }
+            });
+        }
     }
 
     /// Whether the store has an entry of a held slot as it is.

@@ -152,10 +152,12 @@ impl Worker {
                     return Next::Retry;
                 }
                 Room::Soon => {}
-                Room::Dirty => return self.wait_for_room(conn),
+                Room::Dirty if conn.fetches == 0 || self.may_fit(conn, settings, command, args) => {
+                    return self.wait_for_room(conn);
+                }
                 // Keys may go as soon as the log takes that.
                 Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn, Until::LessIsLeft),
-                Room::None => {
+                Room::None | Room::Dirty => {
                     let why = self.out_of_memory(settings);
                     self.refuse(conn, Some(command), why.as_bytes());
                     return Next::Continue;
@@ -189,7 +191,7 @@ impl Worker {
             // What was looked at before, or for others, is not what this command sees.
             self.engine.take_seen();
         }
-        self.engine.insists = conn.fetches >= INSISTS;
+        (self.engine.insists, self.engine.waited) = (conn.fetches >= INSISTS, conn.fetches > 0);
         let next = if conn.session.no_touch && command.name != "touch" {
             self.engine.clock().set_touching(false);
             let next = self.dispatch(conn, node, settings, command, args, item);
@@ -198,7 +200,7 @@ impl Worker {
         } else {
             self.dispatch(conn, node, settings, command, args, item)
         };
-        self.engine.insists = false;
+        (self.engine.insists, self.engine.waited) = (false, false);
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
         }

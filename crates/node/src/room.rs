@@ -2,12 +2,16 @@
 //!
 //! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the store has as they
 //! are leave memory for it and come back when somebody asks for them; if it has none of those that there are as they are, who needs room
-//! waits for a checkpoint. If nothing leaves memory after that either, it is looked at what is in there: if little of it is data, it is
-//! what the server needs to work, and data gets some room beside it. Only without a store, or if much is data that must stay, the answer is -OOM.
+//! waits for a checkpoint. If samples find nothing that can leave after that either, every key is looked at: all leave that can. What is still there
+//! has been changed since, and leaves after another checkpoint; or it was just fetched for somebody, and leaves when he has had it. That is waited for,
+//! but not by a command that would not fit if it had all the room that data can have. If nothing of that kind is there, it is looked at how much data is
+//! in memory: if that is little, it is what the server needs to work that takes the rest, and data gets some room beside it. Only without a store, or if
+//! much is data that must stay, the answer is -OOM.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Order, Policy, Room};
+use engine::{Order, Policy, Room, Stayed};
+use resp::Args;
 
 use crate::checkpoints::Ticket;
 use crate::config::{EvictionPolicy, Settings};
@@ -16,6 +20,7 @@ use crate::execute::Next;
 use crate::latency::Event;
 use crate::node::Node;
 use crate::stats::add;
+use crate::table::Command;
 use crate::worker::{Token, Worker};
 
 /// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
@@ -28,8 +33,10 @@ const EXCESS: u64 = 128;
 pub(crate) const ROOM_LOOK_MS: u64 = 2;
 /// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
 const BARREN_MS: u64 = 100;
-/// So many checkpoints are waited for, one after the other, as long as keys leave memory at all.
+/// So often it is waited, one time after the other, for checkpoints and for what was fetched.
 const ROUNDS_MAX: u32 = 32;
+/// Between two looks at whether those have had what was fetched for them, in milliseconds.
+const FETCHED_LOOK_MS: u64 = 10;
 
 /// As Redis says it.
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -44,9 +51,11 @@ pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
 /// What a worker knows of memory that is full of what the store does not have.
 #[derive(Default)]
 pub(crate) struct Shortage {
-    /// The checkpoint that was asked for, and what had been then.
-    ticket: Option<(Ticket, Done)>,
-    /// How many have been, without there being room.
+    /// The checkpoint that was asked for.
+    ticket: Option<Ticket>,
+    /// What was fetched before this load is waited for, and when it is looked at again.
+    fetched: Option<(keyspace::Ticket, u64)>,
+    /// How often it was waited for one or the other, without there being room.
     rounds: u32,
     /// Until then nothing is tried.
     barren_until: u64,
@@ -54,16 +63,6 @@ pub(crate) struct Shortage {
     waiting: Vec<Token>,
     /// When they are looked at.
     look_at: u64,
-}
-
-/// What has been done since the start. If it is the same before and after a checkpoint, that has not helped; and what has been written since one was
-/// asked for may not be in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Done {
-    /// Keys that have left memory for the store.
-    moved: u64,
-    /// Changes, as of the workers' last turns.
-    changes: u64,
 }
 
 impl Shortage {
@@ -95,6 +94,7 @@ impl Worker {
         let above = || node.uses_more_than(limit);
         if !above() {
             self.shortage.rounds = 0;
+            self.engine.end_round();
             return Room::Enough;
         }
         let policy = self.policy(settings);
@@ -123,7 +123,18 @@ impl Worker {
         if self.engine.now() < self.shortage.barren_until {
             return Some(Room::None);
         }
-        let (ticket, _) = self.shortage.ticket?;
+        if let Some((before, look_at)) = self.shortage.fetched {
+            let now = self.engine.now();
+            if now < look_at {
+                return Some(Room::Dirty);
+            }
+            let is_there = self.node.engine.keyspace.has_known_before(before);
+            self.shortage.fetched = is_there.then_some((before, now + FETCHED_LOOK_MS));
+            if is_there {
+                return Some(Room::Dirty);
+            }
+        }
+        let ticket = self.shortage.ticket?;
         let checkpoints = self.node.checkpoints()?;
         match checkpoints.outcome(ticket) {
             None => Some(Room::Dirty),
@@ -144,34 +155,74 @@ impl Worker {
 
     /// There are no checkpoints to wait for any more.
     pub(crate) fn forget_shortage(&mut self) {
-        (self.shortage.ticket, self.shortage.rounds, self.shortage.barren_until) = (None, 0, 0);
-    }
-
-    fn done(&self) -> Done {
-        let moved = self.node.engine.keyspace.counters().iter().map(|counters| counters.cooled.load(Relaxed)).sum();
-        let changes = self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add);
-        Done { moved, changes }
+        (self.shortage.ticket, self.shortage.fetched, self.shortage.rounds) = (None, None, 0);
+        self.shortage.barren_until = 0;
     }
 
     fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
-        let before = self.shortage.ticket.take();
+        let ticket = self.shortage.ticket.take();
         match room {
             Room::Enough | Room::Soon => return room,
             // There are no keys at all.
             Room::None => return self.barren(settings),
             Room::Dirty => {}
         }
-        let node = self.node.clone();
-        let Some(checkpoints) = node.checkpoints() else { return room };
-        let done = self.done();
-        // One has just been made of all there is, and nothing has left memory all the same, by anybody.
-        let is_stuck = before.is_some_and(|(_, then)| then == done);
-        if is_stuck || self.shortage.rounds >= ROUNDS_MAX {
+        let stayed = match ticket {
+            // One has just been made, and samples find nothing all the same.
+            Some(ticket) => match self.look_at_all(ticket, settings) {
+                (Room::None, stayed) => stayed,
+                (room, _) => {
+                    self.shortage.ticket = Some(ticket);
+                    return room;
+                }
+            },
+            None => Stayed { changed: true, ..Stayed::default() },
+        };
+        if stayed == Stayed::default() || self.shortage.rounds >= ROUNDS_MAX {
             return self.barren(settings);
         }
         self.shortage.rounds += 1;
-        self.shortage.ticket = Some((checkpoints.ask(true), done));
+        if stayed.changed {
+            let node = self.node.clone();
+            self.shortage.ticket = node.checkpoints().map(|checkpoints| checkpoints.ask(true));
+        } else {
+            // Locks end with their transactions: that is not known, but looked at.
+            let before = if stayed.fetched { self.node.engine.keyspace.next_load() } else { 0 };
+            self.shortage.fetched = Some((before, self.engine.now() + FETCHED_LOOK_MS));
+            self.shortage.ticket = ticket;
+        }
         Room::Dirty
+    }
+
+    /// Goes on with a round over all keys, in which all leave that can, after this checkpoint.
+    fn look_at_all(&mut self, ticket: Ticket, settings: &Settings) -> (Room, Stayed) {
+        let node = self.node.clone();
+        let (limit, until) = (self.limit(settings), self.evict_until);
+        self.engine.evict_all(ticket, || node.uses_more_than(limit), || node.clock.monotonic_ns() < until)
+    }
+
+    /// Whether there is room for what a command may need beside its keys, which have been fetched for it, when all other data has left memory. If not, it
+    /// would wait for ever: its keys would leave before it runs, and come back.
+    pub(crate) fn may_fit(&mut self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> bool {
+        let node = self.node.clone();
+        let (engine, db, mut keys) = (&mut self.engine, conn.session.db, Vec::new());
+        let mut bytes_of = |command: &Command, args: Args<'_>| {
+            keys.clear();
+            command.spec.keys_of(args, &mut keys);
+            engine.bytes_in_memory(db, keys.iter().filter_map(|at| args.get(at.index)))
+        };
+        let own: u64 = match conn.session.multi.as_ref().filter(|_| command.name == "exec") {
+            None => bytes_of(command, args),
+            Some(multi) => {
+                let queue = multi.queue.iter().enumerate();
+                queue.map(|(i, queued)| bytes_of(node.table.get(queued.command), multi.batch.args(i, &[]))).sum()
+            }
+        };
+        if own <= Node::least_data(node.memory_bound(settings).unwrap_or(u64::MAX)) {
+            return true;
+        }
+        let rest = node.used_memory().saturating_sub(self.engine.data_in_memory(u64::MAX));
+        rest + own <= self.limit(settings)
     }
 
     /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.

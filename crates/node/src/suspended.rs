@@ -66,12 +66,12 @@ impl Worker {
             let args = batch.args(0, unread);
             let (db, from) = (conn.session.db, self.meter.settle());
             let mut out = std::mem::take(&mut suspended.out);
-            let insists = conn.fetches >= INSISTS;
+            let (insists, waited) = (conn.fetches >= INSISTS, conn.fetches > 0);
             let mut ctx = self.session_ctx(conn, node, settings, command, args);
             ctx.out = &mut out;
-            ctx.engine.insists = insists;
+            (ctx.engine.insists, ctx.engine.waited) = (insists, waited);
             let flow = suspended.go_on(&mut ctx);
-            self.engine.insists = false;
+            (self.engine.insists, self.engine.waited) = (false, false);
             self.engine.clock().set_touching(true);
             conn.spent += self.meter.settle().saturating_sub(from);
             conn.seen.merge(&self.engine.take_seen());

@@ -116,6 +116,23 @@ impl Engine {
         self.positions = positions;
     }
 
+    /// The keys of a command that has waited for them, and has run, need not stay in memory any longer: who reads fast what only the store has would have
+    /// all of it in memory that it has read for as long as keys stay for those who wait.
+    #[cold]
+    pub(crate) fn let_go(&mut self, call: &Call<'_>, held: &Held) {
+        let mut positions = std::mem::take(&mut self.positions);
+        positions.clear();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let shared = self.shared.clone();
+        for bytes in positions.iter().filter_map(|at| call.args.get(at.index)) {
+            let key = shared.keyspace.hasher().key(bytes);
+            if held.covers(key.slot) {
+                self.db(held, call.db, 0).let_go(&key);
+            }
+        }
+        self.positions = positions;
+    }
+
     /// Makes the keys of a command known that runs now: whoever could wait for them has done so. An error: the store cannot be read.
     #[inline]
     pub(crate) fn settle(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use txn::{Lock, Member, NodeId, Origin, Stamp, TxId};
 
 use super::{Listed, Loader, Names, Source, Span};
 use crate::testing::row;
-use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Shared, Step, Swept};
+use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Shared, Stayed, Step, Swept};
 
 type StoredKey = (Space, Box<[u8]>);
 
@@ -72,6 +72,8 @@ struct Cold {
     shelf: Arc<Shelf>,
     now: u64,
     waited: u64,
+    /// The engine is told, as workers do, when what runs has waited.
+    tells: bool,
 }
 
 impl Cold {
@@ -82,7 +84,7 @@ impl Cold {
         let mut engine = Engine::new(shared.clone(), 0, 1);
         engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 3, ..Tunables::default() }), 0);
         engine.begin_turn(1000);
-        Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0 }
+        Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0, tells: false }
     }
 
     fn serve(&mut self) {
@@ -95,8 +97,12 @@ impl Cold {
         let mut again = None;
         for _ in 0..100 {
             match if block { self.try_block(words, &mut again) } else { self.try_one(&words[0]) } {
-                Some(replies) => return replies,
+                Some(replies) => {
+                    self.engine.waited &= !self.tells;
+                    return replies;
+                }
                 None => {
+                    self.engine.waited |= self.tells;
                     self.waited += 1;
                     self.serve();
                 }
@@ -317,8 +323,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn answers_are_those_of_memory(acts in proptest::collection::vec(act(), 1..80)) {
+    fn answers_are_those_of_memory(acts in proptest::collection::vec(act(), 1..80), tells in any::<bool>()) {
         let (mut cold, mut warm) = (Cold::new(), Cold::new());
+        cold.tells = tells;
         for act in acts {
             match act {
                 Act::Command(words) => {
@@ -346,6 +353,9 @@ proptest! {
                     };
                     let keys = (keys(&mut cold), keys(&mut warm));
                     prop_assert_eq!(&keys.0, &keys.1);
+                    // RANDOMKEY deletes what has expired, if it meets it.
+                    cold.sweep();
+                    warm.sweep();
                     let random = cold.run(false, &one(&format!("{db} randomkey"))).concat();
                     prop_assert!(random == "$-1\r\n" || random.split("\r\n").all(|word| word.starts_with('$') || keys.1.iter().any(|key| key == word)));
                 }
@@ -445,6 +455,77 @@ fn what_the_store_has_makes_room_and_nothing_else() {
         let text = if n < 20 { "$8\r\ntextmore\r\n" } else { "$4\r\ntext\r\n" };
         assert_eq!(cold.run(false, &one(&format!("0 get {{a}}{n}"))), [text]);
     }
+}
+
+/// Somebody has waited for a key and has had it: it stays in memory for nobody.
+#[test]
+fn what_was_fetched_may_go_when_it_was_used() {
+    let mut cold = Cold::new();
+    for words in ["0 set a text", "0 set b text", "0 set e text"] {
+        cold.run(false, &one(words));
+    }
+    cold.checkpoint();
+    assert_eq!(cold.evict(), 3);
+    cold.tells = true;
+    assert_eq!(cold.run(false, &one("0 get a")), ["$4\r\ntext\r\n"]);
+    assert_eq!(cold.evict(), 1);
+    assert_eq!(cold.run(true, &[one("0 get b"), one("0 get e")].concat()), ["$4\r\ntext\r\n", "$4\r\ntext\r\n"]);
+    assert_eq!(cold.evict(), 2, "a block's keys");
+    assert_eq!(cold.run(false, &one("0 set f text")), ["+OK\r\n"]);
+    cold.checkpoint();
+    assert_eq!(cold.evict(), 1, "what was not there, and written since");
+    // That it is absent stays known for a while, as nobody need ask again.
+    let waited = cold.waited;
+    for _ in 0..2 {
+        assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
+    }
+    assert_eq!(cold.waited, waited + 1);
+}
+
+/// Samples that find nothing to evict say nothing of the keys that they have not met.
+#[test]
+fn all_leave_that_can_and_it_is_known_why_others_stay() {
+    let mut cold = Cold::new();
+    let shared = cold.engine.shared.clone();
+    let in_memory = || shared.keyspace.len(0) - shared.keyspace.cold_keys();
+    let has_known = |cold: &Cold| cold.engine.shared.keyspace.has_known_before(cold.engine.shared.keyspace.next_load());
+    let stayed = |changed, fetched| (Room::None, Stayed { changed, fetched, locked: false });
+    for n in 0..200 {
+        cold.run(false, &one(&format!("0 set {{a}}{n} text")));
+    }
+    assert_eq!(cold.engine.evict_all(1, || true, || true), stayed(true, false));
+    cold.checkpoint();
+    assert_eq!(cold.engine.evict_all(1, || true, || true), stayed(false, false));
+    assert_eq!(in_memory(), 0);
+    // Fetched for somebody, who has not been heard of since: all but a few of those that are there.
+    for n in 0..190 {
+        cold.run(false, &one(&format!("0 get {{a}}{n}")));
+    }
+    cold.run(false, &one("0 set b text"));
+    assert_eq!(cold.engine.evict_all(2, || true, || true), stayed(true, true));
+    cold.checkpoint();
+    let before = shared.keyspace.next_load();
+    assert!(!shared.keyspace.has_known_before(0) && has_known(&cold));
+    // In steps: each call goes on where the last one has ended, and one for another purpose begins anew.
+    let mut steps = 0;
+    let last = loop {
+        match cold.engine.evict_all(3, || true, || false) {
+            (Room::Soon, _) => steps += 1,
+            last => break last,
+        }
+        assert!(steps < 1000, "it comes to its end");
+    };
+    assert_eq!((last, in_memory()), (stayed(false, true), 190));
+    assert!(steps > 1);
+    cold.engine.make_room(Some(to_store()), || in_memory() > 0, || true);
+    assert_eq!(in_memory(), 190, "samples do not find more");
+    cold.now += 1000;
+    cold.serve();
+    assert!(!shared.keyspace.has_known_before(before));
+    assert_eq!(cold.engine.evict_all(4, || in_memory() > 50, || true), (Room::Enough, Stayed::default()));
+    assert!(in_memory() <= 50);
+    assert_eq!(cold.engine.evict_all(4, || true, || true), stayed(false, false));
+    assert_eq!((in_memory(), shared.keyspace.len(0)), (0, 201));
 }
 
 /// PFCOUNT writes down what it has counted: the key is changed by that as it is by a write.
