@@ -18,6 +18,8 @@ pub struct Aside {
     pub keys: BTreeMap<(u16, Box<[u8]>), Mode>,
     /// What a script turned out to need beside them.
     pub missing: Vec<Lock>,
+    /// It has called a command that is refused when memory is full.
+    pub needs_memory: bool,
     /// Messages that the block has published.
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// Its commands, as those see them who monitor.

@@ -232,6 +232,7 @@ impl Exec {
     }
 
     fn dispatch(&mut self, ctx: &mut SessionCtx<'_>, command: &Command, queued: Queued, args: Args<'_>) -> Flow {
+        ctx.note_memory(command);
         let row = match command.handler {
             Handler::Data(row) => {
                 let call = Call {

@@ -58,6 +58,8 @@ pub struct Interactive {
     pub events: Vec<Event>,
     /// What it will publish.
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
+    /// It has called a command that is refused when memory is full.
+    pub needs_memory: bool,
     /// Bytes of all that.
     pub bytes: usize,
 }
@@ -90,6 +92,7 @@ impl Interactive {
             effects: Vec::new(),
             events: Vec::new(),
             messages: Vec::new(),
+            needs_memory: false,
             bytes: 0,
         }
     }

@@ -265,6 +265,13 @@ pub struct SessionCtx<'a> {
 }
 
 impl<'a> SessionCtx<'a> {
+    /// Notes, in a workspace, that a command runs that may be refused when memory is full: the owners of its keys decide.
+    pub(crate) fn note_memory(&mut self, command: &Command) {
+        if let Some(aside) = &mut self.aside {
+            aside.needs_memory |= command.spec.has(flags::DENYOOM);
+        }
+    }
+
     /// What a command sees that runs inside a block, its reply being written behind what has been written.
     pub(crate) fn inside<'b>(
         &'b mut self,

@@ -623,3 +623,46 @@ fn where_memory_is_full_nothing_comes_of_it() {
     assert_eq!(net.say_words(client, &["EVAL", "return redis.call('del', KEYS[2])", "2", &a, &b]), "1");
     assert!(net.is_quiet(), "nothing is left");
 }
+
+/// As on one node: who takes something away, or moves it, may do so when memory is full.
+#[test]
+fn where_memory_is_full_keys_are_moved_and_taken_from() {
+    let mut net = Net::new(2, 1, 3);
+    let (client, other) = (net.connect(0), net.connect(1));
+    let mut alone = Net::new(1, 1, 3);
+    let single = alone.connect(0);
+    let [a, b, c, d] = keys(2);
+    let fill = [
+        format!("RPUSH {a} 1 2 3"),
+        format!("RPUSH {b} 1 2 3"),
+        format!("ZADD {c} 1 x 2 y"),
+        format!("ZADD {d} 1 x 2 y"),
+    ];
+    for command in &fill {
+        assert_eq!(net.say(client, command), alone.say(single, command));
+    }
+    for node in [client, other] {
+        assert_eq!(net.say(node, "CONFIG SET maxmemory 1"), "OK");
+    }
+    assert_eq!(alone.say(single, "CONFIG SET maxmemory 1"), "OK");
+    let pop = "return {redis.call('lpop', KEYS[1]), redis.call('lpop', KEYS[2])}";
+    for words in [
+        &["LMPOP", "2", &a, &b, "LEFT"][..],
+        &["BLPOP", &b, &a, "0"],
+        &["ZMPOP", "2", &d, &c, "MAX"],
+        &["EVAL", pop, "2", &a, &b],
+        &["RENAME", &a, &b],
+        &["RENAME", &b, &a],
+        &["EXISTS", &a, &b],
+        &["LRANGE", &a, "0", "-1"],
+    ] {
+        assert_eq!(net.say_words(client, words), alone.say_words(single, words), "{words:?}");
+    }
+    for words in [&["LMOVE", &a, &b, "LEFT", "LEFT"][..], &["COPY", &a, &b]] {
+        for (net, client) in [(&mut net, client), (&mut alone, single)] {
+            let full = net.say_words(client, words);
+            assert!(full.starts_with("-OOM"), "{words:?}: {full}");
+        }
+    }
+    assert!(net.is_quiet(), "nothing is left");
+}

@@ -382,6 +382,7 @@ impl Interactive {
             return Err(TOO_LARGE.into());
         }
         self.bytes = bytes - replaced;
+        self.needs_memory |= aside.needs_memory;
         for (place, image) in images {
             let seen = self.keys.entry(place).or_default();
             (seen.image, seen.written) = (image.into(), true);
@@ -422,7 +423,8 @@ impl Peers {
         let mut parts = Vec::new();
         for (owner, locks) in locks {
             let (checks, effects, events) = changes.remove(&owner).unwrap_or_default();
-            let commands = Changes { checks, effects: &effects, events }.encode();
+            let commands =
+                Changes { checks, effects: &effects, events, needs_memory: transaction.needs_memory }.encode();
             if commands.len() > PART_MAX {
                 return Err(TOO_LONG.into());
             }

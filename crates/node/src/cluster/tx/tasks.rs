@@ -379,8 +379,11 @@ impl Worker {
     /// Whether a command of a part is refused when memory is full.
     fn needs_room(&self, commands: &[u8]) -> bool {
         if wire::is_changes(commands) {
+            // What comes from another node makes a node need more than it did, where one node would not.
+            let is_short = self.node.uses_more_than(self.node.system_limit());
             let more = |changes: wire::Changes<'_>| {
-                effects::decode(changes.effects).any(|effect| effect.is_ok_and(|effect| effect.op != op::DELETE))
+                let mut effects = effects::decode(changes.effects);
+                (changes.needs_memory || is_short) && effects.any(|effect| effect.is_ok_and(|e| e.op != op::DELETE))
             };
             return wire::changes(commands).is_ok_and(more);
         }

@@ -6,7 +6,7 @@
 //!             (db u16 · arguments u32 · (length u32 · bytes) each) each
 //! replies  := (length u32 · reply) each
 //! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE) each
-//! changes  := version u8 (1) · 1 u8 · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·
+//! changes  := version u8 (1) · u8 (1; 0: no command that full memory forbids has made them) · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·
 //!             (class u32 · db u16 · length u32 · key · length u32 · name of a notification) each
 //! ```
 
@@ -17,6 +17,8 @@ use txn::{Malformed, Member, Message, NodeId};
 const VERSION: u8 = 1;
 /// In place of the protocol of commands.
 const CHANGES: u8 = 1;
+/// As [`CHANGES`], if full memory does not forbid them.
+const FREE_CHANGES: u8 = 0;
 const CUT: Malformed = Malformed("cut short");
 
 /// Writes a body to the place that `put` gives.
@@ -103,11 +105,13 @@ pub(super) struct Changes<'a> {
     pub(super) checks: Vec<Check<'a>>,
     pub(super) effects: &'a [u8],
     pub(super) events: Vec<Event>,
+    /// They are made by commands of which one is refused when memory is full.
+    pub(super) needs_memory: bool,
 }
 
 impl Changes<'_> {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, CHANGES];
+        let mut out = vec![VERSION, if self.needs_memory { CHANGES } else { FREE_CHANGES }];
         out.extend_from_slice(&(self.checks.len() as u32).to_le_bytes());
         for (db, key, version) in &self.checks {
             out.extend_from_slice(&db.to_le_bytes());
@@ -127,7 +131,7 @@ impl Changes<'_> {
 
 /// Whether these are [`Changes`], and no commands. Nothing is none.
 pub(super) fn is_changes(bytes: &[u8]) -> bool {
-    matches!(bytes, [] | [VERSION, CHANGES, ..])
+    matches!(bytes, [] | [VERSION, CHANGES | FREE_CHANGES, ..])
 }
 
 /// What is to be done to a node's keys.
@@ -136,7 +140,10 @@ pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
     if bytes.is_empty() {
         return Ok(changes);
     }
-    let [VERSION, CHANGES, rest @ ..] = bytes else { return Err(Malformed("a version of changes that is not known")) };
+    let [VERSION, kind @ (CHANGES | FREE_CHANGES), rest @ ..] = bytes else {
+        return Err(Malformed("a version of changes that is not known"));
+    };
+    changes.needs_memory = *kind == CHANGES;
     let (checks, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
     for _ in 0..u32::from_le_bytes(*checks) {
         let (db, more) = rest.split_first_chunk().ok_or(CUT)?;
@@ -246,7 +253,10 @@ mod tests {
         assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
         assert_eq!(found(&there).unwrap(), (258, vec![(7, &b"x"[..])]));
         let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into() };
-        let made = Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()] }.encode();
+        let made =
+            Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()], needs_memory: true };
+        let made = made.encode();
+        assert_eq!(Changes::default().encode(), b"\x01\0\0\0\0\0\0\0\0\0");
         let checks = b"\x01\x01\x01\0\0\0\x02\0\x03\0\0\0key\x09\0\0\0\0\0\0\0";
         assert_eq!(made, [&checks[..], b"\x02\0\0\0ef\x04\0\0\0\x01\0\x01\0\0\0k\x03\0\0\0del"].concat());
         let read_back = changes(&made).unwrap();

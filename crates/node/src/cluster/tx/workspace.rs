@@ -437,7 +437,7 @@ impl Worker {
             };
             return Ran::Answers(noted.map(|()| out));
         }
-        let made = split(fetching, made);
+        let made = split(fetching, made, run.aside.needs_memory);
         fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
         Ran::Done(made)
     }
@@ -582,7 +582,7 @@ impl Worker {
 }
 
 /// What a block has done, by the nodes that own the keys. The error is for the client.
-fn split(fetching: &Fetching, made: engine::Made) -> Result<MadeOf, Vec<u8>> {
+fn split(fetching: &Fetching, made: engine::Made, needs_memory: bool) -> Result<MadeOf, Vec<u8>> {
     const NOT_LOCKED: &[u8] = b"ERR a change of a key that was not fetched";
     let mut effects_of: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
     for effect in effects::split(&made.effects) {
@@ -604,7 +604,7 @@ fn split(fetching: &Fetching, made: engine::Made) -> Result<MadeOf, Vec<u8>> {
         if events.is_empty() && effects.is_empty() {
             continue;
         }
-        let changes = Changes { checks: Vec::new(), effects, events }.encode();
+        let changes = Changes { checks: Vec::new(), effects, events, needs_memory }.encode();
         if changes.len() > PART_MAX {
             return Err(if effects.len() > PART_MAX { TOO_LARGE } else { TOO_LONG }.into());
         }

@@ -69,6 +69,7 @@ impl ScriptRun {
             Reply::new(reply, protocol).error(&error);
             return Ok(());
         }
+        ctx.note_memory(command);
         if ctx.session.no_touch {
             ctx.engine.clock().set_touching(command.name == "touch");
         }
