@@ -37,7 +37,7 @@ fn what_must_hold_holds_in_clusters() {
 #[test]
 fn blocks_are_whole_though_nodes_sync_once_a_second() {
     let mut sum = sim::counts::Counts::default();
-    for seed in 101..104 {
+    for seed in 101..107 {
         let plan = Plan::of(seed, Planted::Nothing);
         let node = sim::plan::Plan { fsync: log::Fsync::Everysec, ..plan.node };
         let plan = Plan {
