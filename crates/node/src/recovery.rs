@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use engine::checkpoint::{Dealer, Hand, Header, Loaded, Replayed, restore};
+use engine::checkpoint::{Dealer, Due, Hand, Header, Loaded, Replayed, restore};
 use keyspace::Local;
 use log::{Damage, Disk, Lsn, Opened};
 use store::Store;
@@ -42,13 +42,10 @@ pub fn recover(
         let mut outcome = Ok(());
         records(&mut |record| {
             if outcome.is_ok() {
-                outcome = dealer.deal(record.lsn, record.effects, |_, batches| {
+                outcome = dealer.deal(record.lsn, record.effects, |due, _, batches| {
                     hand.apply(&mut local, &mut batches[0])?;
-                    hand.settle(&mut local)
+                    if due == Due::All { hand.settle(&mut local) } else { Ok(()) }
                 });
-            }
-            if outcome.is_ok() && dealer.batches()[0].is_full() {
-                outcome = hand.apply(&mut local, &mut dealer.batches()[0]);
             }
         })?;
         outcome?;

@@ -26,13 +26,13 @@ pub(super) struct Dealt {
     pub(super) slot: u16,
     pub(super) hash: u64,
     /// Where its key begins, its payload, and where that ends.
-    at: [u32; 3],
+    at: [usize; 3],
 }
 
 impl Dealt {
     /// Its key, and its payload.
     pub(super) fn parts<'b>(&self, batch: &'b Batch) -> (Key<'b>, &'b [u8]) {
-        let [start, payload, end] = self.at.map(|at| at as usize);
+        let [start, payload, end] = self.at;
         let key = Key { bytes: &batch.bytes[start..payload], hash: self.hash, slot: self.slot };
         (key, &batch.bytes[payload..end])
     }
@@ -121,12 +121,12 @@ impl Batch {
         self.effects.push(Dealt { lsn, record, alone, op, db, slot, hash, at });
     }
 
-    fn put(&mut self, key: &[u8], payload: &[u8]) -> [u32; 3] {
+    fn put(&mut self, key: &[u8], payload: &[u8]) -> [usize; 3] {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(payload);
-        [start as u32, middle as u32, self.bytes.len() as u32]
+        [start, middle, self.bytes.len()]
     }
 
     pub(super) fn push(&mut self, (lsn, record, alone): (Lsn, u64, bool), key: &Key<'_>, effect: &Effect<'_>) {

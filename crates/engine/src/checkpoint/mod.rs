@@ -34,7 +34,7 @@ pub use format::Header;
 pub use generation::{Clearing, begin as begin_generation, leave_mark, moment};
 pub use hand::Hand;
 pub use load::{Loaded, Unloadable, header, highest, note_streams, restore, streams_begun};
-pub use replay::{Dealer, Replay, Replayed, Unreplayable, Why};
+pub use replay::{Dealer, Due, Replay, Replayed, Unreplayable, Why};
 pub use round::{Checkpointer, Figures, LONG_HOLD_NS, Step, World};
 pub use source::StoreSource;
 pub use warm::{WarmUp, Warmth};

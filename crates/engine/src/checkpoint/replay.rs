@@ -82,6 +82,15 @@ pub struct Replayed {
     pub ended: Option<u64>,
 }
 
+/// What has to be applied before a dealer goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// This hand's batch is full: it is handed over ([`Hand::apply`]), now or later.
+    Of(usize),
+    /// Everything that was dealt ([`Hand::apply`], then [`Hand::settle`]), at once.
+    All,
+}
+
 /// See the module's text. Nobody else uses the keyspace.
 #[must_use]
 pub struct Dealer<'a> {
@@ -142,13 +151,13 @@ impl<'a> Dealer<'a> {
         &mut self.batches
     }
 
-    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `settle` applies everything that was dealt
-    /// ([`Hand::apply`], then [`Hand::settle`]), and returns when that is done; it may use the dealer's part of the keyspace for that.
+    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `apply` is called whenever something has to be applied before
+    /// it goes on: see [`Due`]. It may use the dealer's part of the keyspace for that.
     pub fn deal(
         &mut self,
         lsn: Lsn,
         encoded: &[u8],
-        mut settle: impl FnMut(&mut Local, &mut [Batch]) -> Result<(), Unreplayable>,
+        mut apply: impl FnMut(Due, &mut Local, &mut [Batch]) -> Result<(), Unreplayable>,
     ) -> Result<(), Unreplayable> {
         let nonsense = |Corrupt(what)| Unreplayable { lsn, why: Why::Nonsense(what) };
         // Records of different slots may have the same.
@@ -199,7 +208,7 @@ impl<'a> Dealer<'a> {
                 continue;
             }
             if let Some(barrier) = effect.barrier().map_err(nonsense)? {
-                settle(&mut self.local, &mut self.batches)?;
+                apply(Due::All, &mut self.local, &mut self.batches)?;
                 self.barrier(lsn, barrier).map_err(nonsense)?;
                 continue;
             }
@@ -214,6 +223,10 @@ impl<'a> Dealer<'a> {
             let alone = index == 0 && rest.peek().is_none();
             let hand = usize::from(key.slot) % self.batches.len();
             self.batches[hand].push((lsn, self.dealt, alone), &key, &effect);
+            if self.batches[hand].is_full() {
+                // One record may have more than there is memory for twice.
+                apply(Due::Of(hand), &mut self.local, &mut self.batches)?;
+            }
         }
         Ok(())
     }
@@ -312,11 +325,10 @@ impl<'a> Replay<'a> {
     /// The next record, which is applied now or later.
     pub fn record(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Unreplayable> {
         let hand = &mut self.hand;
-        self.dealer.deal(lsn, encoded, |local, batches| {
+        self.dealer.deal(lsn, encoded, |due, local, batches| {
             hand.apply(local, &mut batches[0])?;
-            hand.settle(local)
-        })?;
-        if self.dealer.batches[0].is_full() { self.apply() } else { Ok(()) }
+            if due == Due::All { hand.settle(local) } else { Ok(()) }
+        })
     }
 
     fn apply(&mut self) -> Result<(), Unreplayable> {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use engine::checkpoint::{Batch, Dealer, Hand, Replayed, Unreplayable, Why};
+use engine::checkpoint::{Batch, Dealer, Due, Hand, Replayed, Unreplayable, Why};
 use keyspace::Local;
 use log::Opened;
 
@@ -80,13 +80,13 @@ pub fn run(
             }
             let given_up = || Unreplayable { lsn: record.lsn, why: Why::Nonsense("a thread has given up") };
             // A barrier takes every latch: without everybody's word nobody says that they are free.
-            outcome = dealer.deal(record.lsn, record.effects, |_, batches| {
-                going = settle(&helpers, batches);
+            outcome = dealer.deal(record.lsn, record.effects, |due, _, batches| {
+                going = match due {
+                    Due::Of(hand) => helpers[hand].hand_over(&mut batches[hand]),
+                    Due::All => settle(&helpers, batches),
+                };
                 if going { Ok(()) } else { Err(given_up()) }
             });
-            for (helper, batch) in helpers.iter().zip(dealer.batches()).filter(|(_, batch)| batch.is_full()) {
-                going &= helper.hand_over(batch);
-            }
         });
         for (helper, batch) in helpers.iter().zip(dealer.batches()) {
             helper.hand_over(batch);

@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod crashes;
+mod dealing;
 mod evicted;
 mod fetched;
 mod generations;

@@ -1,0 +1,38 @@
+//! What is dealt to those who apply it.
+
+use keyspace::Keyspace;
+
+use super::model::{DATABASES, Machine, NOW, digest, digest_of, tunables};
+use crate::checkpoint::round::Planted;
+use crate::checkpoint::{Dealer, Due};
+
+/// A record may do more than there is room for in a batch, which must not grow with it: it is handed over in the middle.
+#[test]
+fn a_batch_does_not_grow_with_a_record() {
+    const KEYS: usize = 23;
+    let mut machine = Machine::new(1, Planted::None);
+    let names: Vec<String> = (0..KEYS).map(|n| format!("{{tag}}{n}")).collect();
+    let line: Vec<&str> = ["mset"].into_iter().chain(names.iter().flat_map(|name| [name.as_str(), "value"])).collect();
+    let reply = machine.hand.run(0, &line);
+    assert_eq!(reply, "+OK\r\n");
+    machine.take();
+    let (lsn, effects) = machine.log.records.last().expect("a record").clone();
+    let keyspace = Keyspace::new(2, DATABASES, 7);
+    let limits = tunables().limits.clone();
+    let (mut dealer, mut hands) = Dealer::new(&keyspace, keyspace.local(0), limits, None, NOW, 1);
+    let (mut hand, mut local) = (hands.remove(0), keyspace.local(1));
+    let mut handed_over = 0;
+    let dealt = dealer.deal(lsn, &effects, |due, _, batches| {
+        assert_eq!(due, Due::Of(0));
+        assert!(batches[0].is_full());
+        handed_over += 1;
+        hand.apply(&mut local, &mut batches[0])
+    });
+    dealt.expect("our own record");
+    assert!(!dealer.batches()[0].is_full(), "there is no more than the rest in it");
+    hand.apply(&mut local, &mut dealer.batches()[0]).expect("our own record");
+    let figures = dealer.finish([&hand]);
+    assert!(handed_over > 1 && figures.applied == KEYS as u64, "{handed_over} batches and a rest, {figures:?}");
+    drop((hand, local));
+    assert!(digest(&keyspace, 1) == digest_of(&[(lsn, effects)], &tunables()));
+}
