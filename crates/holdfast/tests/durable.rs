@@ -355,5 +355,6 @@ fn a_start_that_cannot_read_the_store_says_so() {
     }
     let path = dir.path().display().to_string();
     let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
-    assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
+    // Whoever meets it first: who merges tables meanwhile may.
+    assert!(error.contains("is damaged at byte") && !error.contains("panicked"), "{error}");
 }
