@@ -247,15 +247,39 @@ impl Runner {
 
     /// Lets others do what the checkpointer waits for.
     fn pause(&mut self, time: Duration) -> Result<(), String> {
-        if let Some(why) = self.failed_log() {
-            return Err(format!("the log has failed: {why}"));
-        }
         let (_, urgent, stopping) = self.checkpoints.orders();
-        // Workers have ended when it stops: a latch that is busy then, as a script had it, is never given back.
-        if stopping && (!urgent || time == BUSY) {
-            return Err("the server stops".into());
+        if let Some(why) = waits_in_vain(&self.outside.log.state(), urgent, stopping, time == BUSY) {
+            return Err(why);
         }
         thread::park_timeout(time);
         Ok(())
+    }
+}
+
+/// Why what a round waits for does not come any more, if so. `urgent`: somebody waits for the round; `latch`: it waits for a latch, and for the log otherwise.
+fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Option<String> {
+    match log {
+        State::Failed(why) => return Some(format!("the log has failed: {why}")),
+        // It could wait for ever, and the process with it: what was left and is not written is not confirmed to anybody.
+        State::Full if stopping => return Some("the server stops, and there is no space left for the log".into()),
+        State::Full | State::Running => {}
+    }
+    // Workers have ended when it stops: a latch that is busy then, as a script had it, is never given back.
+    (stopping && (!urgent || latch)).then(|| "the server stops".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_stops_waits_only_for_what_comes() {
+        let failed = State::Failed("no disk".into());
+        for (urgent, stopping, latch) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)) {
+            let ends = |log: &State| waits_in_vain(log, urgent, stopping, latch).is_some();
+            assert!(ends(&failed));
+            assert_eq!(ends(&State::Running), stopping && (!urgent || latch));
+            assert_eq!(ends(&State::Full), stopping, "urgent {urgent}, latch {latch}");
+        }
     }
 }
