@@ -35,6 +35,8 @@ pub const OOM: &str = "OOM the system's limit of this process's memory leaves no
 
 /// Bytes of address space that the system allows; `u64::MAX` for no limit.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Bytes that a control group allows to be resident; `u64::MAX` for no limit.
+static RESIDENT: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Bytes that clients may take of what data does not get.
 static TALK_MOST: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the largest string.
@@ -64,6 +66,7 @@ pub fn limit_to(bytes: u64) {
 
 /// Notes that `bytes` may be resident, of whose margin clients may take `talk`. Once, after [`limit_to`].
 pub fn limit_resident(bytes: u64, talk: u64) {
+    RESIDENT.store(bytes, Relaxed);
     STRING_MOST.fetch_min(bytes / STRING, Relaxed);
     let most = if limit() == u64::MAX { talk } else { talk.min(limit() / TALK) };
     TALK_MOST.store(most, Relaxed);
@@ -74,6 +77,12 @@ pub fn limit_resident(bytes: u64, talk: u64) {
 #[inline]
 pub fn limit() -> u64 {
     LIMIT.load(Relaxed)
+}
+
+/// Bytes that a control group allows to be resident; `u64::MAX` for no limit.
+#[inline]
+pub fn resident() -> u64 {
+    RESIDENT.load(Relaxed)
 }
 
 /// Whether the system limits the address space or what is resident.

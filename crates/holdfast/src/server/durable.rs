@@ -276,13 +276,16 @@ fn limits_of_log(settings: &Settings) -> Limits {
     Limits { block: block as usize, ..limits }
 }
 
-/// `maxmemory`, or what the system's limit leaves if that is less; 0 for neither.
+/// `maxmemory`, or what the system's limits leave if that is less; 0 for none of them.
 fn bound(maxmemory: u64) -> u64 {
-    let system = headroom::limit() - headroom::margin(headroom::limit());
-    match maxmemory {
-        0 if headroom::is_limited() => system,
-        most if headroom::is_limited() => most.min(system),
-        most => most,
+    let address_space = headroom::limit() - headroom::margin(headroom::limit());
+    least(maxmemory, headroom::is_limited().then(|| address_space.min(headroom::resident())))
+}
+
+fn least(maxmemory: u64, system: Option<u64>) -> u64 {
+    match (maxmemory, system) {
+        (0, system) => system.unwrap_or(0),
+        (most, system) => system.map_or(most, |system| most.min(system)),
     }
 }
 
@@ -297,4 +300,21 @@ fn limits(maxmemory: u64) -> store::Limits {
     let part = maxmemory / 32;
     let table = (2 * part).clamp(LEAST_TABLE, most.table);
     store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), table, ..most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a control group, a store without `maxmemory` took as much as one that has a machine for itself.
+    #[test]
+    fn what_the_system_leaves_bounds_the_store() {
+        assert_eq!(
+            [least(0, None), least(7, None), least(0, Some(5)), least(7, Some(5)), least(3, Some(5))],
+            [0, 7, 5, 5, 3]
+        );
+        let (free, group) = (limits(least(0, None)), limits(least(0, Some(400 << 20))));
+        assert_eq!((free.memory, free.cache), (64 << 20, 64 << 20));
+        assert!(2 * group.memory + group.cache < 400 << 20 >> 3, "{group:?}");
+    }
 }
