@@ -348,13 +348,15 @@ fn a_start_that_cannot_read_the_store_says_so() {
     for table in std::fs::read_dir(&tables).unwrap() {
         let path = table.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        // Entries in the middle, not what is read when the store is opened.
+        // Entries in the middle, not what is read when the store is opened, as most is of the table that the store begins with.
+        if bytes.len() < 20_000 {
+            continue;
+        }
         let (from, end) = (bytes.len() / 3, bytes.len() / 3 * 2);
         bytes[from..end].iter_mut().for_each(|byte| *byte ^= 0x55);
         std::fs::write(&path, bytes).unwrap();
     }
     let path = dir.path().display().to_string();
     let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
-    // Whoever meets it first: who merges tables meanwhile may.
-    assert!(error.contains("is damaged at byte") && !error.contains("panicked"), "{error}");
+    assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
 }
