@@ -10,7 +10,7 @@ fn first(planted: Planted) -> u64 {
     match planted {
         Planted::EarlyUnlock => 2,
         Planted::UnlockedByStart => 49,
-        Planted::UnloggedPrepare => 15,
+        Planted::UnloggedPrepare => 36,
         Planted::LeaseIgnored => 7,
         Planted::StaleEpoch => 4,
         Planted::ForgottenCommit => 1,
