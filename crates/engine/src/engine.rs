@@ -126,6 +126,8 @@ pub struct Engine {
     pub(crate) reservation: Option<(u64, Need)>,
     /// Scratch for key positions.
     pub(crate) positions: Vec<KeyAt>,
+    /// Commands since it was last asked whether there is room (`space.rs`).
+    pub(crate) unasked: u32,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
     /// Who of this worker has waited last for keys that its command has found out, and how often.
@@ -181,6 +183,7 @@ impl Engine {
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
+            unasked: 0,
             keep_expired: false,
             found: None,
             claims: BTreeMap::new(),

@@ -12,6 +12,10 @@ const PER_ELEMENT: u64 = 64;
 /// What the record of a command may have besides its arguments, in bytes.
 const RECORD_OVERHEAD: usize = 4096;
 
+/// So many commands of a worker in a row may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of many is over before
+/// anybody looks otherwise.
+const UNASKED: u32 = 16;
+
 /// What it takes at most to make something of so many bytes, and its largest block: what grows as it is written may take twice its length, and the log
 /// copies it twice.
 fn as_one_block(bytes: usize) -> (usize, usize) {
@@ -24,7 +28,9 @@ impl Engine {
     #[cold]
     pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         let spec = &call.row.spec;
-        if spec.has(flags::DENYOOM) && (headroom::is_tight() || !self.has_room_to_log(call)) {
+        if spec.has(flags::DENYOOM)
+            && (headroom::is_tight() || !self.has_room_for_small() || !self.has_room_to_log(call))
+        {
             return Err(Error::OOM);
         }
         // What only moves is copied for nobody but the log.
@@ -38,6 +44,21 @@ impl Engine {
             false => headroom::has_room_to_talk(all, largest),
         };
         if fits { Ok(()) } else { Err(Error::OOM) }
+    }
+
+    /// Whether there is room for what a row of commands takes without asking, looked at once for each row: in the margin, as data that may leave memory
+    /// fills the rest.
+    fn has_room_for_small(&mut self) -> bool {
+        self.unasked = self.unasked.saturating_add(1);
+        if self.unasked < UNASKED {
+            return true;
+        }
+        // As long as there is none, each asks.
+        let has_room = headroom::has_room_to_talk(UNASKED as usize * headroom::LARGE, 0);
+        if has_room {
+            self.unasked = 0;
+        }
+        has_room
     }
 
     /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block of commands to grow for one more.
