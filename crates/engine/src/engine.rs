@@ -16,6 +16,7 @@ use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
 use crate::cold::{Requests, Shelf};
 use crate::record::Recorder;
+use crate::space::Unasked;
 use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
 use crate::transactions::{Owner, Transactions};
 use crate::walker::{Walker, Walking};
@@ -127,7 +128,7 @@ pub struct Engine {
     /// Scratch for key positions.
     pub(crate) positions: Vec<KeyAt>,
     /// Commands since it was last asked whether there is room (`space.rs`).
-    pub(crate) unasked: u32,
+    pub(crate) unasked: Unasked,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
     /// Who of this worker has waited last for keys that its command has found out, and how often.
@@ -183,7 +184,7 @@ impl Engine {
             leftovers: Vec::new(),
             reservation: None,
             positions: Vec::new(),
-            unasked: 0,
+            unasked: Unasked::default(),
             keep_expired: false,
             found: None,
             claims: BTreeMap::new(),

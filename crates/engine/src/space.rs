@@ -14,7 +14,29 @@ const RECORD_OVERHEAD: usize = 4096;
 
 /// So many commands of a worker in a row may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of many is over before
 /// anybody looks otherwise.
-const UNASKED: u32 = 16;
+const ROW: u32 = 16;
+
+/// Whether there is room for what a row of commands takes without asking: in the margin, as data that may leave memory fills the rest.
+fn has_room_for_row() -> bool {
+    headroom::has_room_to_talk(ROW as usize * headroom::LARGE, 0)
+}
+
+/// Commands of a worker since it was last asked whether there is room.
+#[derive(Default)]
+pub(crate) struct Unasked(u32);
+
+impl Unasked {
+    /// Whether one more may go on: `has_room` is asked at the end of each row, and by all that follow as long as there is none.
+    fn fits(&mut self, has_room: impl FnOnce() -> bool) -> bool {
+        self.0 += 1;
+        if self.0 < ROW {
+            return true;
+        }
+        let has_room = has_room();
+        self.0 = if has_room { 0 } else { ROW - 1 };
+        has_room
+    }
+}
 
 /// What it takes at most to make something of so many bytes, and its largest block: what grows as it is written may take twice its length, and the log
 /// copies it twice.
@@ -29,7 +51,7 @@ impl Engine {
     pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         let spec = &call.row.spec;
         if spec.has(flags::DENYOOM)
-            && (headroom::is_tight() || !self.has_room_for_small() || !self.has_room_to_log(call))
+            && (headroom::is_tight() || !self.unasked.fits(has_room_for_row) || !self.has_room_to_log(call))
         {
             return Err(Error::OOM);
         }
@@ -44,21 +66,6 @@ impl Engine {
             false => headroom::has_room_to_talk(all, largest),
         };
         if fits { Ok(()) } else { Err(Error::OOM) }
-    }
-
-    /// Whether there is room for what a row of commands takes without asking, looked at once for each row: in the margin, as data that may leave memory
-    /// fills the rest.
-    fn has_room_for_small(&mut self) -> bool {
-        self.unasked = self.unasked.saturating_add(1);
-        if self.unasked < UNASKED {
-            return true;
-        }
-        // As long as there is none, each asks.
-        let has_room = headroom::has_room_to_talk(UNASKED as usize * headroom::LARGE, 0);
-        if has_room {
-            self.unasked = 0;
-        }
-        has_room
     }
 
     /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block of commands to grow for one more.
@@ -93,5 +100,20 @@ impl Engine {
         let bytes = bytes.fold(0, usize::saturating_add);
         self.positions = positions;
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_small_commands_is_asked_for_at_its_end() {
+        let mut unasked = Unasked::default();
+        for _ in 0..3 {
+            assert!((1..ROW).all(|_| unasked.fits(|| panic!("asked within a row"))));
+            assert!(!unasked.fits(|| false) && !unasked.fits(|| false), "each asks while there is none");
+            assert!(unasked.fits(|| true));
+        }
     }
 }
