@@ -1,7 +1,5 @@
 """Clusters of real processes on this machine."""
 import random
-import re
-import shlex
 import socket
 import time
 

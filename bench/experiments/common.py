@@ -195,7 +195,7 @@ def commit():
 
 def without_paths(words):
     """A command line as it may be shown: of a path only the last part."""
-    return shlex.join("/".join(part for part in [Path(word).name]) if word.startswith(("/", "~", ".")) and "/" in word else
+    return shlex.join(Path(word).name if word.startswith(("/", "~", ".")) and "/" in word else
                       re.sub(r"(?<![\w{])/[^\s'\"]*/", "", word) for word in words)
 
 

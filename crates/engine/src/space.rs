@@ -9,8 +9,8 @@ use keyspace::Held;
 /// Bytes that a command may need for each element beside what the element takes in memory: places to sort, tables to look in.
 const PER_ELEMENT: u64 = 64;
 
-/// What the record of a command may have besides its arguments, in bytes.
-const RECORD_OVERHEAD: usize = 4096;
+/// What the record of a command may have besides its arguments, in bytes: a value that is not asked for, as that of SETRANGE, which is logged whole.
+const RECORD_OVERHEAD: usize = headroom::LARGE + 4096;
 
 /// So many commands of a worker in a row may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of many is over before
 /// anybody looks otherwise.

@@ -28,7 +28,7 @@ const PIECE: usize = 64 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// After so long without an acknowledgement of what was sent, a node is given up: as for links without TLS.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long a node that ends waits until what its workers have sent has left.
 const LINGER: Duration = Duration::from_secs(1);

@@ -85,7 +85,10 @@ async fn meet(agent: &Agent, socket: TcpStream) -> Option<(Stream, Peer)> {
     let me = agent.disk.kept().party();
     let host = wire::Host { me, secret: &agent.settings.secret, tls: agent.links.tls(), nonce };
     match wire::accept(socket, host, |peer| judge(agent, peer)).await {
-        Ok(met) => Some(met),
+        Ok(met) => {
+            agent.volatile().refused.forget(&from);
+            Some(met)
+        }
         Err(why @ (wire::NoLink::Handshake(_) | wire::NoLink::Tls(_))) => {
             // It comes again and again: once is enough.
             if agent.volatile().refused.is_new(&from, &why.to_string()) {

@@ -157,7 +157,11 @@ pub async fn accept(
 /// TLS, if this node uses it; who does not do the same is told.
 async fn begin(mut socket: TcpStream, tls: Option<&Arc<Tls>>) -> Result<Stream, NoLink> {
     let mut first = [0];
-    let is_tls = socket.peek(&mut first).await? == 1 && first == [tls::RECORD];
+    if socket.peek(&mut first).await? == 0 {
+        // It says nothing at all, as who only looks whether anybody listens.
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    let is_tls = first == [tls::RECORD];
     match tls {
         Some(tls) if is_tls => Ok(Stream::Tls(Box::new(tls.accept(socket).await?))),
         None if !is_tls => Ok(Stream::Plain(socket)),

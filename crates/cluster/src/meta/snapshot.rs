@@ -61,6 +61,9 @@ impl State {
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
         let count = from.count(NODES_MAX)?;
         let members = (0..count).map(|_| member(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        if members.values().any(|member| member.number >= next_number) {
+            return Err(Malformed("numbers of nodes below the next one"));
+        }
         let count = from.count(SETTINGS_MAX)?;
         let setting = |from: &mut Reader<'_>| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()));
         let settings = (0..count).map(|_| setting(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;

@@ -84,7 +84,11 @@ impl Nodes {
             return Ok(Self { addresses: named, slots: Vec::new() });
         }
         let reply = ask(options, &named[0], &[b"CLUSTER", b"SLOTS"])?;
-        let nodes = Self::read(&reply, &options.host)
+        let host = match &named[0] {
+            Address::Tcp(host, _) => host,
+            Address::Unix(_) => &options.host,
+        };
+        let nodes = Self::read(&reply, host)
             .ok_or_else(|| format!("{} has not answered CLUSTER SLOTS as a cluster does: {reply:?}", named[0]))?;
         if nodes.addresses.len() * options.threads > options.connections {
             return Err(format!(

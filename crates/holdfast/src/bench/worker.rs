@@ -235,19 +235,19 @@ impl Loop<'_> {
         }
     }
 
-    /// Sends the next batch. False, and the end of sending, if there is none; or none for this connection.
+    /// Sends the next batch. If there is none, that is the end of sending; or only of this connection's, if there is none for it.
     #[inline]
-    fn issue(&mut self, index: usize, since: Instant) -> Result<bool, String> {
+    fn issue(&mut self, index: usize, since: Instant) -> Result<(), String> {
         if self.measuring && self.worker.quota.is_some_and(|quota| self.sent >= quota) {
             self.ending = true;
-            return Ok(false);
+            return Ok(());
         }
         self.request.clear();
         let Connection { role, node, .. } = self.worker.connections[index];
         let Some(batch) = self.worker.source.next(role == Role::Against, node, &mut self.request) else {
             // Of a load; other nodes may lack keys yet.
             self.ending = self.worker.source.is_used_up();
-            return Ok(false);
+            return Ok(());
         };
         if self.measuring {
             self.sent += u64::from(batch.commands);
@@ -262,8 +262,7 @@ impl Loop<'_> {
             connection.batch.extend_from_slice(&self.request);
         }
         self.stats.bytes_out += self.request.len() as u64;
-        connection.send(&self.request).map_err(|error| format!("writing to the server failed: {error}"))?;
-        Ok(true)
+        connection.send(&self.request).map_err(|error| format!("writing to the server failed: {error}"))
     }
 
     fn ready(&mut self, index: usize) -> Result<(), String> {

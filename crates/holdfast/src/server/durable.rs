@@ -278,11 +278,12 @@ fn limits_of_log(settings: &Settings) -> Limits {
 
 /// `maxmemory`, or what the system's limits leave if that is less; 0 for none of them.
 fn bound(maxmemory: u64) -> u64 {
-    let address_space = headroom::limit() - headroom::margin(headroom::limit());
-    least(maxmemory, headroom::is_limited().then(|| address_space.min(headroom::resident())))
+    bound_of(maxmemory, headroom::is_limited().then(|| (headroom::limit(), headroom::resident())))
 }
 
-fn least(maxmemory: u64, system: Option<u64>) -> u64 {
+/// The same of what the system limits, if it does: the address space, and what is resident.
+fn bound_of(maxmemory: u64, system: Option<(u64, u64)>) -> u64 {
+    let system = system.map(|(space, resident)| (space - headroom::margin(space)).min(resident));
     match (maxmemory, system) {
         (0, system) => system.unwrap_or(0),
         (most, system) => system.map_or(most, |system| most.min(system)),
@@ -309,11 +310,13 @@ mod tests {
     /// In a control group, a store without `maxmemory` took as much as one that has a machine for itself.
     #[test]
     fn what_the_system_leaves_bounds_the_store() {
+        let (group, space) = (Some((u64::MAX, 400 << 20)), Some((800 << 20, u64::MAX)));
+        assert_eq!([bound_of(0, None), bound_of(7, None), bound_of(7, group)], [0, 7, 7]);
         assert_eq!(
-            [least(0, None), least(7, None), least(0, Some(5)), least(7, Some(5)), least(3, Some(5))],
-            [0, 7, 5, 5, 3]
+            [bound_of(0, group), bound_of(1 << 40, group), bound_of(0, space)],
+            [400 << 20, 400 << 20, 500 << 20]
         );
-        let (free, group) = (limits(least(0, None)), limits(least(0, Some(400 << 20))));
+        let (free, group) = (limits(bound_of(0, None)), limits(bound_of(0, group)));
         assert_eq!((free.memory, free.cache), (64 << 20, 64 << 20));
         assert!(2 * group.memory + group.cache < 400 << 20 >> 3, "{group:?}");
     }

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
@@ -27,6 +28,9 @@ use verify::{Judge, Trust};
 
 /// Bytes of the longest file of certificates or keys.
 const FILE_MAX: u64 = 4 << 20;
+
+/// So long is waited for who is refused to hear of it.
+const DRAIN: Duration = Duration::from_millis(500);
 
 /// The first byte of who begins with TLS: a record of the handshake. No frame of a hello begins with it: the first byte of its length is another one.
 pub const RECORD: u8 = 0x16;
@@ -169,16 +173,20 @@ impl Tls {
     }
 }
 
-/// Reads what still comes: a socket that is closed before throws away what the other side has not read, which tells it why it was refused.
+/// Reads what still comes, for a moment: a socket that is closed before throws away what the other side has not read, which tells it why it was refused.
 pub async fn drain(from: &mut (impl tokio::io::AsyncRead + Unpin)) {
-    let mut left: usize = 64 << 10;
-    let mut piece = [0; 1024];
-    while let Ok(n @ 1..) = from.read(&mut piece).await {
-        left = left.saturating_sub(n);
-        if left == 0 {
-            return;
+    let reading = async {
+        let mut left: usize = 64 << 10;
+        let mut piece = [0; 1024];
+        while let Ok(n @ 1..) = from.read(&mut piece).await {
+            left = left.saturating_sub(n);
+            if left == 0 {
+                return;
+            }
         }
-    }
+    };
+    // Who neither reads nor goes is refused all the same, and that is said.
+    let _ = tokio::time::timeout(DRAIN, reading).await;
 }
 
 fn client(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ClientConfig, Error> {

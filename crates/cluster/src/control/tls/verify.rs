@@ -36,10 +36,12 @@ impl Trust {
         Ok(Self { roots, clients, algorithms: provider().signature_verification_algorithms })
     }
 
-    /// Whether a certificate, the first one, comes from them by way of the others.
+    /// Whether a certificate, the first one, comes from them by way of the others, and serves on both sides of a connection.
     pub fn chain(&self, certificates: &[CertificateDer<'_>]) -> Result<(), Error> {
         let (first, between) = certificates.split_first().ok_or(Error::NoCertificatesPresented)?;
-        self.is_server(first, between, UnixTime::now())
+        let now = UnixTime::now();
+        self.is_server(first, between, now)?;
+        self.clients.verify_client_cert(first, between, now).map(drop)
     }
 
     /// Unlike the library's own, this does not ask which name the certificate is for.
