@@ -62,6 +62,8 @@ pub struct Again {
     pub need: Need,
     /// Its time, unix milliseconds.
     now: u64,
+    /// Whether it began while expired keys were to be kept.
+    keeps_expired: bool,
     rng: Rng,
 }
 
@@ -126,7 +128,7 @@ impl Engine {
         let now = begin.again.map_or(self.now, |again| again.now);
         let mut block = self.open_block(held, token, begin.may_widen, now);
         // What begins during CLIENT PAUSE only reads.
-        block.keeps_expired = self.keep_expired && begin.again.is_none();
+        block.keeps_expired = begin.again.map_or(self.keep_expired, |again| again.keeps_expired);
         Ok(Some(block))
     }
 
@@ -387,7 +389,7 @@ impl Engine {
         self.undo_changes(&mut block);
         self.seal_undone(&block);
         self.release(block.held);
-        Again { need, now: block.now, rng }
+        Again { need, now: block.now, keeps_expired: block.keeps_expired, rng }
     }
 
     /// Undoes what a block did, under its latches. What it would have said is left in it.

@@ -12,13 +12,22 @@ const PER_ELEMENT: u64 = 64;
 /// What the record of a command may have besides its arguments, in bytes: a value that is not asked for, as that of SETRANGE, which is logged whole.
 const RECORD_OVERHEAD: usize = headroom::LARGE + 4096;
 
-/// So many commands of a worker in a row may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of many is over before
-/// anybody looks otherwise.
-const ROW: u32 = 16;
+/// So many commands of a worker in a row, at least and at most, may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of
+/// many is over before anybody looks otherwise.
+const ROW: (u32, u32) = (16, 1024);
 
-/// Whether there is room for what a row of commands takes without asking: in the margin, as data that may leave memory fills the rest.
+/// A row takes at most this part of what was left: there are many workers.
+const ROW_PART: u64 = 64;
+
+/// How long a row is, where so many bytes were left.
+fn row(left: u64) -> u32 {
+    let most = left / ROW_PART / headroom::LARGE as u64;
+    u32::try_from(most).unwrap_or(u32::MAX).clamp(ROW.0, ROW.1)
+}
+
+/// Whether there is room for what the shortest row of commands takes without asking: in the margin, as data that may leave memory fills the rest.
 fn has_room_for_row() -> bool {
-    headroom::has_room_to_talk(ROW as usize * headroom::LARGE, 0)
+    headroom::has_room_to_talk(ROW.0 as usize * headroom::LARGE, 0)
 }
 
 /// Commands of a worker since it was last asked whether there is room.
@@ -26,14 +35,16 @@ fn has_room_for_row() -> bool {
 pub(crate) struct Unasked(u32);
 
 impl Unasked {
-    /// Whether one more may go on: `has_room` is asked at the end of each row, and by all that follow as long as there is none.
-    fn fits(&mut self, has_room: impl FnOnce() -> bool) -> bool {
-        self.0 += 1;
-        if self.0 < ROW {
+    /// Whether one more may go on: `has_room` is asked at the end of each row of so many, and by all that follow as long as there is none.
+    fn fits(&mut self, row: u32, has_room: impl FnOnce() -> bool) -> bool {
+        self.0 = self.0.saturating_add(1);
+        if self.0 < row {
             return true;
         }
         let has_room = has_room();
-        self.0 = if has_room { 0 } else { ROW - 1 };
+        if has_room {
+            self.0 = 0;
+        }
         has_room
     }
 }
@@ -51,7 +62,9 @@ impl Engine {
     pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         let spec = &call.row.spec;
         if spec.has(flags::DENYOOM)
-            && (headroom::is_tight() || !self.unasked.fits(has_room_for_row) || !self.has_room_to_log(call))
+            && (headroom::is_tight()
+                || !self.unasked.fits(row(headroom::was_left()), has_room_for_row)
+                || !self.has_room_to_log(call))
         {
             return Err(Error::OOM);
         }
@@ -110,10 +123,17 @@ mod tests {
     #[test]
     fn a_row_of_small_commands_is_asked_for_at_its_end() {
         let mut unasked = Unasked::default();
-        for _ in 0..3 {
-            assert!((1..ROW).all(|_| unasked.fits(|| panic!("asked within a row"))));
-            assert!(!unasked.fits(|| false) && !unasked.fits(|| false), "each asks while there is none");
-            assert!(unasked.fits(|| true));
+        for row in [16, 16, 40] {
+            assert!((1..row).all(|_| unasked.fits(row, || panic!("asked within a row"))));
+            assert!(!unasked.fits(row, || false) && !unasked.fits(row, || false), "each asks while there is none");
+            assert!(unasked.fits(row, || true));
         }
+        assert!((1..30).all(|_| unasked.fits(40, || panic!("asked within a row"))));
+        assert!(!unasked.fits(16, || false), "little is left now");
+    }
+
+    #[test]
+    fn rows_are_short_where_little_is_left() {
+        assert_eq!([0, 256 << 20, 1 << 30, 10 << 30, 1 << 60].map(row), [16, 16, 64, 640, 1024]);
     }
 }

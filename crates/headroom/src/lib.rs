@@ -11,7 +11,7 @@
 mod reserve;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 pub use reserve::{mapped, missing, refusals, release, restock};
 
@@ -43,6 +43,8 @@ static TALK_MOST: AtomicU64 = AtomicU64::new(0);
 static STRING_MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Whether there is a limit of any kind.
 static LIMITED: AtomicBool = AtomicBool::new(false);
+/// Bytes that were left for data at the last look.
+static LEFT: AtomicI64 = AtomicI64::new(0);
 static SHORT: AtomicBool = AtomicBool::new(false);
 static TIGHT: AtomicBool = AtomicBool::new(false);
 static ASKED: OnceLock<Asked> = OnceLock::new();
@@ -107,8 +109,14 @@ pub fn is_short() -> bool {
 /// missing, there must be as much besides.
 pub fn note_left(left: i64) {
     let missing = reserve::missing();
+    LEFT.store(left, Relaxed);
     SHORT.store(left < 0, Relaxed);
     TIGHT.store(left.saturating_add_unsigned(talk()) < 0 || missing > 0 && left < missing as i64, Relaxed);
+}
+
+/// Bytes that were left for data at the last look: none where something took of the margin.
+pub fn was_left() -> u64 {
+    LEFT.load(Relaxed).try_into().unwrap_or(0)
 }
 
 /// Bytes of the largest string that a command may make.

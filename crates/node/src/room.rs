@@ -113,7 +113,10 @@ impl Worker {
             return Room::Soon;
         }
         let until = self.evict_until;
-        let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
+        // Samples have found nothing where a round over all keys goes on: its time is not theirs.
+        let goes_on = to_store && self.engine.is_in_round();
+        let room = self.engine.make_room(policy.filter(|_| !goes_on), above, || node.clock.monotonic_ns() < until);
+        let room = if goes_on && room == Room::None { Room::Dirty } else { room };
         self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
         if to_store { self.note_shortage(room, settings) } else { room }
     }
@@ -162,7 +165,11 @@ impl Worker {
     fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
         let ticket = self.shortage.ticket.take();
         match room {
-            Room::Enough | Room::Soon => return room,
+            Room::Enough => return room,
+            Room::Soon => {
+                self.shortage.ticket = ticket;
+                return room;
+            }
             // There are no keys at all.
             Room::None => return self.barren(settings),
             Room::Dirty => {}
@@ -221,8 +228,9 @@ impl Worker {
         if own <= Node::least_data(node.memory_bound(settings).unwrap_or(u64::MAX)) {
             return true;
         }
-        let rest = node.used_memory().saturating_sub(self.engine.data_in_memory(u64::MAX));
-        rest + own <= self.limit(settings)
+        // So much of the data has to leave; it is not counted further.
+        let most = (node.used_memory() + own).saturating_sub(self.limit(settings));
+        most == 0 || self.engine.data_in_memory(most) >= most
     }
 
     /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.

@@ -59,7 +59,7 @@ impl Probe {
         if self.looks >= LOOKS {
             return Err(());
         }
-        Ok(suspicious && !std::mem::replace(&mut self.asked, suspicious))
+        Ok(suspicious && !std::mem::replace(&mut self.asked, true))
     }
 }
 

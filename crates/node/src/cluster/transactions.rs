@@ -14,7 +14,7 @@ use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::session::watch_keys;
 use crate::table::Command;
-use crate::worker::Worker;
+use crate::worker::{Worker, write_error};
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -144,7 +144,7 @@ impl Worker {
             return conn.out.fill(hole.0, if hole.1 { reply } else { &[] }, whole);
         };
         script.reply.extend_from_slice(reply);
-        if script.reply.len() < GOES_OVER.len() && GOES_OVER.starts_with(&script.reply) && !whole {
+        if !whole && GOES_OVER.starts_with(&script.reply) {
             remote.script = Some(script);
             return;
         }
@@ -155,8 +155,9 @@ impl Worker {
         let command = node.table.get(script.command);
         let begun = self.begin_transaction_at(conn, command, Some(script.args.args()), Some(hole));
         if let Begun::Refused(text) = begun {
+            self.stats.count_error(&text);
             let mut error = Vec::new();
-            Reply::new(&mut error, conn.session.protocol).error(&text);
+            write_error(&mut error, conn.session.protocol, &text);
             conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
         }
     }

@@ -327,22 +327,8 @@ impl Worker {
                 true => coordinator.begin_fetching(now, time, parts, &mut events),
                 false => coordinator.begin(now, time, parts, &mut events),
             };
-            let block = Block {
-                token: conn.token,
-                alone: alone.is_some(),
-                hole,
-                multi,
-                watched,
-                elsewhere,
-                db,
-                protocol,
-                answers,
-                selected,
-                fetching,
-                commit: None,
-                moved_since: None,
-                waiting: None,
-            };
+            let fresh = Block::new(conn.token, hole, multi, (db, protocol), fetching);
+            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, ..fresh };
             peers.tx.blocks.insert(sequence, block);
         }
         self.tx_events(events);
@@ -569,31 +555,29 @@ impl Peers {
 }
 
 impl Block {
-    /// Of a command between BEGIN and COMMIT, or a COMMIT.
-    pub(super) fn interactive(
+    /// Of one command, such as are between BEGIN and COMMIT, or a COMMIT.
+    pub(super) fn new(
         token: Token,
         hole: (u64, bool),
         multi: Box<Multi>,
         (db, protocol): (u16, Protocol),
         fetching: Option<Box<Fetching>>,
     ) -> Self {
-        let (watched, elsewhere, answers) = (Vec::new(), Vec::new(), Vec::new());
-        let (alone, selected, commit, waiting) = (true, db, None, None);
         Self {
             token,
-            alone,
+            alone: true,
             hole,
             multi,
-            watched,
-            elsewhere,
+            watched: Vec::new(),
+            elsewhere: Vec::new(),
             db,
             protocol,
-            answers,
-            selected,
+            answers: Vec::new(),
+            selected: db,
             fetching,
-            commit,
+            commit: None,
             moved_since: None,
-            waiting,
+            waiting: None,
         }
     }
 

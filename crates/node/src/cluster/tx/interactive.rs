@@ -129,7 +129,7 @@ impl Worker {
         };
         let hole = self.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
-        let block = Block::interactive(conn.token, hole, multi, session, Fetching::interactive(parts));
+        let block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
         self.fetch_interactive(conn, block);
         Next::Stop
     }
@@ -252,7 +252,7 @@ impl Worker {
         let (now, time) = (self.tx_now(), self.engine.hybrid_time());
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
-        let mut block = Block::interactive(conn.token, hole, Box::default(), session, None);
+        let mut block = Block::new(conn.token, hole, Box::default(), session, None);
         block.commit = Some(transaction);
         if let Some(peers) = self.peers.as_deref_mut() {
             match peers.tx.coordinator.as_mut() {

@@ -262,8 +262,9 @@ impl Worker {
         let blocks: Vec<Token> = peers.tx.blocks.values().map(|block| block.token).collect();
         // What became of them is not known here.
         blocks.into_iter().for_each(|token| self.cut(token));
-        // Who waits for locks hears that this node serves nobody.
+        // Who waits for locks, or for keys of several nodes, hears that this node serves nobody.
         self.resume_from_latches();
+        self.wake_all_over_nodes();
     }
 
     /// A link to another node is open: what it has not answered may have been lost.

@@ -279,7 +279,7 @@ impl Worker {
             let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
             // It has answered after it was asked, and before this.
             if there > clock + APART_MAX || there + APART_MAX < fetching.asked_at {
-                let ahead_ms = there as i64 - clock as i64;
+                let ahead_ms = there.wrapping_sub(clock) as i64;
                 tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
                 return Err(APART.into());
             }

@@ -50,20 +50,20 @@ impl ScriptRun {
             // It runs again when they are there, too.
             return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
         }
-        if ctx.aside.is_none()
-            && self.alone
-            && block.run.can_be_undone()
-            && ctx.peers.is_some_and(|peers| peers.has_elsewhere(command, args))
-        {
-            // It runs again, on copies.
-            ctx.session.goes_over = Some(locks_of(command, args, db, ctx.settings.databases));
-            return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
-        }
         let refusal = ctx.peers.and_then(|peers| match ctx.aside {
             Some(_) => peers.refuses_in_workspace(command),
             None => peers.refuses_here(command, args),
         });
         if let Some(error) = refusal {
+            if ctx.aside.is_none()
+                && self.alone
+                && block.run.can_be_undone()
+                && ctx.peers.is_some_and(|peers| peers.has_elsewhere(command, args))
+            {
+                // It runs again, on copies.
+                ctx.session.goes_over = Some(locks_of(command, args, db, ctx.settings.databases));
+                return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
+            }
             add(&ctx.stats.commands[command.counted_as].rejected, 1);
             ctx.stats.count_error(&error);
             Reply::new(reply, protocol).error(&error);
