@@ -14,7 +14,7 @@ use crate::config::{BusyScope, Settings};
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
 use crate::pause::Pause;
-use crate::session::{self, Flow, Replies, SessionCtx};
+use crate::session::{self, Flow, Replies, SessionCtx, Undone};
 use crate::stats::add;
 use crate::table::{Command, Handler};
 use crate::turn::Item;
@@ -434,6 +434,24 @@ impl Worker {
             conn.session.again = None;
             self.again.push(conn.token);
             return Next::Retry;
+        }
+        match conn.session.undone.take() {
+            Some(Undone::Refused(text)) => {
+                conn.session.again = None;
+                if conn.busy > 0 {
+                    conn.busy = 0;
+                    self.engine.cancel_reservation(conn.token);
+                }
+                self.ensure_out(conn);
+                self.refuse(conn, Some(command), &text);
+                return Next::Continue;
+            }
+            Some(Undone::RunsElsewhere) => {
+                conn.session.again = None;
+                self.again.push(conn.token);
+                return Next::Retry;
+            }
+            None => {}
         }
         if busy.awaited {
             add(&self.stats.parked, 1);

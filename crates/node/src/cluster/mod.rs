@@ -34,6 +34,7 @@ pub(crate) use owner::Inbound;
 pub(crate) use owner::Virtual;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
+pub(crate) use route::Call;
 pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.

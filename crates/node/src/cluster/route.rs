@@ -16,7 +16,7 @@ use super::tx::works_on_everything;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::session::Replies;
+use crate::session::{Block, Replies};
 use crate::stats::add;
 use crate::table::Command;
 use crate::turn::Item as Parsed;
@@ -49,6 +49,18 @@ pub(crate) enum Place {
     Nobody,
     /// To several nodes.
     Several,
+}
+
+/// What becomes of a script that calls a command, or of its block.
+pub(crate) enum Call {
+    /// The command runs.
+    Runs,
+    /// The command is answered this error.
+    Fails(&'static [u8]),
+    /// It is undone, as a whole, and answers this error, which clients may take for "try again".
+    Undoes(Vec<u8>),
+    /// It is undone, as a whole, and runs where its keys are by now.
+    Elsewhere,
 }
 
 impl Place {
@@ -102,18 +114,38 @@ impl Peers {
             }
     }
 
-    /// Why a script that runs here may not call a command, if so.
-    pub(crate) fn refuses_here(&self, command: &Command, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
+    /// Whether a script that runs here may call a command.
+    pub(crate) fn may_call(&self, command: &Command, args: Args<'_>, block: &Block) -> Call {
+        // One that cannot be undone has every latch, and so has had everything since this node was asked.
+        let can_be_undone = block.run.can_be_undone();
+        let is_old = block.map != self.map.version();
+        let not_here = |error: &'static [u8]| match (is_old, can_be_undone) {
+            (true, true) => Call::Elsewhere,
+            (true, false) => Call::Runs,
+            (false, _) => Call::Fails(error),
+        };
         match self.kinds[command.id] {
-            Kind::Keyed | Kind::Patient | Kind::Script => match self.place_of(command, args, None) {
-                Place::Anywhere => None,
-                Place::At(owner, _) if owner == self.me => (!self.serves).then(|| self.no_lease().into()),
-                Place::At(..) | Place::Several => Some(SEVERAL.into()),
-                Place::Nobody => Some(NO_OWNER.into()),
-            },
-            Kind::Gather(Merge::Receivers) => None,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => Some(EVERYTHING.into()),
-            _ => None,
+            Kind::Keyed | Kind::Patient | Kind::Script => {}
+            Kind::Gather(Merge::Receivers) => return Call::Runs,
+            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => return not_here(EVERYTHING),
+            _ => return Call::Runs,
+        }
+        let (mut place, mut is_held) = (Place::Anywhere, true);
+        let mut positions: Vec<KeyAt> = Vec::new();
+        command.spec.keys_of(args, &mut positions);
+        for slot in positions.iter().filter_map(|at| args.get(at.index)).map(keyspace::slot_of) {
+            place = place.and(self.place(slot));
+            is_held &= block.run.held().covers(slot);
+        }
+        match place {
+            Place::Anywhere => Call::Runs,
+            // What it has held since this node had its lease, nobody has changed since, here or elsewhere.
+            Place::At(owner, _) if owner == self.me && (self.serves || is_held) => Call::Runs,
+            Place::At(owner, _) if owner == self.me && can_be_undone => Call::Undoes(self.no_lease()),
+            Place::At(owner, _) if owner == self.me => Call::Runs,
+            Place::At(..) | Place::Several => not_here(SEVERAL),
+            Place::Nobody if !is_old && can_be_undone => Call::Undoes(NO_OWNER.into()),
+            Place::Nobody => not_here(b"ERR Hash slot not served"),
         }
     }
 

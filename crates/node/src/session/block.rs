@@ -25,6 +25,8 @@ pub struct Block {
     pub run: BlockRun,
     /// Its time as TIME tells it, unix microseconds.
     pub(super) micros: u64,
+    /// The version of the slot map by which it began; 0 where there is none.
+    pub(crate) map: u64,
     /// Messages that it has published.
     messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// Its commands, as those see them who monitor.
@@ -35,9 +37,10 @@ pub struct Block {
 
 impl Block {
     /// `retry`: it was undone and runs again.
-    pub(super) fn new(run: BlockRun, node: &Node, retry: Option<&Retry>) -> Self {
-        let micros = retry.map_or_else(|| node.clock.unix_us(), |retry| retry.micros);
-        Self { run, micros, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
+    pub(super) fn new(run: BlockRun, ctx: &SessionCtx<'_>, retry: Option<&Retry>) -> Self {
+        let micros = retry.map_or_else(|| ctx.node.clock.unix_us(), |retry| retry.micros);
+        let map = ctx.peers.map_or(0, |peers| peers.map.version());
+        Self { run, micros, map, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
     }
 
     /// Ends it: what it changed and said is told.

@@ -89,7 +89,7 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             let exec = Exec {
                 watched,
                 multi,
-                block: Block::new(block, ctx.node, again.as_deref()),
+                block: Block::new(block, ctx, again.as_deref()),
                 at: 0,
                 script: None,
                 session: (ctx.session.db, ctx.session.protocol),

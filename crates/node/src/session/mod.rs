@@ -107,6 +107,8 @@ pub struct Session {
     pub again: Option<Box<Retry>>,
     /// The present command is a script that was undone, as it uses keys of other nodes, these among them: it runs again on copies.
     pub goes_over: Option<Vec<Lock>>,
+    /// The present command is a script or a block that was undone, as this node may not go on with it.
+    pub undone: Option<Undone>,
     /// In MONITOR mode.
     pub monitors: bool,
     /// What it has subscribed to, if anything.
@@ -123,6 +125,14 @@ pub struct Session {
     pub replies: Replies,
     /// What this client gets for a key of another node, if not what `cluster-redirect` says.
     pub redirect: Option<Redirect>,
+}
+
+/// What becomes of a script or a block that was undone, as its node may not go on with it.
+pub enum Undone {
+    /// It is answered this error, which says so.
+    Refused(Vec<u8>),
+    /// It runs where its keys are by now.
+    RunsElsewhere,
 }
 
 /// The block between MULTI and EXEC.
@@ -348,6 +358,7 @@ impl Session {
             watched: Vec::new(),
             again: None,
             goes_over: None,
+            undone: None,
             monitors: false,
             subscriptions: None,
             tracking: None,

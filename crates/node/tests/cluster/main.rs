@@ -12,6 +12,7 @@ mod members;
 mod moves;
 mod parts;
 mod pipelines;
+mod slices;
 mod transactions;
 mod undeclared;
 mod waitaof;

@@ -1,17 +1,19 @@
 //! A command that a script calls: what it may not do, and how it runs in the script's block.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
-use engine::{Busy, Call};
+use engine::Busy;
 use keyspace::Need;
 use resp::{Args, Protocol, Reply};
 use script::Checked;
 
 use super::run::ScriptRun;
+use crate::cluster::Call;
 use crate::compatibility;
 use crate::durable::Durable;
-use crate::session::{Block, Flow, SessionCtx, debug_is_open, locks_of, run};
+use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, locks_of, run};
 use crate::stats::add;
 use crate::table::{Command, Handler};
 
@@ -50,20 +52,7 @@ impl ScriptRun {
             // It runs again when they are there, too.
             return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
         }
-        let refusal = ctx.peers.and_then(|peers| match ctx.aside {
-            Some(_) => peers.refuses_in_workspace(command),
-            None => peers.refuses_here(command, args),
-        });
-        if let Some(error) = refusal {
-            if ctx.aside.is_none()
-                && self.alone
-                && block.run.can_be_undone()
-                && ctx.peers.is_some_and(|peers| peers.has_elsewhere(command, args))
-            {
-                // It runs again, on copies.
-                ctx.session.goes_over = Some(locks_of(command, args, db, ctx.settings.databases));
-                return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
-            }
+        if let Some(error) = self.refusal(ctx, block, command, args)? {
             add(&ctx.stats.commands[command.counted_as].rejected, 1);
             ctx.stats.count_error(&error);
             Reply::new(reply, protocol).error(&error);
@@ -80,7 +69,8 @@ impl ScriptRun {
                     false => None,
                 };
                 let caller = ctx.caller();
-                let call = Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None, caller };
+                let call =
+                    engine::Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None, caller };
                 ctx.engine.widen_block(&mut block.run, &call)?;
                 // Long strings that are there are EXEC's; the script gets a copy of its own.
                 let outer = std::mem::take(&mut ctx.engine.parts);
@@ -128,6 +118,31 @@ impl ScriptRun {
         }
         ctx.meter.ran(command.counted_as);
         Ok(())
+    }
+
+    /// The error that a command is answered for what it would do in a cluster, if so. `Err`: the script is undone.
+    fn refusal(
+        &self,
+        ctx: &mut SessionCtx<'_>,
+        block: &Block,
+        command: &Command,
+        args: Args<'_>,
+    ) -> Result<Option<Cow<'static, [u8]>>, Busy> {
+        let Some(peers) = ctx.peers else { return Ok(None) };
+        if ctx.aside.is_some() {
+            return Ok(peers.refuses_in_workspace(command));
+        }
+        match peers.may_call(command, args, block) {
+            Call::Runs => return Ok(None),
+            Call::Fails(_) if self.alone && block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
+                // It runs again, on copies.
+                ctx.session.goes_over = Some(locks_of(command, args, self.db, ctx.settings.databases));
+            }
+            Call::Fails(error) => return Ok(Some(error.into())),
+            Call::Undoes(error) => ctx.session.undone = Some(Undone::Refused(error)),
+            Call::Elsewhere => ctx.session.undone = Some(Undone::RunsElsewhere),
+        }
+        Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
     }
 
     /// Why the script may not run this command, if so.

@@ -173,7 +173,7 @@ fn start(
             ..Begin::default()
         };
         match ctx.engine.begin_block(&how, ctx.token) {
-            Ok(block) => block.map(|block| Block::new(block, ctx.node, again.as_deref())),
+            Ok(block) => block.map(|block| Block::new(block, ctx, again.as_deref())),
             Err(busy) => {
                 ctx.session.again = again;
                 return Ok(Flow::Busy(busy));
