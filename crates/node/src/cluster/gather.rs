@@ -46,6 +46,11 @@ impl Merge {
         })
     }
 
+    /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
+    fn is_without_lost(self, name: &str) -> bool {
+        self == Merge::Receivers || ["pubsub|", "script|", "function|"].iter().any(|family| name.starts_with(family))
+    }
+
     /// Whether every node has its part also where clients find nodes by themselves: of what else they want of all, they ask each.
     pub(crate) fn is_for_all(self) -> bool {
         matches!(self, Merge::Receivers | Merge::Least)
@@ -163,7 +168,9 @@ impl Worker {
             return self.wait_for_replies(conn, 0);
         }
         let Some(peers) = &mut self.peers else { return Next::Continue };
-        let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
+        let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
+        let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
+        let links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
         self.begin_gathering(conn, merge, links.len());
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);

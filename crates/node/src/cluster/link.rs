@@ -1,7 +1,8 @@
 //! The end of a link that forwards: it is dialed when there is something to say, and again after a while when that fails.
 //!
-//! What it says waits here until the other end has answered the handshake: if that fails, nothing of it has left, and those who wait are told so. If a
-//! link ends later, what was forwarded may have been executed, and those who wait for a reply are closed (rule T9).
+//! What it says waits here until the other end has answered the handshake: if that fails, nothing of it has left, and those who wait are told so. From then
+//! on it is dialed again and again, and whoever has something to say is told so at once. If a link ends later, what was forwarded may have been executed, and
+//! those who wait for a reply are closed (rule T9).
 
 use std::sync::Arc;
 
@@ -89,6 +90,8 @@ pub(crate) struct Outbound {
     /// Connections that wait for there to be less to say.
     waiting: Vec<Token>,
     failures: u32,
+    /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
+    in_vain: bool,
     /// When it was open last, as links and blocks are counted.
     pub(crate) last_open: u64,
     /// When it was opened, unix milliseconds.
@@ -117,6 +120,7 @@ impl Outbound {
             free: Vec::new(),
             waiting: Vec::new(),
             failures: 0,
+            in_vain: false,
             last_open: 0,
             since: 0,
             own: None,
@@ -229,20 +233,21 @@ impl Outbound {
     /// When something is to be done, unix milliseconds.
     fn deadline(&self) -> Option<u64> {
         match self.state {
-            State::Down(until) if !self.stage.is_empty() => Some(until),
+            State::Down(until) if self.in_vain || !self.stage.is_empty() => Some(until),
             State::Dialing(_, until) => Some(until),
             _ => None,
         }
     }
 
-    /// The end of everything: the clients that had virtual connections, and those that waited for something to be said.
-    fn fail(&mut self, now: u64) -> (Vec<Token>, Vec<Token>) {
-        let wait = BACKOFF_MS.0.checked_shl(self.failures.min(16)).unwrap_or(BACKOFF_MS.1).min(BACKOFF_MS.1);
-        self.failures += 1;
-        self.state = State::Down(now + wait);
+    /// Whether it could not be opened when that was tried last.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.in_vain && self.open_end().is_none()
+    }
+
+    /// Forgets what was to be said: the clients that had virtual connections, and those that waited for something to be said.
+    fn forget(&mut self) -> (Vec<Token>, Vec<Token>) {
         self.stage.clear();
-        self.probe = Probe::default();
-        (self.unsent, self.partner, self.own, self.own_bytes) = (0, None, None, 0);
+        (self.own, self.own_bytes) = (None, 0);
         self.free.clear();
         let (mut clients, mut waiting) = (Vec::new(), Vec::new());
         for owner in std::mem::take(&mut self.owners) {
@@ -253,6 +258,16 @@ impl Outbound {
             }
         }
         (clients, waiting)
+    }
+
+    /// It has ended, or could not be opened.
+    fn fail(&mut self, now: u64) {
+        let wait = BACKOFF_MS.0.checked_shl(self.failures.min(16)).unwrap_or(BACKOFF_MS.1).min(BACKOFF_MS.1);
+        self.failures += 1;
+        self.in_vain = self.open_end().is_none();
+        self.state = State::Down(now + wait);
+        self.probe = Probe::default();
+        (self.unsent, self.partner) = (0, None);
     }
 }
 
@@ -272,7 +287,7 @@ impl Worker {
         let (link, now) = (*link, self.engine.now());
         if let Some(peers) = &mut self.peers {
             let out = &mut peers.links[link];
-            (out.state, out.failures, out.since) = (State::Open(token), 0, now);
+            (out.state, out.failures, out.in_vain, out.since) = (State::Open(token), 0, false, now);
         }
         self.tx_linked(link);
         true
@@ -317,7 +332,13 @@ impl Worker {
             let Some(peers) = &mut self.peers else { return };
             let out = &mut peers.links[link];
             match out.state {
-                State::Down(until) if until <= now && !out.stage.is_empty() => self.want_link(link),
+                State::Down(until) if until <= now && out.deadline().is_some() => {
+                    // Nobody dials a node that has left.
+                    out.in_vain &= out.node.is_some_and(|node| peers.map.index_of(node).is_some());
+                    if out.deadline().is_some() {
+                        self.want_link(link);
+                    }
+                }
                 State::Dialing(token, until) if until <= now => self.closed(token),
                 State::Open(token) => {
                     let unsent = self.conn(token).map_or(0, |conn| conn.owed());
@@ -418,8 +439,26 @@ impl Worker {
         let now = self.engine.now();
         let Some(peers) = &mut self.peers else { return };
         let out = &mut peers.links[link];
-        let was_open = matches!(out.state, State::Open(_));
-        let (clients, asleep) = out.fail(now);
+        let was_open = out.open_end().is_some();
+        out.fail(now);
+        self.tell_of_end(link, was_open);
+    }
+
+    /// Nobody hears what is said over links that were dialed in vain: who says something is told so, and does not wait for them to be dialed again.
+    pub(crate) fn look_at_vain_words(&mut self) {
+        for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
+            let in_vain = |out: &Outbound| out.is_out_of_reach() && !out.stage.is_empty();
+            if self.peers.as_ref().is_some_and(|peers| in_vain(&peers.links[link])) {
+                self.tell_of_end(link, false);
+            }
+        }
+    }
+
+    /// What was to be said, or answered, over a link will not be. `was_open`: some of it may have been said.
+    fn tell_of_end(&mut self, link: usize, was_open: bool) {
+        let Some(peers) = &mut self.peers else { return };
+        let out = &mut peers.links[link];
+        let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);
         self.tx_link_ended(link, was_open);
         for token in clients {

@@ -176,6 +176,7 @@ impl Worker {
         if self.peers.is_some() {
             self.tx_step();
             self.spread_committed();
+            self.look_at_vain_words();
             self.speak();
             self.flush_links();
         }

@@ -161,6 +161,29 @@ fn messages_reach_the_subscribers_of_all_nodes() {
     net.run();
     net.sleep(3000);
     assert_eq!(net.heard(publisher), ["2"]);
+    assert_eq!(net.say(publisher, "PUBLISH news again"), "2", "and do not wait for anything");
+}
+
+#[test]
+fn a_node_that_is_lost_is_asked_for_nothing_but_its_keys() {
+    let mut net = Net::new(3, 1, 5);
+    let client = net.connect(0);
+    net.unreachable = vec![2];
+    assert!(net.say(client, "DBSIZE").starts_with("-CLUSTERDOWN"));
+    net.send_words(client, &["SCRIPT", "LOAD", "return 7"]);
+    assert!(net.heard(client)[0].starts_with("-CLUSTERDOWN"), "it may come back");
+    let even = even_map(3, 2);
+    let mut nodes = even.nodes().to_vec();
+    nodes[2].lost = true;
+    net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 1, nodes, even.ranges().to_vec())));
+    net.send_words(client, &["SCRIPT", "LOAD", "return 7"]);
+    let sha = net.heard(client).remove(0);
+    assert_eq!(net.say(client, &format!("SCRIPT EXISTS {sha}")), "[1]");
+    assert_eq!(net.say(client, "PUBSUB NUMPAT"), "0");
+    assert_eq!(net.say(client, "PUBLISH news x"), "0");
+    for command in ["DBSIZE", "KEYS *", "FLUSHALL"] {
+        assert!(net.say(client, command).starts_with("-CLUSTERDOWN"), "{command}");
+    }
 }
 
 #[test]

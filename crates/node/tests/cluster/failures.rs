@@ -41,10 +41,57 @@ fn what_has_not_left_is_answered_with_an_error() {
     assert!(replies[1].starts_with("-CLUSTERDOWN") && replies.len() == 3, "{replies:?}");
     net.unreachable.clear();
     // It is tried again after a moment.
-    net.send(client, &get);
-    net.run();
     net.sleep(600);
-    assert_eq!(net.heard(client), ["nil"]);
+    assert_eq!(net.say(client, &get), "nil");
+}
+
+/// Nobody waits for a node that could not be reached a moment ago; it is found as soon as it is back, though nobody asks for it.
+#[test]
+fn commands_for_a_node_that_is_down_are_answered_at_once() {
+    for is_silent in [false, true] {
+        let (mut net, [client, ..], [near, far, third]) = Net::three(1, 2);
+        let other = net.connect(0);
+        let subscriber = net.connect(2);
+        net.ask(client, &format!("SET {far} 1"));
+        net.send(subscriber, "SUBSCRIBE news");
+        net.run();
+        net.replies(subscriber);
+        net.cut(0, 1);
+        *(if is_silent { &mut net.mute } else { &mut net.unreachable }) = vec![1];
+        net.send(client, &format!("GET {far}"));
+        (0..5).for_each(|_| net.sleep(500));
+        let heard = net.heard(client);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+        for _ in 0..50 {
+            let set = format!("SET {near} 1");
+            let (get, mget) = (format!("GET {far}"), format!("MGET {near} {far} {third}"));
+            let (pop, pops) = (format!("BLPOP {far} 0"), format!("BLPOP l:{near} {far} 0"));
+            let (script, watch) = (format!("EVAL return(1) 1 {far}"), format!("WATCH {far}"));
+            let commands = [&set, &get, &pop, &mget, "DBSIZE", "PING", &script, &watch, &pops, "PUBLISH news x"];
+            let replies: Vec<String> = net.pipeline(client, &commands).iter().map(shown).collect();
+            assert_eq!(replies.len(), commands.len(), "{replies:?}");
+            for (command, reply) in commands.iter().zip(&replies) {
+                match command.split(' ').next() {
+                    Some("SET") => assert_eq!(reply, "OK"),
+                    Some("PING") => assert_eq!(reply, "PONG"),
+                    Some("PUBLISH") => assert_eq!(reply, "1"),
+                    _ => assert!(reply.starts_with("-CLUSTERDOWN"), "{command}: {reply}"),
+                }
+            }
+            let block = net.pipeline(client, &["MULTI", &get, "EXEC"]).pop().map(|reply| shown(&reply));
+            assert!(block.as_ref().is_some_and(|reply| reply.starts_with("-CLUSTERDOWN")), "{block:?}");
+            let block = net.pipeline(client, &["MULTI", &get, &set, "EXEC"]).pop().map(|reply| shown(&reply));
+            assert!(block.as_ref().is_some_and(|reply| reply.starts_with("-EXECABORT")), "{block:?}");
+            assert_eq!(net.heard(subscriber), ["[message news x]"]);
+            net.sleep(70);
+        }
+        net.unreachable.clear();
+        net.mute.clear();
+        (0..6).for_each(|_| net.sleep(500));
+        assert_eq!(net.say(other, &format!("GET {far}")), "1", "it is found again");
+        // Not by the clock alone: the link that nobody has used is open.
+        assert!(net.say(client, &format!("MGET {near} {far}")).contains("[1 1]"));
+    }
 }
 
 #[test]

@@ -177,6 +177,8 @@ pub struct Net {
     seed: u64,
     /// Nodes that nobody reaches.
     pub unreachable: Vec<usize>,
+    /// Nodes whose machines are gone: who dials them hears nothing.
+    pub mute: Vec<usize>,
     /// Nodes from and to which no bytes of links are moved.
     pub stalled: Vec<usize>,
     /// Replies go over links a byte at a time: each is an item of its own.
@@ -266,6 +268,7 @@ impl Net {
             links: BTreeMap::new(),
             seed: seed | 1,
             unreachable: Vec::new(),
+            mute: Vec::new(),
             stalled: Vec::new(),
             crumbles: false,
         }
@@ -548,6 +551,9 @@ impl Net {
         let to = usize::from(port - 17000);
         if self.unreachable.contains(&to) || self.unreachable.contains(&node) {
             return self.machines[node].workers[worker].closed(token);
+        }
+        if self.mute.contains(&to) {
+            return;
         }
         let other = self.chance(self.machines[to].workers.len() as u64) as usize;
         let now = self.machines[to].node.clock.unix_ms();

@@ -546,7 +546,8 @@ impl Peers {
                 }
                 continue;
             }
-            if map.node(place).lost {
+            let link = self.link_to(place);
+            if map.node(place).lost || self.links[link].is_out_of_reach() {
                 return Some(NOT_SERVED.into());
             }
         }
