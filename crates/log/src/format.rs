@@ -389,7 +389,7 @@ impl Head {
     }
 }
 
-/// A record in a body: where its dependencies begin, and where it ends.
+/// A record in a body: where it begins, and where it ends.
 pub(crate) struct RawRecord {
     pub(crate) lsn: Lsn,
     pub(crate) from: usize,
@@ -405,19 +405,21 @@ impl RawRecord {
     }
 
     fn decode(rest: &mut Numbers<'_>, size: usize) -> Result<Self, Broken> {
+        let from = size - rest.0.len();
         let length = usize::try_from(rest.varint()?).map_err(|_| Broken("length of a record"))?;
         let mut record = Numbers(rest.take(length)?);
         let to = size - rest.0.len();
         let lsn = record.u64()?;
-        let from = to - record.0.len();
         let count = usize::from(record.u8()?);
         record.take(count * 8)?;
         Ok(Self { lsn, from, to })
     }
 }
 
-/// The dependencies and the effects of a record behind its LSN: of a [`RawRecord`].
+/// The dependencies and the effects of a [`RawRecord`].
 pub(crate) fn split_record(bytes: &[u8]) -> (impl Iterator<Item = Lsn> + Clone, &[u8]) {
+    let length = bytes.iter().position(|byte| byte & 0x80 == 0).map_or(bytes.len(), |last| last + 1);
+    let bytes = bytes.get(length + 8..).unwrap_or_default();
     let (count, rest) = bytes.split_first().map_or((0, bytes), |(count, rest)| (usize::from(*count), rest));
     let (dependencies, effects) = rest.split_at_checked(count * 8).unwrap_or((&[], rest));
     (dependencies.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)), effects)

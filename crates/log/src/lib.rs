@@ -24,6 +24,7 @@ mod scan;
 mod segments;
 pub mod simulated;
 mod sync;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod writer;

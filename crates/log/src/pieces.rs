@@ -1,7 +1,5 @@
 //! How records are divided into blocks.
 
-use crate::format::{Block, PART_HEADER};
-
 /// What of several records one block holds.
 pub(crate) struct Piece {
     /// Where it ends.
@@ -21,10 +19,5 @@ impl Piece {
         // As many whole records as there is room for.
         let count = ends[index..].partition_point(|end| end - from <= block);
         Some(Piece { to: ends[index + count - 1], part_of: None })
-    }
-
-    /// Bytes of its block, if it begins here.
-    pub(crate) fn size(&self, from: usize) -> usize {
-        Block::size(self.to - from + if self.part_of.is_some() { PART_HEADER } else { 0 })
     }
 }

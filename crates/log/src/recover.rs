@@ -4,11 +4,12 @@ use std::fmt;
 use std::io;
 
 use crate::disk::{Disk, File};
-use crate::format::{Record, SegmentHeader};
+use crate::format::SegmentHeader;
 use crate::scan::Scan;
 use crate::segments::{Identity, Limits, is_full};
-use crate::writer::{Position, Tail, Writer};
-use crate::{Lsn, Taken, stream_of};
+use crate::tail::{Put, Tail};
+use crate::writer::{Position, Writer};
+use crate::{Lsn, stream_of};
 
 /// Why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
@@ -226,42 +227,24 @@ impl<D: Disk> Recovery<D> {
         let mut writers = Vec::new();
         for ((scan, end), stream) in self.scans.into_iter().zip(ends).zip(0..) {
             let base = scan.synced.min(end);
-            let tail = tail(&scan, base, end)?;
+            let tail = Tail { scan: &scan, base, end, block: limits.block };
             let identity = Identity { node, stream, streams, incarnation };
             let spares = keep_spares(&scan, &limits)?;
             let (number, sequence, full) = (scan.number(), scan.sequence, scan.full());
-            let position = Position { number, sequence, base, end, tail, full, spares };
-            let needed = position.tail.bytes.len();
-            let folder = scan.disk.describe("");
-            writers.push(Writer::begin(scan.disk, identity, limits, position).map_err(|error| {
-                if !is_full(&error) {
-                    return Damage::Io(error);
-                }
-                Damage::Streams(format!(
-                    "{folder}: no room for the segment of at least {needed} bytes that a start writes"
-                ))
+            let needed = tail.size()?;
+            let position = Position { number, sequence, base, end, tail: needed, full, spares };
+            let blocks = |put: &mut Put<'_>| tail.blocks(put);
+            let writer = Writer::begin(scan.disk.clone(), identity, limits, position, blocks);
+            writers.push(writer.map_err(|damage| match damage {
+                Damage::Io(error) if is_full(&error) => Damage::Streams(format!(
+                    "{}: no room for the segment of at least {needed} bytes that a start writes",
+                    scan.disk.describe("")
+                )),
+                damage => damage,
             })?);
         }
         Ok(writers)
     }
-}
-
-/// The valid records above `base` up to `end`.
-fn tail<D: Disk>(scan: &Scan<D>, base: Lsn, end: Lsn) -> Result<Tail, Damage> {
-    let mut tail = Tail { bytes: Vec::new(), taken: Taken { cut: end, ends: Vec::new() } };
-    if base == end {
-        return Ok(tail);
-    }
-    let mut cursor = scan.cursor_above(base);
-    while let Some(lsn) = cursor.peek()? {
-        let (dependencies, effects) = cursor.next();
-        if lsn <= base || lsn > end {
-            continue;
-        }
-        Record::encode(lsn, &dependencies.collect::<Vec<_>>(), effects, &mut tail.bytes);
-        tail.taken.ends.push(tail.bytes.len());
-    }
-    Ok(tail)
 }
 
 /// Removes the files that are of no use, and says which can be used.

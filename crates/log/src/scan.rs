@@ -421,6 +421,11 @@ impl<D: Disk> Scan<D> {
         self.segments.iter().map(full).collect()
     }
 
+    /// Bytes of all segments.
+    fn size(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size).sum()
+    }
+
     /// Number of the last segment.
     pub(crate) fn number(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.header.number)
@@ -431,7 +436,7 @@ impl<D: Disk> Scan<D> {
 #[derive(Default)]
 struct Group {
     bytes: Vec<u8>,
-    /// Of each record: where its dependencies begin in the bytes, and where it ends.
+    /// Of each record: where it begins in the bytes, and where it ends.
     records: Vec<(Lsn, usize, usize)>,
     /// Of the next record.
     next: usize,
@@ -440,11 +445,15 @@ struct Group {
 }
 
 impl Group {
-    /// The next part of a record. Where the record begins, if it was the last.
-    fn add_part(&mut self, part: &Part<'_>) -> Option<usize> {
+    /// The next part of a record, of which no more than `most` bytes can follow. Where the record begins, if it was the last.
+    fn add_part(&mut self, part: &Part<'_>, most: u64) -> Option<usize> {
         let begin = match self.partial.take() {
             Some((begin, partial)) if partial.goes_on_with(part) => begin,
-            _ if part.offset == 0 => self.bytes.len(),
+            _ if part.offset == 0 => {
+                // Twice the longest record may be what there is no memory for.
+                self.bytes.reserve_exact(usize::try_from(part.length.min(most)).unwrap_or(0));
+                self.bytes.len()
+            }
             // It began in a segment that is not needed, and is not needed itself.
             _ => return None,
         };
@@ -490,6 +499,18 @@ impl<D: Disk> Cursor<'_, D> {
         crate::format::split_record(&self.group.bytes[from..to])
     }
 
+    /// The record that [`Self::peek`] spoke of, as it was written, and whether another of the same LSN follows it. The next one is behind it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn next_whole(&mut self) -> (&[u8], bool) {
+        let (lsn, from, to) = self.group.records[self.group.next];
+        self.group.next += 1;
+        // What is not in the group is above it.
+        let is_followed = self.group.records.get(self.group.next).is_some_and(|(next, ..)| *next == lsn);
+        (&self.group.bytes[from..to], is_followed)
+    }
+
     /// What the records depend on that have the LSN of the one that [`Self::peek`] spoke of, but for that one: those of other workers.
     pub(crate) fn dependencies_of_others(&self) -> impl Iterator<Item = Lsn> {
         let rest = self.group.records.get(self.group.next..).unwrap_or_default();
@@ -531,7 +552,7 @@ impl<D: Disk> Cursor<'_, D> {
             let damage = |broken: Broken| scan.damage(index, at, broken.0);
             let group = &mut self.group;
             if let Some(part) = block.part().map_err(damage)? {
-                if let Some(begin) = group.add_part(&part) {
+                if let Some(begin) = group.add_part(&part, scan.size()) {
                     let record = RawRecord::whole(&group.bytes[begin..]).map_err(damage)?;
                     if record.lsn != part.lsn {
                         return Err(damage(Broken("a part of another record")));

@@ -15,10 +15,12 @@ use crate::fail::point;
 use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
 use crate::pieces::Piece;
+use crate::recover::Damage;
 use crate::segments::{
     Full, Identity, Limits, Spares, create_anew, encode_header, end_name, finally, is_end, is_full, making, name,
     prepare_end, say_end, take,
 };
+use crate::tail::{Body, Put};
 use crate::{Lsn, Taken};
 
 /// Most full segments that are not synced: it bounds what is written again after a crash.
@@ -89,40 +91,36 @@ pub(crate) struct Position {
     pub(crate) sequence: u64,
     /// Up to where what is there is valid and durable.
     pub(crate) base: Lsn,
-    /// Up to where everything is valid: `tail` brings what is above `base`.
+    /// Up to where everything is valid, and how many bytes the blocks take that bring what is above `base`.
     pub(crate) end: Lsn,
-    pub(crate) tail: Tail,
+    pub(crate) tail: u64,
     pub(crate) full: VecDeque<Full>,
     pub(crate) spares: Vec<String>,
 }
 
-/// Records that are written again.
-pub(crate) struct Tail {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) taken: Taken,
-}
-
 impl<D: Disk> Writer<D> {
     /// Begins a new segment behind what was recovered, with a block that says what of that is valid (rule L5), and with the tail
-    /// of which nobody knows whether it is durable (rule L9). The segment gets its name when all that is synced.
-    pub(crate) fn begin(disk: Arc<D>, identity: Identity, limits: Limits, position: Position) -> io::Result<Self> {
+    /// of which nobody knows whether it is durable (rule L9): `blocks` puts its blocks. The segment gets its name when all that is synced.
+    pub(crate) fn begin(
+        disk: Arc<D>,
+        identity: Identity,
+        limits: Limits,
+        position: Position,
+        blocks: impl FnOnce(&mut Put<'_>) -> Result<(), Damage>,
+    ) -> Result<Self, Damage> {
         let Position { number, sequence, base, end, tail, full, spares } = position;
         let spares = Spares::new(spares, limits, identity.incarnation);
         if !disk.list()?.iter().any(|name| is_end(name)) {
             // From now on there always is one: every segment that is begun says so.
             if !prepare_end(&*disk, &identity, number, 0)? {
-                return Err(io::ErrorKind::StorageFull.into());
+                return Err(io::Error::from(io::ErrorKind::StorageFull).into());
             }
             say_end(&*disk, &identity)?;
             disk.sync()?;
         }
         let number = number + 1;
-        let (mut size, mut from) = (SEGMENT_HEADER + Block::size(0), 0);
-        while let Some(piece) = Piece::next(&tail.taken.ends, from, limits.block) {
-            size += piece.size(from);
-            from = piece.to;
-        }
-        let size = size.next_multiple_of(PAGE) as u64;
+        // An empty block before the tail, and maybe one behind it.
+        let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
         let (file, spare, size) = match take(&*disk, &spares, size, 0) {
             // Room for what must be there: reads are served, and writes when there is more.
             Err(error) if is_full(&error) => {
@@ -155,12 +153,15 @@ impl<D: Disk> Writer<D> {
         };
         writer.present.file.write(0, &header)?;
         writer.block(&[], base, false)?;
-        if !tail.taken.ends.is_empty() {
-            writer.write(&tail.bytes, &tail.taken, false)?;
-        } else if end > base {
+        blocks(&mut |Body { bytes, is_part, cut }| {
+            if writer.at + Block::size(bytes.len()) as u64 > size {
+                return Err(io::Error::other("what a start writes again has grown while it was written").into());
+            }
+            Ok(writer.body(bytes, is_part, cut.unwrap_or(writer.cut), false)?)
+        })?;
+        if end > writer.cut {
             writer.block(&[], end, false)?;
         }
-        debug_assert_eq!(writer.cut, end, "what is above the base is in the tail");
         writer.sync()?;
         let says = prepare_end(&*writer.disk, &identity, number, writer.sequence)?;
         writer.disk.rename(&spare, &writer.present.name)?;

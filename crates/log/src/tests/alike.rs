@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::simulated::Simulated;
+use crate::simulated::{Chance, Simulated};
 use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
@@ -13,8 +13,11 @@ fn start(disks: &[Simulated]) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simula
 }
 
 fn start_with(disks: &[Simulated], fsync: Fsync) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {
-    let settings = Settings { limits: LIMITS, fsync, clock: Arc::new(|| 1), seed: 1 };
-    Opened::of(disks.to_vec(), &[]).unwrap().start_by_hand([1; 16], 0, 2, settings).unwrap()
+    Opened::of(disks.to_vec(), &[]).unwrap().start_by_hand([1; 16], 0, 2, settings(LIMITS, fsync)).unwrap()
+}
+
+fn settings(limits: Limits, fsync: Fsync) -> Settings {
+    Settings { limits, fsync, clock: Arc::new(|| 1), seed: 1 }
 }
 
 fn leave(gate: &mut Gate, lsn: Lsn, dependencies: &[Lsn]) {
@@ -71,6 +74,37 @@ fn both_are_cut_if_either_has_lost_what_it_stands_on() {
         start(&disks);
         assert_eq!(found(&disks), first);
         assert_eq!(first, []);
+    }
+}
+
+/// Rule L5: so they are if a start has written them again in blocks of their own, and the power failed before it had done the same to what one of them
+/// stands on.
+#[test]
+fn a_start_that_writes_them_again_does_not_part_them() {
+    // Neither record has room beside the other.
+    let settings = settings(Limits { block: 30, ..LIMITS }, Fsync::No);
+    let start =
+        |disks: &[Simulated]| Opened::of(disks.to_vec(), &[]).unwrap().start_by_hand([1; 16], 0, 2, settings.clone());
+    for (turned, steps) in [false, true].into_iter().flat_map(|turned| (0..20).map(move |steps| (turned, steps))) {
+        let disks = [Simulated::default(), Simulated::default()];
+        let (_, mut gates, mut streams) = start(&disks).unwrap();
+        let (a, b) = if turned { (1, 0) } else { (0, 1) };
+        leave(&mut gates[0][1], 0x101, &[]);
+        leave(&mut gates[a][0], 0x200, &[0x101]);
+        leave(&mut gates[b][0], 0x200, &[]);
+        for stream in &mut streams {
+            stream.step(true);
+        }
+        disks.iter().for_each(Simulated::kill);
+        assert_eq!(found(&disks), [0x101, 0x200, 0x200]);
+        disks[1].fail_power_after(steps);
+        let has_started = start(&disks).is_ok();
+        disks.iter().zip(0..).for_each(|(disk, seed)| disk.crash(&mut Chance(steps * 2 + seed)));
+        match found(&disks)[..] {
+            [0x101, 0x200, 0x200] => {}
+            [] | [0x101] => assert!(!has_started),
+            ref parted => panic!("{parted:?}, power for {steps} steps"),
+        }
     }
 }
 
