@@ -2,6 +2,7 @@
 
 use resp::{Args, Protocol, Reply, ReplyDecoder, Value, skip_reply};
 
+use super::peers::HOME;
 use super::remote::{Expect, Remote};
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -25,6 +26,8 @@ pub(crate) enum Merge {
     Least,
     /// All say the same.
     Same,
+    /// As before, of what is changed at each node: that only some have done it is an error of its own.
+    Change,
     /// One of those that are not nil, whichever.
     Any,
 }
@@ -40,7 +43,7 @@ impl Merge {
             "pubsub|numsub" | "pubsub|shardnumsub" => Merge::Pairs,
             "script|exists" | "waitaof" => Merge::Least,
             "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" | "function|load"
-            | "function|delete" | "function|flush" | "function|restore" => Merge::Same,
+            | "function|delete" | "function|flush" | "function|restore" => Merge::Change,
             "randomkey" => Merge::Any,
             _ => return None,
         })
@@ -60,13 +63,17 @@ impl Merge {
     fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
         if let Some(error) = error {
-            return error.clone();
+            let failed = parts.iter().filter(|part| part.first() == Some(&b'-')).count();
+            return match self {
+                Merge::Change if failed < parts.len() => partly(parts.len() - failed, parts.len(), error, protocol),
+                _ => error.clone(),
+            };
         }
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, protocol);
         match self {
             Merge::Sum | Merge::Receivers => reply.integer(parts.iter().map(|part| number(part)).sum()),
-            Merge::Same => return parts.first().cloned().unwrap_or_default(),
+            Merge::Same | Merge::Change => return parts.first().cloned().unwrap_or_default(),
             Merge::Any => {
                 let is_nil = |part: &&Vec<u8>| part.starts_with(b"$-1") || part.starts_with(b"_");
                 let some: Vec<&Vec<u8>> = parts.iter().filter(|part| !is_nil(part)).collect();
@@ -101,6 +108,18 @@ impl Merge {
         }
         out
     }
+}
+
+/// What is answered if only some nodes have executed a command. The codes of errors after which clients repeat a command by themselves are left out of it:
+/// some nodes would execute it twice (rule T9).
+fn partly(done: usize, all: usize, error: &[u8], protocol: Protocol) -> Vec<u8> {
+    let error = error.strip_prefix(b"-").unwrap_or(error).trim_ascii_end();
+    let code = error.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    let why = String::from_utf8_lossy(if error.get(code) == Some(&b' ') { &error[code + 1..] } else { error });
+    let mut out = Vec::new();
+    let text = format!("ERR {done} of {all} nodes have executed it, of the others the first says: {why}");
+    Reply::new(&mut out, protocol).error(text.as_bytes());
+    out
 }
 
 fn number(reply: &[u8]) -> i64 {
@@ -171,12 +190,38 @@ impl Worker {
         let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
         let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
         let links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
+        if command.name == "swapdb"
+            && let Some(next) = self.reaches_all(conn, command, &links)
+        {
+            return next;
+        }
         self.begin_gathering(conn, merge, links.len());
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
         self.count_forwarded(conn, command, Some(args));
         Next::Stop
+    }
+
+    /// Whether a command that must not be done by some nodes alone may be sent to all: `None`. It waits for links that have not been needed yet, and is refused
+    /// if a node is out of reach. What comes to pass after that, nothing guards against.
+    fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
+        const OUT_OF_REACH: &[u8] =
+            b"CLUSTERDOWN a node of the cluster cannot be reached, or does not serve: nothing was done, as all have to do it";
+        let (peers, now) = (self.peers.as_deref()?, self.engine.now());
+        if !peers.serves {
+            let text = peers.no_lease();
+            return Some(self.decline(conn, command, &text));
+        }
+        let serves = |node: &::cluster::map::Node| !node.lost && !peers.holds_no_lease(node.id);
+        let fails = |link: &usize| peers.links[*link].fails(now);
+        if !peers.map.nodes().iter().all(serves) || links.iter().any(fails) {
+            return Some(self.decline(conn, command, OUT_OF_REACH));
+        }
+        let link = links.iter().copied().find(|link| *link != HOME && peers.links[*link].open_end().is_none())?;
+        self.want_link(link);
+        self.wait_for_link(conn, link);
+        Some(Next::Retry)
     }
 
     /// So many replies are to become one. The connection, which is owed nothing else, waits.
@@ -237,6 +282,12 @@ mod tests {
         );
         assert_eq!(merged(Merge::Least, &["*2\r\n:1\r\n:1\r\n", "*2\r\n:1\r\n:0\r\n"]), "*2\r\n:1\r\n:0\r\n");
         assert_eq!(merged(Merge::Same, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(Merge::Change, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(Merge::Change, &["-CLUSTERDOWN a\r\n", "-ERR b\r\n"]), "-CLUSTERDOWN a\r\n");
+        assert_eq!(
+            merged(Merge::Change, &["+OK\r\n", "-CLUSTERDOWN not there\r\n", "-nothing\r\n"]),
+            "-ERR 1 of 3 nodes have executed it, of the others the first says: not there\r\n"
+        );
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
     }

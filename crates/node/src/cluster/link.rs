@@ -230,6 +230,11 @@ impl Outbound {
         if let State::Open(token) = self.state { Some(token) } else { None }
     }
 
+    /// Whether nobody is told anything over it for now, and it is not being opened.
+    pub(super) fn fails(&self, now: u64) -> bool {
+        self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
+    }
+
     /// When something is to be done, unix milliseconds.
     fn deadline(&self) -> Option<u64> {
         match self.state {
