@@ -262,9 +262,10 @@ fn a_node_that_is_lost_is_asked_for_nothing_but_its_keys() {
     assert_eq!(net.say(client, &format!("SCRIPT EXISTS {sha}")), "[1]");
     assert_eq!(net.say(client, "PUBSUB NUMPAT"), "0");
     assert_eq!(net.say(client, "PUBLISH news x"), "0");
-    for command in ["DBSIZE", "KEYS *", "FLUSHALL"] {
+    for command in ["DBSIZE", "KEYS *"] {
         assert!(net.say(client, command).starts_with("-CLUSTERDOWN"), "{command}");
     }
+    assert!(net.say(client, "FLUSHALL").starts_with("-ERR 2 of 3 nodes"));
 }
 
 #[test]
