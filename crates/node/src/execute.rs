@@ -12,6 +12,7 @@ use crate::backlog::Until;
 use crate::compatibility;
 use crate::config::{BusyScope, Settings};
 use crate::conn::{Conn, Wait};
+use crate::http;
 use crate::node::Node;
 use crate::pause::Pause;
 use crate::session::{self, Flow, Replies, SessionCtx, Undone};
@@ -96,6 +97,9 @@ impl Worker {
     ) -> Next {
         let mut before = conn.out.bytes.len();
         let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
+            if http::is_request(&args[0]) {
+                return self.close_to_http(conn);
+            }
             self.refuse(conn, None, &unknown_command(args));
             return Next::Continue;
         };

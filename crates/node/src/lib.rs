@@ -18,6 +18,7 @@ mod execute;
 mod histogram;
 mod holes;
 mod housekeeping;
+mod http;
 mod in_doubt;
 mod jobs;
 mod latency;

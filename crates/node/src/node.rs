@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::Live;
 use crate::durable::Durable;
+use crate::http::Told;
 use crate::jobs::Jobs;
 use crate::latency::Latencies;
 use crate::message::{Mailbox, Message};
@@ -62,6 +63,8 @@ pub struct Node {
     pub measuring: AtomicBool,
     /// Connections change workers all the time (DEBUG SHUFFLE-CLIENTS).
     pub shuffling: AtomicBool,
+    /// Requests of HTTP.
+    pub(crate) http: Told,
     /// SLOWLOG.
     pub slow_log: Arc<SlowLog>,
     /// LATENCY.
@@ -156,6 +159,7 @@ impl Node {
             active_expire: AtomicBool::new(true),
             measuring: AtomicBool::new(false),
             shuffling: AtomicBool::new(false),
+            http: Told::default(),
             slow_log: Arc::default(),
             latencies: Arc::default(),
             sampler: Sampler::default(),

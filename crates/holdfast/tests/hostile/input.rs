@@ -130,6 +130,32 @@ pub fn strangers_send_little(how: How) {
     assert_eq!([client.reply(), client.reply()], [ok(), ok()]);
 }
 
+/// A page that somebody looks at can have his browser send such requests to servers that nobody else reaches, and each of their lines would be a command.
+pub fn requests_of_http_end_the_connection(how: How) {
+    let Some(server) = Server::start(how, &[]) else { return };
+    let behind = "SET http 1\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n2\r\n";
+    let of_get = "-ERR wrong number of arguments for 'get' command\r\n";
+    for (bytes, wanted) in [
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\nContent-Length: 12\r\n\r\n", ""),
+        ("GET / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n\r\n", of_get),
+        ("\r\nhOsT: a\r\n", ""),
+        ("*1\r\n$4\r\npost\r\n", ""),
+        ("PING\r\nMULTI\r\nPOST /\r\n", "+PONG\r\n+OK\r\n"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("{bytes}{behind}EXEC\r\n{behind}"));
+        assert_eq!(client.rest(), wanted, "{bytes}");
+    }
+    let mut client = server.connect();
+    assert_eq!(client.call(&["EXISTS", "http"]), Value::Integer(0));
+    // What only looks like it is an error as any other.
+    for name in ["POSTS", "Host", "PUT"] {
+        client.send(format!("{name} / HTTP/1.1\r\n"));
+        assert!(matches!(client.reply(), Value::Error(text) if text.starts_with(b"ERR unknown command")), "{name}");
+    }
+    server.is_well();
+}
+
 pub fn long_lines(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

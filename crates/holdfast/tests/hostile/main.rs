@@ -23,6 +23,7 @@ under_both_drivers! { "2":
     input::half_sent_commands
     input::giant_lengths
     input::strangers_send_little
+    input::requests_of_http_end_the_connection
     input::long_lines
     input::a_pipeline_of_100_000
     input::a_pipeline_longer_than_the_query_buffer
