@@ -217,7 +217,8 @@ impl Worker {
 
     /// Takes a new connection. `Err`: it is refused; send these bytes and close.
     pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
-        let settings = self.follower.settings().clone();
+        // Those of now: the last turn may have been a while ago.
+        let settings = self.node.config.settings();
         if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
             return Err(PROTECTED);
         }

@@ -156,6 +156,27 @@ pub fn requests_of_http_end_the_connection(how: How) {
     server.is_well();
 }
 
+/// Who comes after the answer that there is a password needs it, whichever worker takes him: one that had slept knew the settings of before.
+pub fn strangers_need_the_password_of_now(how: How) {
+    let Some(server) = Server::start(how, &[]) else { return };
+    let mut client = server.connect();
+    for _ in 0..20 {
+        assert_eq!(client.call(&["CONFIG", "SET", "requirepass", "secret"]), ok());
+        let mut strangers: Vec<Raw> = (0..4).map(|_| server.connect()).collect();
+        strangers.iter_mut().for_each(|stranger| stranger.send("PING\r\n"));
+        for stranger in &mut strangers {
+            assert_eq!(stranger.reply(), error("NOAUTH Authentication required."));
+        }
+        assert_eq!(client.call(&["CONFIG", "SET", "requirepass", ""]), ok());
+        assert_eq!(server.connect().call(&["PING"]), simple("PONG"));
+    }
+    // With a password, too, a request of HTTP hears nothing.
+    assert_eq!(client.call(&["CONFIG", "SET", "requirepass", "secret"]), ok());
+    let mut stranger = server.connect();
+    stranger.send("POST / HTTP/1.1\r\nSET http 1\r\n");
+    assert_eq!(stranger.rest(), "");
+}
+
 pub fn long_lines(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

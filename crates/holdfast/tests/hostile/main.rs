@@ -24,6 +24,7 @@ under_both_drivers! { "2":
     input::giant_lengths
     input::strangers_send_little
     input::requests_of_http_end_the_connection
+    input::strangers_need_the_password_of_now
     input::long_lines
     input::a_pipeline_of_100_000
     input::a_pipeline_longer_than_the_query_buffer
