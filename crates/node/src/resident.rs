@@ -61,6 +61,21 @@ pub(crate) struct Resident {
     give_back: Mutex<GiveBack>,
 }
 
+impl Resident {
+    /// See [`Node::make_do`]; so much is in use.
+    fn make_do(&self, limit: u64, used: u64, data: u64, now: u64) -> bool {
+        let floor = (used.saturating_sub(data) + limit / LEAST_DATA).min(limit);
+        self.floor.store(floor, Relaxed);
+        self.floor_until.store(now + FLOOR_MS, Relaxed);
+        floor > used
+    }
+
+    /// So much may be in use within this limit in any case, which may be another than it was found out for: a control group's beside `maxmemory`.
+    fn floor(&self, limit: u64, now: u64) -> u64 {
+        if now < self.floor_until.load(Relaxed) { self.floor.load(Relaxed).min(limit) } else { 0 }
+    }
+}
+
 /// What is known of one limit. All in bytes, times in milliseconds.
 #[derive(Default)]
 struct Control {
@@ -178,13 +193,9 @@ impl Node {
     }
 
     /// Memory is above the limit, though no more than `data` bytes of it are of keys: it is what the server needs to work, and some data may
-    /// be beside that. Whether that is more than there is now.
+    /// be beside that, as far as the limit goes. Whether that is more than there is now.
     pub(crate) fn make_do(&self, limit: u64, data: u64, now: u64) -> bool {
-        let used = self.used_memory();
-        let floor = used.saturating_sub(data) + limit / LEAST_DATA;
-        self.resident.floor.store(floor, Relaxed);
-        self.resident.floor_until.store(now + FLOOR_MS, Relaxed);
-        floor > used
+        self.resident.make_do(limit, self.used_memory(), data, now)
     }
 
     /// The most data that [`Self::make_do`] makes do with.
@@ -197,8 +208,7 @@ impl Node {
         if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
             self.look_at_resident(limit, now);
         }
-        let floor = if now < self.resident.floor_until.load(Relaxed) { self.resident.floor.load(Relaxed) } else { 0 };
-        self.resident_limit(limit).max(floor)
+        self.resident_limit(limit).max(self.resident.floor(limit, now))
     }
 
     /// The memory that the process may take, in bytes: the least of `maxmemory` and of what the system's limits leave; `None` without any.
@@ -272,6 +282,23 @@ mod tests {
         assert_eq!(Control::default().look(0, 1024 * MB, 500 * MB, 600 * MB, 20 * MB), 840 * MB, "the store's part");
         assert_eq!(first(48 * MB, 10 * MB, 40 * MB), 36 * MB, "at least what a server needs");
         assert_eq!(first(20 * MB, 10 * MB, 30 * MB), 20 * MB);
+    }
+
+    /// What a server has in buffers may be any number of times what it may have: data got room beside that, again and again.
+    #[test]
+    fn what_the_server_needs_is_not_more_than_the_limit() {
+        let resident = Resident::default();
+        let makes_do = |limit, used, data| (resident.make_do(limit, used, data, 7), resident.floor(limit, 8));
+        assert_eq!(makes_do(800 * MB, 600 * MB, 50 * MB), (true, 650 * MB));
+        assert_eq!(makes_do(800 * MB, 790 * MB, 50 * MB), (true, 800 * MB), "no more than the limit");
+        for (limit, used) in [(10, 12), (10, 10), (36, 37), (100, 2000)] {
+            let (is_more, floor) = makes_do(limit * MB, used * MB, 0);
+            assert!(!is_more && floor <= limit * MB, "{floor} bytes of {limit} MB where {used} MB are in use");
+        }
+        // A control group may allow less than maxmemory.
+        assert!(resident.make_do(1024 * MB, 90 * MB, 10 * MB, 7));
+        assert_eq!([resident.floor(1024 * MB, 8), resident.floor(100 * MB, 8)], [208 * MB, 100 * MB]);
+        assert_eq!(resident.floor(1024 * MB, 7 + FLOOR_MS), 0);
     }
 
     #[test]
