@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::disk::make_folders;
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
@@ -25,7 +26,7 @@ const CHUNK: usize = 1 << 20;
 pub fn copy(from: &[PathBuf], to: &[PathBuf], covered: &[Lsn], ends: &[Lsn]) -> Result<u64, Damage> {
     let mut bytes = 0;
     for ((from, to), (covered, end)) in from.iter().zip(to).zip(covered.iter().zip(ends)) {
-        fs::create_dir_all(to)?;
+        make_folders(to)?;
         bytes += copy_stream(from, to, *covered, *end)?;
         fs::File::open(to)?.sync_all()?;
     }

@@ -79,20 +79,28 @@ fn make_folders_with(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>)
     // Somebody who made the last one that is there may have ended before its name was durable.
     let there = path.ancestors().filter(is_named).nth(missing.len());
     if let Some(there) = there.filter(|there| there.parent().is_some()) {
-        match sync(&parent(there)) {
-            // Then it is somebody else's, or of a file system that knows no such thing.
-            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
+        match if_known(sync(&parent(there))) {
+            // Then it is somebody else's.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced?,
         }
     }
     for folder in missing.into_iter().rev() {
         match fs::create_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => return Err(error),
-            _ => sync(&parent(folder))?,
+            _ => if_known(sync(&parent(folder)))?,
         }
     }
     // A file is no folder.
     fs::create_dir_all(path)
+}
+
+/// What syncing a folder says, but for that its file system knows no such thing: such a one has names on the disk when it says that they are there, or
+/// not at all.
+fn if_known(synced: io::Result<()>) -> io::Result<()> {
+    let is_unknown =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
+    synced.or_else(|error| if is_unknown(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Bytes written at once when a file is made.
@@ -292,6 +300,17 @@ mod tests {
         assert!(path.is_dir());
         // Whoever has made it may have been killed before it was synced.
         assert_eq!(made(&path), [of(&above)]);
+        // Some file systems know no such thing; whoever may not look into the folder above did not make this one.
+        let refused_by = |path: &Path, kind: io::ErrorKind| {
+            make_folders_with(path, |_| Err(kind.into())).err().map(|error| error.kind())
+        };
+        let deeper = |name: &str| top.join(name).join("c/d");
+        assert_eq!(refused_by(&deeper("e"), io::ErrorKind::InvalidInput), None);
+        assert_eq!(refused_by(&deeper("f"), io::ErrorKind::Unsupported), None);
+        assert!(deeper("e").is_dir() && deeper("f").is_dir());
+        assert_eq!(refused_by(&deeper("e"), io::ErrorKind::PermissionDenied), None);
+        assert_eq!(refused_by(&deeper("g"), io::ErrorKind::PermissionDenied), Some(io::ErrorKind::PermissionDenied));
+        assert_eq!(refused_by(&deeper("e"), io::ErrorKind::Other), Some(io::ErrorKind::Other));
         fs::write(top.join("file"), "").expect("a file");
         assert!(make_folders(&top.join("file")).is_err() && make_folders(&top.join("file/x")).is_err());
         fs::remove_dir_all(&top).expect("removed");

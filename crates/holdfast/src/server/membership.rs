@@ -123,6 +123,10 @@ impl Membership {
         let source = Source::open()?;
         let chance =
             Arc::new(move |bytes: &mut [u8]| source.fill(bytes).expect("the open source of chance can be read"));
+        // What the node has promised others is lost with the folder's name.
+        let folder = folder(settings);
+        log::make_folders(&folder)
+            .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
         let control = Arc::new(Control::start(of(settings)?, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));

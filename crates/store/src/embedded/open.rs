@@ -96,10 +96,11 @@ fn claim(folder: &Path, settings: &Settings) -> Result<Lock, Error> {
     if settings.at_least > 0 {
         return Err(missing(folder, settings));
     }
-    identity::write(folder, &Identity { node: settings.node })?;
+    // Before anything is in it: whoever finds it does not look for its name on the disk.
     if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
         sync(parent)?;
     }
+    identity::write(folder, &Identity { node: settings.node })?;
     identity::lock(folder)
 }
 
