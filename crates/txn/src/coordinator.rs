@@ -137,11 +137,20 @@ struct Open {
     known: bool,
     /// What the parts are to do, in their order, once that is known of one that fetches.
     made: Vec<Arc<[u8]>>,
+    /// Who refused the attempt before, as somebody was in the way: it is asked first.
+    first: Option<NodeId>,
+    /// It is the only one that has been asked in this attempt.
+    alone: bool,
 }
 
 impl Open {
     fn logged(&self) -> bool {
         self.parts.iter().any(|part| part.writes)
+    }
+
+    /// Whether a participant has not been asked in this attempt.
+    fn is_unasked(&self, node: NodeId) -> bool {
+        self.alone && self.first != Some(node)
     }
 
     fn members(&self) -> Arc<[Member]> {
@@ -229,6 +238,8 @@ impl Coordinator {
             fetches,
             known,
             made: Vec::new(),
+            first: None,
+            alone: false,
         };
         self.open.insert(sequence, open);
         self.attempt(now, sequence, out);
@@ -340,13 +351,14 @@ impl Coordinator {
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
             let Some(open) = self.open.get_mut(&sequence) else { continue };
             open.aborting.retain(|(_, aborting)| *aborting != node);
-            let (logged, has_part) = (open.logged(), open.parts.iter().any(|part| part.member.node == node));
+            let bound = open.logged() && !open.is_unasked(node);
+            let has_part = open.parts.iter().any(|part| part.member.node == node);
             match &mut open.phase {
                 Phase::Committing { owing } | Phase::Left { owing } => {
                     owing.remove(&node);
                 }
-                Phase::Preparing { .. } if has_part && logged => self.leave(now, sequence, node, out),
-                // Nobody is prepared.
+                Phase::Preparing { .. } if has_part && bound => self.leave(now, sequence, node, out),
+                // Nobody is prepared, or the lost one cannot be.
                 Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running if has_part => {
                     self.drop_attempt(sequence, Some(node), out);
                     self.route_again(now, sequence, out);
@@ -416,6 +428,7 @@ impl Coordinator {
             locks: Arc::clone(&part.locks),
             commands: Arc::clone(&part.commands),
             logged: open.logged(),
+            patient: open.alone,
             finished,
         };
         let message = if open.fetches { Message::Fetch } else { Message::Prepare };

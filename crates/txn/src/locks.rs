@@ -13,6 +13,11 @@
 //! transaction it waits for: whoever is allowed to wait for it is older than all that. It waits for no further ones once it has asked, so it says
 //! then which they are; those that have ended since do not count. (If it kept the age of one that has ended, those behind it would inherit that, and
 //! where plain commands never stop coming whatever is younger would be refused for ever.)
+//!
+//! So does a transaction that has nothing at other nodes (*patient*): it waits at one node only, as a plain command does, and nobody waits for it elsewhere. It
+//! counts as old as the oldest it waits for, or as it is itself: what it asks for later, at other nodes, it asks for by its own age. That is how a transaction that was
+//! refused tries again: first, and alone, where it was in somebody's way, and elsewhere when it has its keys there. Otherwise whoever wants a key that many want would
+//! have to come by chance when it is free.
 
 mod key;
 mod request;

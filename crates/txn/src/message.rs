@@ -51,6 +51,8 @@ pub struct Prepare {
     pub commands: Arc<[u8]>,
     /// Somebody writes: all participants log (rule T2). Otherwise none does (rule T3).
     pub logged: bool,
+    /// Nobody else has been asked yet: it may wait for older ones.
+    pub patient: bool,
     /// All transactions of this coordinator with a lower sequence are finished (rule T5).
     pub finished: u64,
 }
@@ -225,7 +227,7 @@ impl Message {
                 w.members(&p.members);
                 w.locks(&p.locks);
                 w.bytes(&p.commands);
-                w.u8(u8::from(p.logged));
+                w.u8(u8::from(p.logged) | u8::from(p.patient) << 1);
                 w.varint(p.finished);
             }
             Message::Prepared { tx, replies } => {
@@ -367,13 +369,12 @@ impl Message {
 }
 
 fn prepare(r: &mut Reader<'_>) -> Result<Arc<Prepare>, Malformed> {
-    Ok(Arc::new(Prepare {
-        tx: r.tx()?,
-        stamp: r.stamp()?,
-        members: r.members()?,
-        locks: r.locks()?,
-        commands: r.bytes()?.into(),
-        logged: r.flag()?,
-        finished: r.varint()?,
-    }))
+    let (tx, stamp, members) = (r.tx()?, r.stamp()?, r.members()?);
+    let (locks, commands) = (r.locks()?, r.bytes()?.into());
+    let how = r.u8()?;
+    if how > 3 {
+        return Err(Malformed("a way to prepare that is not known"));
+    }
+    let (logged, patient) = (how & 1 == 1, how & 2 == 2);
+    Ok(Arc::new(Prepare { tx, stamp, members, locks, commands, logged, patient, finished: r.varint()? }))
 }

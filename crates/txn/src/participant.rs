@@ -47,6 +47,8 @@ pub enum Action {
         stamp: Stamp,
         /// Each key once.
         locks: Arc<[Lock]>,
+        /// It has nothing at other nodes, and may wait for older ones.
+        patient: bool,
     },
     /// Gives all these locks back, and the places in queues for them.
     Unlock {
@@ -181,7 +183,8 @@ impl Participant {
         });
         for prepared in prepared.collect::<Vec<_>>() {
             participant.arm(prepared.tx, Some(now));
-            out.push(Action::Lock { tx: prepared.tx, stamp: prepared.stamp, locks: Arc::clone(&prepared.locks) });
+            let (tx, stamp, locks) = (prepared.tx, prepared.stamp, Arc::clone(&prepared.locks));
+            out.push(Action::Lock { tx, stamp, locks, patient: false });
         }
         participant
     }

@@ -12,7 +12,7 @@ pub struct Settings {
     /// D of rule T3: an attempt that only reads counts if all answers came within it, and participants keep its locks for so long. A
     /// node that has started, or that owns slots anew, serves nothing for longer than this.
     pub read_ms: u64,
-    /// A participant that has said what is there and hears nothing of the coordinator for so long gives the attempt up.
+    /// A participant that has said what is there, or has an attempt wait that asked it first, gives it up if it hears nothing of the coordinator for so long.
     pub hold_ms: u64,
     /// A transaction that was refused is tried again after this; twice that the next time, and so on.
     pub backoff_ms: u64,

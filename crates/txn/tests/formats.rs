@@ -78,10 +78,14 @@ fn messages() {
         locks: locks(),
         commands: Arc::new(*b"SET"),
         logged: true,
+        patient: false,
         finished: 299,
     };
     let expected = golden(&[1, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02]]);
     assert_eq!(bytes(&Message::Prepare(Arc::new(prepare.clone()))), expected);
+    let patient = Prepare { patient: true, ..prepare.clone() };
+    let patiently = golden(&[1, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[3, 0xab, 0x02]]);
+    assert_eq!(bytes(&Message::Prepare(Arc::new(patient))), patiently);
     let fetch = golden(&[1, 10], &[&expected[2..]]);
     assert_eq!(bytes(&Message::Fetch(Arc::new(prepare))), fetch);
     let found = Arc::from(*b"image");

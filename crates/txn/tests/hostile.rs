@@ -43,7 +43,16 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
             let stamp = Stamp { time: number, ..Stamp::default() };
             let members = members.into();
             let logged = dice.percent(70);
-            let prepare = Arc::new(Prepare { tx, stamp, members, locks, commands, logged, finished: number });
+            let prepare = Arc::new(Prepare {
+                tx,
+                stamp,
+                members,
+                locks,
+                commands,
+                logged,
+                patient: dice.percent(30),
+                finished: number,
+            });
             if kind == 9 { Message::Fetch(prepare) } else { Message::Prepare(prepare) }
         }
         2 => Message::Prepared { tx, replies: dice.percent(50).then(|| Arc::from([1])) },

@@ -18,7 +18,7 @@ fn stamp(time: u64) -> Stamp {
 
 /// A transaction whose name says how old it is.
 fn ask(table: &mut Table, who: u32, keys: &[(u8, Mode)]) -> Requested {
-    request(table, who, stamp(u64::from(who)), keys.iter().map(|(key, mode)| (key, *mode)))
+    request(table, who, (stamp(u64::from(who)), false), keys.iter().map(|(key, mode)| (key, *mode)))
 }
 
 fn plain(table: &mut Table, who: u32, keys: &[(u8, Mode)]) -> Option<usize> {
@@ -67,6 +67,53 @@ fn those_who_came_before_and_wait_count_too() {
     assert_eq!(ask(&mut table, 2, &[(1, Shared)]), Requested::Waits(1), "and does not overtake it");
     assert_eq!(give(&mut table, 9, &[1]), [3]);
     assert_eq!(give(&mut table, 3, &[1]), [2]);
+}
+
+fn ask_patiently(table: &mut Table, who: u32, keys: &[(u8, Mode)]) -> Requested {
+    request(table, who, (stamp(u64::from(who)), true), keys.iter().map(|(key, mode)| (key, *mode)))
+}
+
+/// Who has nothing elsewhere waits for everybody, and counts as old as the oldest of them.
+#[test]
+fn the_patient_wait_for_older_ones() {
+    let mut table = Table::default();
+    assert_eq!(ask(&mut table, 5, &[(1, Exclusive)]), Requested::Granted);
+    assert_eq!(ask(&mut table, 7, &[(1, Exclusive)]), Requested::Dies);
+    assert_eq!(ask_patiently(&mut table, 7, &[(1, Exclusive), (2, Exclusive)]), Requested::Waits(1));
+    assert_eq!(ask(&mut table, 6, &[(2, Exclusive)]), Requested::Dies, "7 waits for 5");
+    assert_eq!(ask_patiently(&mut table, 6, &[(1, Shared)]), Requested::Waits(1));
+    assert_eq!(ask(&mut table, 4, &[(2, Exclusive)]), Requested::Waits(1));
+    assert_eq!(give(&mut table, 5, &[1]), [7]);
+    // It has all and is as old as it is; whoever came before it has ended.
+    assert_eq!(ask_patiently(&mut table, 9, &[(3, Exclusive)]), Requested::Granted);
+    assert_eq!(ask(&mut table, 8, &[(3, Exclusive)]), Requested::Waits(1));
+    assert_eq!(give(&mut table, 7, &[1, 2]), [6, 4]);
+}
+
+/// Plain commands that wait for one key say the same.
+#[test]
+fn those_behind_the_patient_wait_for_the_oldest_before_them() {
+    let mut table = Table::default();
+    assert_eq!(ask(&mut table, 5, &[(1, Exclusive)]), Requested::Granted);
+    assert_eq!(ask_patiently(&mut table, 8, &[(1, Exclusive)]), Requested::Waits(1));
+    for (who, mode) in [(101, Exclusive), (102, Shared), (103, Shared), (104, Exclusive)] {
+        assert_eq!(plain(&mut table, who, &[(1, mode)]), Some(1));
+    }
+    assert_eq!(ask(&mut table, 6, &[(1, Exclusive)]), Requested::Dies, "5 is older");
+    assert_eq!(give(&mut table, 5, &[1]), [8]);
+    assert_eq!(ask(&mut table, 9, &[(1, Exclusive)]), Requested::Dies, "8 is older");
+    assert_eq!(ask(&mut table, 6, &[(1, Exclusive)]), Requested::Waits(1));
+    assert_eq!(give(&mut table, 8, &[1]), [101]);
+}
+
+/// Each names all that are before it: that is bounded.
+#[test]
+fn patience_has_an_end() {
+    let mut table = Table::default();
+    ask(&mut table, 1, &[(1, Exclusive)]);
+    let waits =
+        (2..1000).take_while(|who| ask_patiently(&mut table, *who, &[(1, Exclusive)]) != Requested::Dies).count();
+    assert_eq!(waits, 511);
 }
 
 #[test]
@@ -168,6 +215,8 @@ struct Want {
     keys: Vec<Vec<(u8, Mode)>>,
     asked: BTreeMap<usize, usize>,
     plain: bool,
+    /// Where it was refused: it asks there first, and patiently.
+    first: Option<usize>,
 }
 
 fn circle(seed: u64) {
@@ -184,7 +233,7 @@ fn circle(seed: u64) {
             }
             keys.into_iter().collect()
         });
-        wants.insert(who, Want { keys: keys.collect(), asked: BTreeMap::new(), plain });
+        wants.insert(who, Want { keys: keys.collect(), asked: BTreeMap::new(), plain, first: None });
     }
     for step in 0.. {
         assert!(step < 20_000, "seed {seed}: somebody is refused for ever");
@@ -196,7 +245,10 @@ fn circle(seed: u64) {
             if open.is_empty() && want.asked.values().all(|missing| *missing == 0) {
                 can.push((*who, None));
             }
-            can.extend(open.into_iter().map(|node| (*who, Some(node))));
+            // Who asks patiently has nothing elsewhere.
+            let alone = want.first.filter(|node| want.asked.get(node) != Some(&0));
+            let open = open.into_iter().filter(|node| alone.is_none_or(|alone| alone == *node));
+            can.extend(open.map(|node| (*who, Some(node))));
         }
         let Some((who, node)) = (!can.is_empty()).then(|| can[dice.below(can.len())]) else {
             assert!(wants.is_empty(), "seed {seed}: {:?} wait in a circle", wants.keys());
@@ -210,11 +262,20 @@ fn circle(seed: u64) {
                 want.asked.insert(node, missing.unwrap_or(0));
                 false
             }
-            Some(node) => match ask(&mut tables[node], who, &want.keys[node]) {
-                Requested::Granted => want.asked.insert(node, 0).is_some(),
-                Requested::Waits(missing) => want.asked.insert(node, missing).is_some(),
-                Requested::Dies => true,
-            },
+            Some(node) => {
+                let patient = want.first == Some(node);
+                let asked = if patient { ask_patiently } else { ask };
+                match asked(&mut tables[node], who, &want.keys[node]) {
+                    Requested::Granted => want.asked.insert(node, 0).is_some(),
+                    Requested::Waits(missing) => want.asked.insert(node, missing).is_some(),
+                    Requested::Dies => {
+                        assert!(!patient);
+                        // Not all do so.
+                        want.first = dice.percent(70).then_some(node);
+                        true
+                    }
+                }
+            }
         };
         if over {
             let asked: BTreeSet<usize> = std::mem::take(&mut want.asked).into_keys().collect();

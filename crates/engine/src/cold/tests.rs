@@ -561,7 +561,9 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
         Lock::normalized(names.map(|key| Lock { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive }).into());
     let mut asked = false;
     for _ in 0..5 {
-        assert!(matches!(cold.engine.lock_attempt((tx, stamp, &locks), &mut asked, 9), Err(busy) if busy.awaited));
+        assert!(
+            matches!(cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut asked, 9), Err(busy) if busy.awaited)
+        );
         cold.serve();
         // Its time for them is over, and memory is full.
         cold.now += 1000;
@@ -571,7 +573,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     cold.engine.insists = true;
     cold.engine.begin_turn(2000);
     let mut look = |cold: &mut Cold| {
-        let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, stamp, &locks), &mut asked, 9) else {
+        let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut asked, 9) else {
             panic!("it has its locks")
         };
         *block

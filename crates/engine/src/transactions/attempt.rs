@@ -36,11 +36,11 @@ pub struct Undone {
 }
 
 impl Engine {
-    /// Takes the locks of an attempt, and its latches. `asked`: it has asked for them before, and waited. A busy latch, a lock or a key to be
-    /// fetched is waited for; who [insists](Engine::insists) fetches keys when it looks at them.
+    /// Takes the locks of an attempt, and its latches. The age comes with whether it is patient (`txn::Prepare::patient`). `asked`: it has asked for them before,
+    /// and waited. A busy latch, a lock or a key to be fetched is waited for; who [insists](Engine::insists) fetches keys when it looks at them.
     pub fn lock_attempt(
         &mut self,
-        (tx, stamp, locks): (TxId, Stamp, &[Lock]),
+        (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
         asked: &mut bool,
         token: u64,
     ) -> Result<Locked, Busy> {
@@ -48,7 +48,7 @@ impl Engine {
         let slot = held.slots().first().copied().unwrap_or_default();
         let waits = Busy { need: Need::Slots(held.slots().into()), slot, awaited: true };
         if !std::mem::replace(asked, true) {
-            match self.request_locks((tx, stamp, locks), &held, token) {
+            match self.request_locks((tx, age, locks), &held, token) {
                 Requested::Granted => {}
                 Requested::Waits(_) => {
                     self.release(held);
@@ -63,6 +63,7 @@ impl Engine {
             self.release(held);
             return if self.shared.transactions.is_open(tx) { Err(waits) } else { Ok(Locked::GivenUp) };
         }
+        self.shared.transactions.granted(tx, self.now);
         // Who coordinates it may have more databases.
         let databases = self.shared.keyspace.databases();
         let keys = locks.iter().filter(|lock| usize::from(lock.db) < databases).map(|lock| (lock.db, &*lock.key));

@@ -112,7 +112,7 @@ impl Engine {
     /// Asks for the locks of an attempt, whose slots are held.
     pub(super) fn request_locks(
         &mut self,
-        (tx, stamp, locks): (TxId, Stamp, &[Lock]),
+        (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
         held: &Held,
         token: u64,
     ) -> Requested {
@@ -123,7 +123,7 @@ impl Engine {
         }
         let keys: Claims = locks.iter().map(|lock| (place(lock), lock.mode)).collect();
         let keys = keys.iter().map(|(key, mode)| (key, *mode));
-        let requested = request(&mut self.latched(&shared, held), Owner::Attempt(tx), stamp, keys);
+        let requested = request(&mut self.latched(&shared, held), Owner::Attempt(tx), age, keys);
         if requested == Requested::Dies {
             self.ended(tx);
         }

@@ -30,7 +30,7 @@ struct Open {
     /// The next attempt's number.
     next: u64,
     attempts: BTreeMap<TxId, Attempt>,
-    /// Their numbers, and when they came, unix milliseconds; 0: before the start.
+    /// Their numbers, and since when they have all their locks, unix milliseconds; 0: since before the start; [`NEVER`]: they wait for some.
     numbers: BTreeMap<u64, u64>,
     /// Who waits until attempts below a number have ended; all of them: [`ALL`].
     quiet: Vec<(u64, Waiter)>,
@@ -44,8 +44,10 @@ struct Attempt {
 
 const ALL: u64 = u64::MAX;
 
-/// Who waits until nobody has locks keeps newcomers out, but not while it waits for an attempt that is older than this, in milliseconds: that is in doubt
-/// because a node is out of reach, which may last, and concerns few keys.
+const NEVER: u64 = u64::MAX;
+
+/// Who waits until nobody has locks keeps newcomers out, but not while it waits for an attempt that has had its locks for longer than this, in milliseconds:
+/// that is in doubt because a node is out of reach, which may last, and concerns few keys.
 const LONG_MS: u64 = 1000;
 
 impl Transactions {
@@ -86,23 +88,32 @@ impl Transactions {
         self.count.load(Relaxed) > 0
     }
 
-    /// An attempt is about to ask for locks, or has some.
+    /// An attempt has had its locks since before the start.
     pub(super) fn open(&self, tx: TxId) {
         self.opened().begin(tx, None, 0);
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// As [`Self::open`], if nobody waits for there to be no locks, or for long in vain. `waiter` is woken when it is granted what it waits for. `now`: unix
-    /// milliseconds.
+    /// An attempt is about to ask for locks, if nobody waits for there to be none, or for long in vain. `waiter` is woken when it is granted what it waits
+    /// for. `now`: unix milliseconds.
     pub(super) fn admit(&self, tx: TxId, waiter: Waiter, now: u64) -> bool {
         let mut open = self.opened();
-        let oldest = open.numbers.first_key_value().map_or(now, |(_, came)| *came);
-        if now.saturating_sub(oldest) <= LONG_MS && open.quiet.iter().any(|(upto, _)| *upto == ALL) {
+        let is_long = |since: &u64| now.saturating_sub(*since) > LONG_MS;
+        if open.quiet.iter().any(|(upto, _)| *upto == ALL) && !open.numbers.values().any(is_long) {
             return false;
         }
-        open.begin(tx, Some(waiter), now);
+        open.begin(tx, Some(waiter), NEVER);
         self.count.fetch_add(1, Relaxed);
         true
+    }
+
+    /// An attempt has all its locks. `now`: unix milliseconds.
+    pub(super) fn granted(&self, tx: TxId, now: u64) {
+        let mut open = self.opened();
+        let number = open.attempts.get(&tx).map(|attempt| attempt.number);
+        if let Some(since) = number.and_then(|number| open.numbers.get_mut(&number)) {
+            *since = now.min(*since);
+        }
     }
 
     /// Whether an attempt has locks or waits for them.
@@ -176,10 +187,10 @@ impl Transactions {
 }
 
 impl Open {
-    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>, now: u64) {
+    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>, since: u64) {
         let number = self.next;
         self.next += 1;
-        self.numbers.insert(number, now);
+        self.numbers.insert(number, since);
         self.attempts.insert(tx, Attempt { number, waiter });
     }
 }

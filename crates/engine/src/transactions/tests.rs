@@ -51,9 +51,15 @@ pub(crate) fn prepare(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, co
     go_on(engine, sequence, keys, commands, &mut false)
 }
 
-fn go_on(engine: &mut Engine, sequence: u64, keys: &Arc<[Lock]>, commands: &[&str], asked: &mut bool) -> Tried {
+pub(super) fn go_on(
+    engine: &mut Engine,
+    sequence: u64,
+    keys: &Arc<[Lock]>,
+    commands: &[&str],
+    asked: &mut bool,
+) -> Tried {
     let (tx, stamp) = tx(sequence);
-    let mut block = match engine.lock_attempt((tx, stamp, keys), asked, 1000 + sequence) {
+    let mut block = match engine.lock_attempt((tx, (stamp, false), keys), asked, 1000 + sequence) {
         Err(_) => return Tried::Waits,
         Ok(Locked::Dies) => return Tried::Dies,
         Ok(Locked::GivenUp) => return Tried::GivenUp,

@@ -3,7 +3,7 @@
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
 
-use super::tests::{NOW, Tried, engines, install, locks, prepare, prepared, say};
+use super::tests::{NOW, Tried, engines, go_on, install, locks, prepare, prepared, say};
 use crate::testing::row;
 use crate::{Begin, Call, Caller, Engine, Ran, Seat, Step};
 
@@ -184,4 +184,25 @@ fn who_waits_for_everything_keeps_others_out_only_while_that_may_end_soon() {
     assert!(matches!(prepare(&mut one, 5, &locks(&["c"], Mode::Exclusive), &["set c 1"]), Tried::Dies), "its turn");
     assert_eq!(plain(&mut one, 7, "flushall").unwrap(), "+OK\r\n");
     let _c = prepared(prepare(&mut one, 6, &locks(&["c"], Mode::Exclusive), &["set c 1"]));
+}
+
+/// Many may wait for one key, one after the other.
+#[test]
+fn who_waits_in_a_long_queue_is_not_in_doubt() {
+    let [mut one] = engines();
+    let keys = locks(&["a"], Mode::Exclusive);
+    let newest = prepared(prepare(&mut one, 9, &keys, &["incr a"]));
+    let mut asked = false;
+    assert!(matches!(go_on(&mut one, 8, &keys, &["incr a"], &mut asked), Tried::Waits));
+    one.begin_turn(NOW + 900);
+    install(&mut one, &newest);
+    assert_eq!(plain(&mut one, 7, "flushall"), None);
+    one.begin_turn(NOW + 1800);
+    let next = prepared(go_on(&mut one, 8, &keys, &["incr a"], &mut asked));
+    one.begin_turn(NOW + 2700);
+    let newcomer = |one: &mut Engine| prepare(one, 10, &locks(&["b"], Mode::Exclusive), &["set b 1"]);
+    assert!(matches!(newcomer(&mut one), Tried::Dies), "it has had its locks for less than a second");
+    install(&mut one, &next);
+    assert_eq!(plain(&mut one, 7, "flushall").unwrap(), "+OK\r\n");
+    prepared(newcomer(&mut one));
 }

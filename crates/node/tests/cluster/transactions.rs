@@ -360,6 +360,7 @@ pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: 
         locks: Lock::normalized(locks),
         commands: commands.into(),
         logged: true,
+        patient: false,
         finished: 0,
     };
     slip_in(net, &Message::Prepare(prepare.into()));

@@ -1,7 +1,7 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
-use super::{Coordinator, Event, Phase, send};
-use crate::{Message, NodeId, TxId};
+use super::{Coordinator, Event, Open, Phase, send};
+use crate::{Message, NodeId, Settings, TxId};
 
 /// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
 /// the disk.
@@ -24,9 +24,26 @@ impl Coordinator {
         };
         // An attempt that only reads is void after D (rule T3).
         let patience = if open.logged() { self.settings.resend_ms } else { self.settings.read_ms };
-        let parts = open.parts.len();
+        open.alone = open.parts.iter().any(|part| Some(part.member.node) == open.first);
         self.arm(sequence, Some(now.saturating_add(patience)));
-        for to in 0..parts {
+        self.send_prepares(sequence, |open, node| !open.is_unasked(node), out);
+    }
+
+    /// The participant that is asked first has all its locks, and the others are asked.
+    pub(super) fn ask_others(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        if std::mem::replace(&mut open.alone, false) {
+            if open.logged() {
+                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+            }
+            self.send_prepares(sequence, |open, node| open.first != Some(node), out);
+        }
+    }
+
+    fn send_prepares(&mut self, sequence: u64, whom: impl Fn(&Open, NodeId) -> bool, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let parts = open.parts.iter().enumerate().filter(|(_, part)| whom(open, part.member.node));
+        for to in parts.map(|(to, _)| to).collect::<Vec<_>>() {
             self.send_prepare(sequence, to, out);
         }
     }
@@ -46,8 +63,9 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let (attempt, logged) = (open.attempt, open.logged());
         open.phase = Phase::Over;
-        let nodes = open.parts.iter().map(|part| part.member.node).filter(|node| Some(*node) != refused);
-        let nodes: Vec<NodeId> = nodes.collect();
+        let asked = open.parts.iter().map(|part| part.member.node).filter(|node| !open.is_unasked(*node));
+        let nodes: Vec<NodeId> = asked.filter(|node| Some(*node) != refused).collect();
+        open.alone = false;
         if logged {
             open.aborting.extend(nodes.iter().map(|node| (attempt, *node)));
         }
@@ -68,8 +86,16 @@ impl Coordinator {
             Phase::Waiting if open.aborting.len() <= UNHEARD_MAX * open.parts.len() => self.attempt(now, sequence, out),
             phase => {
                 // Who holds its locks for an attempt that fetches gives it up if it does not hear of that: some of what is said may get lost.
-                let open = matches!(phase, Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running);
-                let patience = if open { self.settings.resend_ms } else { self.settings.outcome_ms };
+                let Settings { resend_ms, outcome_ms, hold_ms, .. } = self.settings;
+                let patience = match phase {
+                    // It may be one of many that wait for the same key, and all of what it does is in what is sent again: ever more seldom, but often enough to
+                    // keep its place.
+                    Phase::Preparing { .. } | Phase::Fetching { .. } if open.alone => {
+                        now.saturating_sub(open.sent).min(hold_ms / 3).max(resend_ms)
+                    }
+                    Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running => resend_ms,
+                    _ => outcome_ms,
+                };
                 self.resend(sequence, None, out);
                 self.arm(sequence, Some(now.saturating_add(patience)));
             }
@@ -79,8 +105,10 @@ impl Coordinator {
     /// Sends what has not been answered again, to one or to all.
     pub(super) fn resend(&mut self, sequence: u64, only: Option<NodeId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
-        let wanted = |node: NodeId| only.is_none_or(|only| only == node);
-        let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| wanted(*node)).copied().collect();
+        let meant = |node: NodeId| only.is_none_or(|only| only == node);
+        // Of attempts before this one, who is not asked in it yet may hold something, too.
+        let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| meant(*node)).copied().collect();
+        let wanted = |node: NodeId| meant(node) && !open.is_unasked(node);
         let (mut preparing, mut committing) = (Vec::new(), Vec::new());
         let (mut holding, mut leaving) = (Vec::new(), Vec::new());
         match &open.phase {
@@ -119,13 +147,13 @@ impl Coordinator {
         out.extend(holding.into_iter().map(|node| send(node, Message::Hold { tx })));
     }
 
-    /// Attempts that wait for what a node answers, and whether they bind somebody: then they may be committed as soon as it does.
+    /// Attempts that wait for what a node answers, and whether it may have bound itself: then they may be committed as soon as it says so.
     pub fn waits_for(&self, node: NodeId) -> impl Iterator<Item = (TxId, bool)> {
         let origin = self.origin;
         self.open.iter().filter_map(move |(sequence, open)| {
             let at = open.parts.iter().position(|part| part.member.node == node)?;
             let (waits, binds) = match &open.phase {
-                Phase::Preparing { answers } => (answers[at].is_none(), true),
+                Phase::Preparing { answers } => (answers[at].is_none(), !open.is_unasked(node)),
                 Phase::Fetching { found } => (found[at].is_none(), false),
                 _ => (false, false),
             };

@@ -19,6 +19,11 @@ impl Coordinator {
         let Phase::Preparing { answers } = &mut open.phase else { return };
         let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
         answers[at].get_or_insert(replies);
+        if open.alone {
+            self.ask_others(now, tx.sequence, out);
+        }
+        let Some(open) = self.open.get(&tx.sequence) else { return };
+        let Phase::Preparing { answers } = &open.phase else { return };
         if answers.iter().any(|answer| answer.is_none()) {
             return;
         }
@@ -72,7 +77,11 @@ impl Coordinator {
         self.drop_attempt(sequence, Some(from), out);
         let Some(open) = self.open.get_mut(&sequence) else { return };
         match why {
-            Refusal::Conflict | Refusal::Stale | Refusal::Over if !open.abandoned => return self.wait(now, sequence),
+            Refusal::Conflict if !open.abandoned => {
+                open.first = Some(from);
+                return self.wait(now, sequence);
+            }
+            Refusal::Stale | Refusal::Over if !open.abandoned => return self.wait(now, sequence),
             Refusal::Moved if !open.abandoned => return self.route_again(now, sequence, out),
             _ => {
                 let untold = std::mem::replace(&mut open.untold, false);

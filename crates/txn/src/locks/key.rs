@@ -11,8 +11,9 @@ use crate::Stamp;
 pub enum Asker<O> {
     /// A transaction, as old as this.
     Transaction(Stamp),
-    /// A plain command, and all transactions it waits for, at whichever key, and over other plain commands, too: it waits for no others later.
-    Plain(Arc<[(O, Stamp)]>),
+    /// A plain command, or a transaction that has nothing elsewhere: all transactions that it waits for, at whichever key, and over others of this kind, too, as it
+    /// waits for no others while it has not all; and the transaction itself.
+    Patient(Arc<[(O, Stamp)]>),
 }
 
 /// What somebody has of a key or wants of it.
@@ -28,7 +29,7 @@ impl<O: Copy> Claim<O> {
     fn transactions(&self, f: &mut impl FnMut(O, Stamp)) {
         match &self.asker {
             Asker::Transaction(stamp) => f(self.owner, *stamp),
-            Asker::Plain(awaited) => awaited.iter().for_each(|(owner, stamp)| f(*owner, *stamp)),
+            Asker::Patient(awaited) => awaited.iter().for_each(|(owner, stamp)| f(*owner, *stamp)),
         }
     }
 }
@@ -85,12 +86,21 @@ impl<O: Copy + Eq> KeyLock<O> {
     pub(super) fn awaited(&self, mode: Mode, mut f: impl FnMut(O, Stamp)) {
         for claim in self.queue.iter().rev().filter(|claim| claim.mode.conflicts(mode)) {
             claim.transactions(&mut f);
-            if claim.mode == Mode::Exclusive && matches!(claim.asker, Asker::Plain(_)) {
+            if claim.mode == Mode::Exclusive && matches!(claim.asker, Asker::Patient(_)) {
                 // It waits for all that is before it, and has said for whom.
                 return;
             }
         }
         self.holders().filter(|claim| claim.mode.conflicts(mode)).for_each(|claim| claim.transactions(&mut f));
+    }
+
+    /// As [`Self::awaited`], if that is what the last one in the queue has said that it waits for.
+    pub(super) fn awaited_by_last(&self, mode: Mode) -> Option<Arc<[(O, Stamp)]>> {
+        let last = self.queue.iter().rev().find(|claim| claim.mode.conflicts(mode))?;
+        match &last.asker {
+            Asker::Patient(awaited) if last.mode == Mode::Exclusive => Some(Arc::clone(awaited)),
+            _ => None,
+        }
     }
 
     /// Asks for the key, behind all who wait. Answers whether it is held now.

@@ -25,24 +25,38 @@ pub enum Requested {
     Granted,
     /// So many keys are not held yet; for each of them one [`release`] will name the owner.
     Waits(usize),
-    /// It is younger than somebody it would wait for: nothing is held, nothing waits.
+    /// It is not patient, and younger than somebody it would wait for: nothing is held, nothing waits.
     Dies,
 }
 
-/// A transaction asks for all its keys at this node; a key may be named once.
+/// How many transactions who is patient may have before it: it names all of them, and so does everybody behind it.
+const PATIENT_MAX: usize = 512;
+
+/// A transaction asks for all its keys at this node; a key may be named once. `patient`: it has nothing at other nodes, and waits for whomever it has to.
 pub fn request<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
-    stamp: Stamp,
+    (stamp, patient): (Stamp, bool),
     keys: impl Iterator<Item = (&'k L::Key, Mode)> + Clone,
 ) -> Requested
 where
     L::Key: 'k,
 {
-    if awaited(locks, keys.clone()).iter().any(|(_, other)| stamp >= *other) {
-        return Requested::Dies;
-    }
-    match claim(locks, owner, &Asker::Transaction(stamp), keys) {
+    let mut before = awaited(locks, keys.clone());
+    let is_older = before.iter().all(|(other, age)| stamp < *age || !locks.is_open(*other));
+    let asker = match is_older {
+        true => Asker::Transaction(stamp),
+        false if !patient => return Requested::Dies,
+        false => {
+            keep_open(locks, &mut before);
+            if before.len() >= PATIENT_MAX {
+                return Requested::Dies;
+            }
+            before.push((owner, stamp));
+            Asker::Patient(before.into())
+        }
+    };
+    match claim(locks, owner, &asker, keys) {
         0 => Requested::Granted,
         waits => Requested::Waits(waits),
     }
@@ -61,11 +75,19 @@ where
     if !keys.clone().any(|(key, mode)| locks.of(key, |lock| lock.is_taken(mode)) == Some(true)) {
         return None;
     }
-    let asker = Asker::Plain(awaited(locks, keys.clone()).into());
-    Some(claim(locks, owner, &asker, keys))
+    let mut each = keys.clone();
+    let alone = each.next().filter(|_| each.next().is_none());
+    let said = alone.and_then(|(key, mode)| locks.of(key, |lock| lock.awaited_by_last(mode)).flatten());
+    // Of those who want one key there may be many, and each would name the same transactions.
+    let before = said.unwrap_or_else(|| {
+        let mut before = awaited(locks, keys.clone());
+        keep_open(locks, &mut before);
+        before.into()
+    });
+    Some(claim(locks, owner, &Asker::Patient(before), keys))
 }
 
-/// The transactions that who asks for these keys would wait for.
+/// The transactions that who asks for these keys would wait for, some perhaps more than once, and some that have ended.
 fn awaited<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     keys: impl Iterator<Item = (&'k L::Key, Mode)>,
@@ -75,10 +97,17 @@ where
 {
     let mut all = Vec::new();
     for (key, mode) in keys {
-        locks.of(key, |lock| lock.awaited(mode, |owner, stamp| note(&mut all, owner, stamp)));
+        locks.of(key, |lock| lock.awaited(mode, |owner, stamp| all.push((owner, stamp))));
     }
-    all.retain(|(owner, _)| locks.is_open(*owner));
     all
+}
+
+/// Each of them once, and none that has ended.
+fn keep_open<L: Locks<O>, O: Copy + Eq>(locks: &L, all: &mut Vec<(O, Stamp)>) {
+    // Of one age there are attempts of one transaction: few.
+    all.sort_by_key(|(_, stamp)| *stamp);
+    all.dedup();
+    all.retain(|(owner, _)| locks.is_open(*owner));
 }
 
 fn note<O: Eq>(all: &mut Vec<(O, Stamp)>, owner: O, stamp: Stamp) {

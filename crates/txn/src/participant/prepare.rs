@@ -20,7 +20,8 @@ impl Participant {
         if let Some(attempt) = self.known.get(&tx) {
             // It was sent again: the answer may have been lost.
             let answer = match &attempt.phase {
-                Phase::Queued { .. } | Phase::Executing { .. } | Phase::Appending { .. } => return,
+                Phase::Queued { .. } => return self.hold(now, tx),
+                Phase::Executing { .. } | Phase::Appending { .. } => return,
                 Phase::Fetched { found, .. } => Message::Fetched { tx, found: Arc::clone(found) },
                 Phase::Held { replies, .. } => Message::Prepared { tx, replies: Some(Arc::clone(replies)) },
                 Phase::Prepared { replies, .. } => Message::Prepared { tx, replies: replies.clone() },
@@ -47,12 +48,14 @@ impl Participant {
         }
         self.follow(tx, out);
         let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
-        let logged = prepare.logged;
+        let (logged, patient) = (prepare.logged, prepare.patient);
         self.known.insert(tx, Attempt::new(Phase::Queued { prepare, fetches }));
         if !logged {
             self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
+        } else {
+            self.hold(now, tx);
         }
-        out.push(Action::Lock { tx, stamp, locks });
+        out.push(Action::Lock { tx, stamp, locks, patient });
     }
 
     /// A new attempt: the coordinator knows that all earlier ones are aborted.
@@ -75,6 +78,9 @@ impl Participant {
         if granted {
             let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
             attempt.phase = Phase::Executing { prepare, cancelled: false };
+            if logged {
+                self.arm(tx, None);
+            }
             return out.push(match fetches {
                 true => Action::Fetch { tx, commands },
                 false => Action::Execute { tx, commands, logged },
@@ -97,9 +103,15 @@ impl Participant {
         self.hold(now, tx);
     }
 
-    /// The coordinator is still at work.
+    /// The coordinator is still at work. Who waits patiently and whose coordinator is not heard of any more is given up, too: of those that a node has begun that
+    /// has ended there may be many in one queue, and each of them, once it is prepared, would be in doubt for a while.
     pub(super) fn hold(&mut self, now: u64, tx: TxId) {
-        if let Some(Phase::Fetched { .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
+        let holds = |attempt: &Attempt| match &attempt.phase {
+            Phase::Fetched { .. } => true,
+            Phase::Queued { prepare, .. } => prepare.patient && prepare.logged,
+            _ => false,
+        };
+        if self.known.get(&tx).is_some_and(holds) {
             self.arm(tx, Some(now.saturating_add(self.settings.hold_ms)));
         }
     }

@@ -142,7 +142,7 @@ impl Server {
         let mut actions = Vec::new();
         server.participant = Participant::restore(me, self.settings, now, records, &mut actions);
         for action in actions {
-            let Action::Lock { tx, stamp, locks } = action else { panic!("only locks are restored") };
+            let Action::Lock { tx, stamp, locks, .. } = action else { panic!("only locks are restored") };
             let keys: Vec<(Place, Mode)> = places(&locks);
             if !restore(&mut server.locks, Owner::Tx(tx), stamp, keys.iter().map(|(k, m)| (k, *m))) {
                 said.push(Said::Broken("two prepared transactions hold a key"));
@@ -240,9 +240,9 @@ impl Server {
         for action in actions {
             match action {
                 Action::Send { to, message } => said.push(Said::Send(to, message)),
-                Action::Lock { tx, stamp, locks } => {
+                Action::Lock { tx, stamp, locks, patient } => {
                     let (keys, owner) = (places(&locks), Owner::Tx(tx));
-                    match request(&mut self.locks, owner, stamp, keys.iter().map(|(k, m)| (k, *m))) {
+                    match request(&mut self.locks, owner, (stamp, patient), keys.iter().map(|(k, m)| (k, *m))) {
                         Requested::Waits(missing) => {
                             self.missing.insert(owner, missing);
                         }
@@ -335,7 +335,7 @@ impl Server {
                 Owner::Tx(tx) => self.locked(now, tx, true, said),
                 Owner::Plain(id) => {
                     let Some((locks, commands)) = self.plain.remove(&id) else { continue };
-                    self.run_plain(id, &commands);
+                    self.run_plain(id, &commands, said);
                     self.unlock(now, owner, &locks, said);
                 }
             }
@@ -377,24 +377,25 @@ impl Server {
     pub fn plain(&mut self, id: u32, locks: Arc<[Lock]>, commands: Arc<[u8]>, said: &mut Vec<Said>) {
         let keys = places(&locks);
         match request_plain(&mut self.locks, Owner::Plain(id), keys.iter().map(|(k, m)| (k, *m))) {
-            None => self.run_plain(id, &commands),
+            None => self.run_plain(id, &commands, said),
             Some(missing) => {
                 self.missing.insert(Owner::Plain(id), missing);
                 self.plain.insert(id, (locks, commands));
             }
         }
-        if self.pending.is_empty() {
-            said.extend(self.answers.drain(..).map(|(id, reads)| Said::Plain(id, reads)));
-        }
     }
 
-    fn run_plain(&mut self, id: u32, commands: &[u8]) {
+    fn run_plain(&mut self, id: u32, commands: &[u8], said: &mut Vec<Said>) {
         let (effects, reads) = self.run(commands);
         if !effects.is_empty() {
             self.apply(&effects);
             self.pending.push(Entry::Plain(id, effects.into()));
         }
-        self.answers.push((id, reads));
+        if self.pending.is_empty() {
+            said.push(Said::Plain(id, reads));
+        } else {
+            self.answers.push((id, reads));
+        }
     }
 
     fn run(&self, commands: &[u8]) -> (Vec<u8>, Reads) {

@@ -312,6 +312,8 @@ impl World {
             if world.is_settled() {
                 break;
             }
+            // Participants are patient while something is under way: a question may be faster than the Prepare to who is not asked first.
+            let late = world.network.is_empty() || round % 8 == 7;
             for (from, to, message) in std::mem::take(&mut world.network) {
                 world.deliver(from, to, message);
             }
@@ -320,7 +322,9 @@ impl World {
                 world.on_server(at, |server, said| {
                     server.flush(0, said);
                     ended.iter().for_each(|host| server.peer(0, *host, said));
-                    server.tick(if round % 8 == 7 { LATER } else { 0 }, said);
+                    if late {
+                        server.tick(if round % 8 == 7 { LATER } else { 0 }, said);
+                    }
                 });
             }
             // Where nothing is under way something may have been lost: links are made anew.

@@ -13,10 +13,10 @@ impl Worker {
         while let Some(action) = actions.next() {
             match action {
                 Action::Send { to, message } => self.tx_send(to, message),
-                Action::Lock { tx, stamp, locks } => {
+                Action::Lock { tx, stamp, locks, patient } => {
                     let watched = self.peers.as_deref_mut().and_then(|peers| peers.tx.watched.remove(&tx));
                     let watched = watched.unwrap_or_default();
-                    self.add_task(Work::Prepare { tx, stamp, locks, watched, asked: false });
+                    self.add_task(Work::Prepare { tx, age: (stamp, patient), locks, watched, asked: false });
                 }
                 Action::Install { prepared } => {
                     // It gives the locks back itself.

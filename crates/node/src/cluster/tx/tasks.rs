@@ -35,8 +35,8 @@ pub(super) const TOO_LARGE: &[u8] =
 
 /// What is to be done.
 pub(super) enum Work {
-    /// Lock, execute, undo, log.
-    Prepare { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, watched: Watched, asked: bool },
+    /// Lock, execute, undo, log. The age comes with whether it is patient.
+    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, watched: Watched, asked: bool },
     /// Do what the coordinator makes of what it has been told, undo, log. The locks are there.
     Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, commands: Arc<[u8]> },
     /// Do what was prepared, and unlock.
@@ -158,13 +158,13 @@ impl Worker {
 
     fn try_task(&mut self, work: &mut Work, token: Token) -> Result<Done, Busy> {
         Ok(match work {
-            Work::Prepare { tx, stamp, locks, watched, asked } => {
-                let (tx, stamp, locks) = (*tx, *stamp, locks.clone());
+            Work::Prepare { tx, age, locks, watched, asked } => {
+                let (tx, age, locks) = (*tx, *age, locks.clone());
                 if !*asked && self.is_held_back_as_part(token, &locks) {
                     return Ok(Done::Waits);
                 }
                 let refusal = self.refusal_of_room(&locks);
-                match self.engine.lock_attempt((tx, stamp, &locks), asked, token)? {
+                match self.engine.lock_attempt((tx, age, &locks), asked, token)? {
                     Locked::GivenUp => Done::Over,
                     Locked::Dies => {
                         let actions = self.tx_locked(tx, false);
@@ -177,7 +177,7 @@ impl Worker {
             Work::Proceed { tx, stamp, locks, commands } => {
                 let (tx, locks, commands) = (*tx, locks.clone(), commands.clone());
                 let refusal = self.refusal_of_room(&locks).filter(|_| self.needs_room(&commands));
-                match self.engine.lock_attempt((tx, *stamp, &locks), &mut true, token)? {
+                match self.engine.lock_attempt((tx, (*stamp, false), &locks), &mut true, token)? {
                     Locked::GivenUp | Locked::Dies => Done::Over,
                     Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, refusal),
                 }
