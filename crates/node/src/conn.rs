@@ -8,7 +8,7 @@ use keyspace::Horizon;
 use resp::{Decoder, OwnedArgs};
 
 use crate::checkpoints::{Checkpoints, Ticket};
-use crate::cluster::{Remote, Role, Verdict};
+use crate::cluster::{Awaited, Remote, Role, Verdict};
 use crate::jobs::Job;
 use crate::outgoing::Outgoing;
 use crate::session::{Session, Suspended};
@@ -46,6 +46,8 @@ pub(crate) enum Wait {
     Link,
     /// What the node at the other end of this link answers.
     Remote(usize),
+    /// A map by which its present command, still in the query buffer, is where it belongs.
+    Map,
     /// A script that goes on in slices. Its command is still in the query buffer.
     Script(Box<Suspended>),
 }
@@ -101,6 +103,8 @@ pub(crate) struct Conn {
     pub(crate) busy: u32,
     /// How often its present command has waited for keys that the store has.
     pub(crate) fetches: u32,
+    /// What it waits for of maps.
+    pub(crate) map: Awaited,
     /// Since when the output is above the soft limit, unix milliseconds.
     pub(crate) over_soft_since: Option<u64>,
     /// What it is told beside its replies, and has to wait for the end of one.
@@ -139,6 +143,7 @@ impl Conn {
             suspended: 0,
             busy: 0,
             fetches: 0,
+            map: Awaited::default(),
             over_soft_since: None,
             pushes: Vec::new(),
             weight: 0,

@@ -64,12 +64,17 @@ impl Worker {
         let failures = conn.busy;
         let next = self.try_execute(conn, node, settings, args, item, raw);
         // What it waits for now may last, and has nothing to do with locks: others go on meanwhile.
-        let waits_elsewhere =
-            matches!(conn.wait, Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Replies(_) | Wait::Remote(_));
+        let waits_elsewhere = matches!(
+            conn.wait,
+            Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Map | Wait::Replies(_) | Wait::Remote(_)
+        );
         if conn.fetches > 0 && (next != Next::Retry || waits_elsewhere) {
             conn.fetches = 0;
             // However it ended, it waits for no locks.
             self.engine.forget_claims(conn.token);
+        }
+        if next != Next::Retry && self.peers.is_some() {
+            self.leave_map(conn);
         }
         if next != Next::Retry && conn.session.goes_over.is_some() {
             conn.session.goes_over = None;

@@ -49,7 +49,10 @@ impl Conn {
     fn has_to_do(&self) -> bool {
         self.queued
             || self.busy > 0
-            || matches!(self.wait, Wait::Latch | Wait::Walk(_) | Wait::Script(_) | Wait::Replies(_) | Wait::Link)
+            || matches!(
+                self.wait,
+                Wait::Latch | Wait::Walk(_) | Wait::Script(_) | Wait::Replies(_) | Wait::Link | Wait::Map
+            )
     }
 }
 

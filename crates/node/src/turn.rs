@@ -349,6 +349,7 @@ impl Worker {
                 | Wait::Walk(_)
                 | Wait::Replies(_)
                 | Wait::Link
+                | Wait::Map
                 | Wait::Remote(_)
                 | Wait::Script(_) => {}
             }

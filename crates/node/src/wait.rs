@@ -369,6 +369,10 @@ impl Worker {
                     self.wake_up_if(token, job.outcome(), now);
                     continue;
                 }
+                Wait::Map => {
+                    self.resume_from_map(token);
+                    continue;
+                }
                 Wait::Replies(_) => {
                     self.look_at_wait_over_nodes(token, now);
                     continue;

@@ -363,7 +363,7 @@ impl Worker {
     /// Unix milliseconds at which a link has to be looked at.
     pub(crate) fn link_deadline(&self) -> Option<u64> {
         let peers = self.peers.as_deref()?;
-        peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).min()
+        peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).chain(peers.lapse_due()).min()
     }
 
     /// The connection waits, with its command unread, until there is less to say over a link.

@@ -8,6 +8,7 @@
 //! connection.
 
 mod admin;
+mod elsewhere;
 mod frames;
 mod gather;
 mod kinds;
@@ -29,6 +30,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use ::cluster::{Map, NodeId};
 
 pub use admin::{Administration, Changed};
+pub(crate) use elsewhere::Awaited;
 pub use link::Dial;
 pub(crate) use owner::Inbound;
 pub(crate) use owner::Virtual;

@@ -172,6 +172,13 @@ impl Worker {
             rest = later;
             let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
             let expect = line.expected.pop_front().ok_or(UNASKED)?;
+            let is_sent_back = line.takes_back(reply);
+            line.has_begun = false;
+            if is_sent_back {
+                let reply = std::mem::take(&mut line.sent_back);
+                self.take_back(conn, expect, &reply);
+                continue;
+            }
             self.answer(conn, expect, reply, true);
         }
         let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
@@ -179,7 +186,11 @@ impl Worker {
         if !rest.is_empty() {
             // The beginning of a long one.
             let expect = *line.expected.front().ok_or(UNASKED)?;
-            self.answer(conn, expect, rest, false);
+            let is_sent_back = line.takes_back(rest);
+            line.has_begun = true;
+            if !is_sent_back {
+                self.answer(conn, expect, rest, false);
+            }
         }
         Ok(())
     }

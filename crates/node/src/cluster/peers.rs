@@ -44,6 +44,10 @@ pub(crate) struct Peers {
     pub(crate) spread: Spread,
     /// The highest timestamp that was told over links.
     pub(crate) told: u64,
+    /// Connections that wait for another map, and perhaps others.
+    pub(super) awaiting_map: Vec<Token>,
+    /// When this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it has, and that was looked at.
+    pub(super) lapses_at: Option<u64>,
     /// Transactions over nodes.
     pub(crate) tx: Transacting,
 }
@@ -74,6 +78,8 @@ impl Peers {
             probes: Probes::default(),
             spread: Spread::default(),
             told: 0,
+            awaiting_map: Vec::new(),
+            lapses_at: None,
             tx: Transacting::default(),
         };
         peers.take_map();
@@ -165,6 +171,7 @@ impl Worker {
         if changed || begins {
             self.tx_map();
         }
+        self.look_at_blocked(changed);
         self.look_at_links(now);
         self.hear();
         self.probe_links(now);

@@ -48,10 +48,13 @@ impl Probe {
         self.heard = true;
     }
 
-    /// Whether to ask; `Err`: nothing has been said for too long.
-    fn look(&mut self, suspicious: bool) -> Result<bool, ()> {
+    /// Whether to ask; `Err`: nothing has been said for too long, or nothing of that matters any more: the node was taken out of the cluster (`gone`).
+    fn look(&mut self, suspicious: bool, gone: bool) -> Result<bool, ()> {
         let heard = std::mem::take(&mut self.heard);
-        if !suspicious || heard {
+        if gone {
+            // It may not have heard that, and keep who waits for it.
+            self.looks += 1;
+        } else if !suspicious || heard {
             (self.looks, self.asked) = (0, false);
         } else if self.asked {
             self.looks += 1;
@@ -91,14 +94,18 @@ impl Worker {
         for link in peers.links.iter_mut().skip(HOME + 1) {
             let Some(token) = link.open_end() else { continue };
             let suspicious = !serves || link.node.is_some_and(|node| silent.contains(&node));
-            match link.probe.look(suspicious) {
+            let is_there =
+                link.node.is_none_or(|node| peers.map.index_of(node).is_some()) || peers.map.nodes().is_empty();
+            match link.probe.look(suspicious, !is_there) {
                 Ok(true) => link.say_by_itself(QUESTION),
                 Ok(false) => {}
                 Err(()) => ended.push(token),
             }
         }
         for token in ended {
-            tracing::warn!("a link to a node that holds no lease is closed: nothing comes from it");
+            tracing::warn!(
+                "a link to a node that holds no lease is closed: nothing comes from it, or it was taken out of the cluster"
+            );
             self.cut(token);
         }
     }
@@ -111,14 +118,21 @@ mod tests {
     #[test]
     fn who_says_nothing_is_given_up_if_there_is_a_reason() {
         let mut probe = Probe::default();
-        (0..100).for_each(|_| assert_eq!(probe.look(false), Ok(false)));
-        assert_eq!(probe.look(true), Ok(true), "it is asked");
+        (0..100).for_each(|_| assert_eq!(probe.look(false, false), Ok(false)));
+        assert_eq!(probe.look(true, false), Ok(true), "it is asked");
         for _ in 1..LOOKS {
-            assert_eq!(probe.look(true), Ok(false));
+            assert_eq!(probe.look(true, false), Ok(false));
         }
         probe.heard();
-        assert_eq!(probe.look(true), Ok(true), "and again once it has answered");
-        assert!((1..LOOKS).all(|_| probe.look(true) == Ok(false)));
-        assert_eq!(probe.look(true), Err(()));
+        assert_eq!(probe.look(true, false), Ok(true), "and again once it has answered");
+        assert!((1..LOOKS).all(|_| probe.look(true, false) == Ok(false)));
+        assert_eq!(probe.look(true, false), Err(()));
+        let mut probe = Probe::default();
+        for _ in 1..LOOKS {
+            probe.heard();
+            assert!(probe.look(false, true).is_ok());
+        }
+        probe.heard();
+        assert_eq!(probe.look(false, true), Err(()), "it was taken out");
     }
 }

@@ -37,6 +37,10 @@ pub(crate) struct Line {
     pub(crate) no_touch: bool,
     /// Replies to come, in their order.
     pub(crate) expected: VecDeque<Expect>,
+    /// The next of them has begun to come.
+    pub(crate) has_begun: bool,
+    /// What has come of a command that is sent back.
+    pub(crate) sent_back: Vec<u8>,
     /// Whether it was unblocked is being asked.
     pub(crate) questions: VecDeque<Question>,
     /// It watches keys.
@@ -67,6 +71,19 @@ impl Line {
             command(&["CLIENT", "NO-TOUCH", if session.no_touch { "ON" } else { "OFF" }]);
         }
         (self.db, self.protocol, self.no_touch) = (Some(session.db), protocol, session.no_touch);
+    }
+}
+
+impl Line {
+    /// Whether what has come belongs to a command that is sent back, which is kept until it is there as a whole: nothing else that comes over a link begins
+    /// as a push.
+    #[inline]
+    pub(crate) fn takes_back(&mut self, some: &[u8]) -> bool {
+        let is_sent_back = if self.has_begun { !self.sent_back.is_empty() } else { some.first() == Some(&b'>') };
+        if is_sent_back {
+            self.sent_back.extend_from_slice(some);
+        }
+        is_sent_back
     }
 }
 

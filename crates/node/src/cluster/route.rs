@@ -36,7 +36,7 @@ pub(crate) const EVERYTHING: &[u8] =
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 /// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
 pub(super) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
-const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
+pub(super) const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 
 /// To whom keys belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +178,7 @@ impl Peers {
     /// Whether what has come for a virtual connection was sent here by a map that this node has not heard of.
     #[inline]
     fn is_behind(&self, conn: &Conn) -> bool {
-        matches!(&conn.role, Role::Virtual(line) if self.epoch < line.epoch)
+        matches!(&conn.role, Role::Virtual(line) if self.epoch < line.epoch) && !self.is_out()
     }
 }
 
@@ -221,6 +221,10 @@ impl Worker {
     /// What another node has forwarded runs here or nowhere.
     fn admit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
         let peers = self.peers.as_deref()?;
+        if conn.session.queues(command) {
+            // It is looked at when the block is to run.
+            return None;
+        }
         if conn.session.goes_over.take().is_some() {
             // Its node has everything that is needed for that.
             conn.out.bytes.extend_from_slice(GOES_OVER);
@@ -237,15 +241,20 @@ impl Worker {
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
+        let may_send_back = !matches!(kind, Kind::Watch | Kind::Exec);
         let error = match place {
             Place::Anywhere => return None,
-            Place::At(..) if peers.is_behind(conn) => TRY_AGAIN,
+            Place::At(..) if peers.is_behind(conn) => match self.wait_for_map(conn) {
+                Some(next) => return Some(next),
+                None => TRY_AGAIN,
+            },
             Place::At(owner, _) if owner == peers.me && peers.serves => return None,
             Place::At(owner, _) if owner == peers.me => {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
             }
             Place::Nobody => NO_OWNER,
+            Place::At(..) | Place::Several if may_send_back => return Some(self.send_back(conn, args)),
             Place::At(..) | Place::Several => TRY_AGAIN,
         };
         Some(self.decline(conn, command, error))
@@ -262,6 +271,9 @@ impl Worker {
         raw: &[u8],
         redirect: Redirect,
     ) -> Option<Next> {
+        if let Some(next) = self.wait_for_newer_map(conn, command) {
+            return Some(next);
+        }
         let peers = self.peers.as_deref()?;
         let alone = peers.is_alone();
         let moves = conn.session.redirect.unwrap_or(redirect) == Redirect::Moved;
@@ -453,6 +465,8 @@ impl Worker {
                     protocol,
                     no_touch: false,
                     expected: Default::default(),
+                    has_begun: false,
+                    sent_back: Vec::new(),
                     questions: Default::default(),
                     watches: false,
                     watched: Vec::new(),

@@ -88,7 +88,10 @@ fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
         let nodes = even.nodes().iter().map(|node| Member { epoch: 2, ..node.clone() }).collect();
         let newer = Arc::new(Map::new(even.cluster(), 2, 2, nodes, even.ranges().to_vec()));
         net.cluster(0).set_map(newer.clone());
-        let refused = block(&mut net);
+        ["MULTI", "SELECT 4", &set("block"), "EXEC"].iter().for_each(|command| net.send(client, command));
+        net.run();
+        net.sleep(2000);
+        let refused = net.heard(client).pop().expect("a reply");
         assert!(refused.starts_with("-EXECABORT"), "{refused}");
         net.cluster(1).set_map(newer);
         net.ask(client, &set("home"));

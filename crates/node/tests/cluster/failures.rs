@@ -130,7 +130,12 @@ fn slots_of_nobody_and_of_others_are_not_served() {
     let even = even_map(2, 2);
     let swapped = even.ranges().iter().map(|range| cluster::map::Range { node: 1 - range.node, ..*range }).collect();
     net.cluster(1).set_map(Arc::new(Map::new(even.cluster(), 2, 2, even.nodes().to_vec(), swapped)));
-    let reply = net.say(client, &format!("GET {far}"));
+    net.send(client, &format!("GET {far}"));
+    net.run();
+    net.sleep(1000);
+    assert!(net.heard(client).is_empty(), "this node may hear of it soon");
+    net.sleep(1000);
+    let reply = net.heard(client).join(",");
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
     net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 3, 3, even.nodes().to_vec(), Vec::new())));
     for key in [near, far] {
@@ -162,12 +167,26 @@ fn an_owner_that_has_not_heard_of_its_epoch_executes_nothing() {
     let nodes = even.nodes().iter().map(|node| Member { epoch: 2, ..node.clone() }).collect();
     let newer = Arc::new(Map::new(even.cluster(), 2, 2, nodes, even.ranges().to_vec()));
     net.cluster(0).set_map(newer.clone());
-    for command in [format!("SET {far} 1"), format!("MGET {far} {far}"), format!("DEL {far} {far}")] {
-        let reply = net.say(client, &command);
+    let commands = [format!("SET {far} 1"), format!("MGET {far} {far}"), format!("DEL {far} {far}")];
+    let patient = net.connect(0);
+    for (i, command) in commands.iter().enumerate() {
+        net.send(client, command);
+        net.run();
+        if i == 0 {
+            net.sleep(1999);
+            assert!(net.heard(client).is_empty(), "it may hear of it soon");
+            net.sleep(1);
+        }
+        let reply = net.heard(client).join(",");
         assert!(reply.starts_with("-TRYAGAIN"), "{command}: {reply}");
     }
     assert_eq!(net.say(there, &format!("GET {far}")), "nil", "its own clients are served");
+    commands.iter().for_each(|command| net.send(patient, command));
+    net.run();
+    assert!(net.heard(patient).is_empty());
+    assert_eq!(net.say(there, &format!("GET {far}")), "nil");
     net.cluster(1).set_map(newer);
+    assert_eq!(net.heard(patient), ["OK", "[1 1]", "1"]);
     assert_eq!(net.say(client, &format!("SET {far} 1")), "OK");
 }
 

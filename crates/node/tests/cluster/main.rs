@@ -4,6 +4,7 @@ mod ledger;
 mod net;
 
 mod blocks;
+mod elsewhere;
 mod everywhere;
 mod failures;
 mod interactive;

@@ -1,0 +1,217 @@
+//! Commands that came to where their keys are not, or not yet.
+//!
+//! Nodes hear of a map one after the other. Who is behind waits for it, with the connection's commands unread (`Wait::Map`): the owner, if it is sent what by
+//! its map is not its own yet, and the origin, if the owner says that by a newer map it does not own it any more. The owner then answers with the command
+//! itself, which it has not executed, and the origin runs it again as the next one of its connection, if nothing behind it has been executed; else it is
+//! answered TRYAGAIN. So do commands that wait for keys whose slots get another owner, at the owner and, through it, at the origin.
+
+use command::KeyAt;
+use engine::Ending;
+use resp::{Args, Protocol, Reply, ReplyDecoder, Value};
+
+use super::Peers;
+use super::remote::Expect;
+use super::route::{TRY_AGAIN, append_args};
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::session::Replies;
+use crate::table::Command;
+use crate::worker::{Token, Worker, write_error};
+
+/// How long a connection waits for a map, in milliseconds: as long as a lease. Who hears nothing for so long serves nothing.
+const MAP_MS: u64 = 2_000;
+/// Who waits for keys of a node that has had no lease for so long, in milliseconds, hears of it: nobody can push anything to them.
+const LAPSED_MS: u64 = 3_000;
+/// The name of what an owner answers with a command that it has not executed: a push, as no command answers one over a link. The version of its map and the
+/// command follow.
+const ELSEWHERE: &str = "elsewhere";
+
+/// What a connection knows of maps.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    /// The version of a map by which commands were not where they came to.
+    version: u64,
+    /// When to wait no longer, unix milliseconds; 0: it does not wait.
+    until: u64,
+    /// The version of the map after which another was waited for in vain.
+    in_vain: Option<u64>,
+}
+
+impl Worker {
+    /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
+    pub(super) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
+        let now = self.engine.now();
+        let (awaited, peers) = (&mut conn.map, self.peers.as_deref_mut()?);
+        let version = Some(peers.map.version());
+        if awaited.in_vain == version {
+            return None;
+        }
+        if awaited.until == 0 {
+            awaited.until = now + MAP_MS;
+            self.deadlines.insert((awaited.until, conn.token));
+        } else if awaited.until <= now {
+            awaited.in_vain = version;
+            return None;
+        }
+        conn.wait = Wait::Map;
+        peers.awaiting_map.push(conn.token);
+        Some(Next::Retry)
+    }
+
+    /// As [`Self::wait_for_map`], of a client whose command was sent back by a map that is newer than the one here. `None`: there is no such.
+    pub(super) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+        if conn.map.version <= self.peers.as_deref()?.map.version() {
+            return None;
+        }
+        self.wait_for_map(conn).or_else(|| {
+            conn.map.version = 0;
+            Some(self.decline(conn, command, TRY_AGAIN))
+        })
+    }
+
+    /// The command of a connection does not wait for a map any more.
+    pub(crate) fn leave_map(&mut self, conn: &mut Conn) {
+        let until = std::mem::take(&mut conn.map.until);
+        if until > 0 {
+            self.deadlines.remove(&(until, conn.token));
+        }
+    }
+
+    /// There is a map, or the time to wait for one is over.
+    pub(crate) fn resume_from_map(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token)
+            && let Wait::Map = conn.wait
+        {
+            conn.wait = Wait::No;
+            self.resume(token);
+        }
+    }
+
+    /// The map has changed (`changed`), or this node may have been without a lease for long: whoever waits for what is not to be had here runs again, and
+    /// hears of it, or goes where it is.
+    pub(super) fn look_at_blocked(&mut self, changed: bool) {
+        let now = self.engine.now();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let lapsed = peers.has_lapsed(now);
+        if changed {
+            for token in std::mem::take(&mut peers.awaiting_map) {
+                self.resume_from_map(token);
+            }
+        }
+        if !changed && !lapsed {
+            return;
+        }
+        let Some(peers) = self.peers.as_deref() else { return };
+        let mut positions: Vec<KeyAt> = Vec::new();
+        let mut away = |conn: &&Conn| {
+            let Wait::Keys(blocked) = &conn.wait else { return false };
+            let args = blocked.args.args();
+            positions.clear();
+            blocked.row.spec.keys_of(args, &mut positions);
+            let mut keys = positions.iter().filter_map(|at| args.get(at.index));
+            lapsed || keys.any(|key| peers.map.owner_of(keyspace::slot_of(key)) != peers.my_place())
+        };
+        let conns = self.conns.iter().flatten().map(|conn| &**conn);
+        let tokens: Vec<Token> = conns.filter(&mut away).map(|conn| conn.token).collect();
+        tokens.into_iter().for_each(|token| self.run_blocked_again(token));
+    }
+
+    /// Ends a wait for keys, unless it is being served: its command runs again from the start.
+    fn run_blocked_again(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        if let Wait::Keys(blocked) = &conn.wait
+            && blocked.leave() == Ending::Ended
+        {
+            let blocked = blocked.clone();
+            self.end_wait(&mut conn);
+            let mut command = Vec::new();
+            append_args(&mut command, blocked.args.args());
+            conn.run_next(&command);
+        }
+        self.put_conn(conn);
+        self.resume(token);
+    }
+
+    /// Answers a command of another node's client with the command itself, which has not been executed, nor will be.
+    pub(super) fn send_back(&mut self, conn: &mut Conn, args: Args<'_>) -> Next {
+        let version = self.peers.as_deref().map_or(0, |peers| peers.map.version());
+        let mut command = Vec::new();
+        append_args(&mut command, args);
+        let mut reply = Reply::new(&mut conn.out.bytes, Protocol::Resp3);
+        reply.push(3);
+        reply.simple(ELSEWHERE);
+        reply.integer(version as i64);
+        reply.bulk(&command);
+        Next::Continue
+    }
+
+    /// An owner has sent a command back, if that is what it says.
+    pub(super) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
+        let (Expect::Hole(hole, wanted) | Expect::Script(hole, wanted), Some((version, command))) =
+            (expect, sent_back(reply))
+        else {
+            return self.answer(conn, expect, reply, true);
+        };
+        if let Some(remote) = conn.remote.as_deref_mut() {
+            remote.script = None;
+        }
+        // By each map once: if the maps contradict each other, that must end.
+        if version > conn.map.version && wanted && conn.has_executed_nothing_since() {
+            conn.map.version = version;
+            conn.out.fill(hole, &[], true);
+            self.again.push(conn.token);
+            return conn.run_next(&command);
+        }
+        self.stats.count_error(TRY_AGAIN);
+        let mut error = Vec::new();
+        write_error(&mut error, conn.session.protocol, TRY_AGAIN);
+        conn.out.fill(hole, if wanted { &error } else { &[] }, true);
+    }
+}
+
+impl Conn {
+    /// Has a command run before all that is unread.
+    fn run_next(&mut self, command: &[u8]) {
+        let mut query = command.to_vec();
+        query.extend_from_slice(&self.query[self.start..]);
+        (self.query, self.start) = (query, 0);
+        self.decoder.forget();
+        (self.missing, self.lacking, self.large_until) = (0, 0, 0);
+    }
+
+    /// Whether the command whose reply is to come is the last that was executed, or is about to be.
+    fn has_executed_nothing_since(&self) -> bool {
+        let waits = matches!(self.wait, Wait::No | Wait::Replies(_) | Wait::Remote(_));
+        let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > 0;
+        let is_last = self.out.holes() == 1 && self.out.behind_holes() == 0;
+        is_last && waits && !tries && self.session.replies == Replies::On && !self.closing
+    }
+}
+
+/// The command that an owner has sent back, and the version of its map.
+fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
+    let Ok(Some((Value::Push(parts), _))) = ReplyDecoder::default().next(reply) else { return None };
+    let [Value::Simple(name), Value::Integer(version), Value::Bulk(command)] = &parts[..] else { return None };
+    (**name == *ELSEWHERE.as_bytes()).then(|| (*version as u64, command.to_vec()))
+}
+
+impl Peers {
+    /// Whether this node has had no lease for long; once.
+    fn has_lapsed(&mut self, now: u64) -> bool {
+        if self.serves {
+            self.lapses_at = None;
+            return false;
+        }
+        let at = *self.lapses_at.get_or_insert(now + LAPSED_MS);
+        if at > now {
+            return false;
+        }
+        self.lapses_at = Some(u64::MAX);
+        at < u64::MAX
+    }
+
+    /// When that is looked at, unix milliseconds.
+    pub(super) fn lapse_due(&self) -> Option<u64> {
+        self.lapses_at.filter(|at| *at < u64::MAX)
+    }
+}

@@ -1,0 +1,235 @@
+//! Slots that get another owner, of which nodes hear one after the other: plain clients do not notice, and nobody waits for what will not come.
+
+use std::sync::Arc;
+
+use cluster::Map;
+use cluster::map::{Node as Member, Range};
+
+use crate::net::{Net, even_map, key_of, shown};
+
+/// The map after the third node of three has got the slots of the second, which is taken out (`out`) or has none.
+fn moved(version: u64, out: bool) -> Arc<Map> {
+    let even = even_map(3, 1);
+    let mut nodes: Vec<Member> = even.nodes().to_vec();
+    nodes[2].epoch = 2;
+    let heir = if out { 1 } else { 2 };
+    if out {
+        nodes.remove(1);
+    }
+    let ranges = even.ranges().iter().map(|range| Range { node: if range.node == 0 { 0 } else { heir }, ..*range });
+    Arc::new(Map::new(even.cluster(), version, 2, nodes, ranges.collect()))
+}
+
+fn hear(net: &mut Net, nodes: &[usize], out: bool) {
+    nodes.iter().for_each(|node| net.cluster(*node).set_map(moved(2, out)));
+}
+
+fn a_while(net: &mut Net) {
+    (0..10).for_each(|_| net.sleep(100));
+}
+
+#[test]
+fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
+    let key = key_of(1, 3, "k");
+    let commands = [
+        ["SET", &key, "1"].map(String::from).to_vec(),
+        ["MGET", &key, &key].map(String::from).to_vec(),
+        ["EVAL", "return redis.call('incr', KEYS[1])", "1", &key].map(String::from).to_vec(),
+        ["EVAL", "return redis.call('incr', ARGV[1])", "0", &key].map(String::from).to_vec(),
+        ["LPOP", &key_of(1, 3, "list")].map(String::from).to_vec(),
+        ["SCAN", &keyspace::slot_of(key.as_bytes()).to_string()].map(String::from).to_vec(),
+        ["DEBUG", "OBJECT", &key].map(String::from).to_vec(),
+    ];
+    for (crumbles, late) in [(false, 0), (true, 0), (false, 2), (false, 1)] {
+        for command in &commands {
+            let mut net = Net::with(3, 1, 3, &[("enable-debug-command", "yes")]);
+            net.crumbles = crumbles;
+            let client = net.connect(0);
+            let early: Vec<usize> = (0..3).filter(|node| *node != late).collect();
+            // There are links.
+            net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
+            hear(&mut net, &early, false);
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            net.send_words(client, &words);
+            a_while(&mut net);
+            let early = net.heard(client);
+            assert!(early.is_empty() || late == 1 || command[0] == "SCAN", "{late} {command:?}: {early:?}");
+            hear(&mut net, &[late], false);
+            a_while(&mut net);
+            let replies = [early, net.heard(client)].concat();
+            assert_eq!(replies.len(), 1, "{late} {command:?}: {replies:?}");
+            let known = replies[0].starts_with("-ERR no such key");
+            assert!(known || !replies[0].starts_with('-'), "{late} {command:?}: {replies:?}");
+            let there = net.connect(2);
+            let count = net.say(there, "DBSIZE");
+            assert_eq!(count, if ["SET", "EVAL"].contains(&words[0]) { "1" } else { "0" }, "{late} {command:?}");
+        }
+    }
+}
+
+/// What is behind a command in a pipeline is not executed before it at the same node; where it may have been at another, it is not sent elsewhere.
+#[test]
+fn a_pipeline_keeps_its_order() {
+    for seed in 1..20 {
+        for late in 0..3 {
+            let mut net = Net::new(3, 1, seed);
+            let client = net.connect(0);
+            let [far, other, near] = [1, 2, 0].map(|node| key_of(node, 3, "k"));
+            net.ask(client, &format!("EXISTS {other} {far}"));
+            let early: Vec<usize> = (0..3).filter(|node| *node != late).collect();
+            for round in 0..30 {
+                if round == 10 {
+                    hear(&mut net, &early, false);
+                }
+                if round == 20 {
+                    hear(&mut net, &[late], false);
+                }
+                for key in [&far, &near, &other] {
+                    net.send(client, &format!("INCR {key}"));
+                    net.send(client, &format!("GET {key}"));
+                }
+                net.turns(2);
+            }
+            net.run();
+            a_while(&mut net);
+            a_while(&mut net);
+            a_while(&mut net);
+            let replies = net.heard(client);
+            assert_eq!(replies.len(), 30 * 6);
+            for (i, pair) in replies.chunks(2).enumerate() {
+                let is_refused = pair.iter().any(|reply| reply.starts_with("-TRYAGAIN"));
+                assert!(is_refused && i % 3 == 0 || pair[0] == pair[1], "seed {seed}, late {late}, {i}: {pair:?}");
+            }
+            assert!(!replies[replies.len() - 6].starts_with('-'), "seed {seed}, late {late}: it is over");
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_sent_to_who_has_not_heard_of_the_map_waits_for_that() {
+    let mut net = Net::new(3, 1, 3);
+    let client = net.connect(0);
+    let key = key_of(1, 3, "k");
+    net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
+    hear(&mut net, &[0, 1], false);
+    for _ in 0..2 {
+        ["MULTI", &format!("INCR {key}"), &format!("INCR {key}"), "EXEC"]
+            .iter()
+            .for_each(|words| net.send(client, words));
+    }
+    a_while(&mut net);
+    hear(&mut net, &[2], false);
+    let replies = net.heard(client);
+    assert_eq!((&*replies[3], &*replies[7]), ("[1 2]", "[3 4]"), "{replies:?}");
+}
+
+/// Who waits for a key of the second node, as the client of each.
+fn waiters(net: &mut Net, command: &str) -> Vec<usize> {
+    let clients: Vec<usize> = (0..3).map(|node| net.connect(node)).collect();
+    clients.iter().for_each(|client| net.send(*client, command));
+    net.run();
+    a_while(net);
+    clients
+}
+
+#[test]
+fn who_waits_for_a_key_that_gets_another_owner_waits_there() {
+    let (list, stream) = (key_of(1, 3, "list"), key_of(1, 3, "stream"));
+    let near = key_of(0, 3, "list");
+    let waits = [
+        (format!("BLPOP {list} 0"), format!("RPUSH {list} x y z")),
+        (format!("BLPOP {near} {list} 0"), format!("RPUSH {list} x y z")),
+        (format!("XREAD BLOCK 0 STREAMS {stream} $"), format!("XADD {stream} 1-1 f x")),
+    ];
+    for late in [None, Some(0), Some(1), Some(2)] {
+        for (wait, push) in &waits {
+            let mut net = Net::new(3, 1, 3);
+            let clients = waiters(&mut net, wait);
+            let early: Vec<usize> = (0..3).filter(|node| Some(*node) != late).collect();
+            hear(&mut net, &early, false);
+            a_while(&mut net);
+            hear(&mut net, &[0, 1, 2], false);
+            a_while(&mut net);
+            for client in &clients {
+                assert!(net.heard(*client).is_empty(), "{late:?} {wait}");
+            }
+            let other = net.connect(2);
+            net.ask(other, push);
+            a_while(&mut net);
+            for client in &clients {
+                let heard = net.heard(*client);
+                assert!(heard.len() == 1 && !heard[0].starts_with('-'), "{late:?} {wait}: {heard:?}");
+            }
+            for client in &clients {
+                assert_eq!(net.say(*client, "PING"), "PONG");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_waits_at_a_node_that_is_taken_out_hears_of_it() {
+    let list = key_of(1, 3, "list");
+    for wait in [format!("BLPOP {list} 0"), format!("BLPOP {} {list} 0", key_of(0, 3, "list"))] {
+        let mut net = Net::new(3, 1, 3);
+        let clients = waiters(&mut net, &wait);
+        hear(&mut net, &[0, 1, 2], true);
+        net.lease(1, 0);
+        a_while(&mut net);
+        let other = net.connect(2);
+        net.ask(other, &format!("RPUSH {list} x y z"));
+        a_while(&mut net);
+        for (node, client) in clients.iter().enumerate() {
+            let heard = net.heard(*client);
+            let expected = if node == 1 { "-CLUSTERDOWN" } else { "[list" };
+            assert!(heard.len() == 1 && heard[0].starts_with(expected), "{node} {wait}: {heard:?}");
+        }
+    }
+}
+
+/// It hears of no map, and holds no lease; its clients still reach it, and so do other nodes.
+#[test]
+fn who_waits_at_a_node_that_is_cut_off_hears_of_it() {
+    let list = key_of(1, 3, "list");
+    for (lease, wait) in [
+        (0, format!("BLPOP {list} 0")),
+        (0, format!("BLPOP {} {list} 0", key_of(0, 3, "list"))),
+        // It has not noticed, as other clocks see it.
+        (u64::MAX, format!("BLPOP {list} 0")),
+    ] {
+        let mut net = Net::new(3, 1, 3);
+        let clients = waiters(&mut net, &wait);
+        net.lease(1, lease);
+        hear(&mut net, &[0, 2], true);
+        a_while(&mut net);
+        if lease == 0 {
+            assert!(net.heard(clients[1]).is_empty(), "it may come back");
+        }
+        (0..5).for_each(|_| a_while(&mut net));
+        let other = net.connect(2);
+        net.ask(other, &format!("RPUSH {list} x y z"));
+        a_while(&mut net);
+        for (node, client) in clients.into_iter().enumerate().filter(|(node, _)| lease == 0 || *node != 1) {
+            let heard = net.heard(client);
+            let is_told = heard.len() == 1 && (heard[0].starts_with("-CLUSTERDOWN") || heard[0].starts_with("[list"));
+            assert!(is_told || net.clients[client].closed, "{lease} {node} {wait}: {heard:?}");
+        }
+    }
+}
+
+#[test]
+fn smart_clients_that_wait_are_told_where_to_go() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let (waiter, patient) = (net.connect(1), net.connect(1));
+    let list = key_of(1, 3, "list");
+    net.send(waiter, &format!("BLPOP {list} 0"));
+    net.send(patient, &format!("BLPOP {list} 5"));
+    net.run();
+    hear(&mut net, &[1], false);
+    let slot = keyspace::slot_of(list.as_bytes());
+    for client in [waiter, patient] {
+        assert_eq!(net.heard(client), [format!("-MOVED {slot} 10.0.0.3:7002")]);
+    }
+    assert_eq!(net.ask(waiter, "PING"), net.ask(patient, "PING"));
+    assert_eq!(shown(&net.ask(waiter, "PING")), "PONG");
+}
