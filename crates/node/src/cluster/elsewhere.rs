@@ -5,16 +5,20 @@
 //! itself, which it has not executed, and the origin runs it again as the next one of its connection, if nothing behind it has been executed; else it is
 //! answered TRYAGAIN. So do commands that wait for keys whose slots get another owner, at the owner and, through it, at the origin.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use command::KeyAt;
 use engine::Ending;
-use resp::{Args, Protocol, Reply, ReplyDecoder, Value};
+use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, Value};
 
 use super::Peers;
+use super::kinds::Kind;
 use super::remote::Expect;
 use super::route::{TRY_AGAIN, append_args};
+use super::transactions::EXEC;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::session::Replies;
+use crate::session::{Multi, Replies};
 use crate::table::Command;
 use crate::worker::{Token, Worker, write_error};
 
@@ -132,40 +136,91 @@ impl Worker {
         self.resume(token);
     }
 
-    /// Answers a command of another node's client with the command itself, which has not been executed, nor will be.
-    pub(super) fn send_back(&mut self, conn: &mut Conn, args: Args<'_>) -> Next {
+    /// Answers a command of another node's client with the command itself, which has not been executed, nor will be: EXEC with all of its block. `None`: of that
+    /// keys are watched, which it alone does not say.
+    pub(super) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
         let version = self.peers.as_deref().map_or(0, |peers| peers.map.version());
         let mut command = Vec::new();
-        append_args(&mut command, args);
+        if kind == Kind::Exec {
+            let multi =
+                conn.session.multi.as_deref().filter(|multi| !multi.aborted && conn.session.watched.is_empty())?;
+            multi.commands().for_each(|(_, args)| append_args(&mut command, args));
+            self.drop_block(conn);
+        } else {
+            append_args(&mut command, args);
+        }
         let mut reply = Reply::new(&mut conn.out.bytes, Protocol::Resp3);
         reply.push(3);
         reply.simple(ELSEWHERE);
         reply.integer(version as i64);
         reply.bulk(&command);
-        Next::Continue
+        Some(Next::Continue)
     }
 
     /// An owner has sent a command back, if that is what it says.
     pub(super) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
-        let (Expect::Hole(hole, wanted) | Expect::Script(hole, wanted), Some((version, command))) =
-            (expect, sent_back(reply))
+        let (
+            Expect::Hole(hole, wanted) | Expect::Script(hole, wanted) | Expect::Block(hole, wanted, _),
+            Some((version, command)),
+        ) = (expect, sent_back(reply))
         else {
             return self.answer(conn, expect, reply, true);
         };
+        let is_block = matches!(expect, Expect::Block(..));
         if let Some(remote) = conn.remote.as_deref_mut() {
             remote.script = None;
         }
         // By each map once: if the maps contradict each other, that must end.
-        if version > conn.map.version && wanted && conn.has_executed_nothing_since() {
+        if version > conn.map.version
+            && wanted
+            && conn.has_executed_nothing_since()
+            && (!is_block || self.queue_again(conn, &command))
+        {
+            let command = if is_block { EXEC } else { &command };
             conn.map.version = version;
             conn.out.fill(hole, &[], true);
             self.again.push(conn.token);
-            return conn.run_next(&command);
+            return conn.run_next(command);
         }
         self.stats.count_error(TRY_AGAIN);
         let mut error = Vec::new();
         write_error(&mut error, conn.session.protocol, TRY_AGAIN);
         conn.out.fill(hole, if wanted { &error } else { &[] }, true);
+    }
+
+    /// The commands of a block that was sent back are queued, as they were before it was sent. False: they cannot be.
+    fn queue_again(&mut self, conn: &mut Conn, mut commands: &[u8]) -> bool {
+        let table = &self.node.table;
+        if conn.session.multi.is_some() || table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
+            return false;
+        }
+        let mut multi = Box::<Multi>::default();
+        // They have been let through already, whatever the limits are now.
+        let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
+        while !commands.is_empty() {
+            let mut batch = Batch::new();
+            let consumed = Decoder::new().decode(commands, &limits, 1, &mut batch).consumed;
+            if batch.is_empty() || consumed == 0 {
+                return false;
+            }
+            let args = batch.args(0, commands);
+            let found = table.find_command(&args[0]);
+            let found = found.and_then(|command| match args.get(1) {
+                Some(name) if command.is_container() => table.find_subcommand(command, name),
+                _ => Some(command),
+            });
+            let Some(command) = found else { return false };
+            let key =
+                args.get(1).filter(|_| command.has_one_key).map(|key| self.node.engine.keyspace.hasher().key(key));
+            if !multi.push(command.id, key.map(|key| (key.slot, key.hash)), args) {
+                return false;
+            }
+            commands = &commands[consumed..];
+        }
+        conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
+        conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
+        conn.session.multi = Some(multi);
+        true
     }
 }
 

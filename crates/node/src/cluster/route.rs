@@ -241,7 +241,6 @@ impl Worker {
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
-        let may_send_back = !matches!(kind, Kind::Watch | Kind::Exec);
         let error = match place {
             Place::Anywhere => return None,
             Place::At(..) if peers.is_behind(conn) => match self.wait_for_map(conn) {
@@ -254,8 +253,13 @@ impl Worker {
                 return Some(self.decline(conn, command, &text));
             }
             Place::Nobody => NO_OWNER,
-            Place::At(..) | Place::Several if may_send_back => return Some(self.send_back(conn, args)),
-            Place::At(..) | Place::Several => TRY_AGAIN,
+            Place::At(..) | Place::Several => {
+                let sent = if kind == Kind::Watch { None } else { self.send_back(conn, kind, args) };
+                if sent.is_some() {
+                    return sent;
+                }
+                TRY_AGAIN
+            }
         };
         Some(self.decline(conn, command, error))
     }

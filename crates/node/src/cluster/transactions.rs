@@ -18,7 +18,7 @@ use crate::worker::{Worker, write_error};
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
-const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+pub(super) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 /// What a block needs.
 pub(crate) struct Needs {

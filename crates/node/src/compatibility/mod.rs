@@ -117,7 +117,7 @@ What differs from a single server:
   on copies of its keys; and again for each further key that is found so, a hundred times at most. A script in a block whose keys are all of one node
   uses keys of others only if it declares them. Values of more than 8 MB together at one node are too large to be copied.
 - When slots get another owner, commands for them wait for nodes that hear of it late, for 2 s at most, and go where the keys are. One behind which others of
-  its pipeline have been executed by then is answered -TRYAGAIN, and a block that came to the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
+  its pipeline have been executed by then is answered -TRYAGAIN, and a block with watched keys of the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT`, `FUNCTION` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node, or load a library that is there. With

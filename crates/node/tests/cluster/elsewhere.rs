@@ -20,6 +20,23 @@ fn moved(version: u64, out: bool) -> Arc<Map> {
     Arc::new(Map::new(even.cluster(), version, 2, nodes, ranges.collect()))
 }
 
+/// The map after the third node of three has got those slots of the second that are not below the higher one of these keys.
+fn split_at(version: u64, a: &str, b: &str) -> Arc<Map> {
+    let even = even_map(3, 1);
+    let [_, of_second, _] = even.ranges() else { panic!("three ranges") };
+    let slots = [a, b].map(|key| keyspace::slot_of(key.as_bytes()));
+    let at = slots[0].max(slots[1]);
+    let ranges = [
+        even.ranges()[0],
+        Range { end: at - 1, ..*of_second },
+        Range { start: at, end: of_second.end, node: 2 },
+        even.ranges()[2],
+    ];
+    let mut nodes: Vec<Member> = even.nodes().to_vec();
+    nodes[2].epoch = 2;
+    Arc::new(Map::new(even.cluster(), version, 2, nodes, ranges.to_vec()))
+}
+
 fn hear(net: &mut Net, nodes: &[usize], out: bool) {
     nodes.iter().for_each(|node| net.cluster(*node).set_map(moved(2, out)));
 }
@@ -106,21 +123,50 @@ fn a_pipeline_keeps_its_order() {
 }
 
 #[test]
-fn a_block_that_is_sent_to_who_has_not_heard_of_the_map_waits_for_that() {
+fn a_block_goes_where_its_keys_are() {
+    for (crumbles, late) in [(false, 0), (true, 0), (false, 2), (false, 1)] {
+        for (over, select) in [(false, false), (true, false), (false, true)] {
+            let mut net = Net::new(3, 1, 3);
+            net.crumbles = crumbles;
+            let (client, other) = (net.connect(0), net.connect(2));
+            let (key, last) = (key_of(1, 3, "k"), key_of(1, 3, "last"));
+            net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
+            let early: Vec<usize> = (0..3).filter(|node| *node != late).collect();
+            let map = |version| match over {
+                true => split_at(version, &key, &last),
+                false => moved(version, false),
+            };
+            early.iter().for_each(|node| net.cluster(*node).set_map(map(2)));
+            let incr = format!("INCR {key}");
+            let second = format!("INCR {last}");
+            let block = ["MULTI", &incr, if select { "SELECT 3" } else { "PING" }, &second, "EXEC"];
+            block.iter().for_each(|words| net.send(client, words));
+            a_while(&mut net);
+            net.cluster(late).set_map(map(2));
+            a_while(&mut net);
+            let replies = net.heard(client);
+            let reply = if select { "[1 OK 1]" } else { "[1 PONG 1]" };
+            assert_eq!((replies.len(), &*replies[4]), (5, reply), "{late} {over} {select}: {replies:?}");
+            assert_eq!(net.say(client, &format!("EXISTS {last}")), "1", "in the database that it has selected");
+            assert_eq!(net.say(other, &format!("GET {key}")), "1");
+            assert!(net.is_quiet());
+        }
+    }
+}
+
+#[test]
+fn a_block_that_watches_keys_of_an_old_owner_is_refused() {
     let mut net = Net::new(3, 1, 3);
     let client = net.connect(0);
     let key = key_of(1, 3, "k");
-    net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
-    hear(&mut net, &[0, 1], false);
-    for _ in 0..2 {
-        ["MULTI", &format!("INCR {key}"), &format!("INCR {key}"), "EXEC"]
-            .iter()
-            .for_each(|words| net.send(client, words));
-    }
+    net.ask(client, &format!("WATCH {key}"));
+    hear(&mut net, &[1, 2], false);
+    ["MULTI", &format!("INCR {key}"), "EXEC"].iter().for_each(|words| net.send(client, words));
     a_while(&mut net);
-    hear(&mut net, &[2], false);
-    let replies = net.heard(client);
-    assert_eq!((&*replies[3], &*replies[7]), ("[1 2]", "[3 4]"), "{replies:?}");
+    let reply = net.heard(client).pop().expect("a reply");
+    assert!(reply.starts_with("-EXECABORT"), "{reply}");
+    hear(&mut net, &[0], false);
+    assert_eq!(net.say(client, &format!("GET {key}")), "nil");
 }
 
 /// Who waits for a key of the second node, as the client of each.
