@@ -445,22 +445,20 @@ impl Worker {
             return Next::Retry;
         }
         match conn.session.undone.take() {
-            Some(Undone::Refused(text)) => {
-                conn.session.again = None;
-                if conn.busy > 0 {
-                    conn.busy = 0;
-                    self.engine.cancel_reservation(conn.token);
-                }
-                self.ensure_out(conn);
-                self.refuse(conn, Some(command), &text);
-                return Next::Continue;
-            }
+            Some(Undone::Refused(text)) => return self.refuse_undone(conn, command, &text),
             Some(Undone::RunsElsewhere) => {
                 conn.session.again = None;
                 self.again.push(conn.token);
                 return Next::Retry;
             }
             None => {}
+        }
+        if busy.awaited
+            && let Some(text) = self.doubt(conn)
+        {
+            conn.fetches = 0;
+            self.engine.forget_claims(conn.token);
+            return self.refuse_undone(conn, command, &text);
         }
         if busy.awaited {
             add(&self.stats.parked, 1);
@@ -488,6 +486,18 @@ impl Worker {
             self.again.push(conn.token);
         }
         Next::Retry
+    }
+
+    /// A command that has done nothing, and waits, is refused.
+    fn refuse_undone(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
+        conn.session.again = None;
+        if conn.busy > 0 {
+            conn.busy = 0;
+            self.engine.cancel_reservation(conn.token);
+        }
+        self.ensure_out(conn);
+        self.refuse(conn, Some(command), text);
+        Next::Continue
     }
 
     /// Why the command may not run, if so.

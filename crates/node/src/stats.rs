@@ -79,6 +79,8 @@ pub struct WorkerStats {
     pub transactions: AtomicU64,
     /// Attempts beyond the first that these needed, as others had their keys.
     pub transaction_retries: AtomicU64,
+    /// Commands and parts of transactions that were refused, as a transaction has their keys that waits for a node which does not answer.
+    pub refused_in_doubt: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
     /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
@@ -138,6 +140,7 @@ impl WorkerStats {
             script_reruns: zero(),
             transactions: zero(),
             transaction_retries: zero(),
+            refused_in_doubt: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),
@@ -181,6 +184,7 @@ impl WorkerStats {
             &self.parked,
             &self.transactions,
             &self.transaction_retries,
+            &self.refused_in_doubt,
             &self.script_reruns,
             &self.turns,
             &self.reads,

@@ -210,6 +210,18 @@ impl Participant {
         })
     }
 
+    /// As [`Self::in_doubt`], with the participants that may know more and have not said it.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Prepared, Vec<NodeId>)> {
+        self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
+            Phase::Prepared { prepared, inquiry, .. } => {
+                let lost = self.bereft(*tx).unwrap_or_default();
+                let open = inquiry.open(self.me.node, &prepared.members, &lost).map(|member| member.node).collect();
+                Some((&**prepared, open))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether an attempt is remembered.
     pub fn knows(&self, tx: TxId) -> bool {
         self.known.contains_key(&tx)

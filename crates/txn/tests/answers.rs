@@ -432,6 +432,37 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
     assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
 }
 
+/// Its node need not wait for locks: what has not been answered may be refused, and that is for good (rule T4).
+#[test]
+fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
+    let origin = Origin { member: member(9, 1), lane: 0 };
+    let tx = TxId { origin, sequence: 1, attempt: 1 };
+    let (locks, commands) = program(1, &[], &[1]);
+    let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
+    let members = Arc::new([member(1, 1), member(2, 1)]);
+    let (patient, logged) = (false, true);
+    let prepare = Arc::new(txn::Prepare { tx, stamp, members, locks, commands, logged, patient, finished: 0 });
+    let mut participant = Participant::new(member(1, 1), SETTINGS);
+    let why = || Refusal::Failed(Box::new(*b"no"));
+    let mut actions = Vec::new();
+    participant.message(0, member(9, 1), Message::Prepare(prepare.clone()), &mut actions);
+    actions.clear();
+    participant.refuse_queued(tx, why(), &mut actions);
+    let refused = Action::Send { to: NodeId(9), message: Message::Refused { tx, why: why() } };
+    assert_eq!(actions, [Action::Unlock { tx, locks: prepare.locks.clone() }, refused]);
+    actions.clear();
+    participant.locked(tx, true, &mut actions);
+    assert_eq!(actions, [], "it comes too late");
+    participant.message(0, member(9, 1), Message::Prepare(prepare), &mut actions);
+    assert!(matches!(&actions[..], [Action::Send { message: Message::Refused { .. }, .. }]), "{actions:?}");
+    let (mut participant, tx) = in_doubt();
+    let waiting: Vec<_> = participant.waiting().map(|(prepared, others)| (prepared.tx, others)).collect();
+    assert_eq!(waiting, [(tx, vec![NodeId(2), NodeId(3)])]);
+    actions.clear();
+    participant.refuse_queued(tx, why(), &mut actions);
+    assert_eq!((actions.len(), participant.in_doubt().count()), (0, 1));
+}
+
 /// What a participant does that is told the status of another one.
 fn status(participant: &mut Participant, tx: TxId, of: u64, status: Status) -> Vec<Action> {
     let mut actions = Vec::new();

@@ -247,6 +247,17 @@ impl Engine {
         Some(busy)
     }
 
+    /// The keys that a command waits for, or has waited for, and how it wants them.
+    pub fn claimed(&self, token: u64) -> impl Iterator<Item = (u16, &[u8], Mode)> {
+        let claims = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
+        claims.iter().map(|((db, key), mode)| (*db, &**key, *mode))
+    }
+
+    /// Whether a command waits until transactions have ended, whatever they have locked.
+    pub fn awaits_quiet(&self, token: u64) -> bool {
+        self.quiet.contains_key(&token)
+    }
+
     /// A command has run, or will not: what it claimed of held slots is free for the next. The rest is left for later.
     pub(crate) fn end_claims(&mut self, token: u64, held: &Held) {
         let keys = self.claims.remove(&token).unwrap_or_default();

@@ -37,6 +37,7 @@ pub(crate) use owner::Virtual;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
 pub(crate) use route::Call;
+pub(crate) use tx::Doubt;
 pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.

@@ -228,6 +228,8 @@ pub struct Settings {
     pub hz: u32,
     /// Milliseconds.
     pub busy_reply_threshold: u64,
+    /// Milliseconds; 0: no limit.
+    pub cluster_lock_timeout: u64,
     /// Who gets it then.
     pub busy_reply_scope: BusyScope,
     /// Of transactions that do not say it.
@@ -372,6 +374,7 @@ impl Settings {
             proc_title_template: read.text("proc-title-template"),
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
+            cluster_lock_timeout: read.number("cluster-lock-timeout"),
             busy_reply_scope: match read.choice("busy-reply-scope") {
                 "all" => BusyScope::All,
                 _ => BusyScope::Waiting,

@@ -4,6 +4,7 @@ mod ledger;
 mod net;
 
 mod blocks;
+mod doubts;
 mod elsewhere;
 mod everywhere;
 mod failures;

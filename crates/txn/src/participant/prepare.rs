@@ -89,6 +89,14 @@ impl Participant {
         self.refuse(tx, Refusal::Conflict, out);
     }
 
+    /// The node will not wait for the locks of an attempt any longer. Nothing, if it has them.
+    pub fn refuse_queued(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) {
+        if let Some(Phase::Queued { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
+            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+            self.refuse(tx, why, out);
+        }
+    }
+
     /// What is there for an attempt, and is committed.
     pub fn fetched(&mut self, now: u64, tx: TxId, found: Arc<[u8]>, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };

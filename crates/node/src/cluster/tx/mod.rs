@@ -5,6 +5,7 @@
 //! message each.
 
 mod coordinator;
+mod doubts;
 mod interactive;
 mod participant;
 mod split;
@@ -23,6 +24,8 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
+pub(crate) use doubts::Doubt;
+use doubts::Doubts;
 use tasks::Task;
 pub(super) use workspace::works_on_everything;
 
@@ -43,6 +46,7 @@ pub(super) struct Parts {
     known: OnceLock<(Member, Mutex<Participant>)>,
     /// When something is due, in milliseconds of [`Worker::tx_now`]; `u64::MAX`: never.
     due: AtomicU64,
+    doubts: Doubts,
 }
 
 impl Parts {
@@ -124,6 +128,8 @@ pub(crate) struct Transacting {
     idle_at: u64,
     /// Workspaces that nobody uses.
     idle: Vec<Workspace>,
+    /// What was in doubt when those who wait looked last.
+    doubts_seen: u64,
 }
 
 /// An attempt that was sent.
@@ -407,6 +413,7 @@ impl Worker {
             self.act(actions);
         }
         self.tx_committed(now);
+        self.look_at_doubts(now);
         let Some(peers) = self.peers.as_deref_mut() else { return };
         while let Some((_, token)) = peers.tx.later.pop_front_if(|(due, _)| *due <= now) {
             peers.tx.ready.push_back(token);
@@ -441,6 +448,9 @@ impl Worker {
             Some(_) => {}
             None => {
                 let (mut actions, tx) = (Vec::new(), message.tx());
+                if let Message::Status { tx, .. } = message {
+                    peers.shared.parts.doubts.answered(tx, from.node);
+                }
                 if let (Watched::Keys(_) | Watched::Lost, Some(tx)) = (&watched, tx) {
                     peers.tx.watched.insert(tx, watched);
                 }
@@ -459,10 +469,12 @@ impl Worker {
         let mine = peers.tx.coordinator.as_ref().and_then(Coordinator::next_tick);
         let parts = Some(peers.shared.parts.due.load(Relaxed)).filter(|due| *due < u64::MAX);
         let later = peers.tx.later.front().map(|(due, _)| *due);
+        let doubts = self.node.engine.transactions.any().then(|| peers.shared.parts.doubts_due());
         let sync = (!peers.tx.outcomes.is_empty()).then_some(peers.tx.asked_to_sync + SYNC_MS);
         let due = mine
             .into_iter()
             .chain(parts.filter(|_| peers.shared.parts.me().is_some()))
+            .chain(doubts.filter(|_| peers.shared.parts.me().is_some()))
             .chain(sync)
             .chain(later)
             .min()?;

@@ -143,6 +143,11 @@ impl Worker {
 
     fn task_waits(&mut self, token: Token, mut task: Task, busy: &Busy) {
         if busy.awaited {
+            if let Work::Prepare { tx, locks, .. } = &task.work
+                && self.is_refused_in_doubt(*tx, locks)
+            {
+                return self.engine.cancel_reservation(token);
+            }
             task.waits += 1;
             return self.put_task(token, task);
         }
@@ -166,6 +171,7 @@ impl Worker {
                 let refusal = self.refusal_of_room(&locks);
                 match self.engine.lock_attempt((tx, age, &locks), asked, token)? {
                     Locked::GivenUp => Done::Over,
+                    Locked::Dies if self.is_refused_in_doubt(tx, &locks) => Done::Over,
                     Locked::Dies => {
                         let actions = self.tx_locked(tx, false);
                         self.act(actions);

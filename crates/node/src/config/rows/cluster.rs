@@ -79,6 +79,13 @@ pub(super) static SECTION: Section = Section {
             "What a client gets for a key of another node: the reply, or -MOVED and where to.",
         )
         .own(),
+        row(
+            "cluster-lock-timeout",
+            super::long(0),
+            "5000",
+            "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. At least 2000; 0 for no limit.",
+        )
+        .own(),
         row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
             .hidden()
             .inert(NO_CLUSTER),

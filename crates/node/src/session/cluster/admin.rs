@@ -10,7 +10,7 @@ use ::cluster::{Map, NodeId, SLOTS};
 use command::Error;
 
 use super::{Flow, SessionCtx, map};
-use crate::cluster::Administration;
+use crate::cluster::{Administration, Doubt};
 use crate::jobs::{Done, Job};
 
 fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Error> {
@@ -75,7 +75,8 @@ pub(super) fn leave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 pub(super) fn status(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let job = Job::of_cluster();
     let asked = Arc::clone(&job);
-    administration(ctx)?.status(Box::new(move |status| asked.end(Ok(Done::Text(text(&status))))));
+    let doubts = ctx.node.cluster().map(|cluster| cluster.doubts()).unwrap_or_default();
+    administration(ctx)?.status(Box::new(move |status| asked.end(Ok(Done::Text(text(&status, &doubts))))));
     Ok(Flow::Job(job))
 }
 
@@ -89,8 +90,8 @@ fn ranges(map: &Map, index: u16) -> String {
     if ranges.is_empty() { "-".to_owned() } else { ranges.join(",") }
 }
 
-/// The status as people read it.
-fn text(status: &Status) -> String {
+/// The status as people read it. `doubts`: what waits at the node that says it for others.
+fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     let map = &status.map;
     let place = |id: NodeId| map.index_of(id).map(|index| format!("{}:{}", map.node(index).host, map.node(index).port));
     let cluster = status.cluster.map_or_else(|| "none yet".to_owned(), |id| id.to_string());
@@ -101,7 +102,10 @@ fn text(status: &Status) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "cluster {cluster}: map version {}, epoch {}", map.version(), map.epoch());
     let _ = writeln!(out, "metadata led by {leader}, term {}", status.term);
-    let problems = problems(status);
+    let mut problems = problems(status);
+    problems.extend(doubts.iter().map(|(place, Doubt { transactions, keys })| {
+        format!("transactions over nodes ({transactions}) wait for the node at {place}, which does not answer: {keys} keys of the node that was asked are locked until it does")
+    }));
     let _ = writeln!(out, "health: {}\n", if problems.is_empty() { "ok" } else { "not ok" });
     problems.iter().for_each(|problem| {
         let _ = writeln!(out, "  {problem}");
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_status_is_a_table() {
-        let text = text(&status([Some(1999), Some(1500), Some(7)]));
+        let text = text(&status([Some(1999), Some(1500), Some(7)]), &[]);
         let (ids, one) = ("09".repeat(20), "01".repeat(20));
         assert!(text.starts_with(&format!(
             "cluster {ids}: map version 4, epoch 1\nmetadata led by 10.0.0.1:7002, term 3\nhealth: ok\n\nNODE"
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_status_says_what_is_wrong() {
-        let down = text(&status([Some(1999), Some(0), Some(0)]));
+        let down = text(&status([Some(1999), Some(0), Some(0)]), &[]);
         for line in [
             "health: not ok",
             "at 10.0.0.1:7002 is down; nobody serves its 8383 slots\n",
@@ -245,10 +249,18 @@ mod tests {
         ] {
             assert!(down.contains(line), "{line}: {down}");
         }
-        let spare = text(&status([Some(1999), Some(1), Some(0)]));
+        let doubts = [("10.0.0.1:7002".to_owned(), Doubt { transactions: 2, keys: 3 })];
+        let doubtful = text(&status([Some(1999), Some(1500), Some(7)]), &doubts);
+        for line in [
+            "health: not ok",
+            "  transactions over nodes (2) wait for the node at 10.0.0.1:7002, which does not answer: 3 keys of the node",
+        ] {
+            assert!(doubtful.contains(line), "{line}: {doubtful}");
+        }
+        let spare = text(&status([Some(1999), Some(1), Some(0)]), &[]);
         assert!(spare.contains("2 of 3 voting nodes are up: if one more fails"), "{spare}");
         let unknown = Status { reason: "this node has no lease".to_owned(), ..status([None; 3]) };
-        let unknown = text(&unknown);
+        let unknown = text(&unknown, &[]);
         assert!(unknown.contains("  the node that was asked: this node has no lease\n"), "{unknown}");
         assert!(unknown.contains("10.0.0.1:7001@17001  ?      ?"), "{unknown}");
     }

@@ -1,0 +1,231 @@
+//! Transactions that are prepared here and whose outcome depends on a node that does not answer: it has stopped, or is out of reach.
+//!
+//! Nothing but the outcome gives their locks back (rule T4), and nobody can say before that what is under their keys. So whoever needs these waits for
+//! `cluster-lock-timeout`, and is told then why the command was not executed; from then on everybody is told at once, until the node answers.
+//!
+//! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use txn::locks::Mode;
+use txn::{Lock, NodeId, Participant, Refusal, TxId};
+
+use super::super::Cluster;
+use super::super::peers::Peers;
+use super::Parts;
+use crate::conn::Conn;
+use crate::stats::add;
+use crate::worker::Worker;
+
+/// Between two looks, in milliseconds of [`Worker::tx_now`].
+const LOOK_MS: u64 = 500;
+/// A node has been asked in the first two, and may take as long to answer.
+const LOOKS_MIN: u64 = 4;
+
+/// Keys that are locked: database and name.
+type Key = (u16, Box<[u8]>);
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Doubts {
+    /// When to look next.
+    due: AtomicU64,
+    /// Counts looks that have found something else than the one before.
+    changes: AtomicU64,
+    /// Attempts that have been in doubt for too long.
+    stuck: AtomicUsize,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Looks since a node has answered that knows more of an attempt that is prepared.
+    silent: BTreeMap<TxId, BTreeMap<NodeId, u64>>,
+    /// Attempts that have been in doubt for too long, because of these nodes.
+    stuck: BTreeMap<TxId, NodeId>,
+    /// What these have locked.
+    locked: BTreeMap<Key, (Mode, NodeId)>,
+}
+
+/// What waits for a node that does not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Doubt {
+    /// How many transactions.
+    pub(crate) transactions: usize,
+    /// How many keys they have locked at this node.
+    pub(crate) keys: usize,
+}
+
+impl Known {
+    /// Looks at what is in doubt; `most`: looks after which somebody is silent. Whether something else is found than last time.
+    fn look(&mut self, parts: &Participant, most: u64) -> bool {
+        let mut silent = std::mem::take(&mut self.silent);
+        let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
+        for (prepared, others) in parts.waiting() {
+            let before = silent.remove(&prepared.tx).unwrap_or_default();
+            let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
+            let looks: BTreeMap<NodeId, u64> = others.into_iter().map(looks).collect();
+            if let Some((node, _)) = looks.iter().find(|(_, looks)| **looks >= most) {
+                stuck.insert(prepared.tx, *node);
+                for Lock { db, key, mode } in &*prepared.locks {
+                    let (known, _) = locked.entry((*db, key.clone())).or_insert((*mode, *node));
+                    *known = (*known).max(*mode);
+                }
+            }
+            self.silent.insert(prepared.tx, looks);
+        }
+        self.locked = locked;
+        std::mem::replace(&mut self.stuck, stuck) != self.stuck
+    }
+
+    fn of_nodes(&self) -> BTreeMap<NodeId, Doubt> {
+        let mut of_nodes: BTreeMap<NodeId, Doubt> = BTreeMap::new();
+        let mut of = |node: &NodeId, (transactions, keys)| {
+            let doubt = of_nodes.entry(*node).or_insert(Doubt { transactions: 0, keys: 0 });
+            (doubt.transactions, doubt.keys) = (doubt.transactions + transactions, doubt.keys + keys);
+        };
+        self.stuck.values().for_each(|node| of(node, (1, 0)));
+        self.locked.values().for_each(|(_, node)| of(node, (0, 1)));
+        of_nodes
+    }
+}
+
+impl Doubts {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node has answered to what was asked about an attempt, whatever.
+    pub(super) fn answered(&self, tx: TxId, node: NodeId) {
+        if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&node)) {
+            *looks = 0;
+        }
+    }
+
+    /// For whom somebody waits who wants these keys.
+    fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<NodeId> {
+        if self.stuck.load(Relaxed) == 0 {
+            return None;
+        }
+        let known = self.known();
+        keys.find_map(|(db, key, mode)| {
+            let (locked, node) = known.locked.get(&(db, Box::from(key)))?;
+            locked.conflicts(mode).then_some(*node)
+        })
+    }
+
+    /// For whom somebody waits who wants to work on all keys.
+    fn about_any(&self) -> Option<NodeId> {
+        if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
+    }
+}
+
+impl Parts {
+    /// When to look at what is in doubt, in milliseconds of [`Worker::tx_now`].
+    pub(super) fn doubts_due(&self) -> u64 {
+        self.doubts.due.load(Relaxed)
+    }
+}
+
+impl Cluster {
+    /// What waits here for nodes that do not answer, by their addresses.
+    pub(crate) fn doubts(&self) -> Vec<(String, Doubt)> {
+        if self.parts.doubts.stuck.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let of_nodes = self.parts.doubts.known().of_nodes();
+        of_nodes.into_iter().map(|(node, doubt)| (place(&self.map(), node), doubt)).collect()
+    }
+
+    /// How many transactions wait here for nodes that do not answer.
+    pub(crate) fn in_doubt(&self) -> usize {
+        self.parts.doubts.stuck.load(Relaxed)
+    }
+}
+
+/// Where a node is.
+fn place(map: &::cluster::Map, node: NodeId) -> String {
+    let known = map.nodes().iter().find(|known| super::member(known).node == node);
+    known.map_or_else(|| "an unknown place".to_owned(), |node| format!("{}:{}", node.host, node.port))
+}
+
+impl Peers {
+    fn doubtful(&self, node: NodeId) -> Vec<u8> {
+        let place = place(&self.map, node);
+        format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
+            .into_bytes()
+    }
+
+    /// Why an attempt does not get its locks, if that may last.
+    fn doubt_of_locks(&self, locks: &[Lock]) -> Option<Vec<u8>> {
+        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
+        self.shared.parts.doubts.about(keys).map(|node| self.doubtful(node))
+    }
+}
+
+impl Worker {
+    /// Why the command of a connection that waits for locks is not executed, if that may last.
+    pub(crate) fn doubt(&self, conn: &Conn) -> Option<Vec<u8>> {
+        let peers = self.peers.as_deref()?;
+        let doubts = &peers.shared.parts.doubts;
+        let everything = || self.engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
+        let node = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
+        add(&self.stats.refused_in_doubt, 1);
+        Some(peers.doubtful(node))
+    }
+
+    /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
+    pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
+        let Some(peers) = self.peers.as_deref() else { return false };
+        let Some(text) = peers.doubt_of_locks(locks) else { return false };
+        let mut actions = Vec::new();
+        peers.shared.parts.with(|parts| parts.refuse_queued(tx, Refusal::Failed(text.into()), &mut actions));
+        add(&self.stats.refused_in_doubt, 1);
+        self.act(actions);
+        true
+    }
+
+    /// Looks at what is in doubt, and has those who wait for it look again if that is new.
+    pub(super) fn look_at_doubts(&mut self, now: u64) {
+        let timeout = self.follower.settings().cluster_lock_timeout;
+        let is_any = self.node.engine.transactions.any();
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let doubts = &peers.shared.parts.doubts;
+        if doubts.due.load(Relaxed) <= now && (is_any || doubts.stuck.load(Relaxed) > 0) {
+            doubts.due.store(now + LOOK_MS, Relaxed);
+            let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
+            let mut known = doubts.known();
+            let before: BTreeSet<NodeId> = known.stuck.values().copied().collect();
+            if peers.shared.parts.with(|parts| known.look(parts, most)) == Some(true) {
+                doubts.stuck.store(known.stuck.len(), Relaxed);
+                doubts.changes.fetch_add(1, Relaxed);
+                tell(&peers.map, &before, &known.of_nodes());
+            }
+        }
+        let changes = doubts.changes.load(Relaxed);
+        if std::mem::replace(&mut peers.tx.doubts_seen, changes) != changes {
+            let waiting = peers.tx.tasks.keys().copied().collect::<Vec<_>>();
+            waiting.into_iter().for_each(|token| {
+                self.unpark_task(token);
+            });
+            self.resume_from_latches();
+        }
+    }
+}
+
+/// Logs for whom is waited now, and for whom no more.
+fn tell(map: &::cluster::Map, before: &BTreeSet<NodeId>, now: &BTreeMap<NodeId, Doubt>) {
+    for (node, doubt) in now.iter().filter(|(node, _)| !before.contains(node)) {
+        tracing::warn!(
+            "transactions over nodes ({}) wait for the node at {}, which does not answer: {} keys here stay locked until it does, and commands that need them are refused",
+            doubt.transactions,
+            place(map, *node),
+            doubt.keys
+        );
+    }
+    for node in before.iter().filter(|node| !now.contains_key(node)) {
+        tracing::info!("no transaction over nodes waits for the node at {} any more", place(map, *node));
+    }
+}

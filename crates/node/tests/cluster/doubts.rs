@@ -1,0 +1,108 @@
+//! Keys of healthy nodes that are locked by transactions whose outcome depends on a node that does not answer (rule T4).
+
+use crate::net::{Net, key_of, shown};
+
+/// Many looks at what is in doubt: longer than `cluster-lock-timeout`.
+fn looks(net: &mut Net) {
+    (0..14).for_each(|_| net.sleep(500));
+}
+
+/// Three nodes, of which the second has stopped after it was told of a block over all of them: what the other two have prepared is in doubt. Who began that,
+/// a client of each, and a key of each.
+fn doubtful(workers: usize, settings: &[(&str, &str)]) -> (Net, usize, [usize; 3], [String; 3]) {
+    let mut net = Net::with(3, workers, 2, settings);
+    let [begun, a, b, c] = [0, 0, 1, 2].map(|node| net.connect(node));
+    let keys = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    let [x, y, z] = &keys;
+    assert_eq!(net.say(begun, &format!("MSET {x} 0 {y} 0 {z} 0")), "OK");
+    net.sleep(3000);
+    assert!(net.is_quiet());
+    net.stalled = vec![1];
+    net.send(begun, &format!("MSET {x} 1 {y} 1 {z} 1"));
+    net.run();
+    (net, begun, [a, b, c], keys)
+}
+
+fn is_doubt(reply: &str) -> bool {
+    reply.contains("CLUSTERDOWN The command was not executed") && reply.contains("10.0.0.2:7001")
+}
+
+#[test]
+fn who_needs_keys_in_doubt_waits_for_a_while_and_hears_why() {
+    for workers in [1, 2] {
+        let (mut net, begun, [a, _, c], [x, y, z]) = doubtful(workers, &[]);
+        let near = key_of(2, 3, "other");
+        let clients: Vec<usize> = (0..4).map(|i| net.connect(if i % 2 == 0 { 2 } else { 0 })).collect();
+        let commands =
+            [format!("GET {z}"), format!("INCR {z}"), format!("MSET {x} 2 {z} 2"), format!("DEL {x} {near}")];
+        for (client, command) in clients.iter().zip(&commands) {
+            net.send(*client, command);
+        }
+        for client in [a, c] {
+            assert_eq!(net.say(client, "CLUSTER REDIRECT moved"), "OK");
+        }
+        net.send(c, "DBSIZE");
+        for _ in 0..7 {
+            net.sleep(500);
+            assert!([&clients[..], &[a, c]].concat().iter().all(|client| net.replies(*client).is_empty()), "they wait");
+        }
+        looks(&mut net);
+        for (client, command) in clients.iter().zip(&commands) {
+            let heard = net.heard(*client);
+            assert!(heard.len() == 1 && is_doubt(&heard[0]), "{command}: {heard:?}");
+        }
+        let heard = net.heard(c);
+        assert!(heard.len() == 1 && is_doubt(&heard[0]), "{heard:?}");
+        // From now on nobody waits.
+        for command in [format!("SET {z} 3"), "KEYS *".into(), "FLUSHALL".into(), format!("EVAL return(1) 1 {z}")] {
+            let reply = net.say(c, &command);
+            assert!(is_doubt(&reply), "{command}: {reply}");
+        }
+        net.send_words(c, &["EVAL", "return redis.call('get', ARGV[1])", "1", &near, &z]);
+        let heard = net.heard(c);
+        assert!(heard.len() == 1 && is_doubt(&heard[0]), "of a script that has not declared it: {heard:?}");
+        let block = net.pipeline(c, &["MULTI", &format!("SET {near} 1"), &format!("GET {z}"), "EXEC"]);
+        assert!(is_doubt(&shown(&block[3])), "{block:?}");
+        assert_eq!(net.say(c, &format!("EXISTS {near}")), "0", "other keys are served, and nothing was done");
+        let rename = net.say(clients[0], &format!("RENAME {z} {x}"));
+        assert!(is_doubt(&rename), "{rename}");
+        let info = net.say(c, "INFO stats");
+        assert!(info.contains("transactions_over_nodes_in_doubt:1") && !info.contains("refused_in_doubt:0"), "{info}");
+        assert!(!net.clients[begun].closed && net.heard(begun).is_empty(), "it may come to it");
+        // Nothing but the outcome has given the locks back.
+        net.stalled.clear();
+        looks(&mut net);
+        assert_eq!(net.heard(begun), ["OK"]);
+        assert_eq!(net.say(clients[0], &format!("MGET {x} {y} {z} {near}")), "[1 1 1 nil]");
+        assert!(net.is_quiet());
+        assert!(net.say(c, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
+    }
+}
+
+#[test]
+fn without_a_limit_they_wait() {
+    let (mut net, _, [_, _, c], [_, _, z]) = doubtful(1, &[("cluster-lock-timeout", "0")]);
+    net.send(c, &format!("INCR {z}"));
+    (0..4).for_each(|_| looks(&mut net));
+    assert!(net.heard(c).is_empty());
+}
+
+/// Who waits for a node that answers is not refused: it may be at work.
+#[test]
+fn a_transaction_that_a_node_has_yet_to_come_to_is_no_doubt() {
+    let mut net = Net::new(3, 1, 2);
+    let [begun, slow, other] = [0, 1, 2].map(|node| net.connect(node));
+    let [x, y, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    assert_eq!(net.say(begun, &format!("MSET {x} 0 {y} 0 {z} 0")), "OK");
+    net.sleep(3000);
+    assert_eq!(net.say(slow, "CLIENT PAUSE 20000 WRITE"), "OK");
+    net.send(begun, &format!("MSET {x} 1 {y} 1 {z} 1"));
+    net.run();
+    net.send(other, &format!("INCR {z}"));
+    looks(&mut net);
+    assert!(net.heard(other).is_empty(), "it waits");
+    looks(&mut net);
+    looks(&mut net);
+    assert_eq!(net.heard(other), ["2"]);
+    assert_eq!(net.heard(begun), ["OK"]);
+}
