@@ -239,16 +239,24 @@ impl Worker {
     pub fn ended(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.ended = true;
-        if let Wait::Keys(_) | Wait::Remote(_) = conn.wait {
+        let waits_elsewhere = conn.session.client.waits_elsewhere.load(Relaxed);
+        if let Wait::Remote(link) = conn.wait
+            && waits_elsewhere
+        {
+            self.leave_wait_elsewhere(&mut conn, link);
+        } else if let Wait::Keys(_) | Wait::Remote(_) = conn.wait {
             self.end_session(&mut conn);
             conn.cut |= matches!(conn.wait, Wait::Remote(_));
         } else if conn.is_free() && !conn.queued && conn.busy == 0 {
             conn.closing = true;
         }
-        let closing = conn.closing;
+        let (closing, over_nodes) = (conn.closing, waits_elsewhere && matches!(conn.wait, Wait::Replies(_)));
         self.put_conn(conn);
         if closing {
             self.mark_dirty(token);
+        }
+        if over_nodes {
+            self.leave_wait_over_nodes(token);
         }
     }
 

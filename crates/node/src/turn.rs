@@ -336,6 +336,10 @@ impl Worker {
         if conn.ended && !again && !conn.queued && conn.busy == 0 {
             match conn.wait {
                 Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
+                // Its end may have come before it was known to wait.
+                Wait::Remote(link) if conn.session.client.waits_elsewhere.load(Relaxed) => {
+                    self.leave_wait_elsewhere(&mut conn, link);
+                }
                 // It comes back here when that is over.
                 Wait::Latch
                 | Wait::Pause

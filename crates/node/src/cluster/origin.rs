@@ -296,6 +296,21 @@ impl Worker {
         }
     }
 
+    /// A client that waits for keys of another node sends nothing more: it is given up, as one that waits here, and nothing is taken for it any more.
+    pub(crate) fn leave_wait_elsewhere(&mut self, conn: &mut Conn, link: usize) {
+        let Some((remote, peers)) = conn.remote.as_deref_mut().zip(self.peers.as_deref_mut()) else { return };
+        let Some(line) = remote.lines.get_mut(link).and_then(Option::take) else { return };
+        peers.links[link].close(line.vc);
+        for expect in line.expected {
+            if let Expect::Hole(hole, _) = expect {
+                conn.out.fill(hole, &[], true);
+            }
+        }
+        conn.wait = Wait::No;
+        self.count_unblocked(conn);
+        self.end_session(conn);
+    }
+
     /// A client has gone: so does what it has at other nodes.
     pub(crate) fn leave_nodes(&mut self, conn: &mut Conn) {
         let Some((remote, peers)) = conn.remote.take().zip(self.peers.as_deref_mut()) else { return };

@@ -458,6 +458,16 @@ impl Net {
         self.clients[client].to.closed = true;
     }
 
+    /// What a client has sent arrives, and with it that it will send nothing more; it still reads.
+    pub fn end(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        let (node, worker, token) = client.end;
+        let bytes: Vec<u8> = client.to.bytes.drain(..).collect();
+        let worker = &mut self.machines[node].workers[worker];
+        worker.input(token, &bytes);
+        worker.ended(token);
+    }
+
     /// One end of every link from `from` to `to` says something that no node would.
     pub fn slip_in(&mut self, from: usize, to: usize, item: &Item<'_>) {
         let mut body = Vec::new();

@@ -206,6 +206,38 @@ fn links_that_end_while_somebody_waits_are_opened_again() {
     assert_eq!(net.say(other, &format!("LLEN {b}")), "1");
 }
 
+/// Whether its end is seen before the command that waits has begun or later: nothing is taken for it.
+#[test]
+fn nothing_is_taken_for_a_client_that_has_ended() {
+    for begins_first in [true, false] {
+        for over_nodes in [true, false] {
+            let (mut net, [_, other, _], [a, b, _]) = three(1, 3);
+            net.ask(other, &format!("SET x:{b} 1"));
+            let client = net.connect(0);
+            if begins_first {
+                net.send(client, "PING");
+            } else {
+                // Its reply is waited for first.
+                net.send(client, &format!("GET {}", key_of(1, 3, "other")));
+            }
+            net.send(client, &format!("BLPOP {b}{} 0", if over_nodes { format!(" {a}") } else { String::new() }));
+            if begins_first {
+                net.run();
+            }
+            net.end(client);
+            net.run();
+            net.sleep(100);
+            let heard = net.heard(client);
+            assert_eq!(heard, [if begins_first { "PONG" } else { "nil" }], "{begins_first} {over_nodes}");
+            assert!(net.clients[client].closed);
+            assert_eq!(net.say(other, &format!("RPUSH {b} x")), "1");
+            net.run();
+            assert_eq!(net.say(other, &format!("LLEN {b}")), "1", "{begins_first} {over_nodes}");
+            assert!(net.say(other, "INFO clients").contains("blocked_clients:0"));
+        }
+    }
+}
+
 #[test]
 fn a_new_map_has_everybody_look_again() {
     let (mut net, [client, other, _], [a, b, _]) = three(1, 3);

@@ -73,6 +73,11 @@ impl Worker {
             self.put_conn(conn);
             return self.answer_waiting(&block, |reply| reply.null_array());
         }
+        if conn.ended {
+            // Nobody would hear what is taken for it.
+            self.put_conn(conn);
+            return self.answer_nobody(&block);
+        }
         self.ask_for_notices(&conn, &mut block, &wait);
         self.put_conn(conn);
         if let Some(peers) = self.peers.as_deref_mut() {
@@ -240,6 +245,21 @@ impl Worker {
             }
         } else if again.is_some_and(|at| at <= now) {
             self.try_again(token);
+        }
+    }
+
+    /// A client that waits for keys of several nodes sends nothing more: it is given up, unless it is being served.
+    pub(crate) fn leave_wait_over_nodes(&mut self, token: Token) {
+        if let Some(block) = self.end_wait_over_nodes(token) {
+            self.answer_nobody(&block);
+        }
+    }
+
+    fn answer_nobody(&mut self, block: &Block) {
+        self.answer_counted(block, &[]);
+        if let Some(mut conn) = self.take_conn(block.token) {
+            self.end_session(&mut conn);
+            self.put_conn(conn);
         }
     }
 
