@@ -167,9 +167,15 @@ impl Gather {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Whether it is about a message, which may be lost.
-    pub(crate) fn is_about_receivers(&self) -> bool {
-        self.merge == Merge::Receivers
+    /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, and of a change the reply says how many
+    /// have made it.
+    pub(crate) fn says_what_is_unknown(&self) -> bool {
+        matches!(self.merge, Merge::Receivers | Merge::Change)
+    }
+
+    /// The rest of one of the replies will not come.
+    pub(crate) fn forget(&mut self, part: usize) {
+        self.parts.get_mut(part).into_iter().for_each(Vec::clear);
     }
 }
 

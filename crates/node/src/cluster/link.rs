@@ -485,11 +485,11 @@ impl Worker {
         {
             remote.lost_watch = true;
         }
-        let may_not_lie = |remote: &Remote| remote.gather.as_ref().is_some_and(|gather| gather.is_about_receivers());
-        let receivers = conn.remote.as_deref().is_some_and(may_not_lie);
+        let may_not_lie = |remote: &Remote| remote.gather.as_ref().is_some_and(|gather| gather.says_what_is_unknown());
+        let says_so = conn.remote.as_deref().is_some_and(may_not_lie);
         let matters = |expect: &Expect| match expect {
             Expect::Nothing => false,
-            Expect::Part(_) => !receivers,
+            Expect::Part(_) => !says_so,
             Expect::Hole(..) | Expect::Script(..) | Expect::Block(..) | Expect::Watch(..) | Expect::WatchPart(..) => {
                 true
             }
@@ -501,7 +501,10 @@ impl Worker {
         self.ensure_out(&mut conn);
         while let Some(expect) = line.expected.pop_front() {
             let mut error = Vec::new();
-            write_error(&mut error, conn.session.protocol, UNREACHED);
+            write_error(&mut error, conn.session.protocol, if has_left { UNKNOWN } else { UNREACHED });
+            if let (Expect::Part(part), Some(remote)) = (expect, conn.remote.as_deref_mut()) {
+                remote.gather.iter_mut().for_each(|gather| gather.forget(part));
+            }
             self.answer(&mut conn, expect, &error, true);
         }
         self.look_at_answers(&mut conn, link);
@@ -513,3 +516,6 @@ impl Worker {
 /// What is answered to a command that has not left this node.
 const UNREACHED: &[u8] =
     b"CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";
+
+/// What is answered to a part of a command that has left, and whose reply is lost.
+const UNKNOWN: &[u8] = b"ERR a node has not answered: nobody knows whether it has executed the command";

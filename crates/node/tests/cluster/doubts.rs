@@ -79,6 +79,31 @@ fn who_needs_keys_in_doubt_waits_for_a_while_and_hears_why() {
     }
 }
 
+/// What a node that has stopped would have answered nobody knows; what the others have done the client is told.
+#[test]
+fn flushall_does_not_wait_for_a_node_that_has_stopped() {
+    let mut net = Net::new(3, 1, 2);
+    let client = net.connect(0);
+    let keys = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+    assert_eq!(net.say(client, &format!("MSET {} 1 {} 1 {} 1", keys[0], keys[1], keys[2])), "OK");
+    net.sleep(3000);
+    net.hears_of_silent(0, &[1]);
+    net.stalled = vec![1];
+    net.send(client, "FLUSHALL");
+    net.run();
+    assert!(net.heard(client).is_empty());
+    net.unreachable = vec![1];
+    looks(&mut net);
+    let expected = "-ERR 2 of 3 nodes have executed it, of the others the first says: a node has not answered: nobody knows whether it has executed the command";
+    assert_eq!(net.heard(client), [expected]);
+    assert!(!net.clients[client].closed);
+    net.unreachable.clear();
+    net.stalled.clear();
+    looks(&mut net);
+    let left: usize = net.say(client, "DBSIZE").parse().unwrap();
+    assert!(left <= 1, "{left}");
+}
+
 #[test]
 fn without_a_limit_they_wait() {
     let (mut net, _, [_, _, c], [_, _, z]) = doubtful(1, &[("cluster-lock-timeout", "0")]);
