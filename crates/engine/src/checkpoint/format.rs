@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use command::Position;
 use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
+use store::Error;
 
 use super::counts::{Count, OfSlot};
 use crate::transactions::Outcomes;
@@ -219,7 +220,8 @@ impl Head {
 fn write_rest(key: &[u8], out: &mut Vec<u8>) {
     if key.len() > KEY_IN_KEY {
         let rest = &key[KEY_IN_KEY..];
-        out.extend_from_slice(&(rest.len() as u32).to_le_bytes());
+        // Of a key that is too long for this no value of the store has room.
+        out.extend_from_slice(&length(rest.len()));
         out.extend_from_slice(rest);
     }
 }
@@ -271,9 +273,34 @@ pub(super) fn record_of(value: &[u8]) -> Result<&[u8], Corrupt> {
     }
 }
 
+/// Bytes of the header at most: it is one value of the store. So no length in it needs more than 32 bits.
+const HEADER_MAX: usize = if cfg!(test) { 1 << 20 } else { store::VALUE_MAX };
+
+/// A length or count in the header, as far as 32 bits go: where they do not, the header as a whole is too long, and is not written.
+fn length(bytes: usize) -> [u8; 4] {
+    u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
+}
+
 impl Header {
     /// Its bytes.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// If a value of the store cannot be as long: then the store cannot say what it would have to.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
+        let out = self.encode_any();
+        if out.len() > HEADER_MAX {
+            return Err(Error::Invalid(format!(
+                "what a checkpoint says beside keys has {} bytes, more than a value of the store can have: {} of them are libraries of functions, \
+                 the others mostly what {} transactions over nodes that are not settled have prepared",
+                out.len(),
+                self.libraries.len(),
+                self.outcomes.prepared().count()
+            )));
+        }
+        Ok(out)
+    }
+
+    fn encode_any(&self) -> Vec<u8> {
         let databases = &self.databases;
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.seed.to_le_bytes());
@@ -282,24 +309,24 @@ impl Header {
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&databases.map_lsn.to_le_bytes());
         out.extend_from_slice(&databases.next_space.to_le_bytes());
-        out.extend_from_slice(&(databases.map.len() as u32).to_le_bytes());
+        out.extend_from_slice(&length(databases.map.len()));
         for ((physical, space), floor) in databases.map.iter().zip(&databases.spaces).zip(&databases.floors) {
             out.extend_from_slice(&physical.to_le_bytes());
             out.extend_from_slice(&space.to_le_bytes());
             out.extend_from_slice(&floor.to_le_bytes());
         }
-        out.extend_from_slice(&(databases.abandoned.len() as u32).to_le_bytes());
+        out.extend_from_slice(&length(databases.abandoned.len()));
         databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
         out.extend_from_slice(&self.highest.to_le_bytes());
-        out.extend_from_slice(&(self.covered.len() as u32).to_le_bytes());
+        out.extend_from_slice(&length(self.covered.len()));
         self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
-        out.extend_from_slice(&(self.libraries.len() as u32).to_le_bytes());
+        out.extend_from_slice(&length(self.libraries.len()));
         out.extend_from_slice(&self.libraries);
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         self.outcomes.encode(&mut out);
-        let length = (out.len() - at - 4) as u32;
-        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        let written = length(out.len() - at - 4);
+        out[at..at + 4].copy_from_slice(&written);
         out
     }
 
@@ -490,7 +517,7 @@ mod tests {
         outcomes.note(txn::Record::Abort { tx: txn::TxId::default() });
         let header =
             Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries, outcomes };
-        let bytes = header.encode();
+        let bytes = header.encode().unwrap();
         assert_eq!(hex(&bytes[..9]), "040700000000000000");
         assert_eq!(
             hex(&bytes[17..]),

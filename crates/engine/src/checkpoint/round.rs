@@ -352,6 +352,8 @@ impl Checkpointer {
         let (seed, epoch, highest, covered) = (self.seed, self.copied.epoch(), self.highest, round.cut.clone());
         let saved_at = world.now();
         let header = Header { seed, saved_at, databases, epoch, highest, covered, libraries, outcomes };
+        // If that is too long, it may be shorter when this is done again.
+        header.encode()?;
         round.stage = Stage::Waiting { left, header };
         Ok(Step::More)
     }
@@ -371,7 +373,7 @@ impl Checkpointer {
             header.covered = world.committed();
             round.cut.clone_from(&header.covered);
         }
-        self.output.put_own(&format::HEADER_KEY, &header.encode());
+        self.output.put_own(&format::HEADER_KEY, &header.encode()?);
         let saved_at = header.saved_at;
         for chunk in (0..CHUNKS).filter(|chunk| round.chunks[*chunk]) {
             let first = chunk * SLOTS_PER_CHUNK;

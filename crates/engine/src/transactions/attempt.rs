@@ -144,11 +144,10 @@ impl Engine {
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             effects::put_image(lock.db, entry, out);
-            let length = (out.len() - at - 4) as u32;
-            out[at..at + 4].copy_from_slice(&length.to_le_bytes());
-            if out.len() - start > most {
+            let Some(length) = u32::try_from(out.len() - at - 4).ok().filter(|_| out.len() - start <= most) else {
                 return Ok(false);
-            }
+            };
+            out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         }
         Ok(true)
     }

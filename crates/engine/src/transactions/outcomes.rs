@@ -56,13 +56,14 @@ impl Outcomes {
         self.0.is_empty()
     }
 
-    /// Appends `length u32 · record` of each.
+    /// Appends `length u32 · record` of each. Where they have more than 4 GB no value of the store has room for them: the caller looks at that, as a
+    /// length may then be too small.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for record in self.0.values() {
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             record.encode(out);
-            let length = (out.len() - at - 4) as u32;
+            let length = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
             out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         }
     }

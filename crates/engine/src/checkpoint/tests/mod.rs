@@ -7,5 +7,6 @@ mod evicted;
 mod fetched;
 mod generations;
 mod hand;
+mod lengths;
 mod model;
 mod warming;
