@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use command::{KeyAt, Rng, flags};
-use keyspace::{Held, Saved};
+use keyspace::{Held, Key, Saved};
 
 use crate::attachment::DbKey;
 use crate::call::Call;
@@ -51,6 +51,12 @@ impl Engine {
             }
         }
         self.positions = positions;
+    }
+
+    /// Saves what an effect of this key may change.
+    pub(crate) fn journal_key(&mut self, journal: &mut Journal, held: &Held, db: u16, key: &Key<'_>) {
+        let view = self.db(held, db, 0);
+        journal.saved.entry((db, key.bytes.into())).or_insert_with(|| view.save(key));
     }
 
     /// Puts everything back.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use engine::Outcomes;
+use engine::{NotInstalled, Outcomes};
 use txn::{Prepared, TxId};
 
 use crate::node::Node;
@@ -20,6 +20,8 @@ pub(crate) struct InDoubt {
     open: Vec<Arc<Prepared>>,
     /// When it is looked at next, unix milliseconds.
     due: u64,
+    /// It has been said that one of them cannot be done.
+    told: bool,
 }
 
 impl Node {
@@ -42,7 +44,7 @@ impl InDoubt {
                 open.len()
             );
         }
-        Some(Box::new(InDoubt { open, due: 0 }))
+        Some(Box::new(InDoubt { open, due: 0, told: false }))
     }
 
     pub(crate) fn deadline(&self) -> u64 {
@@ -57,6 +59,20 @@ fn is_followed(outcomes: &Outcomes, tx: TxId) -> bool {
     outcomes.records().any(|record| follows(record.tx()))
 }
 
+/// Says, once, that something cannot be done that others have done their parts of.
+pub(crate) fn tell_not_installed(prepared: &Prepared, why: &NotInstalled, told: &mut bool) {
+    if let NotInstalled::Damaged(what) = why
+        && !std::mem::replace(told, true)
+    {
+        tracing::error!(
+            tx = ?prepared.tx,
+            what = what.0,
+            keys = prepared.locks.len(),
+            "damaged: a transaction over nodes that is committed cannot be done here, as a key is not what it was when it was prepared; its keys stay locked"
+        );
+    }
+}
+
 impl Worker {
     /// Does what it can of it.
     pub(crate) fn settle_inherited(&mut self, now: u64) {
@@ -66,7 +82,13 @@ impl Worker {
             let gives_up = is_followed(&outcomes, prepared.tx);
             let done = match gives_up {
                 true => self.engine.abort(prepared.tx, &prepared.locks, 0).is_ok(),
-                false => matches!(self.engine.install(prepared, 0), Ok(Some(_))),
+                false => match self.engine.install(prepared, 0) {
+                    Ok(Err(why)) => {
+                        tell_not_installed(prepared, &why, &mut in_doubt.told);
+                        false
+                    }
+                    installed => installed.is_ok(),
+                },
             };
             if done {
                 let keys = prepared.locks.len();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use command::{Event, Touched, effects};
 use keyspace::{Held, Horizon, Key, Need, Whereabouts};
+use object::Corrupt;
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
 
@@ -13,6 +14,7 @@ use crate::block::BlockRun;
 use crate::call::{Busy, Call};
 use crate::cold::is_lacking;
 use crate::engine::Engine;
+use crate::journal::Journal;
 use crate::record::LIBRARIES_SLOT;
 use crate::watch::WatchedKey;
 
@@ -33,6 +35,15 @@ pub struct Undone {
     pub effects: Vec<u8>,
     /// What it would have told of keys.
     events: Vec<Event>,
+}
+
+/// Why something that was prepared cannot be done now. Nothing of it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotInstalled {
+    /// A key cannot be read.
+    Unreadable,
+    /// What is there is not what it was prepared for: the store is damaged, or what was prepared.
+    Damaged(Corrupt),
 }
 
 impl Engine {
@@ -197,15 +208,19 @@ impl Engine {
         seen
     }
 
-    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for;
-    /// `None`: a key cannot be read, and nothing was done.
-    pub fn install(&mut self, prepared: &Prepared, token: u64) -> Result<Option<Horizon>, Busy> {
+    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for, or why
+    /// nothing was done.
+    pub fn install(&mut self, prepared: &Prepared, token: u64) -> Result<Result<Horizon, NotInstalled>, Busy> {
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         let keys = || effects::decode(&prepared.effects).flatten().map(|effect| (effect.db, hasher.key(effect.key)));
         let mut need = self.need_of_locks(&prepared.locks);
         let held = loop {
             let held = self.acquire_for(need, token)?;
+            if let Err(corrupt) = self.check_prepared(prepared, &held) {
+                self.release(held);
+                return Ok(Err(NotInstalled::Damaged(corrupt)));
+            }
             let mut missing = std::collections::BTreeSet::new();
             if self.has_reaching(&held) {
                 for (db, key) in keys() {
@@ -221,27 +236,26 @@ impl Engine {
         for (db, key) in keys() {
             if is_lacking(&self.db(&held, db, 0), &key) && self.fetch_key(&held, db, &key).is_err() {
                 self.release(held);
-                return Ok(None);
+                return Ok(Err(NotInstalled::Unreadable));
             }
         }
         self.recorder.of = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).min();
-        let version = self.next_version(&held);
+        if let Err(corrupt) = self.replay_prepared(prepared, &held) {
+            self.seal(&held);
+            self.recorder.of = None;
+            self.release(held);
+            return Ok(Err(NotInstalled::Damaged(corrupt)));
+        }
         let (tx, members) = (prepared.tx, prepared.members.clone());
         self.say(&Record::Commit { tx, members: members.clone() });
         if self.is_logged() {
             self.fx.encoded.extend_from_slice(&prepared.effects);
         }
         let interest = self.has_interest(&held);
-        let limits = self.tunables().limits.clone();
-        for mut effect in effects::decode(&prepared.effects).flatten() {
-            let key = hasher.key(effect.key);
-            let mut db = self.db(&held, effect.db, version);
-            let replayed = effects::replay(&mut effect, &mut db, &limits);
-            debug_assert!(replayed.is_ok(), "an effect of our own: {replayed:?}");
-            db.stamp(&key);
+        for (db, key) in keys() {
             self.fx.dirty += 1;
             if interest {
-                let (db, slot, key) = (effect.db, key.slot, key.bytes.into());
+                let (slot, key) = (key.slot, key.bytes.into());
                 self.fx.touched.push(Touched { db, slot, key, serves: true, by: 0 });
             }
         }
@@ -252,7 +266,44 @@ impl Engine {
         self.release_locks(tx, &prepared.locks, &held);
         let seen = self.leave_record(held, Record::Commit { tx, members });
         self.recorder.of = None;
-        Ok(Some(seen))
+        Ok(Ok(seen))
+    }
+
+    /// Whether all of it are effects on keys whose latches are held.
+    fn check_prepared(&self, prepared: &Prepared, held: &Held) -> Result<(), Corrupt> {
+        for effect in effects::decode(&prepared.effects) {
+            let effect = effect?;
+            if usize::from(effect.db) >= self.shared.keyspace.databases() {
+                return Err(Corrupt("database number"));
+            }
+            if !held.covers(keyspace::slot_of(effect.key)) {
+                return Err(Corrupt("an effect on a key that is not locked"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does to keys what was prepared, or nothing, if they are not as they were then.
+    fn replay_prepared(&mut self, prepared: &Prepared, held: &Held) -> Result<(), Corrupt> {
+        let shared = self.shared.clone();
+        let version = self.next_version(held);
+        let limits = self.tunables().limits.clone();
+        let mut journal = Journal::new(self.rng.clone());
+        for effect in effects::decode(&prepared.effects) {
+            let replayed = effect.and_then(|mut effect| {
+                let key = shared.keyspace.hasher().key(effect.key);
+                self.journal_key(&mut journal, held, effect.db, &key);
+                let mut db = self.db(held, effect.db, version);
+                effects::replay(&mut effect, &mut db, &limits)?;
+                db.stamp(&key);
+                Ok(())
+            });
+            if let Err(corrupt) = replayed {
+                self.undo(journal, held);
+                return Err(corrupt);
+            }
+        }
+        Ok(())
     }
 
     /// Leaves the record that a prepared attempt is aborted, and gives its locks back. What its acknowledgement waits for.

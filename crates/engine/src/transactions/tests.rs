@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use txn::locks::Mode;
 use txn::{Lock, Member, NodeId, Origin, Prepared, Record, Stamp, TxId};
 
-use super::{Locked, Outcomes, restore_locks};
+use super::{Locked, NotInstalled, Outcomes, restore_locks};
 use crate::checkpoint::Replay;
 use crate::testing::{run, try_run, with_call};
 use crate::{Engine, Link, Shared};
@@ -95,7 +95,7 @@ pub(super) fn waits(engine: &mut Engine, command: &str) -> bool {
 }
 
 pub(crate) fn install(engine: &mut Engine, prepared: &Prepared) {
-    assert!(engine.install(prepared, 0).expect("nobody else is there").is_some());
+    assert!(engine.install(prepared, 0).expect("nobody else is there").is_ok());
 }
 
 #[test]
@@ -339,4 +339,51 @@ proptest! {
         let replayed = replay.record(1 << 14, &record);
         prop_assert_eq!(replayed.is_ok(), Record::decode(&bytes).is_ok());
     }
+}
+
+/// A store that is damaged may bring back another value than what was prepared is to be done to: then nothing is done, and it is said.
+#[test]
+fn what_is_prepared_for_another_value_is_not_installed() {
+    let [mut one, mut other] = engines();
+    say(&mut one, "set a 1");
+    say(&mut one, "rpush l x");
+    let keys = locks(&["a", "l", "new"], Mode::Exclusive);
+    let prepared = prepared(prepare(&mut one, 1, &keys, &["incrby a 4", "set new v", "rpush l y", "append a 0"]));
+    // As if it had left memory and come back.
+    let become_other = |engine: &mut Engine, is_list: bool| {
+        let shared = engine.shared.clone();
+        let key = shared.keyspace.hasher().key(b"l");
+        let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
+        let mut db = engine.db(&held, 0, 1);
+        db.remove(&key);
+        if !is_list {
+            db.set_string(&key, b"text", false, keyspace::Expiry::Clear);
+        }
+        engine.release(held);
+    };
+    become_other(&mut one, false);
+    for _ in 0..2 {
+        let refused = one.install(&prepared, 0).expect("nobody else is there").err();
+        assert!(matches!(refused, Some(NotInstalled::Damaged(_))), "{refused:?}");
+        assert!(one.fx.encoded.is_empty() && one.fx.touched.is_empty());
+    }
+    assert!(waits(&mut other, "get a") && waits(&mut other, "get new"), "it has its locks");
+    let memory = |key: &str| {
+        let shared = one.shared.clone();
+        let key = shared.keyspace.hasher().key(key.as_bytes());
+        let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
+        let value = one.db(&held, 0, 0).read_string(&key).expect("text").map(|text| text.to_vec());
+        one.release(held);
+        value
+    };
+    assert_eq!(["a", "l", "new"].map(memory), [Some(b"1".to_vec()), Some(b"text".to_vec()), None]);
+    become_other(&mut one, true);
+    install(&mut one, &prepared);
+    assert_eq!(say(&mut other, "mget a new"), "*2\r\n$2\r\n50\r\n$1\r\nv\r\n");
+    assert_eq!(say(&mut other, "lrange l 0 -1"), "*1\r\n$1\r\ny\r\n");
+    assert!(!one.shared.transactions.any());
+    // So it is with what is no effect at all.
+    let mut broken = Prepared { effects: Arc::from(*b"\xff\xff"), ..(*prepared).clone() };
+    broken.locks = Arc::from([]);
+    assert!(matches!(one.install(&broken, 0), Ok(Err(NotInstalled::Damaged(_)))));
 }

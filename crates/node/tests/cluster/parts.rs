@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::cold::{Loader, Names, Source, Span};
-use keyspace::{ColdFigures, Fetched, Key, Space, Unreadable};
+use keyspace::{ColdFigures, Fetched, Key, Mark, Record, Space, Unreadable, Value};
 use txn::locks::Mode;
 use txn::{Lock, Message};
 
@@ -129,6 +129,38 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
         loader.serve(Vec::new(), 1000, |_| {});
     }
     assert!(net.is_quiet());
+}
+
+/// What a damaged store brings back may be another value than what was prepared is to be done to. Nothing is done, nobody sees it, and others are served.
+#[test]
+fn what_was_prepared_for_another_value_is_not_installed() {
+    struct Text;
+    impl Source for Text {
+        fn fetch(&self, _: Space, _: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+            let (value, mark) = (Value::Short(b"text"[..].into()), Mark::live(false, false, false));
+            Ok(Some(Fetched::There(Record { value, expiry: None, access: 0, version: 1, mark })))
+        }
+
+        fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
+            Err(Unreadable)
+        }
+    }
+    let mut net = Net::new(2, 1, 2);
+    let ([client, other], [a, b]) = two(&mut net);
+    assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
+    let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Exclusive };
+    slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
+    assert!(!net.is_quiet(), "it is prepared");
+    let mut loader = unreadable(&net, 1, &b);
+    net.node(1).engine.source.set(Some(Arc::new(Text)));
+    slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
+    load(&mut net, 1, &mut loader);
+    (0..5).for_each(|_| net.sleep(50));
+    assert!(!net.is_quiet(), "it is not done");
+    net.send(other, &format!("TYPE {b}"));
+    net.run();
+    assert!(net.heard(other).is_empty(), "its key is locked");
+    assert_eq!(net.say(client, &format!("SET {a} 1")), "OK");
 }
 
 /// A store that fails may do so for long.

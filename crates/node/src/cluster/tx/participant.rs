@@ -22,7 +22,7 @@ impl Worker {
                     // It gives the locks back itself.
                     let own = |next: &Action| matches!(next, Action::Unlock { tx, .. } if *tx == prepared.tx);
                     actions.next_if(own);
-                    self.add_task(Work::Install { prepared });
+                    self.add_task(Work::Install { prepared, told: false });
                 }
                 Action::Append { record: Record::Abort { tx } } => {
                     let own = |next: &Action| matches!(next, Action::Unlock { tx: other, .. } if *other == tx);

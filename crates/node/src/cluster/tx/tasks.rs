@@ -14,6 +14,7 @@ use super::coordinator::mode_of;
 use super::split::is_splittable;
 use super::{TASK, Watched, wire};
 use crate::execute::INSISTS;
+use crate::in_doubt::tell_not_installed;
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
 
@@ -39,8 +40,8 @@ pub(super) enum Work {
     Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, watched: Watched, asked: bool },
     /// Do what the coordinator makes of what it has been told, undo, log. The locks are there.
     Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, commands: Arc<[u8]> },
-    /// Do what was prepared, and unlock.
-    Install { prepared: Arc<Prepared> },
+    /// Do what was prepared, and unlock. Whether it has been said that this cannot be.
+    Install { prepared: Arc<Prepared>, told: bool },
     /// Log that it is not to be done, and unlock.
     Abort { tx: TxId, locks: Arc<[Lock]> },
     /// Log that it was refused.
@@ -188,9 +189,12 @@ impl Worker {
                     Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, refusal),
                 }
             }
-            Work::Install { prepared } => match self.engine.install(prepared, token)? {
-                Some(seen) => Done::Logged(seen, prepared.tx, RecordKind::Commit),
-                None => Done::Later,
+            Work::Install { prepared, told } => match self.engine.install(prepared, token)? {
+                Ok(seen) => Done::Logged(seen, prepared.tx, RecordKind::Commit),
+                Err(why) => {
+                    tell_not_installed(prepared, &why, told);
+                    Done::Later
+                }
             },
             Work::Abort { tx, locks } => Done::Logged(self.engine.abort(*tx, locks, token)?, *tx, RecordKind::Abort),
             Work::Refuse { tx } => Done::Logged(self.engine.refuse(*tx, token)?, *tx, RecordKind::Refuse),
