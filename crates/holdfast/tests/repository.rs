@@ -18,7 +18,8 @@ const LINES_MAX: usize = 700;
 const UNSAFE: &[&str] = &[
     "headroom/src/reserve.rs",
     "holdfast/src/bench/process.rs",
-    "holdfast/src/memory.rs",
+    "holdfast/src/memory/mapped.rs",
+    "holdfast/src/memory/mod.rs",
     "holdfast/src/server/clock.rs",
     "holdfast/src/server/process.rs",
     "holdfast/src/server/title.rs",

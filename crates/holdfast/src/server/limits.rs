@@ -1,13 +1,16 @@
 //! The limits that the system sets to the memory of the process.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::process;
 use crate::memory;
 
-/// Of a control group's limit, so much is left for what else counts: 1/16.
+/// Of a control group's limit, so much is left for what else counts, and for what loads and checkpoints take at once: 1/16.
 const GROUP_MARGIN: u64 = 16;
+
+/// At least so many bytes, but no more than [`GROUP_MARGIN_PART`] of the limit: 48 MB.
+const GROUP_MARGIN_MIN: u64 = 48 << 20;
+
+/// See [`GROUP_MARGIN_MIN`]: 1/8.
+const GROUP_MARGIN_PART: u64 = 8;
 
 /// Of what is left of it, clients may take so much: 1/32.
 const GROUP_TALK: u64 = 32;
@@ -27,7 +30,7 @@ pub fn apply() -> Limits {
         (process::limit(libc::RLIMIT_AS), "RLIMIT_AS, `ulimit -v`", memory::address_space as fn() -> u64),
         (process::limit(libc::RLIMIT_DATA), "RLIMIT_DATA, `ulimit -d`", memory::data as fn() -> u64),
     ];
-    let resident = group_limit().map_or(0, |limit| limit - limit / GROUP_MARGIN);
+    let resident = memory::group_limit().map_or(0, within);
     if resident > 0 {
         tracing::info!("The control group limits memory: {resident} bytes may be resident, less than that be data");
     }
@@ -56,29 +59,9 @@ pub fn apply() -> Limits {
     Limits { mapped: Some(count), resident }
 }
 
-/// The tightest limit of the control groups that the process is in, of either version; what exceeds the machine's memory is none.
-fn group_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let limits = groups.lines().flat_map(files).filter_map(|file| {
-        let text = fs::read_to_string(file).ok()?;
-        text.trim().parse::<u64>().ok()
-    });
-    limits.min().filter(|limit| *limit < process::memory())
-}
-
-/// The files with the limit of a line of `/proc/self/cgroup` and of the groups around it.
-fn files(line: &str) -> Vec<PathBuf> {
-    let mut words = line.splitn(3, ':');
-    let (Some(number), Some(controllers), Some(path)) = (words.next(), words.next(), words.next()) else {
-        return Vec::new();
-    };
-    let (root, name) = match number {
-        "0" if controllers.is_empty() => ("/sys/fs/cgroup", "memory.max"),
-        _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        _ => return Vec::new(),
-    };
-    // In a container the path may be the host's, of which only the root is seen.
-    Path::new(path.trim_start_matches('/')).ancestors().map(|part| Path::new(root).join(part).join(name)).collect()
+/// Bytes of a control group's limit that may be resident.
+fn within(limit: u64) -> u64 {
+    limit - GROUP_MARGIN_MIN.min(limit / GROUP_MARGIN_PART).max(limit / GROUP_MARGIN)
 }
 
 #[cfg(test)]
@@ -86,11 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_bound_by_those_around_it() {
-        let names = |line| files(line).iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
-        let expected = ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
-        assert_eq!(names("0::/a/b"), expected);
-        assert_eq!(names("4:memory:/"), ["/sys/fs/cgroup/memory/memory.limit_in_bytes"]);
-        assert!(names("8:pids:/a").is_empty() && names("").is_empty());
+    fn a_part_of_a_groups_limit_is_kept_free() {
+        const MB: u64 = 1 << 20;
+        assert_eq!([80 * MB, 400 * MB, 1600 * MB].map(within), [70 * MB, 352 * MB, 1500 * MB]);
     }
 }

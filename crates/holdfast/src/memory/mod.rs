@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use mimalloc::MiMalloc;
 
+mod group;
+mod mapped;
+
+pub use group::limit as group_limit;
+
 /// mimalloc with a count of the bytes in use.
 pub struct Counted;
 
@@ -80,7 +85,7 @@ fn insist(mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
     }
 }
 
-// SAFETY: every call goes to mimalloc unchanged, or for what is large, where address space is limited, to `mapped`: which of them depends on the layout only.
+// SAFETY: every call goes to mimalloc unchanged, or for what is large, where the system limits memory, to `mapped`: which of them depends on the layout only.
 unsafe impl GlobalAlloc for Counted {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -107,7 +112,7 @@ unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         if mapped::is_meant(layout) {
-            return insist(|| mapped::map(layout.size()));
+            return insist(|| mapped::map_zeroed(layout.size()));
         }
         // SAFETY: the caller's promise.
         insist(|| unsafe { MiMalloc.alloc_zeroed(layout) })
@@ -140,98 +145,9 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// Large blocks where the system limits the address space: each is a mapping of its own. So it costs what it is, grows without a second one, and goes back when it is
-/// free, while an allocator keeps pages of many megabytes for each thread and size.
-mod mapped {
-    use std::alloc::Layout;
-    use std::ptr::null_mut;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    /// No block below this many bytes is one.
-    const LEAST: usize = 64 << 10;
-    /// There may be so many blocks: the system limits the number of mappings, too.
-    const COUNT: u64 = 16 << 10;
-    /// Alignment of what is mapped.
-    const PAGE: usize = 4096;
-
-    /// Blocks of so many bytes are mapped. Set before the first allocation, and never again.
-    static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-    /// Has large blocks mapped, as fits a limit of `limit` bytes. Before the first allocation.
-    pub fn begin(limit: u64) {
-        FROM.store(usize::try_from(limit / COUNT).unwrap_or(usize::MAX).max(LEAST), Relaxed);
-    }
-
-    #[inline]
-    pub fn is_meant(layout: Layout) -> bool {
-        is_meant_at(layout.size(), layout.align())
-    }
-
-    #[inline]
-    pub fn is_meant_at(size: usize, align: usize) -> bool {
-        // The first comparison is all there is for most.
-        size >= LEAST && size >= FROM.load(Relaxed) && align <= PAGE
-    }
-
-    /// Zeroed bytes; null if there are none.
-    #[cold]
-    pub fn map(size: usize) -> *mut u8 {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches no existing memory.
-        let at = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
-        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
-    }
-
-    /// # Safety
-    /// `p` was mapped with this size, and is not used any more.
-    #[cold]
-    pub unsafe fn unmap(p: *mut u8, size: usize) {
-        // SAFETY: the caller's promise. It fails only where one mapping would become two too many: then the bytes are lost.
-        unsafe { libc::munmap(p.cast(), size) };
-    }
-
-    /// The same bytes in a block of another size; null, and nothing has happened, if there is none.
-    ///
-    /// # Safety
-    /// `p` was mapped with size `old`; it is not used any more if this succeeds.
-    #[cold]
-    pub unsafe fn remap(p: *mut u8, old: usize, new: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
-        let at = unsafe { libc::mremap(p.cast(), old, new, libc::MREMAP_MAYMOVE) };
-        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_block_keeps_its_bytes_as_it_grows_and_shrinks() {
-            let block = map(100_000);
-            // SAFETY: the block has these sizes in turn, and is used as long as it is there.
-            unsafe {
-                block.write_bytes(7, 100_000);
-                let block = remap(block, 100_000, 50 << 20);
-                assert!((0..100_000).all(|i| *block.add(i) == 7));
-                assert_eq!(*block.add((50 << 20) - 1), 0);
-                let block = remap(block, 50 << 20, 70_000);
-                assert!((0..70_000).all(|i| *block.add(i) == 7));
-                unmap(block, 70_000);
-            }
-            assert!(map(isize::MAX as usize).is_null());
-            assert!(!is_meant_at(1 << 30, 8), "there is no limit");
-        }
-    }
-}
-
 /// Whether the allocator has a block of so many bytes without the reserve: takes it, and gives it back untouched.
 pub fn has_block(bytes: usize) -> bool {
-    let block = mapped::map(bytes.max(1));
-    if !block.is_null() {
-        // SAFETY: just mapped with this size, and nobody has seen it.
-        unsafe { mapped::unmap(block, bytes.max(1)) };
-    }
-    !block.is_null()
+    mapped::is_there(bytes)
 }
 
 /// Bytes in use. Sums a counter per thread.
@@ -290,12 +206,12 @@ unsafe extern "C" {
     fn mi_option_get(option: libc::c_int) -> libc::c_long;
 }
 
-/// Before the first allocation: where the system limits the address space, mimalloc is to take what it needs and give back what it does not. Else it takes a gigabyte at
-/// a time and keeps it.
+/// Before the first allocation that is large: where the system limits memory, large blocks are not mimalloc's. Where it limits the address space, mimalloc is to take what it
+/// needs and give back what it does not; else it takes a gigabyte at a time and keeps it.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static SAVE_ADDRESS_SPACE: extern "C" fn() = {
+static SAVE_MEMORY: extern "C" fn() = {
     extern "C" fn save() {
         let limit = |which| {
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -305,9 +221,12 @@ static SAVE_ADDRESS_SPACE: extern "C" fn() = {
         };
         let limit = limit(libc::RLIMIT_AS).min(limit(libc::RLIMIT_DATA));
         if limit != libc::RLIM_INFINITY {
-            mapped::begin(limit);
             // SAFETY: sets a number.
             unsafe { mi_option_set(NO_ARENAS, 1) };
+        }
+        let limit = limit.min(group_limit().unwrap_or(u64::MAX));
+        if limit != libc::RLIM_INFINITY {
+            mapped::begin(limit);
         }
     }
     save
@@ -321,6 +240,7 @@ pub fn give_back_soon() {
 
 /// Has mimalloc give back at once what is free of all threads' memory: after [`give_back_soon`] it does so only when one of them has allocated a lot.
 pub fn give_back() {
+    mapped::drop_spares();
     // A heap without blocks: to collect a thread's own one is to look at each of its pages.
     static NOBODYS: LazyLock<usize> = LazyLock::new(|| {
         // SAFETY: takes nothing.
