@@ -3,21 +3,36 @@
 //!
 //! It does what was prepared, before it serves those keys: as with nodes that were taken out for good, a client may have been told that it happened
 //! (rule T5). Only what a later attempt followed was given up.
+//!
+//! A node of a cluster keeps with the metadata that it has such data, from its first start on, in whichever life it comes to settle them. When it has, and a
+//! checkpoint has been made after that, whose start finds nothing of them, it keeps that they are its own, and takes part in transactions from then on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{NotInstalled, Outcomes};
 use txn::{Prepared, TxId};
 
+use crate::checkpoints::Ticket;
 use crate::node::Node;
 use crate::worker::Worker;
 
 /// Between two attempts to do what could not be done, in milliseconds.
 const LATER_MS: u64 = 10;
 
+/// Between two looks at whether a checkpoint has been made, in milliseconds.
+const SAVED_MS: u64 = 50;
+
+/// Between two attempts at what has failed, in milliseconds.
+const AGAIN_MS: u64 = 1000;
+
 /// See the module's text.
 pub(crate) struct InDoubt {
     open: Vec<Arc<Prepared>>,
+    /// The checkpoint after they were settled.
+    saved: Option<Ticket>,
+    /// It is being kept that they are.
+    asked: Arc<AtomicBool>,
     /// When it is looked at next, unix milliseconds.
     due: u64,
     /// It has been said that one of them cannot be done.
@@ -25,9 +40,9 @@ pub(crate) struct InDoubt {
 }
 
 impl Node {
-    /// Whether what the log says of transactions is of another node's life: this one has none before, or is in no cluster.
+    /// Whether what the log says of transactions is of another node's life: it is kept that it is, or this one is in no cluster.
     pub(crate) fn has_inherited(&self) -> bool {
-        self.cluster().is_none_or(|cluster| cluster.is_first_life()) && !self.engine.transactions.knows_nothing()
+        self.cluster().map_or_else(|| !self.engine.transactions.knows_nothing(), |cluster| cluster.has_inherited())
     }
 }
 
@@ -44,7 +59,7 @@ impl InDoubt {
                 open.len()
             );
         }
-        Some(Box::new(InDoubt { open, due: 0, told: false }))
+        Some(Box::new(InDoubt { open, saved: None, asked: Arc::default(), due: 0, told: false }))
     }
 
     pub(crate) fn deadline(&self) -> u64 {
@@ -96,11 +111,55 @@ impl Worker {
             }
             !done
         });
-        if in_doubt.open.is_empty() {
-            // Names of attempts may come again, in another cluster.
-            return self.node.engine.transactions.restore(Outcomes::default());
+        let later = if in_doubt.open.is_empty() { self.keep_settled(&mut in_doubt) } else { Some(LATER_MS) };
+        if let Some(later) = later {
+            in_doubt.due = now + later;
+            self.in_doubt = Some(in_doubt);
         }
-        in_doubt.due = now + LATER_MS;
-        self.in_doubt = Some(in_doubt);
+    }
+
+    /// Everything is settled: has that outlast a crash. When this is to be called again, in milliseconds from now; `None`: never.
+    fn keep_settled(&mut self, in_doubt: &mut InDoubt) -> Option<u64> {
+        let node = self.node.clone();
+        let Some(saved) = in_doubt.saved else {
+            // Names of attempts may come again, in another cluster.
+            node.engine.transactions.restore(Outcomes::default());
+            node.cluster()?;
+            in_doubt.saved = Some(node.checkpoints().map_or(0, |checkpoints| checkpoints.ask(true)));
+            return Some(SAVED_MS);
+        };
+        // Without a log nothing is found after a crash.
+        match node.checkpoints().map_or(Some(true), |checkpoints| checkpoints.outcome(saved)) {
+            None => return Some(SAVED_MS),
+            Some(false) => {
+                in_doubt.saved = None;
+                return Some(AGAIN_MS);
+            }
+            Some(true) => {}
+        }
+        let cluster = node.cluster()?.clone();
+        if !cluster.has_inherited() {
+            return None;
+        }
+        if in_doubt.asked.swap(true, Relaxed) {
+            return Some(SAVED_MS);
+        }
+        let asked = Arc::clone(&in_doubt.asked);
+        match cluster.clone().administration() {
+            None => cluster.has_settled(),
+            Some(admin) => admin.settled(Box::new(move |written| match written {
+                Ok(()) => {
+                    cluster.has_settled();
+                    node.look_all();
+                }
+                Err(why) => {
+                    tracing::error!(
+                        "whose data this node has cannot be kept: {why}; it takes no part in transactions over nodes"
+                    );
+                    asked.store(false, Relaxed);
+                }
+            })),
+        }
+        Some(AGAIN_MS)
     }
 }

@@ -18,8 +18,8 @@ pub const FILE: &str = "state";
 
 const MAGIC: &[u8; 8] = b"HOLDMETA";
 
-/// The format that this code writes and reads.
-const VERSION: u32 = 1;
+/// The format that this code writes. It reads version 1 as well, which does not say whose the data are.
+const VERSION: u32 = 2;
 
 /// Most entries of a log: it is cut long before.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -46,6 +46,8 @@ pub struct Kept {
     /// How often the node has started.
     pub incarnation: u64,
     pub cluster: Option<ClusterId>,
+    /// What the node's data say of transactions over nodes is of another node's life.
+    pub inherited: bool,
     pub vote: Option<Vote>,
     pub committed: Option<LogId>,
     pub purged: Option<LogId>,
@@ -69,6 +71,7 @@ impl Kept {
         out.extend_from_slice(&self.incarnation.to_le_bytes());
         out.push(u8::from(self.cluster.is_some()));
         self.cluster.unwrap_or_default().put(&mut out);
+        out.push(u8::from(self.inherited));
         self.vote.put(&mut out);
         self.committed.put(&mut out);
         self.purged.put(&mut out);
@@ -90,8 +93,9 @@ impl Kept {
         if crc(&[&bytes[12..]]) != sum {
             return Err(Malformed("a checksum that matches"));
         }
-        if from.u32()? != VERSION {
-            return Err(Malformed("version 1 of this file"));
+        let version = from.u32()?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(Malformed("version 1 or 2 of this file"));
         }
         let (node, incarnation) = (NodeId::read(&mut from)?, from.u64()?);
         let (belongs, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
@@ -99,6 +103,7 @@ impl Kept {
             node,
             incarnation,
             cluster: belongs.then_some(cluster),
+            inherited: version > 1 && from.flag()?,
             vote: Option::read(&mut from)?,
             committed: Option::read(&mut from)?,
             purged: Option::read(&mut from)?,
@@ -132,8 +137,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node.
-    pub fn open(path: &Path, random: &mut dyn FnMut(&mut [u8])) -> Result<(Self, Kept), KeptError> {
+    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node. `knows`: the node's data say something of transactions over
+    /// nodes, which where the node is new is of another's life, and stays so until it says otherwise.
+    pub fn open(path: &Path, knows: bool, random: &mut dyn FnMut(&mut [u8])) -> Result<(Self, Kept), KeptError> {
         fs::create_dir_all(path).map_err(system(path))?;
         let lock_path = path.join("lock");
         let lock =
@@ -147,10 +153,13 @@ impl Folder {
             Ok(bytes) => Kept::decode(&bytes).map_err(|Malformed(what)| {
                 error(&file, format!("damaged: it is not {what}. Nothing was changed; without this folder the node would be a new one"))
             })?,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Kept { node: NodeId::random(random), ..Kept::default() },
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                Kept { node: NodeId::random(random), inherited: true, ..Kept::default() }
+            }
             Err(why) => return Err(system(&file)(why)),
         };
         kept.incarnation += 1;
+        kept.inherited &= knows;
         let folder = Self { path: path.to_owned(), _lock: lock };
         folder.write(&kept.encode()).map_err(system(&file))?;
         Ok((folder, kept))

@@ -41,6 +41,7 @@ fn kept() -> Kept {
         node: id(1),
         incarnation: 2,
         cluster: Some(ClusterId([7; 20])),
+        inherited: true,
         vote: Some(Vote::new_committed(3, id(1))),
         committed: Some(log_id(3, 6)),
         purged: Some(log_id(2, 4)),
@@ -54,10 +55,11 @@ fn golden_bytes() {
     let kept = Kept { snapshot: None, cluster: None, ..kept() };
     let node = |n: u8| [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
     let golden = [
-        &b"\x01\0\0\0"[..],
+        &b"\x02\0\0\0"[..],
         &[1; 20],
         b"\x02\0\0\0\0\0\0\0",
         &[0; 21],
+        b"\x01",
         b"\x01\x03\0\0\0\0\0\0\0",
         &[1; 20],
         b"\x01",
@@ -78,6 +80,11 @@ fn golden_bytes() {
     let bytes = kept.encode();
     assert_eq!(&bytes[..8], b"HOLDMETA");
     assert_eq!(bytes[12..], golden.concat());
+    // Version 1 did not say whose the data are.
+    let mut before = [b"HOLDMETA\0\0\0\0\x01\0\0\0", &bytes[16..65], &bytes[66..]].concat();
+    let sum = crc(&[&before[12..]]);
+    before[8..12].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(Kept::decode(&before).unwrap().encode(), Kept { inherited: false, ..kept }.encode());
 }
 
 #[test]
@@ -87,8 +94,8 @@ fn what_is_kept_is_read_back() {
         let read = Kept::decode(&bytes).unwrap();
         assert_eq!(read.encode(), bytes);
         assert_eq!(
-            (read.node, read.incarnation, read.cluster, read.vote),
-            (kept.node, kept.incarnation, kept.cluster, kept.vote)
+            (read.node, read.incarnation, read.cluster, read.inherited, read.vote),
+            (kept.node, kept.incarnation, kept.cluster, kept.inherited, kept.vote)
         );
         assert_eq!((read.committed, read.purged), (kept.committed, kept.purged));
         assert_eq!(read.snapshot.map(|s| (s.meta, s.snapshot)), kept.snapshot.map(|s| (s.meta, s.snapshot)));
@@ -104,17 +111,24 @@ fn a_folder_counts_its_starts_and_is_locked() {
     let path = std::env::temp_dir().join(format!("holdfast-kept-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     let mut random = |bytes: &mut [u8]| bytes.fill(4);
-    let (folder, first) = Folder::open(&path, &mut random).unwrap();
+    let (folder, first) = Folder::open(&path, true, &mut random).unwrap();
     assert_eq!((first.node, first.incarnation, first.cluster), (id(4), 1, None));
-    let why = Folder::open(&path, &mut random).err().unwrap().to_string();
+    let why = Folder::open(&path, true, &mut random).err().unwrap().to_string();
     assert!(why.ends_with("another server uses this folder"), "{why}");
     drop(folder);
-    let (folder, second) = Folder::open(&path, &mut |_| panic!("it has a name")).unwrap();
+    let (folder, second) = Folder::open(&path, true, &mut |_| panic!("it has a name")).unwrap();
     assert_eq!((second.node, second.incarnation), (id(4), 2));
     // A start that was interrupted while it wrote has left this.
     std::fs::write(path.join("state.new"), b"half").unwrap();
     drop(folder);
-    assert_eq!(Folder::open(&path, &mut random).unwrap().1.incarnation, 3);
+    let (folder, third) = Folder::open(&path, true, &mut random).unwrap();
+    assert_eq!(third.incarnation, 3);
+    assert!(first.inherited && second.inherited && third.inherited, "nobody has settled it");
+    drop(folder);
+    let (folder, fourth) = Folder::open(&path, false, &mut random).unwrap();
+    drop(folder);
+    let (_folder, fifth) = Folder::open(&path, true, &mut random).unwrap();
+    assert!(!fourth.inherited && !fifth.inherited, "what comes after nothing is its own");
     std::fs::remove_dir_all(&path).unwrap();
 }
 

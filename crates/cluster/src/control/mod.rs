@@ -82,6 +82,8 @@ pub struct Settings {
     pub secret: Arc<[u8]>,
     /// Whether nodes speak TLS, and with which certificates: all of them do, or none. None: they do not.
     pub tls: Option<TlsFiles>,
+    /// The node's data say something of transactions over nodes: see [`Control::has_inherited`].
+    pub knows_transactions: bool,
     /// Other settings that all nodes must have the same: names and values.
     pub agreed: Vec<(String, String)>,
     /// How long a lease is.
@@ -106,6 +108,7 @@ impl Settings {
             seeds: Vec::new(),
             secret: Arc::from([]),
             tls: None,
+            knows_transactions: false,
             agreed: Vec::new(),
             lease: Duration::from_secs(2),
             renew: Duration::from_millis(500),
@@ -170,7 +173,8 @@ impl Control {
     pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
         let error = |what: &dyn fmt::Display| StartError(what.to_string());
         let tls = settings.tls.as_ref().map(Tls::new).transpose().map_err(StartError)?.map(Arc::new);
-        let (folder, kept) = Folder::open(&settings.folder, &mut |bytes| random(bytes)).map_err(|why| error(&why))?;
+        let (folder, kept) = Folder::open(&settings.folder, settings.knows_transactions, &mut |bytes| random(bytes))
+            .map_err(|why| error(&why))?;
         let at = |why: io::Error| StartError(format!("{} for other nodes: {why}", settings.bind));
         let listener = TcpListener::bind(settings.bind).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;
@@ -230,6 +234,19 @@ impl Control {
     /// How often this node has started.
     pub fn incarnation(&self) -> u64 {
         self.agent.disk.kept().incarnation
+    }
+
+    /// Whether what the node's data say of transactions over nodes is of another node's life, as where a backup was restored: since the node's first start, until
+    /// [`Self::settled`].
+    pub fn has_inherited(&self) -> bool {
+        self.agent.disk.kept().inherited
+    }
+
+    /// The node's data say nothing any more, and after a crash would say nothing, of another node's transactions. `then` hears that this is kept, or why it cannot be,
+    /// from the control thread.
+    pub fn settled(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        let written = self.agent.disk.change(|kept| kept.inherited = false);
+        self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
     }
 
     /// Which cluster this node belongs to.

@@ -169,7 +169,8 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         self.dealt += 1;
-        if self.unneeded.get(keyspace::stream_of(lsn)).is_none_or(|unneeded| lsn > *unneeded) {
+        let is_needed = self.unneeded.get(keyspace::stream_of(lsn)).is_none_or(|unneeded| lsn > *unneeded);
+        if is_needed {
             self.figures.records += 1;
             self.figures.bytes += encoded.len() as u64;
         }
@@ -204,7 +205,10 @@ impl<'a> Dealer<'a> {
                 continue;
             }
             if let Some(record) = effect.transaction() {
-                self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
+                // Of those that the log need not have any more the checkpoint knows what is not forgotten.
+                if is_needed {
+                    self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
+                }
                 continue;
             }
             if let Some(barrier) = effect.barrier().map_err(nonsense)? {

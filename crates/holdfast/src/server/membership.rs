@@ -97,6 +97,10 @@ impl Administration for Kept {
         });
     }
 
+    fn settled(&self, then: Changed) {
+        self.0.settled(then);
+    }
+
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>) {
         self.0.status(then);
     }
@@ -127,9 +131,14 @@ impl Membership {
         let folder = folder(settings);
         log::make_folders(&folder)
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
-        let control = Arc::new(Control::start(of(settings)?, clock, chance, hooks)?);
+        let settings =
+            ControlSettings { knows_transactions: !node.engine.transactions.knows_nothing(), ..of(settings)? };
+        let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));
+        if control.has_inherited() {
+            cluster.inherits();
+        }
         let _ = known.set(Arc::clone(&cluster));
         // One that came before it was known where to.
         cluster.set_map(control.map());

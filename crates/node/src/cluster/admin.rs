@@ -18,6 +18,9 @@ pub trait Administration: Send + Sync {
     /// Has the metadata changed. After an error they may or may not have been.
     fn change(&self, command: Command, then: Changed);
 
+    /// The node's data say nothing any more of another node's transactions, and would not after a crash: it is kept that what they say is its own.
+    fn settled(&self, then: Changed);
+
     /// How the cluster is.
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>);
 }

@@ -24,7 +24,7 @@ mod transactions;
 mod tx;
 mod verdict;
 
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ::cluster::{Map, NodeId};
@@ -59,6 +59,8 @@ pub struct Cluster {
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
     incarnation: u64,
+    /// What its log says of transactions is of another node's life.
+    inherited: AtomicBool,
     parts: tx::Parts,
 }
 
@@ -66,7 +68,8 @@ impl Cluster {
     /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before.
     pub fn new(me: NodeId, incarnation: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
         let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), tx::Parts::default());
-        Arc::new(Cluster { me, map, changes, lease, admin: OnceLock::new(), incarnation, parts })
+        let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Cluster { me, map, changes, lease, admin, incarnation, inherited, parts })
     }
 
     /// The name of this node.
@@ -74,9 +77,21 @@ impl Cluster {
         self.me
     }
 
-    /// Whether this node has not started before: what its log says of transactions is no word of its own.
-    pub(crate) fn is_first_life(&self) -> bool {
-        self.incarnation <= 1
+    /// What this node's log says of transactions is of another node's life, as is kept with the metadata since its first start. Before its workers begin.
+    pub fn inherits(&self) {
+        self.inherited.store(true, Release);
+    }
+
+    /// Whether it does still: until then it takes no part in transactions over nodes.
+    pub(crate) fn has_inherited(&self) -> bool {
+        self.inherited.load(Acquire)
+    }
+
+    /// It does not any more, and it is kept that it does not.
+    pub(crate) fn has_settled(&self) {
+        self.inherited.store(false, Release);
+        // Workers look at everything anew.
+        self.changes.fetch_add(1, Release);
     }
 
     /// The present map.

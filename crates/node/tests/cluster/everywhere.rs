@@ -338,6 +338,8 @@ impl Administration for Asked {
         then(if self.commands.lock().unwrap().len() > 2 { Err("no majority".to_owned()) } else { Ok(()) });
     }
 
+    fn settled(&self, _: Changed) {}
+
     fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
 }
 

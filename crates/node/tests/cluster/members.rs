@@ -218,8 +218,12 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
         assert!(has_locks(&net, 1), "it has not heard of the Commit");
         net.stalled = vec![1];
         net.unreachable = vec![1];
-        for start in 0..2 {
-            net.becomes_a_server(1, of_a_cluster);
+        // The first time it stops at once.
+        for start in 0..3 {
+            net.becomes_a_server(1, if of_a_cluster { start + 1 } else { 0 });
+            if start == 0 {
+                continue;
+            }
             a_while(&mut net);
             assert!(!has_locks(&net, 1));
             let client = net.connect(1);
@@ -229,6 +233,18 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
             assert_eq!(net.say(client, &format!("DECR {x}")), "1");
         }
         let client = net.connect(1);
+        if of_a_cluster {
+            assert_eq!(net.say(client, "BEGIN"), "OK");
+            assert!(net.say(client, &format!("GET {x}")).starts_with("-CLUSTERDOWN"), "a crash would bring them back");
+            assert_eq!(net.say(client, "ROLLBACK"), "OK");
+            let checkpoints = net.node(1).checkpoints().unwrap();
+            checkpoints.begun(0);
+            checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, 0);
+            a_while(&mut net);
+            for (command, reply) in [("BEGIN", "OK"), (&*format!("GET {x}"), "1"), ("COMMIT", "OK")] {
+                assert_eq!(net.say(client, command), reply, "it takes part");
+            }
+        }
         assert_eq!(net.say(client, "FLUSHALL"), "OK");
     }
 }

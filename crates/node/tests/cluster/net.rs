@@ -1,21 +1,20 @@
 //! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an order that a seed decides.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
-use cluster::control::Status;
 use cluster::frame::{self, Kind};
 use cluster::items::{Item, items, put_replies};
 use cluster::map::{Node as Member, Range};
-use cluster::meta::Command;
 use cluster::{ClusterId, Map, NodeId, SLOTS};
-use node::cluster::{Administration, Changed, Cluster, Lease};
+use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
+use crate::leader::Leader;
 use crate::ledger::{Disks, Ledger};
 
 /// A clock that stands still unless it is told not to.
@@ -82,29 +81,6 @@ impl Lease for &'static Given {
     }
 }
 
-/// What the metadata's leader says, as tests have it.
-#[derive(Clone, Default)]
-pub struct Leader(Arc<Mutex<Arc<BTreeSet<NodeId>>>>);
-
-impl Leader {
-    /// These nodes hold no leases.
-    pub fn says(&self, silent: &[usize]) {
-        *self.0.lock().unwrap() = Arc::new(silent.iter().map(|node| NodeId([*node as u8 + 1; 20])).collect());
-    }
-}
-
-impl Administration for Leader {
-    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
-        self.0.lock().unwrap().clone()
-    }
-
-    fn change(&self, _: Command, then: Changed) {
-        then(Err("a test".into()));
-    }
-
-    fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
-}
-
 /// A connection's end: node, worker, what that calls it.
 type End = (usize, usize, Token);
 
@@ -125,8 +101,15 @@ struct Setup {
 }
 
 impl Setup {
-    /// A node in its life `life`, with what its disks hold; 0: it takes part in no cluster.
-    fn start(&self, i: usize, life: u64, map: Arc<Map>, clock: &Arc<Hand>, seed: u64, disks: Option<Disks>) -> Machine {
+    /// A node in its life `life`, with what its disks hold; 0: it takes part in no cluster. `inherits`: that is another node's.
+    fn start(
+        &self,
+        (i, life, inherits): (usize, u64, bool),
+        map: Arc<Map>,
+        clock: &Arc<Hand>,
+        seed: u64,
+        disks: Option<Disks>,
+    ) -> Machine {
         let mut values = Values::default();
         values.set("protected-mode", b"no").unwrap();
         self.settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
@@ -136,6 +119,9 @@ impl Setup {
         let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
         let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
         let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, map, Box::new(lease));
+        if inherits && !node.engine.transactions.knows_nothing() {
+            cluster.inherits();
+        }
         if life > 0 {
             node.join(cluster.clone());
         }
@@ -259,7 +245,8 @@ impl Net {
         });
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let setup = Setup { workers, settings };
-        let start = |i| setup.start(i, 1, Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
+        let start =
+            |i| setup.start((i, 1, false), Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
         Net {
             machines: (0..nodes).map(start).collect(),
             setup,
@@ -287,21 +274,22 @@ impl Net {
         let life = map.nodes()[place].incarnation;
         let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
         let seed = self.chance(u64::MAX);
-        self.machines[node] = self.setup.start(node, life, map.clone(), &self.clock, seed >> 1, Some(disks));
+        self.machines[node] = self.setup.start((node, life, false), map.clone(), &self.clock, seed >> 1, Some(disks));
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 
     /// What a node's disks hold becomes the data of a server that takes part in no cluster, or has just begun one by itself.
-    pub fn becomes_a_server(&mut self, node: usize, of_a_cluster: bool) {
+    pub fn becomes_a_server(&mut self, node: usize, life: u64) {
         (0..self.machines.len()).for_each(|other| self.cut(node, other));
         self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
         let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
-        let (life, seed) = (u64::from(of_a_cluster), self.chance(u64::MAX));
+        let seed = self.chance(u64::MAX);
         let alone = even_map(1, 1);
         let mut nodes = alone.nodes().to_vec();
-        nodes[0].id = NodeId([node as u8 + 1; 20]);
+        (nodes[0].id, nodes[0].incarnation) = (NodeId([node as u8 + 1; 20]), life.max(1));
         let alone = Map::new(alone.cluster(), 1, 1, nodes, alone.ranges().to_vec());
-        self.machines[node] = self.setup.start(node, life, Arc::new(alone), &self.clock, seed >> 1, Some(disks));
+        self.machines[node] =
+            self.setup.start((node, life, true), Arc::new(alone), &self.clock, seed >> 1, Some(disks));
     }
 
     /// The disk of a node's log hangs, or does no more.
