@@ -22,6 +22,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Lines of its log that are shown of a server that has ended.
 const LAST_LINES: usize = 8;
 
+/// Looks after which it is said what is waited for, and again after as many.
+const REPORTS: u32 = 50;
+
 /// Between the ports for clients and for nodes.
 const BUS: u16 = 10_000;
 
@@ -108,6 +111,7 @@ fn welcome(nodes: &[Node], dir: &Path) {
         addresses.join(" "),
         dir.display()
     );
+    nodes[0].problems().iter().for_each(|problem| println!("Not all is well: {problem}"));
 }
 
 fn command(port: u16, dir: &Path, options: &Options) -> io::Result<Command> {
@@ -148,26 +152,49 @@ impl Node {
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// Whether it serves, with as many others; an error: it never will.
-    fn serves(&self, nodes: usize) -> Result<bool, String> {
+    /// What is wrong with the cluster, as it says.
+    fn problems(&self) -> Vec<String> {
+        let status = Connection::open_within(&Target::local(self.port), ANSWER)
+            .and_then(|mut c| c.call(&[b"CLUSTER", b"STATUS"]));
+        match status {
+            Ok(Value::Bulk(status) | Value::Verbatim(_, status)) => problems(&status),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it serves: why not yet. An error: it never will.
+    fn serves(&self) -> Result<Result<(), String>, String> {
         let target = Target::local(self.port);
         let asked = Connection::open_within(&target, ANSWER).and_then(|mut connection| {
-            Ok([connection.call(&[b"INFO", b"server"])?, connection.call(&[b"CLUSTER", b"INFO"])?])
+            let texts = [&[&b"INFO"[..], b"server"], &[b"CLUSTER", b"INFO"], &[b"CLUSTER", b"STATUS"]];
+            let [server, cluster, status] = texts.map(|words| connection.call(words));
+            Ok([server?, cluster?, status?])
         });
         match asked {
-            Ok([Value::Bulk(server), Value::Bulk(cluster)]) => {
-                let has = |text: &[u8], line: String| String::from_utf8_lossy(text).lines().any(|l| l == line);
-                // Somebody else's server may be there, while this one is about to find that out.
-                Ok(has(&server, format!("process_id:{}", self.child.id()))
-                    && has(&cluster, "cluster_state:ok".to_owned())
-                    && has(&cluster, format!("cluster_known_nodes:{nodes}")))
+            Ok([Value::Bulk(server), Value::Bulk(cluster), Value::Bulk(status) | Value::Verbatim(_, status)]) => {
+                let has = |text: &[u8], line: &str| String::from_utf8_lossy(text).lines().any(|l| l == line);
+                if !has(&server, &format!("process_id:{}", self.child.id())) {
+                    // It is about to find that out.
+                    return Ok(Err("another server is at its port".to_owned()));
+                }
+                if has(&cluster, "cluster_state:ok") {
+                    return Ok(Ok(()));
+                }
+                let problems = problems(&status);
+                Ok(Err(if problems.is_empty() { "it has no lease yet".to_owned() } else { problems.join("; ") }))
             }
             Err(why) if why.starts_with("NOAUTH") || why.starts_with("WRONGPASS") => {
                 Err(format!("the password of the nodes is looked for in HOLDFAST_PASSWORD: {why}"))
             }
-            _ => Ok(false),
+            Err(why) => Ok(Err(why)),
+            Ok(_) => Ok(Err("it does not say how it is".to_owned())),
         }
     }
+}
+
+/// What is wrong, of a status as people read it.
+fn problems(status: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(status).lines().filter_map(|line| Some(line.strip_prefix("  ")?.to_owned())).collect()
 }
 
 /// All of them: they end with the value.
@@ -181,7 +208,10 @@ impl Nodes {
     fn serve(&mut self) -> Result<bool, String> {
         let count = self.nodes.len();
         let mut waiting: Vec<usize> = (0..count).collect();
-        while !waiting.is_empty() {
+        for looks in 0u32.. {
+            if waiting.is_empty() {
+                break;
+            }
             if self.signals.wait_for(LOOK).is_some() {
                 return Ok(false);
             }
@@ -192,8 +222,11 @@ impl Nodes {
             }
             let mut still = Vec::new();
             for node in waiting {
-                if !self.nodes[node].serves(count)? {
+                if let Err(why) = self.nodes[node].serves()? {
                     still.push(node);
+                    if looks % REPORTS == REPORTS - 1 {
+                        println!("the node at port {} does not serve yet: {why}", self.nodes[node].port);
+                    }
                 }
             }
             waiting = still;

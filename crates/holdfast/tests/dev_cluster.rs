@@ -104,6 +104,23 @@ fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
 }
 
+/// The others know a node more than there are, and nobody serves what it had.
+#[test]
+fn a_cluster_one_of_whose_folders_is_gone_does_not_wait_without_a_word() {
+    let (port, dir) = (ports(), Scratch::new());
+    let mut cluster = Cluster::start(port, &dir, &[]);
+    cluster.serves();
+    signal("TERM", cluster.process.id());
+    assert!(cluster.ends().0);
+    fs::remove_dir_all(dir.path().join("nodes/node-3")).unwrap();
+    let mut cluster = Cluster::start(port, &dir, &[]);
+    wait("it says something", || {
+        assert_eq!(cluster.process.try_wait().unwrap(), None, "{}", cluster.said());
+        let said = cluster.said();
+        (said.contains("is lost: another node has come in its place")).then_some(())
+    });
+}
+
 #[test]
 fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     let (port, dir) = (ports(), Scratch::new());

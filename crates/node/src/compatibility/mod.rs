@@ -124,6 +124,8 @@ What differs from a single server:
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT`, `FUNCTION` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node, or load a library that is there. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
+- A node that joins later, or is out of reach when a library is loaded, does not have it: `FUNCTION LOAD REPLACE` with the same library loads it everywhere, and changes
+  nothing at nodes that have it.
 - Of these, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
   the same, and the error says how many (`-ERR 2 of 3 nodes have executed it ...`): it may be repeated once they can. `SWAPDB`, which may not, is refused with -CLUSTERDOWN
   before anything is done unless all nodes can be reached and serve; if one fails in that very moment, the connection is closed or the error says how many have
