@@ -128,6 +128,7 @@ impl Worker {
         {
             let blocked = blocked.clone();
             self.end_wait(&mut conn);
+            conn.note_unread();
             let mut command = Vec::new();
             append_args(&mut command, blocked.args.args());
             conn.run_next(&command);
@@ -182,6 +183,8 @@ impl Worker {
             self.again.push(conn.token);
             return conn.run_next(command);
         }
+        // What came there behind it is refused as well: who tries this one again would have it done after those.
+        conn.map.version = conn.map.version.max(version);
         self.stats.count_error(TRY_AGAIN);
         let mut error = Vec::new();
         write_error(&mut error, conn.session.protocol, TRY_AGAIN);

@@ -77,6 +77,13 @@ impl Conn {
         }
     }
 
+    /// Notes that the last command of a virtual connection will be executed anew: its reply does not end here, with nothing.
+    pub(crate) fn note_unread(&mut self) {
+        if let Role::Virtual(line) = &mut self.role {
+            line.is_replying = false;
+        }
+    }
+
     /// Notes where the reply of the last command ends, if it does.
     #[inline]
     pub(crate) fn note_end(&mut self) {

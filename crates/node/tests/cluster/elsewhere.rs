@@ -122,6 +122,25 @@ fn a_pipeline_keeps_its_order() {
     }
 }
 
+/// Of commands that an owner sends back together the last alone could run again: who tried the first again would have it done after that.
+#[test]
+fn what_is_sent_back_together_is_refused_together() {
+    let mut net = Net::new(3, 1, 3);
+    let client = net.connect(0);
+    let key = key_of(1, 3, "k");
+    net.ask(client, &format!("EXISTS {key}"));
+    hear(&mut net, &[1, 2], false);
+    net.send(client, &format!("SET {key} 1"));
+    net.send(client, &format!("SET {key} 2"));
+    net.turns(3);
+    hear(&mut net, &[0], false);
+    a_while(&mut net);
+    let replies = net.heard(client);
+    assert!(replies.len() == 2 && replies.iter().all(|reply| reply.starts_with("-TRYAGAIN")), "{replies:?}");
+    assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
+    assert!(net.is_quiet());
+}
+
 #[test]
 fn a_block_goes_where_its_keys_are() {
     for (crumbles, late) in [(false, 0), (true, 0), (false, 2), (false, 1)] {
