@@ -97,6 +97,13 @@ fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
 /// The same holds for an attempt that is not the first.
 #[test]
 fn a_later_attempt_does_not_wait_for_who_never_heard_of_it() {
+    // It may have been begun, where somebody was in its way alone, before the node was gone.
+    for before in [false, true] {
+        later_attempt(before);
+    }
+}
+
+fn later_attempt(before: bool) {
     let mut net = Net::new(4, 1, 2);
     let (client, other) = (net.connect(0), net.connect(2));
     let [a, b, c, d] = [0, 1, 2, 3].map(|i| key_of(i, 4, "k"));
@@ -109,6 +116,9 @@ fn a_later_attempt_does_not_wait_for_who_never_heard_of_it() {
     net.clock_only(5);
     net.send(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
     net.run();
+    if before {
+        net.sleep(60);
+    }
     net.unreachable = vec![1];
     net.cut(0, 1);
     net.sleep(60);

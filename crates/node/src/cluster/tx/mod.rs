@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::{WatchedKey, Workspace};
 use keyspace::Horizon;
+use smallvec::{SmallVec, smallvec};
 use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
 
 pub(crate) use coordinator::Begun;
@@ -135,9 +136,9 @@ pub(crate) struct Transacting {
 /// An attempt that was sent.
 struct Told {
     tx: TxId,
-    /// When that was first, as attempts and links are counted.
-    begun: u64,
     members: Arc<[Member]>,
+    /// Who was asked, and when that was first, as attempts and links are counted.
+    asked: SmallVec<[(NodeId, u64); 4]>,
 }
 
 /// What a record waits for that was left, and what it says of which attempt.
@@ -178,20 +179,27 @@ impl Transacting {
 }
 
 impl Told {
-    fn is_of(&self, node: NodeId) -> bool {
-        self.members.iter().any(|member| member.node == node)
+    /// Whether the node has a part in it, and was not asked for it up to this time: nothing of it has left.
+    fn is_unheard_of(&self, node: NodeId, last_open: u64) -> bool {
+        let asked = self.asked.iter().find(|(other, _)| *other == node);
+        self.members.iter().any(|member| member.node == node) && asked.is_none_or(|(_, at)| *at > last_open)
     }
 }
 
 impl Transacting {
     /// An attempt is sent to one of its participants.
-    fn note_told(&mut self, prepare: &txn::Prepare) {
+    fn note_told(&mut self, prepare: &txn::Prepare, to: NodeId) {
         let tx = prepare.tx;
-        if self.told.get(&tx.sequence).is_some_and(|told| told.tx == tx) {
+        if let Some(told) = self.told.get_mut(&tx.sequence).filter(|told| told.tx == tx) {
+            if told.asked.iter().all(|(node, _)| *node != to) {
+                self.ticks += 1;
+                told.asked.push((to, self.ticks));
+            }
             return;
         }
         self.ticks += 1;
-        self.told.insert(tx.sequence, Told { tx, begun: self.ticks, members: prepare.members.clone() });
+        let asked = smallvec![(to, self.ticks)];
+        self.told.insert(tx.sequence, Told { tx, members: prepare.members.clone(), asked });
         let Some(coordinator) = &self.coordinator else { return };
         if self.told.len() > 2 * coordinator.len() + 64 {
             self.told.retain(|_, told| coordinator.current(told.tx.sequence) == Some(told.tx));
@@ -294,11 +302,11 @@ impl Worker {
             peers.links[link].last_open = peers.tx.ticks;
             return;
         }
-        // Of attempts that were begun since it was open last nothing has left: the node will not hear of them, as if it had refused.
+        // Of attempts that it was asked about since it was open last nothing has left: the node will not hear of them, as if it had refused.
         let of = |node: &&::cluster::map::Node| Some(node.id) == peers.links[link].node;
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
-        let unheard = peers.tx.told.values().filter(|told| told.begun > last_open && told.is_of(from.node));
+        let unheard = peers.tx.told.values().filter(|told| told.is_unheard_of(from.node, last_open));
         let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
         let is_away = !peers.serves || peers.links[link].node.is_some_and(|node| peers.holds_no_lease(node));
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
@@ -372,7 +380,7 @@ impl Worker {
     fn tx_send(&mut self, to: NodeId, message: Message) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
-            peers.tx.note_told(prepare);
+            peers.tx.note_told(prepare, to);
         }
         let Some(me) = peers.shared.parts.me() else { return };
         if to == me.node {
