@@ -2,6 +2,7 @@
 
 use resp::{Args, Protocol, Reply, ReplyDecoder, Value, skip_reply};
 
+use super::link::UNKNOWN;
 use super::peers::HOME;
 use super::remote::{Expect, Remote};
 use crate::conn::{Conn, Wait};
@@ -64,8 +65,12 @@ impl Merge {
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
         if let Some(error) = error {
             let failed = parts.iter().filter(|part| part.first() == Some(&b'-')).count();
+            // Nobody may have executed it, but nobody knows: not with a code that clients repeat, either.
+            let unknown = parts.iter().find(|part| part.get(1..).is_some_and(|text| text.starts_with(UNKNOWN)));
             return match self {
-                Merge::Change if failed < parts.len() => partly(parts.len() - failed, parts.len(), error, protocol),
+                Merge::Change if failed < parts.len() || unknown.is_some() => {
+                    partly(parts.len() - failed, parts.len(), unknown.unwrap_or(error), protocol)
+                }
                 _ => error.clone(),
             };
         }
@@ -273,6 +278,10 @@ mod tests {
     fn replies_become_one() {
         assert_eq!(merged(Merge::Sum, &[":3\r\n", ":0\r\n", ":4\r\n"]), ":7\r\n");
         assert_eq!(merged(Merge::Sum, &[":3\r\n", "-ERR no\r\n"]), "-ERR no\r\n");
+        let unknown = format!("-{}\r\n", String::from_utf8_lossy(UNKNOWN));
+        let both = merged(Merge::Change, &["-CLUSTERDOWN no lease\r\n", &unknown]);
+        assert!(both.starts_with("-ERR 0 of 2 nodes have executed it") && both.contains("nobody knows"), "{both}");
+        assert_eq!(merged(Merge::Change, &["-CLUSTERDOWN a\r\n", "-CLUSTERDOWN b\r\n"]), "-CLUSTERDOWN a\r\n");
         assert_eq!(merged(Merge::Receivers, &[":3\r\n", "-CLUSTERDOWN\r\n", ":1\r\n"]), ":4\r\n");
         assert_eq!(
             merged(Merge::Concat, &["*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n$1\r\nb\r\n$0\r\n\r\n"]),

@@ -518,4 +518,4 @@ const UNREACHED: &[u8] =
     b"CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";
 
 /// What is answered to a part of a command that has left, and whose reply is lost.
-const UNKNOWN: &[u8] = b"ERR a node has not answered: nobody knows whether it has executed the command";
+pub(super) const UNKNOWN: &[u8] = b"ERR a node has not answered: nobody knows whether it has executed the command";

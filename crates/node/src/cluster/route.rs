@@ -243,7 +243,7 @@ impl Worker {
         }
         let error = match place {
             Place::Anywhere => return None,
-            Place::At(..) if peers.is_behind(conn) => match self.wait_for_map(conn) {
+            _ if peers.is_behind(conn) => match self.wait_for_map(conn) {
                 Some(next) => return Some(next),
                 None => TRY_AGAIN,
             },

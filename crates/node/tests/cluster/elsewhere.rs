@@ -51,6 +51,7 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
     let commands = [
         ["SET", &key, "1"].map(String::from).to_vec(),
         ["MGET", &key, &key].map(String::from).to_vec(),
+        ["MGET", &key, &key_of(2, 3, "k")].map(String::from).to_vec(),
         ["EVAL", "return redis.call('incr', KEYS[1])", "1", &key].map(String::from).to_vec(),
         ["EVAL", "return redis.call('incr', ARGV[1])", "0", &key].map(String::from).to_vec(),
         ["LPOP", &key_of(1, 3, "list")].map(String::from).to_vec(),
