@@ -235,7 +235,7 @@ impl Runner {
                 let (asked, urgent, stopping) = self.checkpoints.orders();
                 self.checkpoints.progress(self.checkpointer.figures());
                 if stopping && !asked && !urgent {
-                    return Err("the server stops".into());
+                    return Err(STOPPING.into());
                 }
                 if !urgent {
                     thread::park_timeout(Duration::from_nanos(self.owed));
@@ -256,16 +256,19 @@ impl Runner {
     }
 }
 
+/// Why a round is not ended that nobody waits for.
+const STOPPING: &str = "no more are made, as the server stops or appendonly has been turned off";
+
 /// Why what a round waits for does not come any more, if so. `urgent`: somebody waits for the round; `latch`: it waits for a latch, and for the log otherwise.
 fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Option<String> {
     match log {
         State::Failed(why) => return Some(format!("the log has failed: {why}")),
         // It could wait for ever, and the process with it: what was left and is not written is not confirmed to anybody.
-        State::Full if stopping => return Some("the server stops, and there is no space left for the log".into()),
+        State::Full if stopping => return Some(format!("{STOPPING}; and there is no space left for the log")),
         State::Full | State::Running => {}
     }
     // Workers have ended when it stops: a latch that is busy then, as a script had it, is never given back.
-    (stopping && (!urgent || latch)).then(|| "the server stops".into())
+    (stopping && (!urgent || latch)).then(|| STOPPING.into())
 }
 
 #[cfg(test)]
