@@ -247,6 +247,11 @@ impl Effect<'_> {
     pub fn before(&self) -> Before {
         string::before(self.op, self.payload.0)
     }
+
+    /// Whether [`replay`] applies it, or fails and has changed nothing. Of others it is not known.
+    pub fn is_atomic(&self) -> bool {
+        string::is_atomic(self.op)
+    }
 }
 
 /// Splits encoded effects. Ends after the first error.

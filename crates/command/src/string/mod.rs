@@ -88,6 +88,11 @@ pub(crate) fn before(number: u8, payload: &[u8]) -> Before {
     }
 }
 
+/// Whether an effect of this family is applied, or has changed nothing.
+pub(crate) fn is_atomic(number: u8) -> bool {
+    matches!(number, SET | SET_INT | OVERWRITE)
+}
+
 /// Applies an effect of this family.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _: &Limits) -> Result<(), Corrupt> {
     match number {

@@ -289,10 +289,15 @@ impl Engine {
         let version = self.next_version(held);
         let limits = self.tunables().limits.clone();
         let mut journal = Journal::new(self.rng.clone());
-        for effect in effects::decode(&prepared.effects) {
+        let mut effects = effects::decode(&prepared.effects).peekable();
+        while let Some(effect) = effects.next() {
+            let is_last = effects.peek().is_none();
             let replayed = effect.and_then(|mut effect| {
                 let key = shared.keyspace.hasher().key(effect.key);
-                self.journal_key(&mut journal, held, effect.db, &key);
+                // A long string that is also in the journal is copied when it is changed.
+                if !(is_last && effect.is_atomic()) {
+                    self.journal_key(&mut journal, held, effect.db, &key);
+                }
                 let mut db = self.db(held, effect.db, version);
                 effects::replay(&mut effect, &mut db, &limits)?;
                 db.stamp(&key);

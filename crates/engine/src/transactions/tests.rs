@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use command::{Tunables, effects::op};
-use keyspace::{ColdFigures, Keyspace};
+use keyspace::{ColdFigures, Keyspace, Str};
 use log::{Block, Gate, Intake, Take, Watermarks};
 use object::Limits;
 use proptest::prelude::*;
@@ -383,7 +383,33 @@ fn what_is_prepared_for_another_value_is_not_installed() {
     assert_eq!(say(&mut other, "lrange l 0 -1"), "*1\r\n$1\r\ny\r\n");
     assert!(!one.shared.transactions.any());
     // So it is with what is no effect at all.
-    let mut broken = Prepared { effects: Arc::from(*b"\xff\xff"), ..(*prepared).clone() };
-    broken.locks = Arc::from([]);
+    let unlocked = Prepared { locks: Arc::from([]), ..(*prepared).clone() };
+    let broken = Prepared { effects: Arc::from(*b"\xff\xff"), ..unlocked.clone() };
     assert!(matches!(one.install(&broken, 0), Ok(Err(NotInstalled::Damaged(_)))));
+    // And with effects on keys whose latches nobody has.
+    assert!(matches!(one.install(&unlocked, 0), Ok(Err(NotInstalled::Damaged(_)))));
+    assert_eq!(say(&mut other, "mget a new"), "*2\r\n$2\r\n50\r\n$1\r\nv\r\n");
+}
+
+/// The journal of an install had long strings copied: under all latches, without having asked for room.
+#[test]
+fn a_long_string_is_changed_in_place() {
+    let [mut one] = engines();
+    say(&mut one, &format!("set a {}", "x".repeat(100_000)));
+    let keys = locks(&["a"], Mode::Exclusive);
+    let prepared = prepared(prepare(&mut one, 1, &keys, &["setrange a 5 y"]));
+    let place = |one: &mut Engine| {
+        let shared = one.shared.clone();
+        let key = shared.keyspace.hasher().key(b"a");
+        let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
+        let place = one.db(&held, 0, 0).peek(&key).map(|entry| match entry.string() {
+            Ok(Str::Blob(blob)) => (blob.as_ptr(), blob[5]),
+            _ => panic!("a long string"),
+        });
+        one.release(held);
+        place.expect("it is there")
+    };
+    let (before, _) = place(&mut one);
+    install(&mut one, &prepared);
+    assert_eq!(place(&mut one), (before, b'y'));
 }
