@@ -45,7 +45,6 @@ static STRING_MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 static LIMITED: AtomicBool = AtomicBool::new(false);
 /// Bytes that were left for data at the last look.
 static LEFT: AtomicI64 = AtomicI64::new(0);
-static SHORT: AtomicBool = AtomicBool::new(false);
 static TIGHT: AtomicBool = AtomicBool::new(false);
 static ASKED: OnceLock<Asked> = OnceLock::new();
 
@@ -102,7 +101,7 @@ pub fn is_tight() -> bool {
 /// Whether nothing is left for data: never without a limit.
 #[inline]
 pub fn is_short() -> bool {
-    SHORT.load(Relaxed)
+    LEFT.load(Relaxed) < 0
 }
 
 /// Says what was found at a look: so many bytes are left for data, less than none where something takes of the margin. While a part of the reserve is
@@ -110,7 +109,6 @@ pub fn is_short() -> bool {
 pub fn note_left(left: i64) {
     let missing = reserve::missing();
     LEFT.store(left, Relaxed);
-    SHORT.store(left < 0, Relaxed);
     TIGHT.store(left.saturating_add_unsigned(talk()) < 0 || missing > 0 && left < missing as i64, Relaxed);
 }
 

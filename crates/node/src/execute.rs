@@ -439,25 +439,18 @@ impl Worker {
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
-        if conn.session.goes_over.is_some() {
+        let undone = conn.session.undone.take();
+        if let Some(Undone::Refused(text)) = undone {
+            return self.refuse_undone(conn, command, &text);
+        }
+        if conn.session.goes_over.is_some() || undone.is_some() {
             conn.session.again = None;
             self.again.push(conn.token);
             return Next::Retry;
         }
-        match conn.session.undone.take() {
-            Some(Undone::Refused(text)) => return self.refuse_undone(conn, command, &text),
-            Some(Undone::RunsElsewhere) => {
-                conn.session.again = None;
-                self.again.push(conn.token);
-                return Next::Retry;
-            }
-            None => {}
-        }
         if busy.awaited
             && let Some(text) = self.doubt(conn)
         {
-            conn.fetches = 0;
-            self.engine.forget_claims(conn.token);
             return self.refuse_undone(conn, command, &text);
         }
         if busy.awaited {
@@ -491,6 +484,8 @@ impl Worker {
     /// A command that has done nothing, and waits, is refused.
     fn refuse_undone(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         conn.session.again = None;
+        conn.fetches = 0;
+        self.engine.forget_claims(conn.token);
         if conn.busy > 0 {
             conn.busy = 0;
             self.engine.cancel_reservation(conn.token);

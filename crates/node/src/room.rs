@@ -113,10 +113,7 @@ impl Worker {
             return Room::Soon;
         }
         let until = self.evict_until;
-        // Samples have found nothing where a round over all keys goes on: its time is not theirs.
-        let goes_on = to_store && self.engine.is_in_round();
-        let room = self.engine.make_room(policy.filter(|_| !goes_on), above, || node.clock.monotonic_ns() < until);
-        let room = if goes_on && room == Room::None { Room::Dirty } else { room };
+        let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
         self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
         if to_store { self.note_shortage(room, settings) } else { room }
     }

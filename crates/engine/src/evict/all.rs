@@ -62,11 +62,6 @@ impl Engine {
         (Room::Enough, Stayed::default())
     }
 
-    /// Whether a round has begun, and has not come to its end.
-    pub fn is_in_round(&self) -> bool {
-        self.round.is_some()
-    }
-
     /// Forgets where a round is that has not come to its end.
     #[inline]
     pub fn end_round(&mut self) {

@@ -100,25 +100,32 @@ impl Spare {
         self.bytes.fetch_sub(room, Relaxed);
         false
     }
+
+    /// Hands all of them to `f`, with the bytes of their mappings. Whether there were any.
+    fn take_all(&self, mut f: impl FnMut(*mut u8, usize)) -> bool {
+        let mut any = false;
+        for size in 0..SIZES {
+            let power = LEAST << (size / STEPS);
+            let room = power + size % STEPS * (power / STEPS);
+            loop {
+                let block = self.take(room);
+                if block.is_null() {
+                    break;
+                }
+                f(block, room);
+                any = true;
+            }
+        }
+        any
+    }
 }
 
 /// Gives all spare blocks back to the system. Whether there were any.
 pub fn drop_spares() -> bool {
-    let mut any = false;
-    for size in 0..SIZES {
-        let power = LEAST << (size / STEPS);
-        let room = power + size % STEPS * (power / STEPS);
-        loop {
-            let block = SPARE.take(room);
-            if block.is_null() {
-                break;
-            }
-            // SAFETY: mapped with this size, and nobody has it.
-            unsafe { libc::munmap(block.cast(), room) };
-            any = true;
-        }
-    }
-    any
+    // SAFETY: mapped with this size, and nobody has it.
+    SPARE.take_all(|block, room| unsafe {
+        libc::munmap(block.cast(), room);
+    })
 }
 
 /// A new mapping; null if the system has none.
@@ -209,7 +216,7 @@ mod tests {
     #[test]
     fn a_block_keeps_its_bytes_as_it_grows_and_shrinks() {
         // One that shrinks will take the place of this one.
-        SPARE.keep(map(70_000), room(70_000), usize::MAX);
+        assert!(SPARE.keep(map(70_000), room(70_000), usize::MAX));
         let block = map(100_000);
         // SAFETY: the block has these sizes in turn, and is used as long as it is there.
         unsafe {
@@ -219,8 +226,14 @@ mod tests {
             assert_eq!(*block.add((50 << 20) - 1), 0);
             let block = remap(block, 50 << 20, 70_000);
             assert!((0..70_000).all(|i| *block.add(i) == 7));
-            unmap(block, 70_000);
+            // What was used stays, but is not handed out as zeroed.
+            assert!(SPARE.keep(block, room(70_000), usize::MAX));
+            let zeroed = map_zeroed(70_000);
+            assert!(zeroed != block && (0..70_000).all(|i| *zeroed.add(i) == 0));
+            unmap(zeroed, 70_000);
         }
+        drop_spares();
+        assert!(!drop_spares(), "all of them were given back");
         assert!(map(isize::MAX as usize).is_null() && !is_there(isize::MAX as usize) && is_there(1 << 20));
         assert!(!is_meant_at(1 << 30, 8), "there is no limit");
     }
@@ -254,5 +267,10 @@ mod tests {
         let sizes: Vec<usize> = (0..SIZES).map(|n| (LEAST << (n / STEPS)) / STEPS * (STEPS + n % STEPS)).collect();
         assert!(sizes.iter().enumerate().all(|(n, size)| spare.keep(block(n + 1), *size, usize::MAX)));
         assert!(sizes.iter().enumerate().all(|(n, size)| spare.take(*size) == block(n + 1)));
+        assert!(sizes.iter().enumerate().all(|(n, size)| spare.keep(block(n + 1), *size, usize::MAX)));
+        let mut all = Vec::new();
+        assert!(spare.take_all(|block, room| all.push((block, room))));
+        let expected: Vec<_> = sizes.iter().enumerate().map(|(n, size)| (block(n + 1), *size)).collect();
+        assert_eq!(all, expected);
     }
 }

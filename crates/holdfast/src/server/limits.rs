@@ -61,7 +61,7 @@ pub fn apply() -> Limits {
 
 /// Bytes of a control group's limit that may be resident.
 fn within(limit: u64) -> u64 {
-    limit - GROUP_MARGIN_MIN.min(limit / GROUP_MARGIN_PART).max(limit / GROUP_MARGIN)
+    limit - GROUP_MARGIN_MIN.clamp(limit / GROUP_MARGIN, limit / GROUP_MARGIN_PART)
 }
 
 #[cfg(test)]

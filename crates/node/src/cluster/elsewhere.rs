@@ -45,7 +45,7 @@ impl Worker {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
     pub(super) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
         let now = self.engine.now();
-        let (awaited, peers) = (&mut conn.map, self.peers.as_deref_mut()?);
+        let (awaited, peers) = (&mut conn.map, self.peers.as_deref()?);
         let version = Some(peers.map.version());
         if awaited.in_vain == version {
             return None;
@@ -58,7 +58,6 @@ impl Worker {
             return None;
         }
         conn.wait = Wait::Map;
-        peers.awaiting_map.push(conn.token);
         Some(Next::Retry)
     }
 
@@ -97,13 +96,13 @@ impl Worker {
         let now = self.engine.now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let lapsed = peers.has_lapsed(now);
-        if changed {
-            for token in std::mem::take(&mut peers.awaiting_map) {
-                self.resume_from_map(token);
-            }
-        }
         if !changed && !lapsed {
             return;
+        }
+        if changed {
+            let waiting = self.conns.iter().flatten().filter(|conn| matches!(conn.wait, Wait::Map));
+            let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
+            waiting.into_iter().for_each(|token| self.resume_from_map(token));
         }
         let Some(peers) = self.peers.as_deref() else { return };
         let mut positions: Vec<KeyAt> = Vec::new();

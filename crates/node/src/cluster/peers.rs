@@ -44,8 +44,6 @@ pub(crate) struct Peers {
     pub(crate) spread: Spread,
     /// The highest timestamp that was told over links.
     pub(crate) told: u64,
-    /// Connections that wait for another map, and perhaps others.
-    pub(super) awaiting_map: Vec<Token>,
     /// When this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it has, and that was looked at.
     pub(super) lapses_at: Option<u64>,
     /// Transactions over nodes.
@@ -78,7 +76,6 @@ impl Peers {
             probes: Probes::default(),
             spread: Spread::default(),
             told: 0,
-            awaiting_map: Vec::new(),
             lapses_at: None,
             tx: Transacting::default(),
         };

@@ -1,6 +1,5 @@
 //! Where a command runs: here, at the node that owns its keys, at all nodes, or nowhere for now.
 
-use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::cluster::items::Item;
@@ -150,10 +149,10 @@ impl Peers {
     }
 
     /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there.
-    pub(crate) fn refuses_in_workspace(&self, command: &Command) -> Option<Cow<'static, [u8]>> {
+    pub(crate) fn refuses_in_workspace(&self, command: &Command) -> Option<&'static [u8]> {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot => Some(EVERYTHING.into()),
+            Kind::Gather(_) | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,
         }
     }

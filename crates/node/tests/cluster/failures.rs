@@ -88,6 +88,7 @@ fn commands_for_a_node_that_is_down_are_answered_at_once() {
         net.unreachable.clear();
         net.mute.clear();
         (0..6).for_each(|_| net.sleep(500));
+        assert!(net.links(0, 1) > 0, "it is found as soon as it is back, though nobody asks for it");
         assert_eq!(net.say(other, &format!("GET {far}")), "1", "it is found again");
         // Not by the clock alone: the link that nobody has used is open.
         assert!(net.say(client, &format!("MGET {near} {far}")).contains("[1 1]"));

@@ -29,7 +29,7 @@ impl Coordinator {
         self.send_prepares(sequence, |open, node| !open.is_unasked(node), out);
     }
 
-    /// The participant that is asked first has all its locks, and the others are asked.
+    /// A participant has all its locks: if it is the one that is asked first, the others are asked now.
     pub(super) fn ask_others(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if std::mem::replace(&mut open.alone, false) {
@@ -41,10 +41,11 @@ impl Coordinator {
     }
 
     fn send_prepares(&mut self, sequence: u64, whom: impl Fn(&Open, NodeId) -> bool, out: &mut Vec<Event>) {
-        let Some(open) = self.open.get(&sequence) else { return };
-        let parts = open.parts.iter().enumerate().filter(|(_, part)| whom(open, part.member.node));
-        for to in parts.map(|(to, _)| to).collect::<Vec<_>>() {
-            self.send_prepare(sequence, to, out);
+        let parts = self.open.get(&sequence).map_or(0, |open| open.parts.len());
+        for to in 0..parts {
+            if self.open.get(&sequence).is_some_and(|open| whom(open, open.parts[to].member.node)) {
+                self.send_prepare(sequence, to, out);
+            }
         }
     }
 

@@ -28,9 +28,7 @@ impl Coordinator {
         let Phase::Fetching { found } = &mut open.phase else { return };
         let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
         found[at].get_or_insert(what);
-        if open.alone {
-            self.ask_others(now, sequence, out);
-        }
+        self.ask_others(now, sequence, out);
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let Phase::Fetching { found } = &open.phase else { return };
         if found.iter().any(Option::is_none) {

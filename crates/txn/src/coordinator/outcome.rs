@@ -19,9 +19,7 @@ impl Coordinator {
         let Phase::Preparing { answers } = &mut open.phase else { return };
         let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
         answers[at].get_or_insert(replies);
-        if open.alone {
-            self.ask_others(now, tx.sequence, out);
-        }
+        self.ask_others(now, tx.sequence, out);
         let Some(open) = self.open.get(&tx.sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
         if answers.iter().any(|answer| answer.is_none()) {

@@ -193,8 +193,10 @@ impl Worker {
         let is_any = self.node.engine.transactions.any();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let doubts = &peers.shared.parts.doubts;
-        if doubts.due.load(Relaxed) <= now && (is_any || doubts.stuck.load(Relaxed) > 0) {
-            doubts.due.store(now + LOOK_MS, Relaxed);
+        // One of the workers looks: how often somebody was looked at counts.
+        let due = doubts.due.load(Relaxed);
+        let is_due = due <= now && (is_any || doubts.stuck.load(Relaxed) > 0);
+        if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
             let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
             let mut known = doubts.known();
             let before: BTreeSet<NodeId> = known.stuck.values().copied().collect();

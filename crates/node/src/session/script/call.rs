@@ -1,6 +1,5 @@
 //! A command that a script calls: what it may not do, and how it runs in the script's block.
 
-use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
@@ -54,8 +53,8 @@ impl ScriptRun {
         }
         if let Some(error) = self.refusal(ctx, block, command, args)? {
             add(&ctx.stats.commands[command.counted_as].rejected, 1);
-            ctx.stats.count_error(&error);
-            Reply::new(reply, protocol).error(&error);
+            ctx.stats.count_error(error);
+            Reply::new(reply, protocol).error(error);
             return Ok(());
         }
         ctx.note_memory(command);
@@ -127,7 +126,7 @@ impl ScriptRun {
         block: &Block,
         command: &Command,
         args: Args<'_>,
-    ) -> Result<Option<Cow<'static, [u8]>>, Busy> {
+    ) -> Result<Option<&'static [u8]>, Busy> {
         let Some(peers) = ctx.peers else { return Ok(None) };
         if ctx.aside.is_some() {
             return Ok(peers.refuses_in_workspace(command));
@@ -138,7 +137,7 @@ impl ScriptRun {
                 // It runs again, on copies.
                 ctx.session.goes_over = Some(locks_of(command, args, self.db, ctx.settings.databases));
             }
-            Call::Fails(error) => return Ok(Some(error.into())),
+            Call::Fails(error) => return Ok(Some(error)),
             Call::Undoes(error) => ctx.session.undone = Some(Undone::Refused(error)),
             Call::Elsewhere => ctx.session.undone = Some(Undone::RunsElsewhere),
         }
