@@ -201,6 +201,31 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     comes(&mut first.client(), "get key", "$5 value");
 }
 
+/// With its name and without its data it would answer for its slots as if they had always been empty, and for transactions as if it had promised nothing.
+#[test]
+fn a_node_does_not_start_without_the_data_that_it_had() {
+    let port = ports(1)[0];
+    let dir = Scratch::new();
+    let seeds = format!("127.0.0.1:{port}");
+    let node = start(port, &seeds, &dir, &[]);
+    until_ok(&node);
+    comes(&mut node.client(), "set key value", "+OK");
+    drop(node);
+    let (data, aside) = (dir.path().join("holdfast"), dir.path().join("aside"));
+    std::fs::rename(&data, &aside).unwrap();
+    let path = dir.path().display().to_string();
+    let settings = ["--bind", "127.0.0.1", "--dir", &path, "--appendonly", "yes", "--cluster-seeds", &seeds];
+    for _ in 0..2 {
+        let why = Server::refused(&[&settings[..], &["--log-segment-size", "1mb"]].concat());
+        assert!(why.contains("the data that this node of a cluster had is gone"), "{why}");
+    }
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&aside, &data).unwrap();
+    let node = start(port, &seeds, &dir, &[]);
+    until_ok(&node);
+    comes(&mut node.client(), "get key", "$5 value");
+}
+
 #[test]
 fn a_server_that_is_no_node_says_so() {
     let server = Server::start(&[]);

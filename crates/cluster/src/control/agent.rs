@@ -240,6 +240,14 @@ impl Agent {
                 return Reply::Failed(why);
             }
         }
+        if let Command::Join { node, .. } | Command::Alive { node, .. } = &command
+            && let Some((holder, left)) = self.holder_at(term, node)
+        {
+            let (host, port, seconds) = (&node.host, node.bus_port, Duration::from_nanos(left).as_secs_f64());
+            return Reply::Failed(format!(
+                "{host}:{port} is where node {holder} is, which may be alive for another {seconds:.1} s: no two nodes can be found at one place"
+            ));
+        }
         // A task of its own, as who asks may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
         let goes = match &command {
@@ -257,6 +265,17 @@ impl Agent {
             }
         });
         writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
+    }
+
+    /// Another node that may hold a lease and be found where `node` says to be, and for how many nanoseconds it may. It would be lost to the others.
+    fn holder_at(&self, term: u64, node: &Describe) -> Option<(NodeId, u64)> {
+        let now = (self.clock)();
+        let map = self.machine.map();
+        let mut volatile = self.volatile();
+        volatile.leases.lead(term, now);
+        let there = |other: &&crate::map::Node| (&other.host, other.bus_port) == (&node.host, node.bus_port);
+        let others = map.nodes().iter().filter(|other| other.id != node.id && !other.lost).filter(there);
+        others.map(|other| (other.id, volatile.leases.left(other.id, now))).find(|&(_, left)| left > 0)
     }
 
     /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.

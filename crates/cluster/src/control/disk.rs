@@ -127,7 +127,7 @@ mod tests {
     fn a_change_is_durable_when_it_is_acknowledged() {
         let path = std::env::temp_dir().join(format!("holdfast-disk-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        let (folder, kept) = Folder::open(&path, false, &mut |_| {}).unwrap();
+        let (folder, kept) = Folder::open(&path, None, false, &mut |_| {}).unwrap();
         let (disk, thread) = Disk::start(folder, kept).unwrap();
         let wait = futures_util::future::FutureExt::now_or_never;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -18,8 +18,8 @@ pub const FILE: &str = "state";
 
 const MAGIC: &[u8; 8] = b"HOLDMETA";
 
-/// The format that this code writes. It reads version 1 as well, which does not say whose the data are.
-const VERSION: u32 = 2;
+/// The format that this code writes. It reads version 1 as well, which does not say whose the data are, and version 2, which does not name them.
+const VERSION: u32 = 3;
 
 /// Most entries of a log: it is cut long before.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -39,6 +39,9 @@ impl std::fmt::Display for KeptError {
 
 impl std::error::Error for KeptError {}
 
+/// What a log and a store are called that belong together.
+pub type DataId = [u8; 16];
+
 /// What is kept.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
@@ -48,6 +51,8 @@ pub struct Kept {
     pub cluster: Option<ClusterId>,
     /// What the node's data say of transactions over nodes is of another node's life.
     pub inherited: bool,
+    /// The name of the data on the node's disks, when it last had any.
+    pub data: Option<DataId>,
     pub vote: Option<Vote>,
     pub committed: Option<LogId>,
     pub purged: Option<LogId>,
@@ -72,6 +77,8 @@ impl Kept {
         out.push(u8::from(self.cluster.is_some()));
         self.cluster.unwrap_or_default().put(&mut out);
         out.push(u8::from(self.inherited));
+        out.push(u8::from(self.data.is_some()));
+        out.extend_from_slice(&self.data.unwrap_or_default());
         self.vote.put(&mut out);
         self.committed.put(&mut out);
         self.purged.put(&mut out);
@@ -95,15 +102,18 @@ impl Kept {
         }
         let version = from.u32()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("version 1 or 2 of this file"));
+            return Err(Malformed("version 1, 2 or 3 of this file"));
         }
         let (node, incarnation) = (NodeId::read(&mut from)?, from.u64()?);
         let (belongs, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
+        let inherited = version > 1 && from.flag()?;
+        let (named, data) = if version > 2 { (from.flag()?, from.array()?) } else { (false, DataId::default()) };
         let mut kept = Self {
             node,
             incarnation,
             cluster: belongs.then_some(cluster),
-            inherited: version > 1 && from.flag()?,
+            inherited,
+            data: named.then_some(data),
             vote: Option::read(&mut from)?,
             committed: Option::read(&mut from)?,
             purged: Option::read(&mut from)?,
@@ -137,9 +147,15 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node. `knows`: the node's data say something of transactions over
-    /// nodes, which where the node is new is of another's life, and stays so until it says otherwise.
-    pub fn open(path: &Path, knows: bool, random: &mut dyn FnMut(&mut [u8])) -> Result<(Self, Kept), KeptError> {
+    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node. `data`: what is on its disks, if anything is; a node of a
+    /// cluster does not go on without what it had, as it has told others that it is durable. `knows`: the data say something of transactions over nodes,
+    /// which where the node is new is of another's life, and stays so until it says otherwise.
+    pub fn open(
+        path: &Path,
+        data: Option<DataId>,
+        knows: bool,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(Self, Kept), KeptError> {
         fs::create_dir_all(path).map_err(system(path))?;
         let lock_path = path.join("lock");
         let lock =
@@ -158,6 +174,12 @@ impl Folder {
             }
             Err(why) => return Err(system(&file)(why)),
         };
+        if kept.cluster.is_some() && data.is_some() && kept.data.is_some() && kept.data != data {
+            let why = "the data that this node of a cluster had is gone: its log and its store are new, or those of another. Bring them back, or, if they are lost, \
+                       remove this folder: then it joins as a new node, and `holdfast cluster forget --lose-data` takes out the old one";
+            return Err(error(path, why.to_owned()));
+        }
+        kept.data = data.or(kept.data);
         kept.incarnation += 1;
         kept.inherited &= knows;
         let folder = Self { path: path.to_owned(), _lock: lock };

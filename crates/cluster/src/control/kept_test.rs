@@ -42,6 +42,7 @@ fn kept() -> Kept {
         incarnation: 2,
         cluster: Some(ClusterId([7; 20])),
         inherited: true,
+        data: Some([5; 16]),
         vote: Some(Vote::new_committed(3, id(1))),
         committed: Some(log_id(3, 6)),
         purged: Some(log_id(2, 4)),
@@ -55,11 +56,13 @@ fn golden_bytes() {
     let kept = Kept { snapshot: None, cluster: None, ..kept() };
     let node = |n: u8| [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
     let golden = [
-        &b"\x02\0\0\0"[..],
+        &b"\x03\0\0\0"[..],
         &[1; 20],
         b"\x02\0\0\0\0\0\0\0",
         &[0; 21],
         b"\x01",
+        b"\x01",
+        &[5; 16],
         b"\x01\x03\0\0\0\0\0\0\0",
         &[1; 20],
         b"\x01",
@@ -80,11 +83,16 @@ fn golden_bytes() {
     let bytes = kept.encode();
     assert_eq!(&bytes[..8], b"HOLDMETA");
     assert_eq!(bytes[12..], golden.concat());
-    // Version 1 did not say whose the data are.
-    let mut before = [b"HOLDMETA\0\0\0\0\x01\0\0\0", &bytes[16..65], &bytes[66..]].concat();
-    let sum = crc(&[&before[12..]]);
-    before[8..12].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(Kept::decode(&before).unwrap().encode(), Kept { inherited: false, ..kept }.encode());
+    let sealed = |mut bytes: Vec<u8>| {
+        let sum = crc(&[&bytes[12..]]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        Kept::decode(&bytes).unwrap().encode()
+    };
+    // Version 2 did not name the data, and version 1 did not say whose they are either.
+    let second = [b"HOLDMETA\0\0\0\0\x02\0\0\0", &bytes[16..66], &bytes[83..]].concat();
+    assert_eq!(sealed(second), Kept { data: None, ..kept.clone() }.encode());
+    let first = [b"HOLDMETA\0\0\0\0\x01\0\0\0", &bytes[16..65], &bytes[83..]].concat();
+    assert_eq!(sealed(first), Kept { data: None, inherited: false, ..kept }.encode());
 }
 
 #[test]
@@ -97,7 +105,7 @@ fn what_is_kept_is_read_back() {
             (read.node, read.incarnation, read.cluster, read.inherited, read.vote),
             (kept.node, kept.incarnation, kept.cluster, kept.inherited, kept.vote)
         );
-        assert_eq!((read.committed, read.purged), (kept.committed, kept.purged));
+        assert_eq!((read.data, read.committed, read.purged), (kept.data, kept.committed, kept.purged));
         assert_eq!(read.snapshot.map(|s| (s.meta, s.snapshot)), kept.snapshot.map(|s| (s.meta, s.snapshot)));
         assert_eq!(read.entries.len(), kept.entries.len());
     }
@@ -111,24 +119,44 @@ fn a_folder_counts_its_starts_and_is_locked() {
     let path = std::env::temp_dir().join(format!("holdfast-kept-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     let mut random = |bytes: &mut [u8]| bytes.fill(4);
-    let (folder, first) = Folder::open(&path, true, &mut random).unwrap();
+    let (folder, first) = Folder::open(&path, None, true, &mut random).unwrap();
     assert_eq!((first.node, first.incarnation, first.cluster), (id(4), 1, None));
-    let why = Folder::open(&path, true, &mut random).err().unwrap().to_string();
+    let why = Folder::open(&path, None, true, &mut random).err().unwrap().to_string();
     assert!(why.ends_with("another server uses this folder"), "{why}");
     drop(folder);
-    let (folder, second) = Folder::open(&path, true, &mut |_| panic!("it has a name")).unwrap();
+    let (folder, second) = Folder::open(&path, None, true, &mut |_| panic!("it has a name")).unwrap();
     assert_eq!((second.node, second.incarnation), (id(4), 2));
     // A start that was interrupted while it wrote has left this.
     std::fs::write(path.join("state.new"), b"half").unwrap();
     drop(folder);
-    let (folder, third) = Folder::open(&path, true, &mut random).unwrap();
+    let (folder, third) = Folder::open(&path, None, true, &mut random).unwrap();
     assert_eq!(third.incarnation, 3);
     assert!(first.inherited && second.inherited && third.inherited, "nobody has settled it");
     drop(folder);
-    let (folder, fourth) = Folder::open(&path, false, &mut random).unwrap();
+    let (folder, fourth) = Folder::open(&path, None, false, &mut random).unwrap();
     drop(folder);
-    let (_folder, fifth) = Folder::open(&path, true, &mut random).unwrap();
+    let (_folder, fifth) = Folder::open(&path, None, true, &mut random).unwrap();
     assert!(!fourth.inherited && !fifth.inherited, "what comes after nothing is its own");
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn a_node_of_a_cluster_does_not_go_on_without_its_data() {
+    let path = std::env::temp_dir().join(format!("holdfast-kept-data-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let open = |data: Option<DataId>| Folder::open(&path, data, false, &mut |bytes| bytes.fill(4));
+    assert_eq!(open(Some([1; 16])).unwrap().1.data, Some([1; 16]));
+    let (folder, mut kept) = open(Some([2; 16])).unwrap();
+    assert_eq!(kept.data, Some([2; 16]), "who belongs to none has promised nothing");
+    kept.cluster = Some(ClusterId([7; 20]));
+    folder.write(&kept.encode()).unwrap();
+    drop(folder);
+    assert_eq!(open(Some([2; 16])).unwrap().1.incarnation, 3);
+    let why = open(Some([3; 16])).err().unwrap().to_string();
+    assert!(why.contains("is gone"), "{why}");
+    assert_eq!(open(None).unwrap().1.data, Some([2; 16]), "a life in memory changes nothing on the disks");
+    assert!(open(Some([3; 16])).is_err());
+    assert_eq!(open(Some([2; 16])).unwrap().1.incarnation, 5, "what is refused does not count");
     std::fs::remove_dir_all(&path).unwrap();
 }
 

@@ -82,6 +82,8 @@ pub struct Settings {
     pub secret: Arc<[u8]>,
     /// Whether nodes speak TLS, and with which certificates: all of them do, or none. None: they do not.
     pub tls: Option<TlsFiles>,
+    /// The name of the data on the node's disks, where there are any: a node of a cluster does not start without those that it had.
+    pub data: Option<[u8; 16]>,
     /// The node's data say something of transactions over nodes: see [`Control::has_inherited`].
     pub knows_transactions: bool,
     /// Other settings that all nodes must have the same: names and values.
@@ -108,6 +110,7 @@ impl Settings {
             seeds: Vec::new(),
             secret: Arc::from([]),
             tls: None,
+            data: None,
             knows_transactions: false,
             agreed: Vec::new(),
             lease: Duration::from_secs(2),
@@ -173,8 +176,9 @@ impl Control {
     pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
         let error = |what: &dyn fmt::Display| StartError(what.to_string());
         let tls = settings.tls.as_ref().map(Tls::new).transpose().map_err(StartError)?.map(Arc::new);
-        let (folder, kept) = Folder::open(&settings.folder, settings.knows_transactions, &mut |bytes| random(bytes))
-            .map_err(|why| error(&why))?;
+        let (data, knows) = (settings.data, settings.knows_transactions);
+        let opened = Folder::open(&settings.folder, data, knows, &mut |bytes| random(bytes));
+        let (folder, kept) = opened.map_err(|why| error(&why))?;
         let at = |why: io::Error| StartError(format!("{} for other nodes: {why}", settings.bind));
         let listener = TcpListener::bind(settings.bind).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;

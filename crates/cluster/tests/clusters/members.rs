@@ -213,6 +213,30 @@ fn a_copy_of_a_folder_that_was_at_rest_is_refused_while_its_node_runs() {
     nodes.serve();
 }
 
+/// A node that is told a wrong address of its own must not make the node lost that is there.
+#[test]
+fn nobody_takes_the_place_of_a_node_that_is_alive() {
+    let mut nodes = Nodes::formed(91, 3);
+    let (id, taken) = (nodes.nodes[0].id(), nodes.nodes[0].settings.bind);
+    let intruder = nodes.add();
+    intruder.settings.host = Some(taken.ip().to_string());
+    intruder.settings.bus_port = taken.port();
+    intruder.start();
+    wait("it is refused, or lets the other be lost", || {
+        let refused = nodes.nodes[3].control().reason().contains(&format!("is where node {id} is"));
+        (refused || nodes.nodes[1].map().nodes().len() > 3).then_some(())
+    });
+    let map = nodes.nodes[1].map();
+    assert_eq!((map.nodes().len(), map.node(map.index_of(id).unwrap()).lost), (3, false));
+    // Once nobody is there, it may be.
+    nodes.nodes[0].stop();
+    wait("it joins", || {
+        let map = nodes.nodes[1].map();
+        map.node(map.index_of(id)?).lost.then_some(())
+    });
+    assert_eq!(nodes.nodes[1].map().nodes().len(), 4);
+}
+
 #[test]
 fn a_node_may_move_to_another_place() {
     let mut nodes = Nodes::formed(26, 3);

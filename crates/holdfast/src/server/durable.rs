@@ -104,6 +104,11 @@ impl Disks {
         Ok(Disks { log, node, store, header, places })
     }
 
+    /// What log and store are called.
+    pub fn id(&self) -> [u8; 16] {
+        self.node
+    }
+
     /// The seed that the keys lie in the order of; `None` if there are none.
     pub fn seed(&self) -> Option<u64> {
         self.header.as_ref().map(|header| header.seed)

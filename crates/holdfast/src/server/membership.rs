@@ -110,10 +110,11 @@ impl Administration for Kept {
 pub struct Membership(Arc<Control>);
 
 impl Membership {
-    /// Takes part in a cluster, if the settings say so. Before the node has workers.
+    /// Takes part in a cluster, if the settings say so. Before the node has workers. `data`: the name of what is on its disks.
     pub fn begin(
         settings: &Settings,
         node: &Arc<Node>,
+        data: Option<[u8; 16]>,
         links: &Links,
         clock: Arc<SystemClock>,
     ) -> Result<Option<Membership>, Box<dyn Error>> {
@@ -131,8 +132,8 @@ impl Membership {
         let folder = folder(settings);
         log::make_folders(&folder)
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
-        let settings =
-            ControlSettings { knows_transactions: !node.engine.transactions.knows_nothing(), ..of(settings)? };
+        let knows_transactions = !node.engine.transactions.knows_nothing();
+        let settings = ControlSettings { data, knows_transactions, ..of(settings)? };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));

@@ -105,6 +105,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let dir = Path::new(OsStr::from_bytes(&settings.dir));
     say_what_is_ignored(&settings, dir);
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
+    let data = disks.as_ref().map(Disks::id);
     let seed = match disks.as_ref().and_then(Disks::seed) {
         Some(seed) => seed,
         None => u64::from_le_bytes(chance::random()?),
@@ -121,7 +122,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     title.show(&settings);
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let links = Links::new(Arc::clone(&node));
-    let membership = Membership::begin(&settings, &node, &links, clock)?;
+    let membership = Membership::begin(&settings, &node, data, &links, clock)?;
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
     let host_switch = Arc::clone(&switch);
     let open =
