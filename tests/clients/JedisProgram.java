@@ -40,10 +40,12 @@ import redis.clients.jedis.resps.StreamGroupInfo;
 import redis.clients.jedis.resps.StreamInfo;
 import redis.clients.jedis.resps.StreamPendingSummary;
 
-/** What Jedis's own helpers need of a server, in RESP2 and RESP3. Usage: java JedisProgram.java PORT; prints a line per failure, then totals. */
+/** What Jedis's own helpers need of a server, in RESP2 and RESP3. Usage: java JedisProgram.java PORT [cluster]; prints a line per failure, then totals. */
 public class JedisProgram {
     static HostAndPort address;
     static RedisProtocol protocol;
+    /** Whether it is a node of a cluster. */
+    static boolean cluster;
 
     static JedisClientConfig config() {
         return DefaultJedisClientConfig.builder().protocol(protocol).build();
@@ -363,7 +365,7 @@ public class JedisProgram {
     }
 
     static void caching(Jedis r) throws Exception {
-        if (protocol != RedisProtocol.RESP3) return; // It needs pushes.
+        if (protocol != RedisProtocol.RESP3 || cluster) return; // It needs pushes, and nodes of a cluster do not have CLIENT TRACKING.
         try (RedisClient cached = RedisClient.builder().hostAndPort(address).clientConfig(config())
                 .cacheConfig(CacheConfig.builder().maxSize(100).build()).build()) {
             r.mset("a", "1", "b", "2");
@@ -378,6 +380,7 @@ public class JedisProgram {
 
     public static void main(String[] arguments) {
         address = new HostAndPort("127.0.0.1", Integer.parseInt(arguments[0]));
+        cluster = arguments.length > 1 && arguments[1].equals("cluster");
         int passed = 0;
         List<String> failures = new ArrayList<>();
         for (RedisProtocol each : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {

@@ -124,6 +124,7 @@ What differs from a single server:
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT`, `FUNCTION` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node, or load a library that is there. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
+- A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.
 - A node that joins later, or is out of reach when a library is loaded, does not have it: `FUNCTION LOAD REPLACE` with the same library loads it everywhere, and changes
   nothing at nodes that have it.
 - Of these, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
