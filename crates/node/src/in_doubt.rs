@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{NotInstalled, Outcomes};
+use keyspace::Horizon;
 use txn::{Prepared, TxId};
 
 use crate::checkpoints::Ticket;
@@ -29,6 +30,8 @@ const AGAIN_MS: u64 = 1000;
 /// See the module's text.
 pub(crate) struct InDoubt {
     open: Vec<Arc<Prepared>>,
+    /// The records that say what became of them.
+    settled: Horizon,
     /// The checkpoint after they were settled.
     saved: Option<Ticket>,
     /// It is being kept that they are.
@@ -59,7 +62,8 @@ impl InDoubt {
                 open.len()
             );
         }
-        Some(Box::new(InDoubt { open, saved: None, asked: Arc::default(), due: 0, told: false }))
+        let settled = Horizon::default();
+        Some(Box::new(InDoubt { open, settled, saved: None, asked: Arc::default(), due: 0, told: false }))
     }
 
     pub(crate) fn deadline(&self) -> u64 {
@@ -95,21 +99,23 @@ impl Worker {
         let outcomes = self.node.engine.transactions.outcomes();
         in_doubt.open.retain(|prepared| {
             let gives_up = is_followed(&outcomes, prepared.tx);
-            let done = match gives_up {
-                true => self.engine.abort(prepared.tx, &prepared.locks, 0).is_ok(),
+            let logged = match gives_up {
+                true => self.engine.abort(prepared.tx, &prepared.locks, 0).ok(),
                 false => match self.engine.install(prepared, 0) {
                     Ok(Err(why)) => {
                         tell_not_installed(prepared, &why, &mut in_doubt.told);
-                        false
+                        None
                     }
-                    installed => installed.is_ok(),
+                    Ok(Ok(logged)) => Some(logged),
+                    Err(_) => None,
                 },
             };
-            if done {
+            if let Some(logged) = &logged {
+                in_doubt.settled.merge(logged);
                 let keys = prepared.locks.len();
                 tracing::warn!(tx = ?prepared.tx, keys, committed = !gives_up, "a transaction of another node's life is settled");
             }
-            !done
+            logged.is_none()
         });
         let later = if in_doubt.open.is_empty() { self.keep_settled(&mut in_doubt) } else { Some(LATER_MS) };
         if let Some(later) = later {
@@ -125,6 +131,11 @@ impl Worker {
             // Names of attempts may come again, in another cluster.
             node.engine.transactions.restore(Outcomes::default());
             node.cluster()?;
+            // A checkpoint covers what is on the disk when it begins: of what comes there later its start finds the records again.
+            if let Some(durable) = self.durable.as_deref().filter(|durable| !durable.is_synced(&in_doubt.settled)) {
+                durable.sync(in_doubt.settled.versions().iter().copied());
+                return Some(SAVED_MS);
+            }
             in_doubt.saved = Some(node.checkpoints().map_or(0, |checkpoints| checkpoints.ask(true)));
             return Some(SAVED_MS);
         };

@@ -258,3 +258,28 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
         assert_eq!(net.say(client, "FLUSHALL"), "OK");
     }
 }
+
+/// A checkpoint covers what is on the disk when it begins: begun before, its start would find again how another node's transactions were settled.
+#[test]
+fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_without_them() {
+    let mut net = Net::logged(3, 1, 2, "everysec");
+    let client = net.connect(0);
+    let [x, y, z] = [("x", 1), ("y", 1), ("z", 2)].map(|(name, i)| key_of(i, 3, name));
+    net.send(client, &format!("MSET {x} 1 {y} 1 {z} 1"));
+    while net.replies(client).is_empty() {
+        net.turns(1);
+    }
+    assert!(has_locks(&net, 1), "it has not heard of the Commit");
+    net.stalled = vec![1];
+    net.unreachable = vec![1];
+    net.becomes_a_server(1, 1);
+    net.hold_syncs(1, true);
+    a_while(&mut net);
+    let client = net.connect(1);
+    assert_eq!(net.say(client, &format!("MGET {x} {y}")), "[1 1]", "it is settled");
+    let is_asked = |net: &Net| net.node(1).checkpoints().unwrap().orders().0;
+    assert!(!is_asked(&net));
+    net.hold_syncs(1, false);
+    a_while(&mut net);
+    assert!(is_asked(&net));
+}
