@@ -218,6 +218,36 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     }
 }
 
+/// A command between BEGIN and COMMIT looks at a key that many want.
+#[test]
+fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
+    let settings = Settings { hold_ms: 3000, ..SETTINGS };
+    let mut coordinator = Coordinator::new(Origin { member: member(9, 1), lane: 3 }, settings);
+    let mut participant = Participant::new(member(1, 1), settings);
+    let mut events = Vec::new();
+    let sequence = coordinator.begin_fetching(0, 70, vec![Part { writes: false, ..part(1, 1) }], &mut events);
+    let tx = coordinator.current(sequence).expect("open");
+    let mut actions = Vec::new();
+    for now in 0..100 {
+        coordinator.tick(now * 100, &mut events);
+        for event in events.drain(..) {
+            let Event::Send { message, .. } = event else { panic!("{event:?}") };
+            participant.message(now * 100, member(9, 1), message, &mut actions);
+        }
+        participant.tick(now * 100, &mut actions);
+    }
+    assert!(matches!(&actions[..], [Action::Lock { .. }]), "{actions:?}");
+    // It has its locks, and is slow to look.
+    let mut slow = participant.clone();
+    slow.locked(tx, true, &mut actions);
+    slow.tick(50_000, &mut actions);
+    assert!(matches!(&actions[1..], [Action::Fetch { .. }]), "{actions:?}");
+    // Its coordinator is silent.
+    actions.clear();
+    participant.tick(20_000, &mut actions);
+    assert!(matches!(&actions[..], [Action::Unlock { .. }]), "{actions:?}");
+}
+
 #[test]
 fn who_does_not_hear_of_aborts_is_not_asked_again_and_again() {
     let (mut coordinator, sequence) = begun();

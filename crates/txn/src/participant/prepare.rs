@@ -50,10 +50,10 @@ impl Participant {
         let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
         let (logged, patient) = (prepare.logged, prepare.patient);
         self.known.insert(tx, Attempt::new(Phase::Queued { prepare, fetches }));
-        if !logged {
-            self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
-        } else {
+        if logged || fetches {
             self.hold(now, tx);
+        } else {
+            self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
         }
         out.push(Action::Lock { tx, stamp, locks, patient });
     }
@@ -78,7 +78,7 @@ impl Participant {
         if granted {
             let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
             attempt.phase = Phase::Executing { prepare, cancelled: false };
-            if logged {
+            if logged || fetches {
                 self.arm(tx, None);
             }
             return out.push(match fetches {
@@ -112,11 +112,13 @@ impl Participant {
     }
 
     /// The coordinator is still at work. Who waits patiently and whose coordinator is not heard of any more is given up, too: of those that a node has begun that
-    /// has ended there may be many in one queue, and each of them, once it is prepared, would be in doubt for a while.
+    /// has ended there may be many in one queue, and each of them, once it is prepared, would be in doubt for a while. So is who only looks: nobody acknowledges that
+    /// it is over. As long as its coordinator is heard of it keeps its place, however long that takes: what it finds counts from when it has it (rule T3).
     pub(super) fn hold(&mut self, now: u64, tx: TxId) {
         let holds = |attempt: &Attempt| match &attempt.phase {
             Phase::Fetched { .. } => true,
-            Phase::Queued { prepare, .. } => prepare.patient && prepare.logged,
+            Phase::Queued { prepare, .. } if prepare.logged => prepare.patient,
+            Phase::Queued { fetches, .. } => *fetches,
             _ => false,
         };
         if self.known.get(&tx).is_some_and(holds) {
