@@ -142,6 +142,8 @@ pub struct Participant {
     finished: BTreeMap<(NodeId, u16), (u64, u64)>,
     /// The lives in which nodes were last heard of.
     peers: BTreeMap<NodeId, u64>,
+    /// Why it takes part in nothing, as long as it does not.
+    refuses: Option<Box<[u8]>>,
 }
 
 impl Participant {
@@ -154,7 +156,19 @@ impl Participant {
             timers: BTreeSet::new(),
             finished: BTreeMap::new(),
             peers: BTreeMap::new(),
+            refuses: None,
         }
+    }
+
+    /// One that knows nothing, and logs nothing: it takes part in no attempt, and says `why`, until [`Self::serve`]. What it has refused until then stays
+    /// refused (rule T4); who inquires about it is answered later.
+    pub fn refusing(me: Member, settings: Settings, why: &[u8]) -> Self {
+        Self { refuses: Some(why.into()), ..Self::new(me, settings) }
+    }
+
+    /// It takes part from now on.
+    pub fn serve(&mut self) {
+        self.refuses = None;
     }
 
     /// One that knows what a log says, whose records are given in their order. The node locks what is to be locked before it serves anybody.

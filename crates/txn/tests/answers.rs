@@ -248,6 +248,47 @@ fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
     assert!(matches!(&actions[..], [Action::Unlock { .. }]), "{actions:?}");
 }
 
+/// A node that must not take part in anything yet says so at once, and for good.
+#[test]
+fn who_takes_part_in_nothing_refuses_and_remembers_it() {
+    let (locks, commands) = program(1, &[], &[1]);
+    let members = Arc::new([member(1, 1), member(2, 1)]);
+    let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
+    let tx = |sequence| TxId { origin: Origin { member: member(9, 1), lane: 0 }, sequence, attempt: 1 };
+    let prepare = |sequence, finished| {
+        let (members, locks, commands) = (members.clone(), locks.clone(), commands.clone());
+        Arc::new(txn::Prepare {
+            tx: tx(sequence),
+            stamp,
+            members,
+            locks,
+            commands,
+            logged: true,
+            patient: false,
+            finished,
+        })
+    };
+    let mut participant = Participant::refusing(member(1, 1), SETTINGS, b"not yet");
+    let say = |participant: &mut Participant, from, message| {
+        let mut actions = Vec::new();
+        participant.message(0, member(from, 1), message, &mut actions);
+        actions
+    };
+    let refused = |sequence, why| [Action::Send { to: NodeId(9), message: Message::Refused { tx: tx(sequence), why } }];
+    let why = || Refusal::Failed(Box::new(*b"not yet"));
+    assert_eq!(say(&mut participant, 9, Message::Prepare(prepare(1, 0))), refused(1, why()));
+    assert_eq!(say(&mut participant, 9, Message::Fetch(prepare(2, 0))), refused(2, why()));
+    let inquire = |sequence| Message::Inquire { tx: tx(sequence), incarnation: 1 };
+    assert_eq!(say(&mut participant, 2, inquire(1)), [], "what is answered has to be logged before");
+    assert_eq!(say(&mut participant, 2, inquire(3)), []);
+    assert_eq!((participant.len(), participant.records().count()), (2, 0));
+    participant.serve();
+    assert_eq!(say(&mut participant, 9, Message::Prepare(prepare(1, 0))), refused(1, Refusal::Over), "it is for good");
+    assert_eq!(say(&mut participant, 2, inquire(1)), [Action::Append { record: Record::Refuse { tx: tx(1) } }]);
+    assert!(matches!(&say(&mut participant, 9, Message::Prepare(prepare(4, 3)))[..], [Action::Lock { .. }]));
+    assert!(!participant.knows(tx(2)), "nobody will ask about it");
+}
+
 #[test]
 fn who_does_not_hear_of_aborts_is_not_asked_again_and_again() {
     let (mut coordinator, sequence) = begun();

@@ -283,3 +283,37 @@ fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_witho
     a_while(&mut net);
     assert!(is_asked(&net));
 }
+
+/// A node that has restored data and not settled them takes part in nothing: who needs it hears that, and does not wait.
+#[test]
+fn a_node_that_has_not_settled_anothers_transactions_says_so() {
+    for workers in [1, 2] {
+        let mut net = Net::logged(3, workers, 2, "always");
+        let client = net.connect(0);
+        let [x, y, z] = [("x", 1), ("y", 1), ("z", 2)].map(|(name, i)| key_of(i, 3, name));
+        net.send(client, &format!("MSET {x} 1 {y} 1 {z} 1"));
+        while net.replies(client).is_empty() {
+            net.turns(1);
+        }
+        assert!(has_locks(&net, 1), "it has not heard of the Commit");
+        net.is_restored(1, started_again(2));
+        a_while(&mut net);
+        assert!(net.is_quiet());
+        assert_eq!(net.say(client, &format!("GET {x}")), "1", "it serves");
+        let not_yet = "-CLUSTERDOWN a node that owns some of the keys does not serve them now";
+        for command in [format!("MSET {x} 2 {z} 2"), format!("SINTER {x} {z}")] {
+            assert_eq!(net.say(client, &command), not_yet);
+        }
+        assert_eq!(net.say(client, "BEGIN"), "OK");
+        assert_eq!(net.say(client, &format!("GET {x}")), not_yet);
+        assert_eq!(net.say(client, "ROLLBACK"), "OK");
+        let checkpoints = net.node(1).checkpoints().unwrap();
+        checkpoints.begun(0);
+        checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, 0);
+        a_while(&mut net);
+        assert_eq!(net.say(client, &format!("MSET {x} 3 {z} 3")), "OK");
+        assert_eq!(net.say(client, &format!("MGET {x} {y} {z}")), "[3 1 3]");
+        a_while(&mut net);
+        assert!(net.is_quiet());
+    }
+}

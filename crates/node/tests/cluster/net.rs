@@ -268,13 +268,23 @@ impl Net {
 
     /// As [`Self::power_fails`], of a node that has that place in the map.
     pub fn power_fails_at(&mut self, node: usize, place: usize, map: Map) {
+        self.starts_again((node, place, false), map);
+    }
+
+    /// A node begins its next life with the data of another one, which are those that it had.
+    pub fn is_restored(&mut self, node: usize, map: Map) {
+        self.starts_again((node, node, true), map);
+    }
+
+    fn starts_again(&mut self, (node, place, inherits): (usize, usize, bool), map: Map) {
         let map = Arc::new(map);
         (0..self.machines.len()).for_each(|other| self.cut(node, other));
         self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
         let life = map.nodes()[place].incarnation;
         let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
         let seed = self.chance(u64::MAX);
-        self.machines[node] = self.setup.start((node, life, false), map.clone(), &self.clock, seed >> 1, Some(disks));
+        self.machines[node] =
+            self.setup.start((node, life, inherits), map.clone(), &self.clock, seed >> 1, Some(disks));
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 

@@ -120,6 +120,10 @@ impl Participant {
 
     /// Another participant asks (rule T4).
     pub(super) fn inquire(&mut self, from: NodeId, tx: TxId, incarnation: u64, out: &mut Vec<Action>) {
+        if self.refuses.is_some() {
+            // Nothing is logged yet, and who asks will ask again.
+            return;
+        }
         if let Some(attempt) = self.known.get_mut(&tx) {
             attempt.waiting.insert((from, Want::Status));
             if attempt.phase == (Phase::Refused { logged: Logged::No }) {

@@ -47,6 +47,11 @@ impl Participant {
             return out.push(refuse(Refusal::Over));
         }
         self.follow(tx, out);
+        if let Some(why) = &self.refuses {
+            out.push(refuse(Refusal::Failed(why.clone())));
+            self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
+            return;
+        }
         let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
         let (logged, patient) = (prepare.logged, prepare.patient);
         self.known.insert(tx, Attempt::new(Phase::Queued { prepare, fetches }));

@@ -230,22 +230,26 @@ impl Worker {
     pub(super) fn tx_map(&mut self) {
         let now = self.tx_now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
-        if peers.is_out() && peers.shared.parts.me().is_some() {
+        if peers.is_out() && !peers.tx.is_new() {
             return self.tx_out();
         }
         let Some(me) = peers.member() else { return };
-        if peers.shared.parts.me().is_none() && self.node.has_inherited() {
-            // Not before that is settled.
-            return;
-        }
         let mut actions = Vec::new();
-        let outcomes = &self.node.engine.transactions;
+        let (outcomes, has_inherited) = (&self.node.engine.transactions, self.node.has_inherited());
         peers.shared.parts.known.get_or_init(|| {
+            if has_inherited {
+                return (me, Mutex::new(Participant::refusing(me, Settings::default(), coordinator::NOT_SERVED)));
+            }
             // The locks of what is prepared have been taken by who has read the log.
             let records = outcomes.outcomes();
             let records = records.records().cloned();
             (me, Mutex::new(Participant::restore(me, Settings::default(), now, records, &mut Vec::new())))
         });
+        if has_inherited {
+            // It takes part in nothing before that is settled, and says so.
+            return;
+        }
+        peers.shared.parts.with(Participant::serve);
         let lane = self.index as u16;
         let coordinator = peers
             .tx
