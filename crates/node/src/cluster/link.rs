@@ -39,6 +39,14 @@ pub struct Dial {
     pub port: u16,
 }
 
+/// After so many failures it is that.
+const RISING: u32 = 6;
+
+/// How long nobody dials after as many failures as this, in milliseconds.
+fn backoff(failures: u32) -> u64 {
+    (BACKOFF_MS.0 << failures.min(16)).min(BACKOFF_MS.1)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Not before this time, in unix milliseconds.
@@ -249,6 +257,14 @@ impl Outbound {
         self.in_vain && self.open_end().is_none()
     }
 
+    /// Whether it has been dialed in vain for at least so long, in milliseconds. That is counted in failures, not in time: a machine that has stood still as a whole
+    /// has not dialed.
+    pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
+        let first: u64 = (0..self.failures.min(RISING)).map(backoff).sum();
+        let later = u64::from(self.failures.saturating_sub(RISING)) * BACKOFF_MS.1;
+        self.is_out_of_reach() && first + later > ms
+    }
+
     /// Forgets what was to be said: the clients that had virtual connections, and those that waited for something to be said.
     fn forget(&mut self) -> (Vec<Token>, Vec<Token>) {
         self.stage.clear();
@@ -267,10 +283,9 @@ impl Outbound {
 
     /// It has ended, or could not be opened.
     fn fail(&mut self, now: u64) {
-        let wait = BACKOFF_MS.0.checked_shl(self.failures.min(16)).unwrap_or(BACKOFF_MS.1).min(BACKOFF_MS.1);
-        self.failures += 1;
         self.in_vain = self.open_end().is_none();
-        self.state = State::Down(now + wait);
+        self.state = State::Down(now + backoff(self.failures));
+        self.failures = self.failures.saturating_add(1);
         self.probe = Probe::default();
         (self.unsent, self.partner) = (0, None);
     }

@@ -407,3 +407,38 @@ fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
         assert!(net.is_quiet());
     }
 }
+
+/// As before, where only this node does not reach it: it holds a lease, and may for as long as that lasts.
+#[test]
+fn clients_of_blocks_wait_as_long_as_for_locks_for_a_node_that_is_out_of_reach_of_theirs() {
+    for (timeout, ends) in [("5000", true), ("0", false)] {
+        let mut net = Net::with(3, 1, 2, &[("cluster-lock-timeout", timeout)]);
+        let [client, copies, other] = [0, 0, 2].map(|node| net.connect(node));
+        let [a, x, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        let [near, far] = [0, 1].map(|i| key_of(i, 3, "moved"));
+        assert_eq!(net.say(client, &format!("MSET {a} 0 {x} 0 {z} 0 {near} 0")), "OK");
+        net.hears_of_silent(0, &[]);
+        net.sleep(600);
+        net.stalled = vec![1];
+        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+        net.send(copies, &format!("RENAME {near} {far}"));
+        net.run();
+        net.unreachable = vec![1];
+        net.cut(0, 1);
+        net.stalled.clear();
+        (0..8).for_each(|_| net.sleep(500));
+        assert!(!net.clients[client].closed && net.heard(copies).is_empty(), "there may be a way again soon");
+        looks(&mut net);
+        assert_eq!(net.clients[client].closed, ends);
+        assert!(net.heard(client).is_empty());
+        assert_eq!(net.heard(copies).iter().any(|reply| reply.starts_with("-CLUSTERDOWN")), ends);
+        net.unreachable.clear();
+        looks(&mut net);
+        let expected = if ends { "0 nil" } else { "nil 0" };
+        let reply = net.say(other, &format!("MGET {near} {far}"));
+        assert_eq!(reply, format!("[{expected}]"), "nobody was prepared");
+        let reply = net.say(other, &format!("MGET {a} {x} {z}"));
+        assert!(["[0 0 0]", "[1 1 1]"].contains(&&*reply), "{reply}");
+        assert!(net.is_quiet());
+    }
+}

@@ -299,7 +299,7 @@ impl Worker {
 
     /// A link has ended; the time at which it was open last, as links and blocks are counted.
     pub(super) fn tx_link_ended(&mut self, link: usize, was_open: bool) {
-        let now = self.tx_now();
+        let (now, timeout) = (self.tx_now(), self.follower.settings().cluster_lock_timeout);
         let Some(peers) = self.peers.as_deref_mut() else { return };
         peers.tx.ticks += 1;
         if was_open {
@@ -312,10 +312,12 @@ impl Worker {
         let last_open = peers.links[link].last_open;
         let unheard = peers.tx.told.values().filter(|told| told.is_unheard_of(from.node, last_open));
         let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
-        let is_away = !peers.serves || peers.links[link].node.is_some_and(|node| peers.holds_no_lease(node));
+        let out = &peers.links[link];
+        let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
+        let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.holds_no_lease(node));
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
-        // Others it may have heard of. That may take as long as it is away: its answer to those that bind nobody yet can be done without, and who waits for
-        // others hears that nobody knows what comes of them.
+        // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to those that bind nobody yet can be done
+        // without, and who waits for others hears that nobody knows what comes of them.
         let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
         let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
         unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());

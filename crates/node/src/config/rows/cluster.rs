@@ -83,7 +83,7 @@ pub(super) static SECTION: Section = Section {
             "cluster-lock-timeout",
             super::long(0),
             "5000",
-            "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. At least 2000; 0 for no limit.",
+            "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. Who has begun such a transaction waits as long for a node that its own cannot reach: then its connection is closed. At least 2000; 0 for no limit.",
         )
         .own(),
         row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
