@@ -72,9 +72,10 @@ impl Engine {
             }
         } else if !self.holds(tx, locks, &held) {
             self.release(held);
-            return if self.shared.transactions.is_open(tx) { Err(waits) } else { Ok(Locked::GivenUp) };
+            return if self.shared.transactions.opened().has(tx) { Err(waits) } else { Ok(Locked::GivenUp) };
+        } else {
+            self.shared.transactions.opened().granted(tx, self.now);
         }
-        self.shared.transactions.granted(tx, self.now);
         // Who coordinates it may have more databases.
         let databases = self.shared.keyspace.databases();
         let keys = locks.iter().filter(|lock| usize::from(lock.db) < databases).map(|lock| (lock.db, &*lock.key));

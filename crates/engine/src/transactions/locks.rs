@@ -5,6 +5,7 @@
 //! out; who goes through the keys one slot at a time, until those have ended that were there when it came: what they changed may have been acknowledged.
 
 use std::collections::BTreeSet;
+use std::sync::MutexGuard;
 
 use command::{effects, flags};
 use keyspace::{Held, Key, Keyspace, Need, Waiter};
@@ -12,6 +13,7 @@ use txn::locks::{KeyLock, Locks, Mode, Requested, release, request, request_plai
 use txn::{Lock, Prepared, Stamp, TxId};
 
 use super::Outcomes;
+use super::shared::Open;
 use crate::attachment::{Attachment, DbKey};
 use crate::call::{Busy, Call};
 use crate::engine::{Engine, Shared};
@@ -27,6 +29,19 @@ pub(crate) enum Owner {
 struct Latched<'a> {
     shared: &'a Shared,
     held: &'a Held,
+    /// Which attempts have locks, from when that is asked for first.
+    open: Option<MutexGuard<'a, Open>>,
+}
+
+impl<'a> Latched<'a> {
+    fn new(shared: &'a Shared, held: &'a Held) -> Self {
+        Self { shared, held, open: None }
+    }
+
+    fn open(&mut self) -> &mut Open {
+        let shared = self.shared;
+        self.open.get_or_insert_with(|| shared.transactions.opened())
+    }
 }
 
 impl Locks<Owner> for Latched<'_> {
@@ -47,8 +62,9 @@ impl Locks<Owner> for Latched<'_> {
         })
     }
 
-    fn is_open(&self, owner: Owner) -> bool {
-        matches!(owner, Owner::Attempt(tx) if self.shared.transactions.is_open(tx))
+    fn keep_open(&mut self, transactions: &mut Vec<(Owner, Stamp)>) {
+        let open = self.open();
+        transactions.retain(|(owner, _)| matches!(owner, Owner::Attempt(tx) if open.has(*tx)));
     }
 }
 
@@ -88,7 +104,7 @@ pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'stati
         );
     }
     let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { return Err("somebody uses the keyspace") };
-    let mut locks = Latched { shared, held: &held };
+    let mut locks = Latched::new(shared, &held);
     let mut sound = true;
     for prepared in outcomes.prepared() {
         shared.transactions.open(prepared.tx);
@@ -96,20 +112,17 @@ pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'stati
         let keys = keys.iter().map(|(key, mode)| (key, *mode));
         sound &= restore(&mut locks, Owner::Attempt(prepared.tx), prepared.stamp, keys);
     }
+    drop(locks);
     shared.keyspace.release(held, |_| {});
     if sound { Ok(()) } else { Err("the log has two transactions that are prepared and lock the same key") }
 }
 
 impl Engine {
-    fn latched<'a>(&self, shared: &'a Shared, held: &'a Held) -> Latched<'a> {
-        Latched { shared, held }
-    }
-
     fn plain(&self, token: u64) -> Owner {
         Owner::Plain(Waiter { worker: self.index, token })
     }
 
-    /// Asks for the locks of an attempt, whose slots are held.
+    /// Asks for the locks of an attempt, whose slots are held: all that is known of open ones is looked at in one go.
     pub(super) fn request_locks(
         &mut self,
         (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
@@ -118,12 +131,17 @@ impl Engine {
     ) -> Requested {
         let shared = self.shared.clone();
         let waiter = Waiter { worker: self.index, token };
-        if !shared.transactions.admit(tx, waiter, self.now) {
-            return Requested::Dies;
-        }
         let keys: Claims = locks.iter().map(|lock| (place(lock), lock.mode)).collect();
         let keys = keys.iter().map(|(key, mode)| (key, *mode));
-        let requested = request(&mut self.latched(&shared, held), Owner::Attempt(tx), age, keys);
+        let mut latched = Latched::new(&shared, held);
+        if !shared.transactions.admit(latched.open(), tx, waiter, self.now) {
+            return Requested::Dies;
+        }
+        let requested = request(&mut latched, Owner::Attempt(tx), age, keys);
+        if requested == Requested::Granted {
+            latched.open().granted(tx, self.now);
+        }
+        drop(latched);
         if requested == Requested::Dies {
             self.ended(tx);
         }
@@ -132,7 +150,7 @@ impl Engine {
 
     /// Whether an attempt holds all these locks, whose slots are held.
     pub(super) fn holds(&self, tx: TxId, locks: &[Lock], held: &Held) -> bool {
-        let mut latched = self.latched(&self.shared, held);
+        let mut latched = Latched::new(&self.shared, held);
         locks
             .iter()
             .all(|lock| latched.of(&place(lock), |lock| lock.held_by(Owner::Attempt(tx)).is_some()) == Some(true))
@@ -143,7 +161,7 @@ impl Engine {
         let shared = self.shared.clone();
         let keys: Vec<DbKey> = locks.iter().map(place).collect();
         let mut granted = Vec::new();
-        release(&mut self.latched(&shared, held), Owner::Attempt(tx), keys.iter(), |owner| granted.push(owner));
+        release(&mut Latched::new(&shared, held), Owner::Attempt(tx), keys.iter(), |owner| granted.push(owner));
         self.wake_owners(&granted);
         self.ended(tx);
         // In a moment of their own.
@@ -156,13 +174,12 @@ impl Engine {
     }
 
     fn wake_owners(&mut self, granted: &[Owner]) {
-        for owner in granted {
-            let waiter = match owner {
-                Owner::Plain(waiter) => Some(*waiter),
-                Owner::Attempt(tx) => self.shared.transactions.waiter(*tx),
-            };
-            self.wakes.extend(waiter);
-        }
+        let transactions = &self.shared.transactions;
+        let mut open = None;
+        self.wakes.extend(granted.iter().filter_map(|owner| match owner {
+            Owner::Plain(waiter) => Some(*waiter),
+            Owner::Attempt(tx) => open.get_or_insert_with(|| transactions.opened()).waiter(*tx),
+        }));
     }
 
     /// Waits for the locks of the keys of `calls`, and of `further` ones, which are held. `None`: none is in the way; what was claimed for that is kept
@@ -216,7 +233,7 @@ impl Engine {
     #[cold]
     fn await_claims(&mut self, mut keys: Claims, held: &Held, token: u64) -> Option<Busy> {
         let shared = self.shared.clone();
-        let (me, mut locks) = (self.plain(token), self.latched(&shared, held));
+        let (me, mut locks) = (self.plain(token), Latched::new(&shared, held));
         let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
         let mine = |key: &DbKey| claimed.iter().find(|(claimed, _)| claimed == key).map(|(_, mode)| *mode);
         let held_by_me = |locks: &mut Latched<'_>, key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten();
@@ -242,7 +259,7 @@ impl Engine {
         keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         keys.dedup_by(|next, kept| next.0 == kept.0);
         self.end_claims(token, held);
-        request_plain(&mut self.latched(&shared, held), me, keys.iter().map(|(key, mode)| (key, *mode)))?;
+        request_plain(&mut Latched::new(&shared, held), me, keys.iter().map(|(key, mode)| (key, *mode)))?;
         self.claims.insert(token, keys);
         Some(busy)
     }
@@ -270,7 +287,7 @@ impl Engine {
         // What it has claimed before may still be to be given back: it must not be found there when it is claimed again.
         mine.extend(self.unclaimed.extract_if(.., |(owner, key)| *owner == me && is_held(key)).map(|(_, key)| key));
         let mut granted = Vec::new();
-        release(&mut self.latched(&shared, held), me, mine.iter(), |owner| granted.push(owner));
+        release(&mut Latched::new(&shared, held), me, mine.iter(), |owner| granted.push(owner));
         self.wake_owners(&granted);
         self.unclaimed.extend(others.into_iter().map(|key| (me, key)));
     }
@@ -301,7 +318,7 @@ impl Engine {
             };
             let shared = self.shared.clone();
             let mut granted = Vec::new();
-            release(&mut self.latched(&shared, &held), owner, std::iter::once(&key), |owner| granted.push(owner));
+            release(&mut Latched::new(&shared, &held), owner, std::iter::once(&key), |owner| granted.push(owner));
             self.wake_owners(&granted);
             self.release(held);
         }
@@ -340,6 +357,6 @@ impl Engine {
     /// Whether a transaction has locked a key, whose slot is held, and is not the one that is being installed.
     pub(crate) fn is_locked_by_other(&self, held: &Held, key: &DbKey) -> bool {
         let other = |(owner, _)| matches!(owner, Owner::Attempt(tx) if Some(tx) != self.installs);
-        self.latched(&self.shared, held).of(key, |lock| lock.held().any(other)) == Some(true)
+        Latched::new(&self.shared, held).of(key, |lock| lock.held().any(other)) == Some(true)
     }
 }

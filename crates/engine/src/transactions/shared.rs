@@ -25,8 +25,9 @@ pub struct Transactions {
     skipped: Mutex<Vec<(DbKey, DbKey)>>,
 }
 
+/// The attempts that have locks or wait for some.
 #[derive(Default)]
-struct Open {
+pub(super) struct Open {
     /// The next attempt's number.
     next: u64,
     attempts: BTreeMap<TxId, Attempt>,
@@ -55,7 +56,7 @@ impl Transactions {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn opened(&self) -> MutexGuard<'_, Open> {
+    pub(super) fn opened(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,8 +97,7 @@ impl Transactions {
 
     /// An attempt is about to ask for locks, if nobody waits for there to be none, or for long in vain. `waiter` is woken when it is granted what it waits
     /// for. `now`: unix milliseconds.
-    pub(super) fn admit(&self, tx: TxId, waiter: Waiter, now: u64) -> bool {
-        let mut open = self.opened();
+    pub(super) fn admit(&self, open: &mut Open, tx: TxId, waiter: Waiter, now: u64) -> bool {
         let is_long = |since: &u64| now.saturating_sub(*since) > LONG_MS;
         if open.quiet.iter().any(|(upto, _)| *upto == ALL) && !open.numbers.values().any(is_long) {
             return false;
@@ -105,20 +105,6 @@ impl Transactions {
         open.begin(tx, Some(waiter), NEVER);
         self.count.fetch_add(1, Relaxed);
         true
-    }
-
-    /// An attempt has all its locks. `now`: unix milliseconds.
-    pub(super) fn granted(&self, tx: TxId, now: u64) {
-        let mut open = self.opened();
-        let number = open.attempts.get(&tx).map(|attempt| attempt.number);
-        if let Some(since) = number.and_then(|number| open.numbers.get_mut(&number)) {
-            *since = now.min(*since);
-        }
-    }
-
-    /// Whether an attempt has locks or waits for them.
-    pub(super) fn is_open(&self, tx: TxId) -> bool {
-        self.opened().attempts.contains_key(&tx)
     }
 
     pub(super) fn keep_events(&self, tx: TxId, events: Vec<Event>) {
@@ -129,10 +115,6 @@ impl Transactions {
 
     pub(super) fn take_events(&self, tx: TxId) -> Vec<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).remove(&tx).unwrap_or_default()
-    }
-
-    pub(super) fn waiter(&self, tx: TxId) -> Option<Waiter> {
-        self.opened().attempts.get(&tx)?.waiter
     }
 
     /// An attempt has no locks any more, and waits for none.
@@ -187,6 +169,24 @@ impl Transactions {
 }
 
 impl Open {
+    /// An attempt has all its locks. `now`: unix milliseconds.
+    pub(super) fn granted(&mut self, tx: TxId, now: u64) {
+        let number = self.attempts.get(&tx).map(|attempt| attempt.number);
+        if let Some(since) = number.and_then(|number| self.numbers.get_mut(&number)) {
+            *since = now.min(*since);
+        }
+    }
+
+    /// Whether an attempt has locks or waits for them.
+    pub(super) fn has(&self, tx: TxId) -> bool {
+        self.attempts.contains_key(&tx)
+    }
+
+    /// Who is woken when an attempt is granted something.
+    pub(super) fn waiter(&self, tx: TxId) -> Option<Waiter> {
+        self.attempts.get(&tx)?.waiter
+    }
+
     fn begin(&mut self, tx: TxId, waiter: Option<Waiter>, since: u64) {
         let number = self.next;
         self.next += 1;

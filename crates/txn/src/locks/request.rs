@@ -14,8 +14,8 @@ pub trait Locks<O> {
     /// Calls `f` with the key's lock, which is made if need be, and forgets the lock if it is free then.
     fn with<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> R;
 
-    /// Whether a transaction has locks or waits for some. Of one that has just given them up it may still say so.
-    fn is_open(&self, owner: O) -> bool;
+    /// Leaves out the transactions that have no locks and wait for none. One that has just given them up may still be left in.
+    fn keep_open(&mut self, transactions: &mut Vec<(O, Stamp)>);
 }
 
 /// What became of a request.
@@ -43,15 +43,10 @@ where
     L::Key: 'k,
 {
     let mut before = awaited(locks, keys.clone());
-    let is_older = before.iter().all(|(other, age)| stamp < *age || !locks.is_open(*other));
-    let asker = match is_older {
+    let asker = match is_older(locks, stamp, &mut before) {
         true => Asker::Transaction(stamp),
-        false if !patient => return Requested::Dies,
+        false if !patient || before.len() >= PATIENT_MAX => return Requested::Dies,
         false => {
-            keep_open(locks, &mut before);
-            if before.len() >= PATIENT_MAX {
-                return Requested::Dies;
-            }
             before.push((owner, stamp));
             Asker::Patient(before.into())
         }
@@ -103,17 +98,21 @@ where
 }
 
 /// Each of them once, and none that has ended.
-fn keep_open<L: Locks<O>, O: Copy + Eq>(locks: &L, all: &mut Vec<(O, Stamp)>) {
+fn keep_open<L: Locks<O>, O: Copy + Eq>(locks: &mut L, all: &mut Vec<(O, Stamp)>) {
     // Of one age there are attempts of one transaction: few.
     all.sort_by_key(|(_, stamp)| *stamp);
     all.dedup();
-    all.retain(|(owner, _)| locks.is_open(*owner));
+    locks.keep_open(all);
 }
 
-fn note<O: Eq>(all: &mut Vec<(O, Stamp)>, owner: O, stamp: Stamp) {
-    if !all.iter().any(|(known, _)| *known == owner) {
-        all.push((owner, stamp));
+/// Whether somebody of this age is older than all of them that have not ended. If not, those are left.
+fn is_older<L: Locks<O>, O: Copy + Eq>(locks: &mut L, stamp: Stamp, all: &mut Vec<(O, Stamp)>) -> bool {
+    let is_older = |all: &[(O, Stamp)]| all.iter().all(|(_, age)| stamp < *age);
+    if is_older(all) {
+        return true;
     }
+    keep_open(locks, all);
+    is_older(all)
 }
 
 /// Takes the keys or a place in their queues; for how many it waits.
@@ -133,8 +132,8 @@ where
 /// what it held. Who does not hold the key dies: it has lost it.
 pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
     let mut all = Vec::new();
-    locks.of(key, |lock| lock.awaited_by_holder(owner, |other, stamp| note(&mut all, other, stamp)));
-    if all.iter().any(|(other, age)| stamp >= *age && locks.is_open(*other)) {
+    locks.of(key, |lock| lock.awaited_by_holder(owner, |other, stamp| all.push((other, stamp))));
+    if !is_older(locks, stamp, &mut all) {
         return Requested::Dies;
     }
     locks.with(key, |lock| match lock.upgrade(owner) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{KeyLock, Locks};
+use crate::Stamp;
 
 /// The locks of keys that somebody holds or waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,8 +52,8 @@ impl<K: Ord + Clone, O: Copy + Eq> Locks<O> for LockTable<K, O> {
         result
     }
 
-    fn is_open(&self, owner: O) -> bool {
-        let has = |lock: &KeyLock<O>| lock.held().chain(lock.waiting()).any(|(other, _)| other == owner);
-        self.locks.values().any(has)
+    fn keep_open(&mut self, transactions: &mut Vec<(O, Stamp)>) {
+        let has = |lock: &KeyLock<O>, owner| lock.held().chain(lock.waiting()).any(|(other, _)| other == owner);
+        transactions.retain(|(owner, _)| self.locks.values().any(|lock| has(lock, *owner)));
     }
 }
