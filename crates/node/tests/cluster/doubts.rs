@@ -1,5 +1,8 @@
 //! Keys of healthy nodes that are locked by transactions whose outcome depends on a node that does not answer (rule T4).
 
+use keyspace::access::AccessClock;
+use keyspace::{Db, Expiry};
+
 use crate::net::{Net, key_of, shown};
 
 /// Many looks at what is in doubt: longer than `cluster-lock-timeout`.
@@ -110,6 +113,46 @@ fn without_a_limit_they_wait() {
     net.send(c, &format!("INCR {z}"));
     (0..4).for_each(|_| looks(&mut net));
     assert!(net.heard(c).is_empty());
+}
+
+/// What a transaction is to be done to is not as it was, as a damaged store may have it: its keys stay locked, and nobody waits for them.
+#[test]
+fn who_needs_keys_of_what_cannot_be_done_hears_so() {
+    let mut net = Net::new(3, 1, 2);
+    let [begun, owner, client] = [0, 2, 1].map(|node| net.connect(node));
+    let [x, z] = [0, 2].map(|i| key_of(i, 3, "list"));
+    let shared = net.node(2).engine.clone();
+    // A loader's: there is none.
+    let (keyspace, mut local, clock) = (&shared.keyspace, shared.keyspace.local(1), AccessClock::new(1));
+    let mut become_other = |text: Option<&[u8]>| {
+        let key = keyspace.hasher().key(z.as_bytes());
+        let held = keyspace.try_one(key.slot).expect("nobody has it");
+        let mut db = Db::new(keyspace, &held, &mut local, &clock, 0, 1);
+        db.remove(&key);
+        if let Some(text) = text {
+            db.set_string(&key, text, false, Expiry::Clear);
+        }
+        keyspace.release(held, |_| {});
+    };
+    assert_eq!(net.say(owner, &format!("RPUSH {z} 0")), "1");
+    ["MULTI", &format!("RPUSH {x} 1"), &format!("RPUSH {z} 1"), "EXEC"].iter().for_each(|words| net.send(begun, words));
+    while net.replies(begun).iter().all(|reply| !shown(reply).starts_with('[')) {
+        net.turns(1);
+    }
+    become_other(Some(b"text"));
+    net.send(client, &format!("LLEN {z}"));
+    looks(&mut net);
+    let damaged = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
+    assert_eq!(net.heard(client), [damaged]);
+    for command in [format!("SET {z} 1"), format!("MSET {x} 2 {z} 2"), "DBSIZE".into()] {
+        assert_eq!(net.say(client, &command), damaged, "{command}");
+    }
+    assert_eq!(net.say(owner, &format!("LLEN {x}")), "1");
+    assert!(net.say(owner, "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
+    become_other(None);
+    looks(&mut net);
+    assert_eq!(net.say(client, &format!("LRANGE {z} 0 -1")), "[1]");
+    assert!(net.is_quiet() && net.say(owner, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
 }
 
 /// Who waits for a node that answers is not refused: it may be at work.

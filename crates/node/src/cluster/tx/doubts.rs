@@ -4,13 +4,15 @@
 //! `cluster-lock-timeout`, and is told then why the command was not executed; from then on everybody is told at once, until the node answers.
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
+//!
+//! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged: they keep their locks until that is mended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use txn::locks::Mode;
-use txn::{Lock, NodeId, Participant, Refusal, TxId};
+use txn::{Lock, NodeId, Participant, Prepared, Refusal, TxId};
 
 use super::super::Cluster;
 use super::super::peers::Peers;
@@ -24,8 +26,20 @@ const LOOK_MS: u64 = 500;
 /// A node has been asked in the first two, and may take as long to answer.
 const LOOKS_MIN: u64 = 4;
 
+const DAMAGED: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
+
 /// Keys that are locked: database and name.
 type Key = (u16, Box<[u8]>);
+
+/// Why a transaction keeps its locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// This node knows more and does not answer.
+    Silent(NodeId),
+    /// What it is to be done to is damaged.
+    Damaged,
+}
 
 /// See the module's text.
 #[derive(Default)]
@@ -43,10 +57,12 @@ pub(super) struct Doubts {
 struct Known {
     /// Looks since a node has answered that knows more of an attempt that is prepared.
     silent: BTreeMap<TxId, BTreeMap<NodeId, u64>>,
-    /// Attempts that have been in doubt for too long, because of these nodes.
-    stuck: BTreeMap<TxId, NodeId>,
+    /// Attempts that cannot be done.
+    damaged: BTreeMap<TxId, Arc<Prepared>>,
+    /// Those, and attempts that have been in doubt for too long.
+    stuck: BTreeMap<TxId, Cause>,
     /// What these have locked.
-    locked: BTreeMap<Key, (Mode, NodeId)>,
+    locked: BTreeMap<Key, (Mode, Cause)>,
 }
 
 /// What waits for a node that does not answer.
@@ -63,16 +79,20 @@ impl Known {
     fn look(&mut self, parts: &Participant, most: u64) -> bool {
         let mut silent = std::mem::take(&mut self.silent);
         let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
+        let mut stick = |prepared: &Prepared, cause| {
+            stuck.insert(prepared.tx, cause);
+            for Lock { db, key, mode } in &*prepared.locks {
+                let (known, _) = locked.entry((*db, key.clone())).or_insert((*mode, cause));
+                *known = (*known).max(*mode);
+            }
+        };
+        self.damaged.values().for_each(|prepared| stick(prepared, Cause::Damaged));
         for (prepared, others) in parts.waiting() {
             let before = silent.remove(&prepared.tx).unwrap_or_default();
             let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
             let looks: BTreeMap<NodeId, u64> = others.into_iter().map(looks).collect();
             if let Some((node, _)) = looks.iter().find(|(_, looks)| **looks >= most) {
-                stuck.insert(prepared.tx, *node);
-                for Lock { db, key, mode } in &*prepared.locks {
-                    let (known, _) = locked.entry((*db, key.clone())).or_insert((*mode, *node));
-                    *known = (*known).max(*mode);
-                }
+                stick(prepared, Cause::Silent(*node));
             }
             self.silent.insert(prepared.tx, looks);
         }
@@ -82,12 +102,13 @@ impl Known {
 
     fn of_nodes(&self) -> BTreeMap<NodeId, Doubt> {
         let mut of_nodes: BTreeMap<NodeId, Doubt> = BTreeMap::new();
-        let mut of = |node: &NodeId, (transactions, keys)| {
+        let mut of = |cause: &Cause, (transactions, keys)| {
+            let Cause::Silent(node) = cause else { return };
             let doubt = of_nodes.entry(*node).or_insert(Doubt { transactions: 0, keys: 0 });
             (doubt.transactions, doubt.keys) = (doubt.transactions + transactions, doubt.keys + keys);
         };
-        self.stuck.values().for_each(|node| of(node, (1, 0)));
-        self.locked.values().for_each(|(_, node)| of(node, (0, 1)));
+        self.stuck.values().for_each(|cause| of(cause, (1, 0)));
+        self.locked.values().for_each(|(_, cause)| of(cause, (0, 1)));
         of_nodes
     }
 }
@@ -104,20 +125,30 @@ impl Doubts {
         }
     }
 
-    /// For whom somebody waits who wants these keys.
-    fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<NodeId> {
+    /// What was prepared cannot be done.
+    pub(super) fn is_damaged(&self, prepared: &Arc<Prepared>) {
+        self.known().damaged.entry(prepared.tx).or_insert_with(|| Arc::clone(prepared));
+    }
+
+    /// What could not be done is done.
+    pub(super) fn is_done(&self, tx: TxId) {
+        self.known().damaged.remove(&tx);
+    }
+
+    /// What somebody waits for who wants these keys.
+    fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 {
             return None;
         }
         let known = self.known();
         keys.find_map(|(db, key, mode)| {
-            let (locked, node) = known.locked.get(&(db, Box::from(key)))?;
-            locked.conflicts(mode).then_some(*node)
+            let (locked, cause) = known.locked.get(&(db, Box::from(key)))?;
+            locked.conflicts(mode).then_some(*cause)
         })
     }
 
-    /// For whom somebody waits who wants to work on all keys.
-    fn about_any(&self) -> Option<NodeId> {
+    /// What somebody waits for who wants to work on all keys.
+    fn about_any(&self) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
     }
 }
@@ -139,7 +170,7 @@ impl Cluster {
         of_nodes.into_iter().map(|(node, doubt)| (place(&self.map(), node), doubt)).collect()
     }
 
-    /// How many transactions wait here for nodes that do not answer.
+    /// How many transactions wait here for nodes that do not answer, or cannot be done.
     pub(crate) fn in_doubt(&self) -> usize {
         self.parts.doubts.stuck.load(Relaxed)
     }
@@ -152,7 +183,8 @@ fn place(map: &::cluster::Map, node: NodeId) -> String {
 }
 
 impl Peers {
-    fn doubtful(&self, node: NodeId) -> Vec<u8> {
+    fn doubtful(&self, cause: Cause) -> Vec<u8> {
+        let Cause::Silent(node) = cause else { return DAMAGED.into() };
         let place = place(&self.map, node);
         format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
             .into_bytes()
@@ -161,7 +193,7 @@ impl Peers {
     /// Why an attempt does not get its locks, if that may last.
     fn doubt_of_locks(&self, locks: &[Lock]) -> Option<Vec<u8>> {
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
-        self.shared.parts.doubts.about(keys).map(|node| self.doubtful(node))
+        self.shared.parts.doubts.about(keys).map(|cause| self.doubtful(cause))
     }
 }
 
@@ -171,9 +203,9 @@ impl Worker {
         let peers = self.peers.as_deref()?;
         let doubts = &peers.shared.parts.doubts;
         let everything = || self.engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
-        let node = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
+        let cause = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
         add(&self.stats.refused_in_doubt, 1);
-        Some(peers.doubtful(node))
+        Some(peers.doubtful(cause))
     }
 
     /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
@@ -199,7 +231,7 @@ impl Worker {
         if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
             let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
             let mut known = doubts.known();
-            let before: BTreeSet<NodeId> = known.stuck.values().copied().collect();
+            let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
             if peers.shared.parts.with(|parts| known.look(parts, most)) == Some(true) {
                 doubts.stuck.store(known.stuck.len(), Relaxed);
                 doubts.changes.fetch_add(1, Relaxed);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use command::effects::{self, op};
 use command::{Row, Run, flags};
-use engine::{BlockRun, Busy, Call, Caller, Locked, Room, Undone};
+use engine::{BlockRun, Busy, Call, Caller, Locked, NotInstalled, Room, Undone};
 use keyspace::{Horizon, Need};
 use resp::{Args, Batch};
 use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
 use super::coordinator::mode_of;
+use super::doubts::Doubts;
 use super::split::is_splittable;
 use super::{TASK, Watched, wire};
 use crate::execute::INSISTS;
@@ -190,9 +191,15 @@ impl Worker {
                 }
             }
             Work::Install { prepared, told } => match self.engine.install(prepared, token)? {
-                Ok(seen) => Done::Logged(seen, prepared.tx, RecordKind::Commit),
+                Ok(seen) => {
+                    self.doubts().filter(|_| *told).inspect(|doubts| doubts.is_done(prepared.tx));
+                    Done::Logged(seen, prepared.tx, RecordKind::Commit)
+                }
                 Err(why) => {
                     tell_not_installed(prepared, &why, told);
+                    if let NotInstalled::Damaged(_) = why {
+                        self.doubts().inspect(|doubts| doubts.is_damaged(prepared));
+                    }
                     Done::Later
                 }
             },
@@ -203,6 +210,10 @@ impl Worker {
                 Done::Over
             }
         })
+    }
+
+    fn doubts(&self) -> Option<&Doubts> {
+        Some(&self.peers.as_deref()?.shared.parts.doubts)
     }
 
     fn tx_locked(&mut self, tx: TxId, granted: bool) -> Vec<Action> {
