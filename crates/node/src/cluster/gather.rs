@@ -55,6 +55,11 @@ impl Merge {
         self == Merge::Receivers || ["pubsub|", "script|", "function|"].iter().any(|family| name.starts_with(family))
     }
 
+    /// Whether a node has its part only as long as it has a lease: it is about keys.
+    pub(super) fn needs_lease(self, name: &str) -> bool {
+        self != Merge::Least && !self.is_without_lost(name)
+    }
+
     /// Whether every node has its part also where clients find nodes by themselves: of what else they want of all, they ask each.
     pub(crate) fn is_for_all(self) -> bool {
         matches!(self, Merge::Receivers | Merge::Least)

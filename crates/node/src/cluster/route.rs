@@ -234,6 +234,10 @@ impl Worker {
             Kind::Exec => self.place_of_block(conn).place,
             Kind::Scan => peers.place_of_scan(args),
             Kind::Slot => peers.place_of_slot(args),
+            Kind::Gather(merge) if merge.needs_lease(&command.name) && !peers.serves => {
+                let text = peers.no_lease();
+                return Some(self.decline(conn, command, &text));
+            }
             _ => Place::Anywhere,
         };
         let peers = self.peers.as_deref()?;

@@ -117,6 +117,17 @@ fn a_node_without_a_lease_serves_nothing() {
         assert!(shown(&last).starts_with("-EXECABORT"), "{last:?}");
     }
     assert!(net.say(here, "CLUSTER INFO").contains("cluster_state:fail"));
+    // Nor has it a part in what all do to keys, whoever asks.
+    for client in [here, there] {
+        for command in ["DBSIZE", "KEYS *", "RANDOMKEY"] {
+            assert_eq!(net.say(client, command), "-CLUSTERDOWN this node has no lease: a test says so", "{command}");
+        }
+        let flush = net.say(client, "FLUSHALL");
+        assert!(flush.starts_with("-ERR 1 of 2 nodes have executed it"), "{flush}");
+        for command in ["PUBLISH channel x", "PUBSUB NUMPAT"] {
+            assert_eq!(net.say(client, command), "0");
+        }
+    }
     net.lease(0, u64::MAX);
     assert_eq!(net.say(there, &format!("GET {key}")), "1");
 }
