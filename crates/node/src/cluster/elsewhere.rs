@@ -16,6 +16,7 @@ use super::kinds::Kind;
 use super::remote::Expect;
 use super::route::{TRY_AGAIN, append_args};
 use super::transactions::EXEC;
+use super::tx::find;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::session::{Multi, Replies};
@@ -206,12 +207,8 @@ impl Worker {
                 return false;
             }
             let args = batch.args(0, commands);
-            let found = table.find_command(&args[0]);
-            let found = found.and_then(|command| match args.get(1) {
-                Some(name) if command.is_container() => table.find_subcommand(command, name),
-                _ => Some(command),
-            });
-            let Some(command) = found else { return false };
+            let words: Vec<&[u8]> = args.iter().take(2).collect();
+            let Some(command) = find(table, &words) else { return false };
             let key =
                 args.get(1).filter(|_| command.has_one_key).map(|key| self.node.engine.keyspace.hasher().key(key));
             if !multi.push(command.id, key.map(|key| (key.slot, key.hash)), args) {

@@ -28,6 +28,7 @@ use coordinator::Block;
 pub(crate) use doubts::Doubt;
 use doubts::Doubts;
 use tasks::Task;
+pub(super) use tasks::find;
 pub(super) use workspace::works_on_everything;
 
 use super::origin::Broken;

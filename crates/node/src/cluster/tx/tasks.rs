@@ -494,7 +494,7 @@ fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks:
 }
 
 /// The command of these words.
-fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
+pub(in super::super) fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
     let name = words.first()?;
     let command = table.find_command(name).or_else(|| table.find_own(name))?;
     match words.get(1) {
