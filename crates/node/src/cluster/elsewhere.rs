@@ -13,6 +13,7 @@ use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, Value};
 
 use super::Peers;
 use super::kinds::Kind;
+use super::origin::keep_watched;
 use super::remote::Expect;
 use super::route::{TRY_AGAIN, append_args};
 use super::transactions::EXEC;
@@ -244,7 +245,9 @@ impl Conn {
 
 /// The command that an owner has sent back, and the version of its map.
 fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
-    let Ok(Some((Value::Push(parts), _))) = ReplyDecoder::default().next(reply) else { return None };
+    // It is as long as it was when it was let through, and more than one value may be.
+    let limits = ReplyLimits { bulk_bytes_max: usize::MAX, ..ReplyLimits::default() };
+    let Ok(Some((Value::Push(parts), _))) = ReplyDecoder::new(limits).next(reply) else { return None };
     let [Value::Simple(name), Value::Integer(version), Value::Bulk(command)] = &parts[..] else { return None };
     (**name == *ELSEWHERE.as_bytes()).then(|| (*version as u64, command.to_vec()))
 }

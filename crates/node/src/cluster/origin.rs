@@ -324,11 +324,15 @@ impl Worker {
 
 /// A WATCH over a link was answered, which watched so many keys before.
 fn note_watch(conn: &mut Conn, link: usize, before: usize, reply: &[u8]) {
+    // What was refused watches nothing, and must not break the next block.
+    let kept = if reply.first() == Some(&b'-') { before } else { usize::MAX };
+    keep_watched(conn, link, kept);
+}
+
+/// Of the keys that a connection watches over a link it watches the first ones alone.
+pub(super) fn keep_watched(conn: &mut Conn, link: usize, kept: usize) {
     if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
-        // What was refused watches nothing, and must not break the next block.
-        if reply.first() == Some(&b'-') {
-            line.watched.truncate(before);
-        }
+        line.watched.truncate(kept);
         line.watches = !line.watched.is_empty();
     }
 }

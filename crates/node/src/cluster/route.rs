@@ -257,9 +257,8 @@ impl Worker {
             }
             Place::Nobody => NO_OWNER,
             Place::At(..) | Place::Several => {
-                let sent = if kind == Kind::Watch { None } else { self.send_back(conn, kind, args) };
-                if sent.is_some() {
-                    return sent;
+                if let Some(sent) = self.send_back(conn, kind, args) {
+                    return Some(sent);
                 }
                 TRY_AGAIN
             }

@@ -190,6 +190,44 @@ fn a_block_that_watches_keys_of_an_old_owner_is_refused() {
     assert_eq!(net.say(client, &format!("GET {key}")), "nil");
 }
 
+#[test]
+fn a_watch_goes_where_its_keys_are() {
+    for crumbles in [false, true] {
+        let mut net = Net::new(3, 1, 3);
+        net.crumbles = crumbles;
+        let (client, other) = (net.connect(0), net.connect(2));
+        let [near, key, far] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
+        net.ask(client, &format!("EXISTS {key} {far}"));
+        hear(&mut net, &[1, 2], false);
+        net.send(client, &format!("WATCH {key}"));
+        a_while(&mut net);
+        hear(&mut net, &[0], false);
+        a_while(&mut net);
+        assert_eq!(net.heard(client), ["OK"]);
+        for (touched, expected) in [(true, "nil"), (false, "[1]")] {
+            if touched {
+                net.ask(other, &format!("SET {key} 0"));
+            }
+            let block = net.pipeline(client, &["MULTI", &format!("INCR {key}"), "EXEC"]);
+            assert_eq!(shown(&block[2]), expected);
+            net.ask(client, &format!("WATCH {key}"));
+        }
+        // One of the nodes that have been asked may watch its part already.
+        let mut net = Net::new(3, 1, 3);
+        net.crumbles = crumbles;
+        let client = net.connect(0);
+        net.ask(client, &format!("EXISTS {key} {far}"));
+        hear(&mut net, &[1, 2], false);
+        net.send(client, &format!("WATCH {near} {key} {far}"));
+        a_while(&mut net);
+        hear(&mut net, &[0], false);
+        a_while(&mut net);
+        let reply = net.heard(client).join(",");
+        assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
+        assert_eq!(net.say(client, &format!("WATCH {near} {key} {far}")), "OK");
+    }
+}
+
 /// Who waits for a key of the second node, as the client of each.
 fn waiters(net: &mut Net, command: &str) -> Vec<usize> {
     let clients: Vec<usize> = (0..3).map(|node| net.connect(node)).collect();
