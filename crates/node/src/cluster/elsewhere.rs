@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::KeyAt;
 use engine::Ending;
-use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, Value};
+use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
 
 use super::Peers;
 use super::kinds::Kind;
@@ -161,12 +161,21 @@ impl Worker {
 
     /// An owner has sent a command back, if that is what it says.
     pub(super) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
-        let (
-            Expect::Hole(hole, wanted) | Expect::Script(hole, wanted) | Expect::Block(hole, wanted, _),
-            Some((version, command)),
-        ) = (expect, sent_back(reply))
-        else {
-            return self.answer(conn, expect, reply, true);
+        let Some((version, command)) = sent_back(reply) else { return self.answer(conn, expect, reply, true) };
+        let (hole, wanted) = match expect {
+            Expect::Hole(hole, wanted) | Expect::Script(hole, wanted) | Expect::Block(hole, wanted, _) => {
+                (hole, wanted)
+            }
+            Expect::Watch(hole, wanted, link, before) => {
+                keep_watched(conn, link, before);
+                (hole, wanted)
+            }
+            // Others have done their parts.
+            Expect::WatchPart(..) | Expect::Part(_) | Expect::Nothing => {
+                let mut error = Vec::new();
+                write_error(&mut error, conn.session.protocol, TRY_AGAIN);
+                return self.answer(conn, expect, &error, true);
+            }
         };
         let is_block = matches!(expect, Expect::Block(..));
         if let Some(remote) = conn.remote.as_deref_mut() {
