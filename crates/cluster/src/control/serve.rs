@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::future::{Either, select};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
@@ -84,14 +84,20 @@ async fn meet(agent: &Agent, socket: TcpStream) -> Option<(Stream, Peer)> {
     (agent.random)(&mut nonce);
     let me = agent.disk.kept().party();
     let host = wire::Host { me, secret: &agent.settings.secret, tls: agent.links.tls(), nonce };
-    match wire::accept(socket, host, |peer| judge(agent, peer)).await {
+    let proven = OnceLock::new();
+    let judge = |peer: &Peer| {
+        let _ = proven.set(peer.party.node.to_string());
+        judge(agent, peer)
+    };
+    match wire::accept(socket, host, judge).await {
         Ok(met) => {
-            agent.volatile().refused.forget(&from);
+            // And no other one that has its address.
+            agent.volatile().refused.forget(&met.1.party.node.to_string());
             Some(met)
         }
         Err(why @ (wire::NoLink::Handshake(_) | wire::NoLink::Tls(_))) => {
-            // It comes again and again: once is enough.
-            if agent.volatile().refused.is_new(&from, &why.to_string()) {
+            // It comes again and again: once is enough. Whatever name it gives counts only if it knows the secret.
+            if agent.volatile().refused.is_new(proven.get().unwrap_or(&from), &why.to_string()) {
                 tracing::warn!("a node at {from} was refused: {why}");
             }
             None
