@@ -1,6 +1,7 @@
 //! Expired keys while CLIENT PAUSE keeps them, and what was under way when it began.
 
 use command::effects::{decode, op};
+use keyspace::Need;
 use txn::locks::Mode;
 
 use crate::testing::with_call;
@@ -77,4 +78,27 @@ fn what_a_writer_writes_over_is_deleted_and_what_a_reader_looks_for_is_kept() {
     engine.keep_expired(false);
     assert_eq!(say(&mut engine, "exists h"), ":0\r\n");
     assert_eq!(operations(&engine.fx.encoded), [(op::DELETE, "h".to_owned())], "it was still there");
+}
+
+/// A block that is undone and runs again is the same one, whatever has begun or ended meanwhile.
+#[test]
+fn a_block_that_runs_again_keeps_what_it_kept() {
+    for keeps in [false, true] {
+        let mut engine = paused();
+        engine.keep_expired(keeps);
+        let begin = Begin { may_widen: true, ..Begin::default() };
+        let block = engine.begin_block(&begin, 0).ok().flatten().expect("free");
+        let again = engine.undo_block(block, Need::Slots(Default::default()));
+        engine.keep_expired(!keeps);
+        let begin = Begin { may_widen: true, again: Some(&again), ..Begin::default() };
+        let mut block = engine.begin_block(&begin, 0).ok().flatten().expect("free");
+        with_call(0, &["exists", "k"], |call| {
+            assert!(engine.widen_block(&mut block, call).is_ok(), "nobody else is there");
+            engine.run_in_block(&mut block, call, &mut Vec::new());
+        });
+        let (encoded, _) = block.take_effects();
+        engine.end_block(block, 0);
+        let deleted = [(op::DELETE, "k".to_owned())];
+        assert_eq!(operations(&encoded), if keeps { &[][..] } else { &deleted });
+    }
 }

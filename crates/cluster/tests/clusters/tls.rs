@@ -4,8 +4,13 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 
 use cluster::control::{DataLink, TlsFiles};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::certificates::{Authority, Flaw};
 use crate::harness::{Node, Nodes, stream, wait};
@@ -245,4 +250,64 @@ fn who_speaks_in_the_clear_is_told() {
     let mut said = Vec::new();
     plain.read_to_end(&mut said).unwrap();
     assert!(String::from_utf8_lossy(&said).contains("this node uses TLS"));
+}
+
+/// Takes anybody for a node.
+#[derive(Debug)]
+struct Credulous;
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[test]
+fn who_shows_no_certificate_is_refused() {
+    let mut nodes = equipped(68, 1, &Authority::new("authority"));
+    nodes.nodes[0].start();
+    nodes.serve();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().dangerous();
+    let config = config.with_custom_certificate_verifier(Arc::new(Credulous)).with_no_client_auth();
+    let mut tls = ClientConnection::new(Arc::new(config), ServerName::try_from("node").unwrap()).unwrap();
+    let mut socket = TcpStream::connect(nodes.nodes[0].settings.bind).unwrap();
+    let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+    let said = loop {
+        match stream.read(&mut [0; 64]) {
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            said => break said,
+        }
+    };
+    let why = said.expect_err("it is no node");
+    assert!(why.to_string().contains("CertificateRequired"), "{why}");
 }

@@ -296,11 +296,11 @@ fn who_waits_at_a_node_that_is_taken_out_hears_of_it() {
 #[test]
 fn who_waits_at_a_node_that_is_cut_off_hears_of_it() {
     let list = key_of(1, 3, "list");
-    for (lease, wait) in [
-        (0, format!("BLPOP {list} 0")),
-        (0, format!("BLPOP {} {list} 0", key_of(0, 3, "list"))),
+    for (lease, wait, expected) in [
+        (0, format!("BLPOP {list} 0"), ["closed", "told", "closed"]),
+        (0, format!("BLPOP {} {list} 0", key_of(0, 3, "list")), ["served", "told", "served"]),
         // It has not noticed, as other clocks see it.
-        (u64::MAX, format!("BLPOP {list} 0")),
+        (u64::MAX, format!("BLPOP {list} 0"), ["closed", "waits", "closed"]),
     ] {
         let mut net = Net::new(3, 1, 3);
         let clients = waiters(&mut net, &wait);
@@ -314,11 +314,18 @@ fn who_waits_at_a_node_that_is_cut_off_hears_of_it() {
         let other = net.connect(2);
         net.ask(other, &format!("RPUSH {list} x y z"));
         a_while(&mut net);
-        for (node, client) in clients.into_iter().enumerate().filter(|(node, _)| lease == 0 || *node != 1) {
+        let mut outcome = |client: usize| {
             let heard = net.heard(client);
-            let is_told = heard.len() == 1 && (heard[0].starts_with("-CLUSTERDOWN") || heard[0].starts_with("[list"));
-            assert!(is_told || net.clients[client].closed, "{lease} {node} {wait}: {heard:?}");
-        }
+            match &heard[..] {
+                [] if net.clients[client].closed => "closed",
+                [] => "waits",
+                [told] if told.starts_with("-CLUSTERDOWN") => "told",
+                [served] if served.starts_with("[list") => "served",
+                _ => panic!("{lease} {wait}: {heard:?}"),
+            }
+        };
+        let outcomes: Vec<&str> = clients.into_iter().map(&mut outcome).collect();
+        assert_eq!(outcomes, expected, "{lease} {wait}");
     }
 }
 

@@ -293,3 +293,27 @@ pub fn of_tls(why: &io::Error) -> Option<String> {
         other => format!("TLS: {other}"),
     })
 }
+
+/// Who is refused may have said much, or go on saying more, or neither say anything nor go.
+#[test]
+fn what_still_comes_is_read_within_limits() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        let (mut refused, mut end) = tokio::io::duplex(1 << 20);
+        refused.write_all(&[1; 10_000]).await.expect("there is room");
+        refused.shutdown().await.expect("nobody hinders it");
+        drain(&mut end).await;
+        assert_eq!(end.read(&mut [0]).await.expect("the end"), 0, "all of it");
+
+        let (mut refused, mut end) = tokio::io::duplex(1 << 20);
+        refused.write_all(&[1; 100_000]).await.expect("there is room");
+        drain(&mut end).await;
+        let mut rest = Vec::new();
+        refused.shutdown().await.expect("nobody hinders it");
+        end.read_to_end(&mut rest).await.expect("the rest");
+        assert!((1..100_000 - (64 << 10) + 1024).contains(&rest.len()), "{} bytes are left", rest.len());
+
+        let (_silent, mut end) = tokio::io::duplex(1);
+        drain(&mut end).await;
+    });
+}

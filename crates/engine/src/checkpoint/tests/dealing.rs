@@ -1,10 +1,12 @@
 //! What is dealt to those who apply it.
 
 use keyspace::Keyspace;
+use txn::TxId;
 
 use super::model::{DATABASES, Machine, NOW, digest, digest_of, tunables};
+use crate::Outcomes;
 use crate::checkpoint::round::Planted;
-use crate::checkpoint::{Dealer, Due};
+use crate::checkpoint::{Dealer, Due, Replay, restore};
 
 /// A record may do more than there is room for in a batch, which must not grow with it: it is handed over in the middle.
 #[test]
@@ -35,4 +37,29 @@ fn a_batch_does_not_grow_with_a_record() {
     assert!(handed_over > 1 && figures.applied == KEYS as u64, "{handed_over} batches and a rest, {figures:?}");
     drop((hand, local));
     assert!(digest(&keyspace, 1) == digest_of(&[(lsn, effects)], &tunables()));
+}
+
+/// What was known of transactions when a checkpoint was made it says itself: of what had been forgotten by then the log may still have a record.
+#[test]
+fn records_of_transactions_that_a_checkpoint_covers_are_not_noted() {
+    let mut machine = Machine::new(1, Planted::None);
+    let tx = |sequence| TxId { sequence, ..TxId::default() };
+    let transactions = &machine.hand.engine.shared.clone().transactions;
+    assert!(machine.hand.engine.refuse(tx(1), 0).is_ok(), "nobody else is there");
+    transactions.restore(Outcomes::default());
+    machine.checkpoint();
+    assert!(machine.hand.engine.refuse(tx(2), 0).is_ok(), "nobody else is there");
+    machine.take();
+    let [(covered, _), (later, _)] = &machine.log.records[..] else { panic!("two records") };
+    assert!((*covered..*later).contains(&machine.log.cut));
+    let (store, keyspace) = (machine.store.crashed(), Keyspace::new(2, DATABASES, 7));
+    let local = keyspace.local(0);
+    let restored = restore(&store, &keyspace, &local).expect("a store that can be read").expect("a checkpoint");
+    let mut replay = Replay::new(&keyspace, local, tunables().limits.clone(), Some((&restored, &store)), NOW);
+    for (lsn, effects) in &machine.log.records {
+        replay.record(*lsn, effects).expect("our own record");
+    }
+    let replayed = replay.finish().expect("our own records");
+    let noted: Vec<TxId> = replayed.outcomes.records().map(txn::Record::tx).collect();
+    assert_eq!((noted, replayed.records), (vec![tx(2)], 1));
 }
