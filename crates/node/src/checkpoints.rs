@@ -96,6 +96,11 @@ impl Checkpoints {
         self.lock().clone()
     }
 
+    /// Why the last one failed, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+
     /// Asks for a checkpoint of what there is now. `urgent`: somebody waits for it.
     pub fn ask(&self, urgent: bool) -> Ticket {
         let ticket = self.lock().ask(urgent);

@@ -142,6 +142,11 @@ impl Worker {
             return next;
         }
         conn.session.short_of_memory = false;
+        // Before memory: if data cannot leave it because of the log, the log is what is to be told of.
+        if let Some(error) = self.refusal_of_log(conn, command) {
+            self.refuse(conn, Some(command), error.as_bytes());
+            return Next::Continue;
+        }
         if node.is_bounded(settings) {
             // Replies and what clients send count, too: reading may need room as well, but is never refused.
             let more = if headroom::is_limited() { need(args) } else { 0 };
@@ -172,10 +177,6 @@ impl Worker {
                     return Next::Continue;
                 }
             }
-        }
-        if let Some(error) = self.refusal_of_log(conn, command) {
-            self.refuse(conn, Some(command), error.as_bytes());
-            return Next::Continue;
         }
         if let Some(until) = self.must_wait_for_log(conn, command, args) {
             return self.wait_for_log(conn, until);

@@ -6,8 +6,9 @@
 //! has been changed since, and leaves after another checkpoint; or it was just fetched for somebody, and leaves when he has had it. That is waited for,
 //! but not by a command that would not fit if it had all the room that data can have. If nothing of that kind is there, it is looked at how much data is
 //! in memory: if that is little, it is what the server needs to work that takes the rest, and data gets some room beside it. Only without a store, or if
-//! much is data that must stay, the answer is -OOM.
+//! much is data that must stay, the answer is -OOM. If data stays because a disk takes nothing, the answer is -MISCONF and what the disk says.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Order, Policy, Room, Stayed};
@@ -16,6 +17,7 @@ use resp::Args;
 use crate::checkpoints::Ticket;
 use crate::config::{EvictionPolicy, Settings};
 use crate::conn::{Conn, Wait};
+use crate::durable::Durable;
 use crate::execute::Next;
 use crate::latency::Event;
 use crate::node::Node;
@@ -39,13 +41,21 @@ const ROUNDS_MAX: u32 = 32;
 const FETCHED_LOOK_MS: u64 = 10;
 
 /// As Redis says it.
-const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// The same where all that is resident counts.
 const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
 
 /// Whether data goes to the store when memory is full.
 pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
     settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
+}
+
+/// What a disk says that keeps data in memory, if one does: not memory is what is to be mended then.
+pub(crate) fn fault_of_disk(node: &Node, log: Option<&Durable>, settings: &Settings) -> Option<String> {
+    log.and_then(Durable::refusal).or_else(|| {
+        let why = node.checkpoints().filter(|_| moves_to_store(node, settings))?.failure()?;
+        Some(format!("MISCONF Memory is full, and data cannot leave it for the store, as checkpoints fail: {why}"))
+    })
 }
 
 /// What a worker knows of memory that is full of what the store does not have.
@@ -260,7 +270,10 @@ impl Worker {
     }
 
     /// What a command is told that there is no room for.
-    pub(crate) fn out_of_memory(&self, settings: &Settings) -> &'static str {
+    pub(crate) fn out_of_memory(&self, settings: &Settings) -> Cow<'static, str> {
+        if let Some(fault) = fault_of_disk(&self.node, self.promise(), settings) {
+            return fault.into();
+        }
         if settings.maxmemory == 0 || self.node.uses_more_than(self.node.system_limit()) {
             headroom::OOM
         } else if self.moves_to_store(settings) {
@@ -268,6 +281,12 @@ impl Worker {
         } else {
             OOM
         }
+        .into()
+    }
+
+    /// Whether the log takes no writes: who writes is refused, and need not wait for room.
+    fn is_refused_by_log(&self) -> bool {
+        self.promise().is_some_and(|durable| durable.refusal().is_some())
     }
 
     /// The connection waits for a checkpoint, with its command unread.
@@ -281,7 +300,10 @@ impl Worker {
     /// A task that writes waits for a checkpoint as connections do that need room. False: it need not.
     pub(crate) fn task_waits_for_room(&mut self, token: Token) -> bool {
         let settings = self.follower.settings().clone();
-        if !self.node.is_bounded(&settings) || self.make_room(&settings, 0) != Room::Dirty {
+        if !self.node.is_bounded(&settings) || self.is_refused_by_log() {
+            return false;
+        }
+        if self.make_room(&settings, 0) != Room::Dirty {
             return false;
         }
         self.shortage_waits(token);
@@ -301,7 +323,8 @@ impl Worker {
         if self.shortage.waiting.is_empty() || now < self.shortage.look_at {
             return;
         }
-        if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Dirty {
+        let waits = self.node.is_bounded(settings) && !self.is_refused_by_log();
+        if waits && self.make_room(settings, 0) == Room::Dirty {
             self.shortage.look_at = now + ROOM_LOOK_MS;
             return;
         }

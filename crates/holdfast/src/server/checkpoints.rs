@@ -44,7 +44,8 @@ pub fn start(
     let outside = Outside { node, log, gates };
     let run = move || {
         let effort = Effort::default();
-        let mut runner = Runner { outside, checkpointer, checkpoints, tail, effort, owed: 0, kept: 0, published: 0 };
+        let (owed, kept, published, warned) = (0, 0, 0, None);
+        let mut runner = Runner { outside, checkpointer, checkpoints, tail, effort, owed, kept, published, warned };
         runner.run();
         runner.tail.unbind();
         let (epoch, checkpoints) = (runner.checkpointer.epoch(), runner.checkpoints.clone());
@@ -78,6 +79,8 @@ struct Runner {
     effort: Effort,
     /// When it was last said how far the tail may grow.
     published: u64,
+    /// When it was last said that a checkpoint has failed, and whether that memory is full, too.
+    warned: Option<(u64, bool)>,
 }
 
 impl Runner {
@@ -183,7 +186,7 @@ impl Runner {
         self.effort.end(outcome.is_ok());
         self.tail.ended(outcome.as_ref().err().map(String::as_str));
         if let Err(why) = &outcome {
-            tracing::warn!("A checkpoint has failed: {why}");
+            self.warn(why);
         }
         let (good, now) = (outcome.is_ok(), self.outside.now());
         let figures = self.checkpointer.figures();
@@ -200,6 +203,23 @@ impl Runner {
             );
         }
         good
+    }
+
+    /// Says that a checkpoint has failed. Where memory is full, one is tried for every few who need room: not each is told of.
+    fn warn(&mut self, why: &str) {
+        let (now, node) = (self.outside.now(), &self.outside.node);
+        let is_full = node.uses_more_than(node.usable(&node.config.settings()));
+        let has_said = |(before, of_memory)| now.saturating_sub(before) < RETRY_MS && (of_memory || !is_full);
+        if self.warned.is_some_and(has_said) {
+            return;
+        }
+        self.warned = Some((now, is_full));
+        let refuses = if is_full {
+            "; memory is full, and what has been changed cannot leave it for the store until one succeeds: commands that need memory are refused"
+        } else {
+            ""
+        };
+        tracing::warn!("A checkpoint has failed: {why}{refuses}");
     }
 
     fn steps(&mut self) -> Result<(), String> {

@@ -12,6 +12,7 @@ use super::run::ScriptRun;
 use crate::cluster::Call;
 use crate::compatibility;
 use crate::durable::Durable;
+use crate::room::{self, fault_of_disk};
 use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, locks_of, run};
 use crate::stats::add;
 use crate::table::{Command, Handler};
@@ -159,7 +160,8 @@ impl ScriptRun {
             return Err(error.into());
         }
         if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.has_changed(block) {
-            return Err(b"OOM command not allowed when used memory > 'maxmemory'.".into());
+            let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
+            return Err(fault.map_or_else(|| room::OOM.into(), String::into_bytes));
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use run::Rules;
 pub use run::ScriptRun;
 
 use crate::node::Node;
+use crate::room::fault_of_disk;
 use crate::session::Error;
 use crate::table::Command;
 
@@ -122,6 +123,8 @@ fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
     usize::try_from(count).map_err(|_| Error::new("ERR Number of keys can't be negative"))
 }
 
+const NO_ALLOW_OOM: &str = "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
+
 /// What the script may do, by what it declares (`None`: nothing, as scripts without a shebang) and by the command that runs it.
 fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     let read_only = ctx.command.spec.has(READONLY);
@@ -131,9 +134,8 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     if short && !flags.allow_oom && !flags.no_writes {
-        return Err(Error::new(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        ));
+        let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
+        return Err(fault.map_or(Error::new(NO_ALLOW_OOM), Error::text));
     }
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
 }
