@@ -1,4 +1,4 @@
-//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, and says what it found. Changes nothing.
+//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, or of a backup, and says what it found. Changes nothing.
 
 use std::error::Error;
 use std::fs;
@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::backup::{is_backup, verify};
 use crate::server::rehearsal::{Found, rehearse};
 
-/// Verifies the files of a server that does not run: log and store. Fails if something is not as it was written.
+/// Verifies the files of a server that does not run, log and store, or of a backup. Fails if something is not as it was written.
 #[derive(Args)]
 pub struct Options {
-    /// The server's `dir`.
+    /// The server's `dir`, or the directory of a backup.
     dir: PathBuf,
     /// The server's `log-dirs`, if they are not in `dir`.
     #[arg(long, value_name = "DIR", num_args = 1..)]
@@ -23,7 +24,17 @@ pub struct Options {
 
 /// Prints what was found.
 pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let data = options.dir.join("holdfast");
+    let (dir, data) = (&options.dir, options.dir.join("holdfast"));
+    if is_backup(dir) {
+        if options.log_dirs.is_empty() && options.store_dir.is_none() {
+            return verify(dir);
+        }
+        return Err(format!(
+            "{} is a backup, which holds log and store itself: it needs no --log-dirs and --store-dir",
+            dir.display()
+        )
+        .into());
+    }
     let mut folders = options.log_dirs.clone();
     if folders.is_empty() {
         folders.push(data.join("log"));
@@ -31,9 +42,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let store = options.store_dir.clone().unwrap_or_else(|| data.join("store"));
     for folder in &folders {
         if !folder.is_dir() {
-            return Err(
-                format!("{}: no such directory; --log-dirs and --store-dir name others", folder.display()).into()
-            );
+            return Err(format!("{}: no such directory; {}", folder.display(), hint(dir)).into());
         }
     }
     let log = log::check(&folders)?;
@@ -53,8 +62,23 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// What may have been meant by this directory.
+fn hint(dir: &Path) -> String {
+    let is_there = |name: &str| dir.join(name).is_dir();
+    if is_there("store") && is_there("log") {
+        return format!("{} has log and store of a server itself: the directory above it is meant", dir.display());
+    }
+    if is_there("store") && is_there("log-0") {
+        return format!("{} looks like a backup that was never completed: it lacks the file BACKUP", dir.display());
+    }
+    format!(
+        "is {} the `dir` of a server, or a backup? --log-dirs and --store-dir name what is elsewhere",
+        dir.display()
+    )
+}
+
 /// Prints what is in the store; whether all of it is as it was written.
-fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
+pub fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
     let is_empty = !store.is_dir() || fs::read_dir(store)?.next().is_none();
     if is_empty {
         println!("{}: no store yet", store.display());

@@ -145,21 +145,47 @@ fn what_was_there_is_restored_and_goes_on() {
     assert!(!good && text.contains("is not empty"), "{text}");
 }
 
+/// All files below a directory.
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let (mut paths, mut found) = (vec![folder.to_owned()], Vec::new());
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_check_verifies_a_backup_where_it_lies() {
+    let dir = Scratch::new();
+    let (backup, _) = made(&dir);
+    let from = backup.display().to_string();
+    let before = files_of(&backup);
+    let (good, text) = holdfast(&["check", &from]);
+    assert!(good && text.contains(": a backup of unix time "), "{text}");
+    // 300 strings, hashes' one, 7 lists, a set, `e` and what is in another database.
+    assert!(text.contains("a server of which this is restored has 311 keys"), "{text}");
+    assert_eq!(files_of(&backup), before, "nothing is changed");
+    let (good, text) = holdfast(&["check", &from, "--log-dirs", &from]);
+    assert!(!good && text.contains("it needs no --log-dirs"), "{text}");
+    let (good, text) = holdfast(&["check", &dir.path().join("holdfast").display().to_string()]);
+    assert!(!good && text.contains("the directory above it is meant"), "{text}");
+    fs::remove_file(backup.join("BACKUP")).unwrap();
+    let (good, text) = holdfast(&["check", &from]);
+    assert!(!good && text.contains("looks like a backup that was never completed"), "{text}");
+}
+
 /// Any damage is found before anything is written.
 #[test]
 fn a_damaged_backup_is_not_restored() {
     let dir = Scratch::new();
     let (backup, _) = made(&dir);
     let from = backup.display().to_string();
-    let mut files = vec![backup.clone()];
-    let mut found = Vec::new();
-    while let Some(path) = files.pop() {
-        if path.is_dir() {
-            files.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else {
-            found.push(path);
-        }
-    }
+    let found = files_of(&backup);
     assert!(found.len() >= 6, "{found:?}");
     let mut rng = random(3);
     for path in found {
@@ -180,6 +206,8 @@ fn a_damaged_backup_is_not_restored() {
             let (restored, text) = holdfast(&["restore", &from, &to.path().display().to_string()]);
             assert!(!restored && !text.is_empty(), "{}, damage {damage}", path.display());
             assert!(fs::read_dir(to.path()).unwrap().next().is_none(), "nothing is written: {text}");
+            let (whole, text) = holdfast(&["check", &from]);
+            assert!(!whole && !text.is_empty(), "{}, damage {damage}: {text}", path.display());
             fs::write(&path, &good).unwrap();
         }
     }

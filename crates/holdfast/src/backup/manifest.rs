@@ -91,6 +91,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// When it was made: unix seconds, as text.
+    pub fn moment(&self) -> String {
+        format!("{}.{:03}", self.made / 1000, self.made % 1000)
+    }
+
     /// Reads that of the backup in `folder`.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let path = folder.join(NAME);

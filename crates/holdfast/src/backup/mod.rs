@@ -1,7 +1,8 @@
-//! `holdfast backup`: asks a running server for a backup. `holdfast restore`: makes data of one.
+//! `holdfast backup`: asks a running server for a backup. `holdfast restore`: makes data of one. `holdfast check` verifies one.
 
 pub mod manifest;
 mod restore;
+mod verify;
 
 use std::error::Error;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +13,7 @@ use clap::Args;
 use crate::client::{Connection, Target};
 
 pub use restore::{Options as RestoreOptions, run as restore};
+pub use verify::{is_backup, verify};
 
 /// Asks a running server for a backup of one moment, and waits until it is complete. The server writes it, where it runs; it
 /// does not stop meanwhile. See `holdfast restore`.

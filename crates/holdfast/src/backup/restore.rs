@@ -14,6 +14,7 @@ use clap::Args;
 use crate::server::rehearsal::rehearse;
 
 use super::manifest::{Entry, Manifest, read_all, sync};
+use super::verify::verify_files;
 
 /// Verifies a backup and makes data for a server of it. The server must not run.
 #[derive(Args)]
@@ -49,11 +50,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
     }
     // Before anything is written.
-    let mut bytes = 0;
-    for entry in &manifest.files {
-        bytes += entry.size;
-        verify(&options.backup, entry)?;
-    }
+    let bytes = verify_files(&options.backup, &manifest)?;
     let mut files = manifest.files.clone();
     files.sort_by_key(|entry| (order(&entry.path), Reverse(entry.path.clone())));
     for entry in &files {
@@ -68,10 +65,9 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     rehearse(&logs, &store).map_err(|why| format!("no server starts with what was restored: {why}"))?;
     println!(
-        "{} files, {bytes} bytes, of unix time {}.{:03}, are verified and restored: {} records of the log, beside a checkpoint that has some of them",
+        "{} files, {bytes} bytes, of unix time {}, are verified and restored: {} records of the log, beside a checkpoint that has some of them",
         files.len(),
-        manifest.made / 1000,
-        manifest.made % 1000,
+        manifest.moment(),
         log.survive
     );
     Ok(())
@@ -109,15 +105,6 @@ fn place(path: &Path, logs: &[PathBuf], store: &Path) -> Option<PathBuf> {
         Some(number) => Some(logs.get(number.parse::<usize>().ok()?)?.join(rest)),
         None => (first == "store").then(|| store.join(rest)),
     }
-}
-
-fn verify(backup: &Path, entry: &Entry) -> Result<(), String> {
-    let path = backup.join(&entry.path);
-    let found = read_all(&path, |_| Ok(())).map_err(|error| format!("{}: {error}", path.display()))?;
-    if found != (entry.crc, entry.size) {
-        return Err(format!("{} is damaged: its checksum does not match", path.display()));
-    }
-    Ok(())
 }
 
 fn copy(from: &Path, to: &Path, entry: &Entry) -> Result<(), String> {
