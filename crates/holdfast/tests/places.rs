@@ -186,16 +186,34 @@ fn a_log_that_is_gone_stops_the_start() {
             }
             let error = refused(&dir, &settings);
             assert!(error.contains("would be lost") || error.contains("holds nothing"), "{gone:?}, {saves}: {error}");
+            for name in names {
+                let hint = format!("{} holds nothing of a log: is its disk mounted?", dir.path().join(name).display());
+                assert_eq!(error.contains(&hint), gone.contains(&name), "{name}: {error}");
+            }
             for name in gone {
                 // The start has only locked it.
                 fs::remove_dir_all(dir.path().join(name)).unwrap();
                 fs::rename(dir.path().join(format!("{name}-aside")), dir.path().join(name)).unwrap();
             }
             assert_eq!(start(&dir, &settings).client().call("get k"), "$1 v");
-            let error = refused(&dir, &["--log-dirs", "s0"]);
-            assert!(error.contains("directories") || error.contains("given are"), "{error}");
+            for (given, lost) in [(["s0", "s0"], "s1"), (["s1", "s1"], "s0"), (["s0", "s2"], "s1")] {
+                let given = if given[0] == given[1] { &given[..1] } else { &given[..] };
+                let error = refused(&dir, &[&["--log-dirs"], given].concat());
+                let hint = format!("log-dirs lacks {}, which the last start had", dir.path().join(lost).display());
+                assert!(error.contains(&hint), "{given:?}: {error}");
+            }
         }
     }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let dir = Scratch::new();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = refused(&dir, &["--log-dirs", "file/log"]);
+    let wanted =
+        format!("log-dirs names {}, which is not there and cannot be made", dir.path().join("file/log").display());
+    assert!(error.contains(&wanted) && error.contains("is its disk mounted?"), "{error}");
 }
 
 /// As a first start leaves it that was killed between the store's beginning and the log's.

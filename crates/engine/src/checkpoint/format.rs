@@ -17,7 +17,7 @@ const VERSION: u8 = 4;
 const WITHOUT_TRANSACTIONS: u8 = 3;
 
 /// First bytes of keys.
-const META: u8 = 0;
+pub(super) const META: u8 = 0;
 const ENTRY: u8 = 1;
 const LEAF: u8 = 2;
 
@@ -25,6 +25,7 @@ const LEAF: u8 = 2;
 const HEADER: u8 = 0;
 const COVERED: u8 = 1;
 const STREAMS: u8 = 2;
+pub(super) const DIRECTORIES: u8 = 3;
 
 /// Bits of a value's first byte.
 const HAS_EXPIRY: u8 = 0x10;

@@ -11,6 +11,7 @@
 mod batch;
 mod copied;
 mod counts;
+mod directories;
 mod fetch;
 mod format;
 mod generation;
@@ -29,6 +30,7 @@ mod warm;
 
 pub use batch::Batch;
 pub use counts::Counts;
+pub use directories::{directories, note_directories};
 pub use fetch::{fetch, fetch_from};
 pub use format::Header;
 pub use generation::{Clearing, begin as begin_generation, leave_mark, moment};

@@ -7,9 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{
-    Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, header, note_streams, streams_begun,
+    Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, directories, header, note_directories,
+    note_streams, streams_begun,
 };
-use log::{Fsync, Gate, Limits, Log, Lsn, Opened, State};
+use log::{Damage, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use node::config::{AppendFsync, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
@@ -69,12 +70,13 @@ impl Disks {
         places.make()?;
         let (folders, folder) = (&places.logs, &places.store);
         let log = match settings.log_pace {
-            None => Opened::new(folders, &[])?,
+            None => Opened::new(folders, &[]),
             Some(pace) => {
                 let clock = Arc::clone(&clock);
-                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))?
+                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))
             }
         };
+        let log = log.map_err(|damage| no_log(&damage, &places, folder))?;
         for (file, at) in log.recovery().torn() {
             tracing::warn!(
                 "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
@@ -100,7 +102,8 @@ impl Disks {
     ) -> Result<Disks, Box<dyn Error>> {
         let header = header(&*store)?;
         let begun = streams_begun(&*store)?;
-        node::check_disks(&log, header.as_ref(), begun, &places.store.display().to_string())?;
+        node::check_disks(&log, header.as_ref(), begun, &places.store.display().to_string())
+            .map_err(|why| places.explain(&why, &directories(&*store).unwrap_or_default()))?;
         Ok(Disks { log, node, store, header, places })
     }
 
@@ -133,6 +136,7 @@ impl Disks {
         self.heed(&recovered)?;
         let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
         note_streams(&*self.store, running.log.streams())?;
+        note_places(&*self.store, &self.places);
         let [for_checkpoints, gates] = running.gates;
         let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
@@ -178,6 +182,26 @@ impl Disks {
             );
         }
         Ok(())
+    }
+}
+
+/// Why there is no log in these places, and where it may be. `folder`: of the store, or of its copy.
+pub(super) fn no_log(damage: &Damage, places: &Places, folder: &Path) -> String {
+    let Damage::Streams(why) = damage else { return damage.to_string() };
+    let before = || -> Result<_, Box<dyn Error>> {
+        let Some(node) = store::node_of(folder)? else { return Ok(Vec::new()) };
+        let limits = store::Limits { compaction_per_second: 1, ..store::Limits::default() };
+        let settings = store::Settings { node, at_least: 0, limits, clock: Arc::new(Duration::default) };
+        Ok(directories(&Embedded::open(folder, &settings)?)?)
+    };
+    // It is the log that is to be mended: what else is wrong shows at the next start.
+    places.explain(why, &before().unwrap_or_default())
+}
+
+/// Notes where the log is, for a start that does not find it there. Nothing rests on it, and so nothing fails with it.
+pub(super) fn note_places(store: &dyn Store, places: &Places) {
+    if let Err(why) = note_directories(store, &places.log_names()) {
+        tracing::warn!("The store cannot note where the log is: {why}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use node::config::Settings;
@@ -27,8 +27,13 @@ impl Places {
     pub fn make(&self) -> Result<(), String> {
         let mut made: Vec<(PathBuf, &Path)> = Vec::new();
         for folder in &self.logs {
-            let failed =
-                |error: io::Error| format!("can't make the directory {} of the log: {error}", folder.display());
+            let failed = |error: io::Error| {
+                let folder = folder.display();
+                format!("log-dirs names {folder}, which is not there and cannot be made: {error}; is its disk mounted?")
+            };
+            if !folder.exists() {
+                tracing::info!("{} is made for the log", folder.display());
+            }
             log::make_folders(folder).map_err(failed)?;
             let real = fs::canonicalize(folder).map_err(failed)?;
             if let Some((_, other)) = made.iter().find(|(other, _)| *other == real) {
@@ -83,13 +88,37 @@ impl Places {
         all.map(PathBuf::as_path).find(|folder| fs::canonicalize(folder).is_ok_and(|folder| real.starts_with(folder)))
     }
 
+    /// As names that are right wherever the next start is made.
+    pub fn log_names(&self) -> Vec<Vec<u8>> {
+        let name = |folder: &PathBuf| std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        self.logs.iter().map(|folder| name(folder).into_os_string().into_vec()).collect()
+    }
+
+    /// Says also which directories are to be looked at, where `why` is that the log is not whole. `before`: the names of those of the last start.
+    pub fn explain(&self, why: &str, before: &[Vec<u8>]) -> String {
+        let empty: Vec<_> = self.logs.iter().filter(|folder| !holds_log(folder)).collect();
+        let names = self.log_names();
+        let mut text = why.to_owned();
+        if before.len() != names.len() || !empty.is_empty() {
+            for lost in before.iter().filter(|name| !names.contains(name)) {
+                text += &format!("; log-dirs lacks {}, which the last start had", String::from_utf8_lossy(lost));
+            }
+        }
+        for folder in empty {
+            text += &format!("; {} holds nothing of a log: is its disk mounted?", folder.display());
+        }
+        text
+    }
+
     /// Where there is data, if anywhere.
     pub fn data(&self) -> Option<&Path> {
-        let is_log =
-            |folder: &&PathBuf| names(folder).is_ok_and(|names| names.iter().any(|name| name.ends_with(".log")));
-        let log = self.logs.iter().find(is_log);
+        let log = self.logs.iter().find(|folder| holds_log(folder));
         log.or(Some(&self.store).filter(|store| store.join("STORE").exists())).map(PathBuf::as_path)
     }
+}
+
+fn holds_log(folder: &Path) -> bool {
+    names(folder).is_ok_and(|names| names.iter().any(|name| name.ends_with(".log")))
 }
 
 fn names(folder: &Path) -> io::Result<Vec<String>> {

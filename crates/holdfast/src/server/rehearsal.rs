@@ -16,7 +16,7 @@ use node::{Clock, Facts, Node};
 use store::{Embedded, Store};
 
 use super::clock::SystemClock;
-use super::durable::{Disks, identity_of};
+use super::durable::{Disks, identity_of, no_log};
 use super::places::Places;
 
 /// A folder that is removed in the end.
@@ -50,9 +50,12 @@ pub fn rehearse(folders: &[PathBuf], store: &Path) -> Result<Found, Box<dyn Erro
 }
 
 fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Found, Box<dyn Error>> {
-    let log = Opened::to_read(folders)?;
+    let places = Places { logs: folders.to_vec(), store: store_folder.into() };
+    let opened = Opened::to_read(folders);
+    let mirrored = store::mirror(store_folder, mirror);
+    let log = opened.map_err(|damage| no_log(&damage, &places, mirror))?;
     let node = identity_of(&log, store_folder)?;
-    store::mirror(store_folder, mirror)?;
+    mirrored?;
     let clock = Arc::new(SystemClock::new());
     let ticks = clock.clone();
     let settings = store::Settings {
@@ -63,7 +66,7 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
         clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns())),
     };
     let store: Arc<dyn Store> = Arc::new(Embedded::open(mirror, &settings)?);
-    let mut disks = Disks::together(log, node, store, Places { logs: folders.to_vec(), store: store_folder.into() })?;
+    let mut disks = Disks::together(log, node, store, places)?;
     let node = a_node(&disks, clock)?;
     let recovered = disks.recover(&node)?;
     let databases = node.config.settings().databases;

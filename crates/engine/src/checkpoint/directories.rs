@@ -1,0 +1,68 @@
+//! The directories of the log that goes with a store, by name: so that a start which lacks one can say which.
+//!
+//! Nothing rests on it: directories may be moved, and a log is known by its segments.
+
+use object::Corrupt;
+use store::{Batch, Store};
+
+use super::format::{DIRECTORIES, META};
+use super::load::{Unloadable, nonsense};
+
+const KEY: [u8; 2] = [META, DIRECTORIES];
+/// Of what is under it.
+const VERSION: u8 = 1;
+
+/// The directories that the last start had; empty: that is not known.
+pub fn directories(store: &dyn Store) -> Result<Vec<Vec<u8>>, Unloadable> {
+    let Some(bytes) = store.get(&KEY)? else { return Ok(Vec::new()) };
+    decode(&bytes).ok_or_else(|| nonsense(&KEY, Corrupt("directories of the log")))
+}
+
+/// Notes which directories this start has, one for each stream.
+pub fn note_directories(store: &dyn Store, names: &[Vec<u8>]) -> Result<(), Unloadable> {
+    if directories(store)? != names {
+        let mut batch = Batch::new();
+        batch.put(&KEY, &encode(names));
+        store.write(&batch)?;
+        store.flush()?;
+    }
+    Ok(())
+}
+
+fn encode(names: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    for name in names {
+        bytes.extend((name.len() as u32).to_le_bytes());
+        bytes.extend(name);
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (VERSION, mut rest) = bytes.split_first().map(|(version, rest)| (*version, rest))? else { return None };
+    let mut names = Vec::new();
+    while !rest.is_empty() {
+        let (length, after) = rest.split_first_chunk()?;
+        let (name, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        names.push(name.to_vec());
+        rest = after;
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let names = vec![b"/a".to_vec(), b"".to_vec(), b"b c".to_vec()];
+        let bytes = encode(&names);
+        assert_eq!(bytes, b"\x01\x02\0\0\0/a\0\0\0\0\x03\0\0\0b c");
+        assert_eq!(decode(&bytes), Some(names));
+        // Behind the version and behind each name it may end.
+        let ends = (0..bytes.len()).filter(|at| decode(&bytes[..*at]).is_some());
+        assert_eq!(ends.collect::<Vec<_>>(), [1, 7, 11]);
+        assert_eq!(decode(b"\x02"), None);
+    }
+}
