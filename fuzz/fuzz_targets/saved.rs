@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use libfuzzer_sys::fuzz_target;
 use object::hash::Expiry;
 use object::list::End;
-use object::saved::{Collection, Freeze, Loaded, ValueRef, load, save_small};
+use object::saved::{Assembled, Collection, Freeze, Loaded, ValueRef, load, save_small};
 use object::stream::{Delivery, Group, Id, Trim};
 use object::{Hash, Limits, List, Set, Stream, ZSet};
 
@@ -55,7 +55,13 @@ fn read(record: &[u8], leaves: &Leaves) -> Option<Collection> {
             for (label, leaf) in leaves {
                 assembler.add(*label, leaf).ok()?;
             }
-            assembler.finish().ok()
+            match assembler.finish().ok()? {
+                Assembled::Collection(collection) => Some(collection),
+                Assembled::String(text) => {
+                    assert!(text.capacity() <= leaves.values().map(Vec::len).sum::<usize>() * (leaves.len() + 1));
+                    None
+                }
+            }
         }
         _ => None,
     }

@@ -86,7 +86,7 @@ pub enum Before {
     Unknown,
     /// There was no such key.
     Nothing,
-    /// A string without an expiry.
+    /// A string without an expiry, so short that a store has it as one record.
     Plain,
 }
 

@@ -14,7 +14,7 @@ use txn::locks::Mode;
 use crate::attachment::DbKey;
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
-use crate::cold::{Requests, Shelf};
+use crate::cold::{Budget, Requests, Shelf};
 use crate::record::Recorder;
 use crate::space::Unasked;
 use crate::tracking::{Forgotten, Hand, Invalidation, Tracking};
@@ -46,6 +46,8 @@ pub struct Shared {
     pub transactions: Transactions,
     /// What loaders are to do.
     pub requests: Requests,
+    /// What loaders may read of large values at once.
+    pub budget: Budget,
     /// Where cold keys are, if there is anything.
     pub source: Shelf,
 }
@@ -62,6 +64,7 @@ impl Shared {
             watches: AtomicU64::new(0),
             transactions: Transactions::default(),
             requests: Requests::default(),
+            budget: Budget::default(),
             source: Shelf::default(),
         }
     }

@@ -19,7 +19,7 @@ pub use reserve::{mapped, missing, refusals, release, restock};
 pub const LARGE: usize = 256 << 10;
 /// The largest argument is this part of the limit: who handles it may need a few times as much.
 const LARGEST: u64 = 64;
-/// A string is at most this part of the limit: a checkpoint copies it up to four times.
+/// A string is at most this part of the limit: who changes it, and the log, copy it up to four times.
 const STRING: u64 = 32;
 /// A piece of the reserve is this part of the limit: the largest block fits twice, as who grows may ask for.
 const PIECE: u64 = 16;

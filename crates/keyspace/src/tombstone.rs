@@ -27,7 +27,7 @@ use crate::keyspace::{Held, Keyspace};
 use crate::local::{Local, shift};
 use crate::mark::Mark;
 use crate::slot::SLOTS;
-use crate::value::freeze_collection;
+use crate::value::{Kind, freeze_collection};
 
 /// What a table knows of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
 #[derive(Default)]
@@ -446,7 +446,10 @@ impl Keyspace {
 /// An entry is copied for a checkpoint: its value, frozen, if it is large, and what the store had.
 fn copy(entry: Entry, epochs: &mut dyn FnMut() -> NonZeroU64) -> (Option<Frozen>, Mark) {
     let had = entry.mark();
-    let frozen = freeze_collection(entry, epochs);
+    let frozen = match entry.kind() {
+        Kind::Blob => Frozen::of_string(entry.blob(), epochs),
+        _ => freeze_collection(entry, epochs),
+    };
     let fields = EntryRef::new(entry).field_expiry().is_some();
     entry.set_mark(Mark::live(entry.expiry().is_some(), fields, frozen.is_some()));
     (frozen, had)

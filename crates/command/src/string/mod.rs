@@ -61,7 +61,7 @@ mod flag {
     pub(super) const KEEP: u8 = 4;
     /// There was no such key.
     pub(super) const OVER_NOTHING: u8 = 8;
-    /// The key was a string without an expiry.
+    /// The key was a string without an expiry, so short that a store has it as one record.
     pub(super) const OVER_PLAIN: u8 = 16;
 
     pub(super) fn of(over: keyspace::Over) -> u8 {

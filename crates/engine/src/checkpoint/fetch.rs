@@ -2,7 +2,7 @@
 
 use keyspace::{Fetched, INLINE_MAX, Key, Mark, Record, Space, Value};
 use object::Corrupt;
-use object::saved::{self, Assembler};
+use object::saved::{self, Assembled, Assembler};
 use store::{Snapshot, Store};
 
 use super::format::{self, Stored};
@@ -22,6 +22,23 @@ pub fn fetch(store: &dyn Store, space: Space, key: &Key<'_>) -> Result<Option<Fe
         return fetch_from(&*store.snapshot(), space, key);
     }
     of_key(key, &stored_key, &value, &NoLeaves).map(Some)
+}
+
+/// About how many bytes what the store has under a key takes in memory; 0 if it cannot say.
+pub(super) fn weigh(store: &dyn Store, space: Space, key: &Key<'_>) -> u64 {
+    let mut stored_key = Vec::new();
+    format::entry_key(space, key, &mut stored_key);
+    // What is wrong is found out, and said, when it is read.
+    store.get(&stored_key).ok().flatten().map_or(0, |value| weight(&value))
+}
+
+/// The same of what stands under a key.
+pub(super) fn weight(value: &[u8]) -> u64 {
+    let record = format::record_of(value).unwrap_or_default();
+    match saved::object_of(record).and_then(|_| saved::load(record).ok()) {
+        Some(saved::Loaded::Large(assembler)) => assembler.bytes(),
+        _ => value.len() as u64,
+    }
 }
 
 /// As [`fetch`], as of a snapshot.
@@ -95,6 +112,9 @@ fn assemble(mut assembler: Assembler, stored_key: &[u8], snapshot: &dyn Snapshot
         let added = format::label_of(&key).and_then(|label| assembler.add(label, &bytes));
         added.map_err(|corrupt| nonsense(&key, corrupt))?;
     }
-    let collection = assembler.finish().map_err(|corrupt| nonsense(stored_key, corrupt))?;
-    Ok(Value::Collection(collection.into()))
+    let value = assembler.finish().map_err(|corrupt| nonsense(stored_key, corrupt))?;
+    Ok(match value {
+        Assembled::String(text) => Value::Blob(text.into()),
+        Assembled::Collection(collection) => Value::Collection(collection.into()),
+    })
 }

@@ -12,8 +12,10 @@ use super::counts::{Count, OfSlot};
 use crate::transactions::Outcomes;
 
 /// Of this format.
-const VERSION: u8 = 4;
-/// The one before: without transactions.
+const VERSION: u8 = 5;
+/// The one before: long strings have no leaves.
+const WITHOUT_LONG_STRINGS: u8 = 4;
+/// The one before that: without transactions, too.
 const WITHOUT_TRANSACTIONS: u8 = 3;
 
 /// First bytes of keys.
@@ -334,7 +336,7 @@ impl Header {
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, Corrupt> {
         let mut input = Input(bytes);
         let version = input.take(1)?[0];
-        if !matches!(version, VERSION | WITHOUT_TRANSACTIONS) {
+        if !matches!(version, VERSION | WITHOUT_LONG_STRINGS | WITHOUT_TRANSACTIONS) {
             return Err(Corrupt("it has a version of the format that this program does not know"));
         }
         let seed = input.number(8)?;
@@ -519,7 +521,7 @@ mod tests {
         let header =
             Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries, outcomes };
         let bytes = header.encode().unwrap();
-        assert_eq!(hex(&bytes[..9]), "040700000000000000");
+        assert_eq!(hex(&bytes[..9]), "050700000000000000");
         assert_eq!(
             hex(&bytes[17..]),
             "060000000000000008000000000000000300000000000000050000000200000001000400000000000000000000000000000000000200000000000000\
@@ -539,6 +541,8 @@ mod tests {
             }
         }
         // As it was before.
+        let before = [&[WITHOUT_LONG_STRINGS], &bytes[1..]].concat();
+        assert_eq!(Header::decode(&before).unwrap(), header);
         let length = bytes.len() - 22;
         let before = [&[WITHOUT_TRANSACTIONS], &bytes[1..length]].concat();
         assert_eq!(Header::decode(&before).unwrap(), Header { outcomes: Outcomes::default(), ..header });
@@ -575,7 +579,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_panics(version in 2u8..6, bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..150)) {
+        fn no_header_panics(version in 2u8..7, bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..150)) {
             let seed = 7u64;
             let _ = Header::decode(&bytes);
             let head = [&[version][..], &seed.to_le_bytes(), &probe(seed).to_le_bytes()].concat();

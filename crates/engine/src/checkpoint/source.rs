@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspace::{Fetched, Key, Space, Unreadable};
 use store::Store;
 
-use super::fetch::fetch;
+use super::fetch::{fetch, weigh};
 use super::list::list;
 use super::load::Unloadable;
 use crate::cold::{Names, Source, Span};
@@ -27,6 +27,10 @@ impl Source for StoreSource {
             (self.report)(&error);
             Unreadable
         })
+    }
+
+    fn weigh(&self, space: Space, key: &Key<'_>) -> u64 {
+        if space == 0 { 0 } else { weigh(&*self.store, space, key) }
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {

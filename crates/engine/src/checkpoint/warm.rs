@@ -21,7 +21,7 @@ const SPINS: u32 = 40;
 /// Keys that are put into memory in one hold.
 const KEYS_PER_HOLD: usize = if cfg!(test) { 2 } else { 48 };
 /// Bytes of keys and values that are read at once, and a value more.
-const BYTES_AT_ONCE: usize = if cfg!(test) { 300 } else { 256 << 10 };
+const BYTES_AT_ONCE: u64 = if cfg!(test) { 300 } else { 256 << 10 };
 /// How often a slot is begun before it is left as it is: keys of it are evicted all the time.
 const ATTEMPTS: u32 = 4;
 /// Slots that have nothing looked at in one step.
@@ -188,7 +188,7 @@ impl WarmUp {
         self.then.clear();
         for entry in snapshot.range((low, Bound::Excluded(&end))) {
             let (stored_key, value) = entry?;
-            bytes += stored_key.len() + value.len();
+            bytes += stored_key.len() as u64 + fetch::weight(&value);
             let (key, stored) = read(&stored_key, &value, self.space, ks.hasher())?;
             let fetched = fetch::decode(&stored_key, &stored, &*snapshot);
             self.read.push(Read { key, fetched });

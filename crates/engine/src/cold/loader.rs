@@ -15,13 +15,23 @@ const STAYS_MS: u64 = 250;
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
 
+/// Something to be fetched.
+struct Load {
+    key: PhysicalKey,
+    ticket: Ticket,
+    /// Bytes of the budget that it takes.
+    bytes: u64,
+}
+
 /// One of several: reads block it. Without a thread of its own: who has one calls [`Loader::serve`].
 pub struct Loader {
     pub(super) shared: Arc<Shared>,
     pub(super) local: Local,
     pub(super) clock: AccessClock,
     /// What was fetched and could not be put into memory, as the latch was busy.
-    fetched: Vec<(PhysicalKey, Ticket, Result<Option<Fetched>, Unreadable>)>,
+    fetched: Vec<(Load, Result<Option<Fetched>, Unreadable>)>,
+    /// What has to wait until others have put into memory what they have read, in the order of asking.
+    postponed: VecDeque<Load>,
     /// Loads to be ended, and when: milliseconds, ascending.
     known: VecDeque<(u64, PhysicalKey, Ticket)>,
     /// Searches for what has expired.
@@ -37,6 +47,7 @@ impl Loader {
             local,
             clock: AccessClock::new(1),
             fetched: Vec::new(),
+            postponed: VecDeque::new(),
             known: VecDeque::new(),
             searches: VecDeque::new(),
         }
@@ -44,7 +55,7 @@ impl Loader {
 
     /// Whether something is left to be done soon that nobody asks for.
     pub fn is_busy(&self) -> bool {
-        !self.fetched.is_empty() || !self.searches.is_empty()
+        !self.fetched.is_empty() || !self.postponed.is_empty() || !self.searches.is_empty()
     }
 
     /// Does what was asked for, as far as latches are free. `now`: monotonic milliseconds. Who has waited is handed to `wake`.
@@ -53,8 +64,7 @@ impl Loader {
         for request in requests {
             match request {
                 Request::Key { physical, key, ticket } => {
-                    let found = self.fetch(physical, &key);
-                    self.put((physical, key), ticket, found, now, &mut wake);
+                    self.load((physical, key), ticket, now, &mut wake);
                 }
                 Request::Forget { physical, key, ticket } => {
                     self.known.push_back((now + STAYS_MS, (physical, key), ticket));
@@ -63,8 +73,12 @@ impl Loader {
                 Request::Due { physical, slot, now } => self.searches.push_back(Search::new(physical, slot, now)),
             }
         }
-        for (key, ticket, found) in std::mem::take(&mut self.fetched) {
-            self.put(key, ticket, found, now, &mut wake);
+        for (load, found) in std::mem::take(&mut self.fetched) {
+            self.put(load, found, now, &mut wake);
+        }
+        while let Some(load) = self.postponed.pop_front_if(|load| self.shared.budget.take(load.ticket, load.bytes)) {
+            let found = self.fetch(load.key.0, &load.key.1);
+            self.put(load, found, now, &mut wake);
         }
         self.search(now, &mut wake);
         self.forget(now, &mut wake);
@@ -79,15 +93,35 @@ impl Loader {
             Found::Busy => {}
             Found::Some(due) => {
                 for (key, ticket) in due {
-                    let found = self.fetch(key.0, &key.1);
-                    if found.is_err() {
+                    if !self.load(key, ticket, now, wake) {
                         search.postpone();
                     }
-                    self.put(key, ticket, found, now, wake);
                 }
             }
         }
         self.searches.push_back(search);
+    }
+
+    /// Fetches a key, at once or as soon as there is room for it. False: the store cannot be read.
+    fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: u64, wake: &mut impl FnMut(Waiter)) -> bool {
+        let budget = &self.shared.budget;
+        let bytes = if budget.is_limited() { self.weigh(key.0, &key.1) } else { 0 };
+        let load = Load { key, ticket, bytes };
+        // Those before it are as large.
+        if !self.postponed.is_empty() && budget.is_large(bytes) || !budget.take(ticket, bytes) {
+            self.postponed.push_back(load);
+            return true;
+        }
+        let found = self.fetch(load.key.0, &load.key.1);
+        let is_readable = found.is_ok();
+        self.put(load, found, now, wake);
+        is_readable
+    }
+
+    fn weigh(&self, physical: u16, key: &[u8]) -> u64 {
+        let keyspace = &self.shared.keyspace;
+        let source = self.shared.source.get();
+        source.map_or(0, |source| source.weigh(keyspace.present_space(physical), &keyspace.hasher().key(key)))
     }
 
     fn fetch(&self, physical: u16, key: &[u8]) -> Result<Option<Fetched>, Unreadable> {
@@ -105,28 +139,32 @@ impl Loader {
         })
     }
 
-    fn put(
-        &mut self,
-        (physical, bytes): PhysicalKey,
-        ticket: Ticket,
-        found: Result<Option<Fetched>, Unreadable>,
-        now: u64,
-        wake: &mut impl FnMut(Waiter),
-    ) {
+    fn put(&mut self, load: Load, found: Result<Option<Fetched>, Unreadable>, now: u64, wake: &mut impl FnMut(Waiter)) {
         let shared = self.shared.clone();
-        let key = shared.keyspace.hasher().key(&bytes);
+        let budget = &shared.budget;
+        let (physical, bytes) = &load.key;
+        let key = shared.keyspace.hasher().key(bytes);
         let Some(held) = self.acquire(key.slot) else {
-            self.fetched.push(((physical, bytes), ticket, found));
+            // A script may hold the latch for long: who waits for what this one has taken may be quicker.
+            if budget.is_large(load.bytes) && budget.is_wanted() {
+                budget.give_back(load.bytes);
+                self.postponed.push_back(load);
+            } else {
+                self.fetched.push((load, found));
+            }
             return;
         };
         let mut waiters = Vec::new();
-        if let Some(logical) = shared.logical(physical) {
+        let mut stays = false;
+        if let Some(logical) = shared.logical(*physical) {
             let mut db = Db::new(&shared.keyspace, &held, &mut self.local, &self.clock, logical, 0);
-            if db.know(&key, ticket, found, |waiter| waiters.push(waiter)) {
-                self.known.push_back((now + STAYS_MS, (physical, bytes), ticket));
-            }
+            stays = db.know(&key, load.ticket, found, |waiter| waiters.push(waiter));
         }
         shared.keyspace.release(held, &mut *wake);
+        budget.give_back(load.bytes);
+        if stays {
+            self.known.push_back((now + STAYS_MS, load.key, load.ticket));
+        }
         waiters.into_iter().for_each(wake);
     }
 
@@ -139,5 +177,13 @@ impl Loader {
             self.shared.keyspace.release(held, &mut *wake);
             self.known.pop_front();
         }
+    }
+}
+
+impl Drop for Loader {
+    /// What it has not done, others need not wait for.
+    fn drop(&mut self) {
+        self.fetched.iter().for_each(|(load, _)| self.shared.budget.give_back(load.bytes));
+        self.postponed.iter().for_each(|load| self.shared.budget.leave(load.ticket));
     }
 }

@@ -4,6 +4,7 @@
 //! store, and the command runs again ([`Busy::awaited`]). What cannot be put off (a command that is served, a block that holds everything) asks the
 //! store itself, under its latches. A block that can be undone is undone, and begins again when it can have the key (rule K3).
 
+mod budget;
 mod due;
 mod listing;
 mod loader;
@@ -12,6 +13,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
+pub use budget::Budget;
 pub(crate) use listing::{Asked, Listing};
 pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
@@ -30,6 +32,11 @@ use crate::engine::Engine;
 pub trait Source: Send + Sync {
     /// What there is under a key, written or durable.
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable>;
+
+    /// About how many bytes of memory that takes, as far as it is known.
+    fn weigh(&self, _: Space, _: &Key<'_>) -> u64 {
+        0
+    }
 
     /// The keys that there are in a part of a space, written or durable. Those that are noted as gone are not.
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;

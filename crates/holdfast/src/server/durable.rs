@@ -220,6 +220,7 @@ pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<d
 pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
     let source = Arc::new(StoreSource { store: Arc::clone(store), report });
+    node.engine.budget.limit_to(at_once(bound(node.config.settings().maxmemory)));
     let loaders = loaders::start(node)?;
     node.engine.source.set(Some(source));
     Ok(loaders)
@@ -317,6 +318,11 @@ fn bound_of(maxmemory: u64, system: Option<(u64, u64)>) -> u64 {
         (0, system) => system.unwrap_or(0),
         (most, system) => system.map_or(most, |system| most.min(system)),
     }
+}
+
+/// What loaders may read of large values at once, in bytes, where there is a bound: as much as the largest string may have.
+fn at_once(bound: u64) -> u64 {
+    if bound == 0 { u64::MAX } else { bound / 32 }
 }
 
 /// What the store may use for itself: a small part of what there is for data.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use object::number::parse_i64 as canonical_int;
+use object::saved::string_has_leaves;
 
 use super::{Db, EntryRef, WrongType};
 use crate::cold::Record;
@@ -28,7 +29,7 @@ pub enum Expiry {
 pub enum Over {
     /// There was no such key.
     Nothing,
-    /// A string without an expiry.
+    /// A string without an expiry, of which the store has one record.
     Plain,
     /// Something else.
     Other,
@@ -37,7 +38,9 @@ pub enum Over {
 impl Over {
     #[inline]
     fn of(old: Entry) -> Self {
-        if old.kind().is_string() && old.expiry().is_none() { Over::Plain } else { Over::Other }
+        let has_leaves = old.kind() == Kind::Blob && string_has_leaves(old.blob().len());
+        let is_plain = old.kind().is_string() && !has_leaves && old.expiry().is_none();
+        if is_plain { Over::Plain } else { Over::Other }
     }
 }
 

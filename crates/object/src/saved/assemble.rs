@@ -22,7 +22,7 @@ pub enum Loaded<'a> {
     Blob(&'a [u8]),
     /// A collection.
     Collection(Collection),
-    /// The header of a large collection: its leaves are to be added.
+    /// The header of a large value: its leaves are to be added.
     Large(Assembler),
 }
 
@@ -46,13 +46,27 @@ pub fn load(record: &[u8]) -> Result<Loaded<'_>, Corrupt> {
     })
 }
 
-/// Collects the leaves of a large collection.
+/// A large value that was read.
+pub enum Assembled {
+    /// A long string.
+    String(Vec<u8>),
+    /// A collection.
+    Collection(Collection),
+}
+
+/// A leaf of a collection has about so many bytes at most.
+const LEAF: u64 = 8 << 10;
+
+/// Of a string that its header says to be longer, the rest gets room as it comes.
+const STRING_AT_ONCE: u64 = 1 << 30;
+
+/// Collects the leaves of a large value.
 pub struct Assembler {
     object: u64,
     epoch: u64,
     /// As the header has it.
     leaves: u64,
-    /// Number of elements.
+    /// Number of elements, or of a string's bytes.
     len: u64,
     kind: u8,
     parts: Parts,
@@ -61,6 +75,7 @@ pub struct Assembler {
 }
 
 enum Parts {
+    String(Vec<u8>),
     List(Vec<(u64, Run)>, bool),
     Set(Records<Member>),
     ZSet(Vec<zset::Leaf>),
@@ -85,12 +100,18 @@ impl Assembler {
             Ok(number)
         };
         let (leaves, len) = (number()?, number()?);
-        let parts = match (kind - kind::LARGE.min(kind), rest) {
-            (kind::LIST, [quicklist @ 0..=1]) => Parts::List(Vec::new(), *quicklist == 1),
-            (kind::ZSET, []) => Parts::ZSet(Vec::new()),
-            (kind::SET, _) => Parts::Set(Records::new(rest)?),
-            (kind::HASH, _) => Parts::Hash(Records::new(rest)?),
-            (kind::STREAM, _) => Parts::Stream(stream::Parts::of_header(rest)?),
+        const LIST: u8 = kind::LARGE + kind::LIST;
+        const SET: u8 = kind::LARGE + kind::SET;
+        const ZSET: u8 = kind::LARGE + kind::ZSET;
+        const HASH: u8 = kind::LARGE + kind::HASH;
+        const STREAM: u8 = kind::LARGE + kind::STREAM;
+        let parts = match (kind, rest) {
+            (kind::LARGE_STRING, []) => Parts::String(Vec::new()),
+            (LIST, [quicklist @ 0..=1]) => Parts::List(Vec::new(), *quicklist == 1),
+            (ZSET, []) => Parts::ZSet(Vec::new()),
+            (SET, _) => Parts::Set(Records::new(rest)?),
+            (HASH, _) => Parts::Hash(Records::new(rest)?),
+            (STREAM, _) => Parts::Stream(stream::Parts::of_header(rest)?),
             _ => return Err(Corrupt("unknown kind of a record")),
         };
         let (object, epoch) = (u64::from_le_bytes(*object), u64::from_le_bytes(*epoch));
@@ -105,6 +126,14 @@ impl Assembler {
         self.object
     }
 
+    /// About how many bytes of memory the value will take.
+    pub fn bytes(&self) -> u64 {
+        match self.parts {
+            Parts::String(_) => self.len,
+            _ => self.leaves.saturating_mul(LEAF),
+        }
+    }
+
     /// Adds a leaf. They come in ascending order of their labels.
     pub fn add(&mut self, label: u64, bytes: &[u8]) -> Result<(), Corrupt> {
         if self.last.is_some_and(|last| last >= label) {
@@ -117,6 +146,14 @@ impl Assembler {
             _ => return Err(Corrupt("kind or version of a leaf")),
         };
         match &mut self.parts {
+            Parts::String(text) => {
+                // The first leaf is as long as any.
+                let most = self.leaves.saturating_mul(bytes.len() as u64);
+                if self.count == 1 && self.len <= most {
+                    text.reserve_exact(self.len.min(STRING_AT_ONCE) as usize);
+                }
+                text.extend_from_slice(bytes);
+            }
             Parts::List(runs, _) => runs.push((label, Run(Block::from_bytes(bytes)?))),
             Parts::Set(records) => records.add(label, bytes)?,
             Parts::ZSet(leaves) => leaves.push(zset::leaf(bytes, label)?),
@@ -127,11 +164,13 @@ impl Assembler {
     }
 
     /// The value, when all leaves were added. Takes as long as there are elements.
-    pub fn finish(self) -> Result<Collection, Corrupt> {
+    pub fn finish(self) -> Result<Assembled, Corrupt> {
         if self.count != self.leaves {
             return Err(Corrupt("number of leaves"));
         }
         let (len, value) = match self.parts {
+            Parts::String(text) if text.len() as u64 == self.len => return Ok(Assembled::String(text)),
+            Parts::String(_) => return Err(Corrupt("length of a string")),
             Parts::List(runs, quicklist) => {
                 let tree = Tree::assemble(runs, self.epoch)?;
                 (tree.len(), Collection::List(List::of_tree(tree, quicklist)))
@@ -153,7 +192,7 @@ impl Assembler {
                 (stream.len(), Collection::Stream(stream))
             }
         };
-        if len == self.len { Ok(value) } else { Err(Corrupt("number of elements")) }
+        if len == self.len { Ok(Assembled::Collection(value)) } else { Err(Corrupt("number of elements")) }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use super::{Freeze, LARGE_BYTES, Ledger, VERSION, header_ids, kind};
+use super::{Freeze, LARGE_BYTES, Ledger, STRING_LEAF, VERSION, header_ids, kind, string_has_leaves};
 use crate::hash::field::Stored;
 use crate::hashed::{Table, seed_check, varint};
 use crate::list::leaf::Run;
@@ -11,13 +12,14 @@ use crate::set::Member;
 use crate::tree::Tree;
 use crate::{Hash, List, Set, Stream, ZSet, zset};
 
-/// A large collection as it was when it was frozen. Its leaves are shared with the collection until that changes them.
+/// A large value as it was when it was frozen. Its leaves are shared with the value until that changes them.
 pub struct Frozen {
     shape: Shape,
     epoch: u64,
 }
 
 enum Shape {
+    String(Arc<Vec<u8>>),
     /// With whether Redis would call it a quicklist.
     List(Tree<Run>, bool),
     Set(Table<Member>),
@@ -28,18 +30,20 @@ enum Shape {
 
 impl Shape {
     fn kind(&self) -> u8 {
-        kind::LARGE
-            + match self {
-                Shape::List(..) => kind::LIST,
-                Shape::Set(_) => kind::SET,
-                Shape::ZSet(_) => kind::ZSET,
-                Shape::Hash(_) => kind::HASH,
-                Shape::Stream(_) => kind::STREAM,
-            }
+        match self {
+            Shape::String(_) => kind::LARGE_STRING,
+            Shape::List(..) => kind::LARGE + kind::LIST,
+            Shape::Set(_) => kind::LARGE + kind::SET,
+            Shape::ZSet(_) => kind::LARGE + kind::ZSET,
+            Shape::Hash(_) => kind::LARGE + kind::HASH,
+            Shape::Stream(_) => kind::LARGE + kind::STREAM,
+        }
     }
 
+    /// What the store may have of it; `None`: it is written whole each time.
     fn ledger(&self) -> Option<&Ledger> {
         match self {
+            Shape::String(_) => None,
             Shape::List(tree, _) => tree.ledger(),
             Shape::Set(table) => table.ledger(),
             Shape::ZSet(order) => Some(order.ledger()),
@@ -48,9 +52,10 @@ impl Shape {
         }
     }
 
-    /// Number of elements.
+    /// Number of elements, or of a string's bytes.
     fn len(&self) -> u64 {
         match self {
+            Shape::String(text) => text.len() as u64,
             Shape::List(tree, _) => tree.len(),
             Shape::Set(table) => table.len(),
             Shape::ZSet(order) => order.len(),
@@ -61,6 +66,7 @@ impl Shape {
 
     fn leaf_count(&self) -> u64 {
         match self {
+            Shape::String(text) => text.len().div_ceil(STRING_LEAF) as u64,
             Shape::Stream(stream) => stream.leaf_count(),
             _ => self.ledger().map_or(0, |ledger| ledger.leaves),
         }
@@ -68,6 +74,11 @@ impl Shape {
 }
 
 impl Frozen {
+    /// A string, as [`Freeze::freeze`] does it with collections; `None` if it is not large.
+    pub fn of_string(text: &Arc<Vec<u8>>, epoch: impl FnOnce() -> NonZeroU64) -> Option<Self> {
+        string_has_leaves(text.len()).then(|| Self { shape: Shape::String(text.clone()), epoch: epoch().get() })
+    }
+
     /// What is to be written, given the record that the store has under the value's key, whatever that is.
     pub fn changes(&self, stored: Option<&[u8]>) -> Changes<'_> {
         let stored = stored.and_then(header_ids);
@@ -125,6 +136,10 @@ impl Changes<'_> {
             put(label, &bytes)
         };
         match &self.frozen.shape {
+            Shape::String(text) => {
+                let mut leaves = (0..).zip(text.chunks(STRING_LEAF));
+                leaves.try_for_each(|(label, leaf)| put(label, &|out| out.extend_from_slice(leaf)))
+            }
             Shape::List(tree, _) => {
                 tree.changed(since, |label, run| put(label, &|out| out.extend_from_slice(run.0.as_bytes())))
             }
@@ -145,7 +160,7 @@ impl Changes<'_> {
         varint::write(out, shape.len());
         match shape {
             Shape::List(_, quicklist) => out.push(u8::from(*quicklist)),
-            Shape::ZSet(_) => {}
+            Shape::String(_) | Shape::ZSet(_) => {}
             Shape::Set(_) | Shape::Hash(_) => out.extend_from_slice(&seed_check().to_le_bytes()),
             Shape::Stream(stream) => stream.save_own(out),
         }

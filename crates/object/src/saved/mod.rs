@@ -1,9 +1,10 @@
-//! Values in an ordered store of keys and bytes: small ones as one *record*, large collections as a record (their *header*) and
-//! leaves, of which a checkpoint writes only those that changed. Formats: `docs/formats.md`, "Values in the store".
+//! Values in an ordered store of keys and bytes: small ones as one *record*, large ones as a record (their *header*) and leaves: of a collection a
+//! checkpoint writes only those that changed, of a string all. So nobody who handles what the store has needs to hold more than a leaf at once.
+//! Formats: `docs/formats.md`, "Values in the store".
 //!
 //! This module knows neither keys nor stores. For a value to be checkpointed the caller
 //!
-//! 1. under the key's latch either freezes it ([`Freeze::freeze`], O(1), for large collections) or saves it
+//! 1. under the key's latch either freezes it ([`Freeze::freeze`] and [`Frozen::of_string`], O(1), what is large) or saves it
 //!    ([`save_small`], everything else);
 //! 2. off the latch fetches the record that the store has under the same key, and asks a frozen value for its [`Frozen::changes`]
 //!    against that;
@@ -32,13 +33,21 @@ use std::num::NonZeroU64;
 
 use crate::{Corrupt, Hash, List, Set, Stream, ZSet};
 
-pub use assemble::{Assembler, Loaded, load};
+pub use assemble::{Assembled, Assembler, Loaded, load};
 pub use frozen::{Changes, Frozen};
 pub(crate) use ledger::Ledger;
 pub use small::save_small;
 
 /// A collection whose large form consists of this many bytes has leaves of its own in a store; below, it is one record.
 pub const LARGE_BYTES: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
+
+/// Bytes of a string's leaf, but for the last; shorter strings are one record.
+const STRING_LEAF: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
+
+/// Whether a string of so many bytes has leaves of its own in a store.
+pub fn string_has_leaves(len: usize) -> bool {
+    len > STRING_LEAF
+}
 
 /// The version of all formats here, in the upper half of the first byte of records and leaves.
 const VERSION: u8 = 1 << 4;
@@ -56,6 +65,8 @@ mod kind {
     pub(super) const STREAM: u8 = 8;
     /// Added to a collection's number for headers and leaves.
     pub(super) const LARGE: u8 = 5;
+    /// Headers and leaves of strings.
+    pub(super) const LARGE_STRING: u8 = STREAM + LARGE + 1;
 }
 
 /// A value to be saved.
@@ -141,6 +152,7 @@ pub fn type_of(record: &[u8]) -> Result<Type, Corrupt> {
     const LARGEST: u8 = kind::STREAM + kind::LARGE;
     let number = match record.first().ok_or(CUT)? ^ VERSION {
         small @ ..=kind::STREAM => small,
+        kind::LARGE_STRING => kind::BLOB,
         large @ ..=LARGEST => large - kind::LARGE,
         _ => return Err(Corrupt("kind of a value")),
     };
@@ -164,7 +176,7 @@ fn header_ids(record: &[u8]) -> Option<(u64, u64)> {
     let (tag, rest) = record.split_first()?;
     let (object, rest) = rest.split_first_chunk()?;
     let (epoch, _) = rest.split_first_chunk()?;
-    let large = (kind::LIST + kind::LARGE..=kind::STREAM + kind::LARGE).contains(&(tag ^ VERSION));
+    let large = (kind::LIST + kind::LARGE..=kind::LARGE_STRING).contains(&(tag ^ VERSION));
     large.then(|| (u64::from_le_bytes(*object), u64::from_le_bytes(*epoch)))
 }
 

@@ -8,5 +8,6 @@ mod fetched;
 mod generations;
 mod hand;
 mod lengths;
+mod long;
 mod model;
 mod warming;

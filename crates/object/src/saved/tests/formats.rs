@@ -2,9 +2,18 @@
 
 use super::*;
 
-/// The header, and the leaves as far as they are shown: label and bytes.
+const EPOCH: NonZeroU64 = NonZeroU64::new(0x0102_0304_0506_0708).expect("not 0");
+
 fn frozen_bytes<S: Subject>(mut value: S) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
-    let frozen = value.freeze(NonZeroU64::new(0x0102_0304_0506_0708).expect("not 0")).expect("large");
+    shown(&value.freeze(EPOCH).expect("large"))
+}
+
+fn frozen_string(text: &Arc<Vec<u8>>) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
+    shown(&Frozen::of_string(text, || EPOCH).expect("large"))
+}
+
+/// The header, and the leaves as far as they are shown: label and bytes.
+fn shown(frozen: &Frozen) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
     let changes = frozen.changes(None);
     let (mut header, mut leaves) = (Vec::new(), Vec::new());
     changes.header(&mut header);
@@ -70,6 +79,11 @@ fn formats_stay() {
     assert_eq!(leaves[1].1, *b"\x1d\x05group\x03\x04\x02\x01\x01c\x09\x00");
     assert_eq!(leaves[2].1, [0x1d, 3, 5, 0xac, 2, 2, 0]);
 
+    let text = Arc::new(vec![b'x'; STRING_LEAF + 2]);
+    let (header, leaves) = frozen_string(&text);
+    assert_eq!(header, [&[0x1e][..], &IDS, &[2, 0x82, 0x08]].concat());
+    assert_eq!(leaves, [(0, [&[0x1e], &[b'x'; 23][..]].concat()), (1, b"\x1exx".to_vec())]);
+
     let small = |value| {
         let mut record = Vec::new();
         save_small(value, &mut record);
@@ -112,6 +126,49 @@ fn strings_come_back() {
     }
 }
 
+/// A long string is written whole each time, under another object, by leaf; it is read with exactly the room that it needs.
+#[test]
+fn long_strings_have_leaves() {
+    let (mut store, mut epoch) = (Store::default(), 0);
+    for len in [STRING_LEAF + 1, 2 * STRING_LEAF, 2 * STRING_LEAF + 1, 10 * STRING_LEAF - 1] {
+        epoch += 1;
+        let text: Arc<Vec<u8>> = Arc::new((0..len).map(|i| (i * i / 7) as u8).collect());
+        let frozen = Frozen::of_string(&text, || NonZeroU64::new(epoch).expect("not 0")).expect("large");
+        assert_eq!(store.write(0, &Write::Frozen(frozen)), len.div_ceil(STRING_LEAF));
+        assert!(store.leaves.iter().all(|((object, _), leaf)| *object == epoch && leaf.len() <= STRING_LEAF + 1));
+        let header = &store.records[&0];
+        assert!(matches!(type_of(header), Ok(Type::String)));
+        assert!(matches!(load(header), Ok(Loaded::Large(assembler)) if assembler.bytes() == len as u64));
+        match store.read_any(0) {
+            Some(Assembled::String(read)) => assert!(read == *text && read.capacity() == len),
+            _ => panic!("another value"),
+        }
+    }
+    // What is short is a record, and replaces the leaves.
+    let short = Arc::new(vec![0; STRING_LEAF]);
+    assert!(Frozen::of_string(&short, || panic!("no epoch is needed")).is_none());
+    store.write(0, &Write::Record(vec![VERSION | kind::BLOB]));
+    assert!(store.leaves.is_empty());
+}
+
+#[test]
+fn leaves_of_a_string_that_do_not_fit_are_refused() {
+    let assembled = |leaves: u8, len: u8, parts: &[&[u8]]| {
+        let header = [&[VERSION | kind::LARGE_STRING][..], &IDS, &[leaves, len]].concat();
+        let Ok(Loaded::Large(mut assembler)) = load(&header) else { panic!("a header") };
+        for (label, part) in (0..).zip(parts) {
+            assembler.add(label, &[&[VERSION | kind::LARGE_STRING], *part].concat()).expect("a leaf");
+        }
+        assembler.finish()
+    };
+    assert!(matches!(assembled(2, 3, &[b"ab", b"c"]), Ok(Assembled::String(text)) if text == b"abc"));
+    for (leaves, len, parts) in
+        [(2, 4, &[&b"ab"[..], b"c"][..]), (2, 2, &[b"ab", b"c"]), (3, 3, &[b"ab", b"c"]), (1, 0, &[])]
+    {
+        assert!(assembled(leaves, len, parts).is_err());
+    }
+}
+
 #[test]
 fn marks_of_another_process_are_made_anew() {
     let limits = Limits::default();
@@ -142,7 +199,7 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_or_read(
         record in prop::collection::vec(any::<u8>(), 0..60),
-        kind in 0u8..14,
+        kind in 0u8..15,
         leaves in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..3),
     ) {
         let mut record = record;

@@ -8,6 +8,7 @@ mod subjects;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 

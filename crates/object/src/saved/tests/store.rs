@@ -54,9 +54,16 @@ impl Store {
     }
 
     pub fn read(&self, key: u8) -> Option<Collection> {
+        match self.read_any(key)? {
+            Assembled::Collection(collection) => Some(collection),
+            Assembled::String(_) => panic!("a string"),
+        }
+    }
+
+    pub fn read_any(&self, key: u8) -> Option<Assembled> {
         let record = self.records.get(&key)?;
         match load(record).expect("what was saved") {
-            Loaded::Collection(collection) => Some(collection),
+            Loaded::Collection(collection) => Some(Assembled::Collection(collection)),
             Loaded::Large(mut assembler) => {
                 let object = assembler.object();
                 assert_eq!(object_of(record), Some(object));
@@ -65,7 +72,7 @@ impl Store {
                 }
                 Some(assembler.finish().expect("what was saved"))
             }
-            _ => panic!("a string"),
+            _ => panic!("a short string"),
         }
     }
 }

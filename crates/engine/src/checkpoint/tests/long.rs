@@ -1,0 +1,49 @@
+//! Long strings lie in the store in leaves, as large collections do.
+
+use keyspace::Fetched;
+
+use super::model::Machine;
+use crate::checkpoint::fetch;
+use crate::checkpoint::fetch::weigh;
+use crate::checkpoint::round::Planted;
+
+fn run(machine: &mut Machine, words: &[&str]) -> String {
+    machine.hand.run(0, words)
+}
+
+#[test]
+fn a_long_string_has_leaves_until_something_else_takes_its_place() {
+    let mut machine = Machine::new(1, Planted::None);
+    let long = "x".repeat(600 << 10);
+    run(&mut machine, &["set", "k", &long]);
+    machine.checkpoint();
+    assert_eq!(machine.store.leaves(), (3, 0));
+    run(&mut machine, &["append", "k", &long[..200 << 10]]);
+    machine.checkpoint();
+    assert_eq!(machine.store.leaves(), (4, 0), "those of before are gone");
+    let hasher = machine.hand.engine.shared.keyspace.hasher();
+    assert_eq!(weigh(&machine.store, 1, &hasher.key(b"k")), 800 << 10);
+    assert!(matches!(fetch(&machine.store, 1, &hasher.key(b"k")), Ok(Some(Fetched::There(_)))));
+
+    let mut machine = machine.restart(2).expect("what was written");
+    assert_eq!(run(&mut machine, &["strlen", "k"]), format!(":{}\r\n", 800 << 10));
+    assert_eq!(run(&mut machine, &["getrange", "k", "-3", "-1"]), "$3\r\nxxx\r\n");
+    run(&mut machine, &["set", "k", "short"]);
+    machine.checkpoint();
+    assert_eq!(machine.store.leaves(), (0, 0));
+}
+
+/// A start does not read what an effect has found that replaces it; but if that has leaves, they have to go.
+#[test]
+fn leaves_go_also_if_the_log_alone_says_what_took_their_place() {
+    for over in [&["set", "k", "short"][..], &["set", "k", "7"], &["del", "k"], &["getset", "k", "short"]] {
+        let mut machine = Machine::new(1, Planted::None);
+        run(&mut machine, &["set", "k", &"x".repeat(600 << 10)]);
+        machine.checkpoint();
+        run(&mut machine, over);
+        let mut machine = machine.restart(2).expect("what was written");
+        machine.checkpoint();
+        assert_eq!(machine.store.leaves(), (0, 0), "{over:?}");
+        machine.counts_are_right().expect("they are");
+    }
+}

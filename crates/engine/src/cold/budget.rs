@@ -1,0 +1,122 @@
+//! How much of what is large loaders may read at once, where memory is limited: it takes memory before anybody has been asked for room for it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use keyspace::Ticket;
+
+/// Less than this is read at any time, in bytes: the margins of the limits have it.
+const LARGE: u64 = headroom::LARGE as u64;
+
+/// A number of bytes that loads share. A single load that needs more gets it when it is alone.
+pub struct Budget {
+    most: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes of loads that have been read, or are being read, and are not in memory yet.
+    taken: u64,
+    /// The load that comes next, before any other that is large: else others that need less could go first for ever.
+    next: Option<Ticket>,
+}
+
+impl Default for Budget {
+    /// Without a limit.
+    fn default() -> Self {
+        Self { most: AtomicU64::new(u64::MAX), state: Mutex::default() }
+    }
+}
+
+impl Budget {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is so many bytes.
+    pub fn limit_to(&self, bytes: u64) {
+        self.most.store(bytes, Relaxed);
+    }
+
+    /// Whether there is a limit at all.
+    pub(super) fn is_limited(&self) -> bool {
+        self.most.load(Relaxed) < u64::MAX
+    }
+
+    /// Whether a load of so many bytes is counted.
+    pub(super) fn is_large(&self, bytes: u64) -> bool {
+        bytes >= LARGE
+    }
+
+    /// Takes what a load needs, in bytes. False: others have it, or come first; the load has to ask again, or to [`Self::leave`].
+    pub(super) fn take(&self, load: Ticket, bytes: u64) -> bool {
+        if !self.is_large(bytes) {
+            return true;
+        }
+        let mut state = self.state();
+        let fits = state.taken == 0 || state.taken.saturating_add(bytes) <= self.most.load(Relaxed);
+        let comes_next = *state.next.get_or_insert(load) == load;
+        if fits && comes_next {
+            state.taken = state.taken.saturating_add(bytes);
+            state.next = None;
+        }
+        fits && comes_next
+    }
+
+    /// Gives back what a load has taken.
+    pub(super) fn give_back(&self, bytes: u64) {
+        if self.is_large(bytes) {
+            let mut state = self.state();
+            state.taken = state.taken.saturating_sub(bytes);
+        }
+    }
+
+    /// A load that was refused does not ask again.
+    pub(super) fn leave(&self, load: Ticket) {
+        let mut state = self.state();
+        state.next = state.next.filter(|next| *next != load);
+    }
+
+    /// Whether a load waits for others to give back what they have taken.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.state().next.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    #[test]
+    fn loads_share_a_number_of_bytes() {
+        let budget = Budget::default();
+        assert!(!budget.is_limited() && budget.take(1, u64::MAX / 2) && budget.take(2, u64::MAX / 2));
+        let budget = Budget::default();
+        budget.limit_to(10 * MB);
+        assert!(budget.is_limited() && budget.take(1, 6 * MB) && budget.take(2, 4 * MB));
+        assert!(!budget.take(3, MB) && budget.is_wanted());
+        assert!(budget.take(4, LARGE - 1), "what is not large is not counted");
+        budget.give_back(LARGE - 1);
+        assert!(!budget.take(3, MB));
+        budget.give_back(4 * MB);
+        assert!(budget.take(3, MB) && !budget.is_wanted());
+    }
+
+    #[test]
+    fn what_is_larger_than_all_of_it_is_read_alone_and_before_what_comes_later() {
+        let budget = Budget::default();
+        budget.limit_to(10 * MB);
+        assert!(budget.take(1, MB) && !budget.take(2, 50 * MB));
+        assert!(!budget.take(3, MB), "the one before comes first");
+        budget.give_back(MB);
+        assert!(!budget.take(3, MB) && budget.take(2, 50 * MB) && !budget.take(3, MB));
+        // Whoever comes next may not come any more.
+        budget.give_back(50 * MB);
+        assert!(!budget.take(4, MB), "the third comes first");
+        budget.leave(3);
+        assert!(budget.take(4, MB) && budget.take(3, MB));
+    }
+}
