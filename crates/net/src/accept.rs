@@ -1,6 +1,10 @@
 //! The acceptor's thread: accepts connections, deals them out, and keeps as many workers busy as the load needs.
+//!
+//! It accepts faster than workers refuse who is one too many, so descriptors could run out, also for the log and the store, for which that may be the end: the last
+//! ones are not for connections, which wait until others have gone.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,6 +16,7 @@ use crate::governor::{Governor, Observed};
 use crate::lane::{Lane, Shed};
 use crate::listen::Listener;
 use crate::listening::Listening;
+use crate::socket::{Incoming, first_free, most_files};
 
 /// Between two looks at the load.
 const ROUND: Duration = Duration::from_millis(100);
@@ -24,12 +29,20 @@ pub(crate) struct Acceptor {
     /// `None`: all workers are active always (`workers N`).
     governor: Option<Governor>,
     last: Figures,
+    /// Connections have taken all descriptors that are for them.
+    waits: bool,
     /// Monotonic nanoseconds before which a failure to accept is not logged again.
     silent_until: u64,
 }
 
 /// Between two shuffles: about what the drivers take to look.
 const SHUFFLE: Duration = Duration::from_millis(25);
+
+/// Between two looks whether there are descriptors for connections again.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// So many descriptors are not for connections, but for files that are opened now and then.
+const SPARE: u64 = 12;
 
 /// Between two complaints about what cannot be accepted: a second.
 const COMPLAIN_NS: u64 = 1_000_000_000;
@@ -49,7 +62,7 @@ impl Acceptor {
         let governor = automatic.then(|| Governor::new(lanes.len()));
         let active = governor.as_ref().map_or(lanes.len(), Governor::active);
         node.active_workers.store(active, Relaxed);
-        Self { node, poll, listeners, lanes, governor, last: Figures::default(), silent_until: 0 }
+        Self { node, poll, listeners, lanes, governor, last: Figures::default(), waits: false, silent_until: 0 }
     }
 
     fn active(&self) -> usize {
@@ -61,7 +74,8 @@ impl Acceptor {
         let mut events = Events::with_capacity(64);
         while !self.node.stopping.load(Relaxed) {
             let shuffling = self.node.shuffling.load(Relaxed);
-            match self.poll.poll(&mut events, Some(if shuffling { SHUFFLE } else { ROUND })) {
+            let patience = if shuffling { SHUFFLE } else { ROUND };
+            match self.poll.poll(&mut events, Some(if self.waits { LOOK } else { patience })) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -81,8 +95,13 @@ impl Acceptor {
 
     fn accept_all(&mut self, listener: &Listener, keepalive: u32) {
         loop {
+            if self.waits && first_free(listener.fd()).is_none_or(is_spare) {
+                return self.complain(&io::Error::from_raw_os_error(libc::EMFILE));
+            }
             match listener.accept(keepalive) {
                 Ok(incoming) => {
+                    // The lowest that is free: all below it are in use.
+                    self.waits = matches!(&incoming, Incoming::Client { socket, .. } if is_spare(socket.fd()));
                     let load = |i: &usize| self.connections(*i);
                     let least = (0..self.active()).min_by_key(load).unwrap_or(0);
                     self.lanes[least].put(incoming);
@@ -167,6 +186,11 @@ impl Acceptor {
             }
         }
     }
+}
+
+/// Whether a descriptor is one of the last that there may be.
+fn is_spare(fd: RawFd) -> bool {
+    u64::try_from(fd).is_ok_and(|fd| fd + SPARE >= most_files())
 }
 
 /// Idle time of all processors together since boot in nanoseconds, or 0 where the system does not say.

@@ -125,6 +125,26 @@ impl Socket {
     }
 }
 
+/// How many descriptors there may be; `u64::MAX` if nobody says.
+pub fn most_files() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain system call that fills `limit`.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if read { limit.rlim_cur } else { u64::MAX }
+}
+
+/// The lowest descriptor that is free, if any is; `open` is one that is not.
+pub fn first_free(open: RawFd) -> Option<RawFd> {
+    // SAFETY: a plain system call; nobody else knows the new descriptor.
+    let free = unsafe { libc::fcntl(open, libc::F_DUPFD_CLOEXEC, 0) };
+    if free < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is new and ours.
+    drop(unsafe { OwnedFd::from_raw_fd(free) });
+    Some(free)
+}
+
 /// A socket on its way to a worker's driver.
 pub enum Incoming {
     /// A client has connected.

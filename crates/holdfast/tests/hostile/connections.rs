@@ -58,6 +58,28 @@ pub fn descriptors_run_out(how: How) {
     server.is_well();
 }
 
+/// Connections do not take the descriptors that the log needs to go on.
+pub fn the_log_has_descriptors_left(how: How) {
+    let Some(server) = Server::start(how, &["--appendonly", "yes", "--log-segment-size", "64kb"]) else { return };
+    server.wait_alone();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
+    let mut first = server.connect();
+    first.call(&["PING"]);
+    let old = server.limit_files(open + 20);
+    let mut clients: Vec<Raw> = (0..60).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.command(&["PING"]));
+    assert_eq!(clients[0].reply(), simple("PONG"));
+    // Segment after segment.
+    for _ in 0..300 {
+        assert_eq!(first.call(&["SET", "key", &"x".repeat(2000)]), simple("OK"));
+    }
+    server.limit_files(old);
+    for client in &mut clients[1..] {
+        assert_eq!(client.reply(), simple("PONG"));
+    }
+    server.is_well();
+}
+
 pub fn half_closed_gets_all_replies(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

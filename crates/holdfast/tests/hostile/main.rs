@@ -40,6 +40,7 @@ under_both_drivers! { "2":
     long::long_collections_wait_for_their_reader
     connections::clients_have_a_limit
     connections::descriptors_run_out
+    connections::the_log_has_descriptors_left
     connections::half_closed_gets_all_replies
     connections::half_closed_while_waiting
     connections::resets
