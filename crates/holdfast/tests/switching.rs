@@ -149,8 +149,10 @@ fn a_kill_in_the_middle_leaves_the_old_or_the_new() {
     };
     let (mut rng, mut news, mut olds) = (random(4711), 0, 0);
     for life in 1..24 {
-        let server = server(&dir, &["--appendonly", "no"]);
+        let server = server(&dir, &["--appendonly", "yes"]);
         let mut client = server.client();
+        assert_eq!(client.call("config set appendonly no"), "+OK");
+        assert_eq!(client.call("flushall"), "+OK");
         assert_eq!(client.call(&format!("set life {life}")), "+OK");
         assert_eq!(client.call("sadd big a b c"), ":3");
         let writers = Writers::start(&server);
@@ -261,6 +263,62 @@ fn what_cannot_be_switched_on_stays_off() {
     assert_eq!(client.call("config set appendonly yes"), "+OK");
     writers.go_on(20);
     writers.end();
+}
+
+/// What a server has not loaded is not replaced: somebody was told that it is kept.
+#[test]
+fn data_that_is_not_loaded_is_not_replaced() {
+    for saves in [false, true] {
+        let dir = Scratch::new();
+        {
+            let server = server(&dir, &["--appendonly", "yes", "--checkpoint-interval", "0"]);
+            let mut client = server.client();
+            assert_eq!(client.call("set old 1"), "+OK");
+            if saves {
+                client.saves();
+            }
+        }
+        {
+            let server = server(&dir, &["--appendonly", "no"]);
+            let mut client = server.client();
+            assert_eq!(client.call("set new 1"), "+OK");
+            for _ in 0..2 {
+                let reply = client.call("config set appendonly yes");
+                assert!(reply.contains("is not loaded") && reply.contains("restart with appendonly yes"), "{reply}");
+            }
+            assert!(logged(&dir).contains("appendonly stays off: the data in "), "{}", logged(&dir));
+            assert_eq!(client.call("config get appendonly"), "*2 $10 appendonly $2 no");
+            // Out of its way it is no hindrance.
+            fs::rename(dir.path().join("holdfast"), dir.path().join("aside")).unwrap();
+            assert_eq!(client.call("config set appendonly yes"), "+OK");
+            // This is the server's own.
+            client.send("config set appendonly no;set new 2;config set appendonly yes");
+            assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK"; 3]);
+            assert!(logged(&dir).contains("is replaced with what there is now"));
+        }
+        {
+            // So is what it has loaded, though nothing was written since.
+            let server = server(&dir, &["--appendonly", "yes"]);
+            let mut client = server.client();
+            client.send("config set appendonly no;config set appendonly yes");
+            assert_eq!([client.reply(), client.reply()], ["+OK"; 2]);
+        }
+        assert_eq!(server(&dir, &["--appendonly", "yes"]).client().call("mget old new"), "*2 $-1 $1 2");
+        fs::remove_dir_all(dir.path().join("holdfast")).unwrap();
+        fs::rename(dir.path().join("aside"), dir.path().join("holdfast")).unwrap();
+        assert_eq!(server(&dir, &["--appendonly", "yes"]).client().call("mget old new"), "*2 $1 1 $-1");
+    }
+}
+
+/// Data of a server that has had none is nothing to lose.
+#[test]
+fn what_is_empty_may_be_replaced() {
+    let dir = Scratch::new();
+    drop(server(&dir, &["--appendonly", "yes"]));
+    let server = server(&dir, &["--appendonly", "no"]);
+    let mut client = server.client();
+    client.send("set new 1;config set appendonly yes");
+    assert_eq!([client.reply(), client.reply()], ["+OK", "+OK"]);
 }
 
 /// The whole of a script is logged, or nothing of it: the switch waits for its end.

@@ -135,6 +135,11 @@ impl<D: Disk> Recovery<D> {
         self.scans.iter().map(|scan| scan.highest).max().unwrap_or(0)
     }
 
+    /// Whether there is any record.
+    pub fn has_records(&self) -> bool {
+        self.scans.iter().any(|scan| scan.records > 0)
+    }
+
     /// The highest incarnation that has written to it.
     pub fn incarnation(&self) -> u64 {
         let segments = self.scans.iter().flat_map(|scan| scan.segments());

@@ -233,7 +233,7 @@ fn say_what_is_ignored(settings: &Settings, dir: &Path) {
     let places = Places::of(settings, dir);
     if let Some(folder) = places.data().filter(|_| !settings.appendonly) {
         tracing::warn!(
-            "appendonly is off: the data in {} is not loaded. It stays as it is, unless CONFIG SET appendonly yes replaces it with what there is then",
+            "appendonly is off: the data in {} is not loaded. It stays as it is, and CONFIG SET appendonly yes is refused while it is there",
             folder.display()
         );
     }

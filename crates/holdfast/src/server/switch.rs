@@ -4,9 +4,14 @@
 //! durable, replies wait for the log. What was answered meanwhile is in the log, and committed before the switch is answered. If it
 //! fails, or the process ends before that, the disks hold what they held before.
 //!
+//! It replaces what this process has loaded or logged itself, of which memory holds what became of it. What it has not, as appendonly was off at its
+//! start, was confirmed to somebody, and is in no memory: with that in its place the log is not switched on.
+//!
 //! Off: at one moment nothing more is logged. What was is committed, and answered, before the log is closed. It stays as it is: a later start
 //! finds what was there at that moment, and says so.
 
+use std::collections::BTreeSet;
+use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,13 +22,14 @@ use std::time::Duration;
 
 use command::Generation;
 use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark, note_streams};
-use log::{Fsync, Gate, Log, State};
+use log::{Disk, Fsync, Gate, Log, Opened, Recovery, State};
 use node::config::Settings;
 use node::{Checkpoints, Halted, Logging, Node};
 
 use super::backup::{self, Sources};
 use super::checkpoints;
-use super::durable::{Disks, Kept, Running, fetch_from, fsync, run};
+use super::durable::{Disks, Kept, Running, fetch_from, fsync, note_places, run};
+use super::places::Places;
 use super::warm_up::WARM_UP;
 
 /// Between two looks at whether something has happened.
@@ -41,6 +47,8 @@ pub struct Switch {
     kept: Mutex<Option<Kept>>,
     /// Above the number of every freeze of what is in memory.
     epoch: AtomicU64,
+    /// Incarnations of logs that are this process's own: it has loaded them, has begun them, or has found them empty.
+    own: Mutex<BTreeSet<u64>>,
 }
 
 impl std::fmt::Debug for Switch {
@@ -52,7 +60,8 @@ impl std::fmt::Debug for Switch {
 impl Switch {
     /// Of a node that hashes with `seed`, with what was started with it.
     pub fn new(node: Arc<Node>, seed: u64, kept: Option<Kept>) -> Self {
-        Self { node, seed, kept: Mutex::new(kept), epoch: AtomicU64::new(0) }
+        let own = Mutex::new(kept.iter().flat_map(|kept| kept.log.incarnations()).collect());
+        Self { node, seed, kept: Mutex::new(kept), epoch: AtomicU64::new(0), own }
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
@@ -85,15 +94,22 @@ impl Switch {
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
         let disks = Disks::open(settings, &dir, self.node.clock.clone()).map_err(|error| error.to_string())?;
         let Disks { log, node: id, store, header, places } = disks;
+        self.must_not_replace(log.recovery(), header.is_some(), &places)?;
         let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
         let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
         if header.is_some() {
-            tracing::info!("What log and store hold from before appendonly was switched on is replaced");
+            tracing::warn!(
+                "What {} holds from before appendonly was switched off is replaced with what there is now",
+                places.store.display()
+            );
         }
+        let running = run(log, id, above, &self.node, settings, Fsync::Always);
+        self.owns(incarnation_of(&running, &places));
         let Running { log, durable, gates: [for_checkpoints, mut gates] } =
-            run(log, id, above, &self.node, settings, Fsync::Always).map_err(|error| error.to_string())?;
+            running.map_err(|error| error.to_string())?;
         let databases = header.as_ref().map(|header| &header.databases);
         let noted = note_streams(&*store, log.streams()).map_err(|error| error.to_string());
+        note_places(&*store, &places);
         let begun = noted.and_then(|()| self.begin(&log, &mut gates, databases, &durable));
         if let Err(why) = begun {
             self.give_up(&log);
@@ -132,6 +148,31 @@ impl Switch {
         let ms = (self.node.clock.monotonic_ns() - before) / 1_000_000;
         tracing::info!("appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
         Ok(())
+    }
+
+    /// A log of this incarnation is this process's own. It goes on being so if a later one that was to follow it could not be begun.
+    fn owns(&self, incarnation: u64) {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(incarnation);
+    }
+
+    /// Refuses to replace what is not this process's own.
+    fn must_not_replace<D: Disk>(
+        &self,
+        there: &Recovery<D>,
+        has_checkpoint: bool,
+        places: &Places,
+    ) -> Result<(), String> {
+        let is_own = self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&there.incarnation());
+        if is_own || !has_checkpoint && !there.has_records() {
+            self.owns(there.incarnation());
+            return Ok(());
+        }
+        let folder = places.data().unwrap_or(&places.store).display();
+        let why = format!(
+            "the data in {folder} is not loaded, as appendonly was off at the start, and would be lost: restart with appendonly yes to have it, or move it away first"
+        );
+        tracing::warn!("appendonly stays off: {why}");
+        Err(why)
     }
 
     /// Writes a backup of one moment to this directory, which is new or empty.
@@ -288,6 +329,14 @@ impl Switch {
                 thread::park_timeout(LOOK);
             }
         }
+    }
+}
+
+/// The incarnation of a log that has been begun, or of what is there, if it could not be begun as a whole; 0: none.
+fn incarnation_of(running: &Result<Running, Box<dyn Error>>, places: &Places) -> u64 {
+    match running {
+        Ok(running) => running.log.incarnations()[1],
+        Err(_) => Opened::to_read(&places.logs).map_or(0, |there| there.recovery().incarnation()),
     }
 }
 

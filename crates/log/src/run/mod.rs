@@ -126,6 +126,7 @@ pub(crate) struct Shared {
     fsync: AtomicU8,
     stopping: AtomicBool,
     clock: Clock,
+    incarnations: [u64; 2],
     /// Of each stream, if there are threads.
     hands: OnceLock<Box<[Hand]>>,
 }
@@ -224,6 +225,11 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
+    /// What the start before is known by in all it wrote, and this one: unlike any other of any log.
+    pub fn incarnations(&self) -> [u64; 2] {
+        self.shared.incarnations
+    }
+
     /// Up to where each stream is committed.
     pub fn marks(&self) -> &Arc<Watermarks> {
         &self.shared.marks

@@ -191,7 +191,8 @@ impl<D: Disk> Opened<D> {
     ) -> Result<Begun<D>, Damage> {
         let Self { recovery, locks } = self;
         let floor = recovery.highest().max(above);
-        let incarnation = recovery.incarnation() + 1 + (settings.seed & ((1 << 40) - 1));
+        let before = recovery.incarnation();
+        let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
         let node = recovery.node().unwrap_or(node);
         let writers = recovery.open(node, incarnation, settings.limits)?;
         // What is there is durable, in the log or where `above` is from; some of that has LSNs which belong to no record.
@@ -207,6 +208,7 @@ impl<D: Disk> Opened<D> {
             stopping: AtomicBool::new(false),
             clock: settings.clock,
             hands: OnceLock::new(),
+            incarnations: [before, incarnation],
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();

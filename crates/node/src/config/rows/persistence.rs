@@ -14,7 +14,7 @@ pub(super) static LOG: Section = Section {
             "appendonly",
             Kind::Bool,
             "yes",
-            "Whether writes go to a log, so that they survive a crash. Switched off, log and store stay as they are then, and a later start finds that; switched on, they begin anew with what memory holds.",
+            "Whether writes go to a log, so that they survive a crash. Switched off, log and store stay as they are then, and a later start finds that; switched on, they begin anew with what memory holds, unless they hold what this server has not loaded: then that is refused.",
         ),
         row(
             "appendfsync",
