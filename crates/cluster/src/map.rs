@@ -7,6 +7,10 @@ pub const SLOTS: usize = 16384;
 
 /// In the table of owners: nobody, as the cluster has not been formed.
 const NOBODY: u16 = u16::MAX;
+/// In the table of blocks: its slots have several owners.
+const SEVERAL: u16 = u16::MAX - 1;
+/// Slots of a block.
+const BLOCK: usize = 64;
 
 /// A node of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,6 +62,8 @@ pub struct Map {
     nodes: Vec<Node>,
     ranges: Vec<Range>,
     owners: Box<[u16]>,
+    /// Of each block of slots that has one owner, or nobody, that. Every command asks for owners, and this small table stays in the cache.
+    blocks: Box<[u16]>,
     next_number: u32,
 }
 
@@ -70,16 +76,18 @@ impl Map {
     /// A map of the given nodes and ranges.
     ///
     /// # Panics
-    /// If there are 65535 nodes or more, or if a range names a node that there is not.
+    /// If there are 65534 nodes or more, or if a range names a node that there is not.
     pub fn new(cluster: Option<ClusterId>, version: u64, epoch: u64, nodes: Vec<Node>, ranges: Vec<Range>) -> Self {
-        assert!(nodes.len() < usize::from(NOBODY), "too many nodes");
+        assert!(nodes.len() < usize::from(SEVERAL), "too many nodes");
         let mut owners = vec![NOBODY; SLOTS].into_boxed_slice();
         for range in &ranges {
             assert!(usize::from(range.node) < nodes.len(), "a range of no node");
             owners[usize::from(range.start)..=usize::from(range.end)].fill(range.node);
         }
         let next_number = nodes.iter().map(|node| node.number + 1).max().unwrap_or(1);
-        Self { cluster, version, epoch, nodes, ranges, owners, next_number }
+        let of_block = |block: &[u16]| if block.iter().all(|owner| *owner == block[0]) { block[0] } else { SEVERAL };
+        let blocks = owners.chunks(BLOCK).map(of_block).collect();
+        Self { cluster, version, epoch, nodes, ranges, owners, blocks, next_number }
     }
 
     /// As it is, where nodes have left that had numbers up to below this.
@@ -120,7 +128,11 @@ impl Map {
     /// The index of the owner of `slot`, which is below [`SLOTS`]; none if the cluster has not been formed.
     #[inline]
     pub fn owner_of(&self, slot: u16) -> Option<u16> {
-        let owner = self.owners[usize::from(slot)];
+        let slot = usize::from(slot);
+        let owner = match self.blocks[slot / BLOCK] {
+            SEVERAL => self.owners[slot],
+            owner => owner,
+        };
         (owner != NOBODY).then_some(owner)
     }
 
@@ -204,5 +216,15 @@ mod tests {
         let map = Map::empty();
         assert_eq!((map.owner_of(0), map.owner_of(16383), map.assigned(), map.owners()), (None, None, 0, 0));
         assert_eq!((map.cluster(), map.version()), (None, 0));
+    }
+
+    #[test]
+    fn owners_may_change_anywhere() {
+        let ranges = vec![Range { start: 70, end: 191, node: 0 }, Range { start: 192, end: 8000, node: 1 }];
+        let map = Map::new(None, 1, 1, vec![node(1), node(2)], ranges.clone());
+        for slot in 0..SLOTS as u16 {
+            let owner = ranges.iter().find(|range| (range.start..=range.end).contains(&slot)).map(|range| range.node);
+            assert_eq!(map.owner_of(slot), owner, "{slot}");
+        }
     }
 }

@@ -16,8 +16,6 @@ pub(crate) struct Holes {
     kept: Vec<u8>,
     /// Bytes of such that have come in parts.
     begun: usize,
-    /// Memory for what is moved aside.
-    aside: Vec<u8>,
 }
 
 struct Hole {
@@ -85,20 +83,17 @@ impl Holes {
         self.shift = self.shift.wrapping_add(n);
     }
 
-    /// The reply for a hole, or the next of it. `whole`: it ends with that. Bytes that could be written are in `out` then; where bytes stood behind
-    /// the hole, `inserted` says what has moved them.
-    pub(crate) fn fill(
-        &mut self,
-        number: u64,
-        reply: &[u8],
-        whole: bool,
-        out: &mut Vec<u8>,
-        inserted: &mut Vec<Inserted>,
-    ) {
+    /// The reply for a hole, or the next of it. `whole`: it ends with that. It is written at once where nothing stands behind it, else by [`Self::settle`].
+    pub(crate) fn put(&mut self, number: u64, reply: &[u8], whole: bool, out: &mut Vec<u8>) {
         let Some(index) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
         let start = self.kept.len();
         let Some(hole) = self.queue.get_mut(index) else { return };
-        if index == 0 && hole.at.wrapping_add(self.shift) == out.len() {
+        let nothing_kept = match &hole.state {
+            State::Open => true,
+            State::Kept(..) => false,
+            State::Begun(begun, _) => begun.is_empty(),
+        };
+        if index == 0 && nothing_kept && hole.at.wrapping_add(self.shift) == out.len() {
             // Nothing stands behind it: the usual case.
             out.extend_from_slice(reply);
             self.shift = self.shift.wrapping_add(reply.len());
@@ -106,31 +101,24 @@ impl Holes {
                 true => self.pop(),
                 false => hole.state = State::Begun(Vec::new(), false),
             }
-            if !self.is_ready() {
-                return;
-            }
-        } else {
-            match &mut hole.state {
-                State::Open if whole => {
-                    self.kept.extend_from_slice(reply);
-                    hole.state = State::Kept(start, self.kept.len());
-                }
-                State::Open => {
-                    self.begun += reply.len();
-                    hole.state = State::Begun(reply.to_vec(), false);
-                }
-                State::Begun(begun, ended) => {
-                    self.begun += reply.len();
-                    begun.extend_from_slice(reply);
-                    *ended = whole;
-                }
-                State::Kept(..) => return,
-            }
-            if index > 0 {
-                return;
-            }
+            return;
         }
-        self.settle(out, inserted);
+        match &mut hole.state {
+            State::Open if whole => {
+                self.kept.extend_from_slice(reply);
+                hole.state = State::Kept(start, self.kept.len());
+            }
+            State::Open => {
+                self.begun += reply.len();
+                hole.state = State::Begun(reply.to_vec(), false);
+            }
+            State::Begun(begun, ended) => {
+                self.begun += reply.len();
+                begun.extend_from_slice(reply);
+                *ended = whole;
+            }
+            State::Kept(..) => {}
+        }
     }
 
     fn pop(&mut self) {
@@ -139,57 +127,52 @@ impl Holes {
         if self.queue.is_empty() {
             self.kept.clear();
             self.kept.shrink_to(KEPT);
-            self.aside.clear();
-            self.aside.shrink_to(KEPT);
         }
     }
 
-    /// Whether there is something to write for the first hole.
-    fn is_ready(&self) -> bool {
-        match self.queue.front().map(|hole| &hole.state) {
-            Some(State::Kept(..)) => true,
-            Some(State::Begun(begun, ended)) => *ended || !begun.is_empty(),
-            Some(State::Open) | None => false,
-        }
-    }
-
-    /// Writes what has come for the first holes.
-    fn settle(&mut self, out: &mut Vec<u8>, inserted: &mut Vec<Inserted>) {
-        let Some(begin) = self.at() else { return };
-        let mut aside = std::mem::take(&mut self.aside);
-        aside.clear();
-        aside.extend_from_slice(&out[begin..]);
-        out.truncate(begin);
-        let (mut moved, mut more) = (0, 0);
-        while let Some(hole) = self.queue.front_mut() {
-            let at = hole.at.wrapping_add(self.shift);
-            let behind = at - begin;
-            let (reply, whole): (&[u8], bool) = match &hole.state {
-                State::Kept(from, to) => (&self.kept[*from..*to], true),
-                State::Begun(begun, ended) if *ended || !begun.is_empty() => {
-                    self.begun -= begun.len();
-                    (begun, *ended)
-                }
+    /// Writes what has come for the first holes: all of it at once, so that what stands behind them is moved once. `inserted` hears where that was.
+    pub(crate) fn settle(&mut self, out: &mut Vec<u8>, mut inserted: impl FnMut(Inserted)) {
+        let (mut count, mut more) = (0, 0);
+        for hole in &self.queue {
+            more += match &hole.state {
+                State::Kept(from, to) => to - from,
+                State::Begun(begun, ended) if *ended || !begun.is_empty() => begun.len(),
                 State::Open | State::Begun(..) => break,
             };
-            out.extend_from_slice(&aside[moved..behind]);
-            moved = behind;
-            out.extend_from_slice(reply);
-            inserted.push((at, reply.len()));
-            more += reply.len();
-            if !whole {
-                hole.state = State::Begun(Vec::new(), false);
+            count += 1;
+            if let State::Begun(_, false) = hole.state {
                 break;
             }
-            self.queue.pop_front();
-            self.first += 1;
         }
-        out.extend_from_slice(&aside[moved..]);
-        self.aside = aside;
+        let (mut end, mut shift) = (out.len(), more);
+        out.resize(end + more, 0);
+        // From the last on: nothing is written where something still has to be moved from.
+        for hole in self.queue.range(..count).rev() {
+            let at = hole.at.wrapping_add(self.shift);
+            let reply = match &hole.state {
+                State::Kept(from, to) => &self.kept[*from..*to],
+                State::Begun(begun, _) => begun,
+                State::Open => &[],
+            };
+            out.copy_within(at..end, at + shift);
+            shift -= reply.len();
+            out[at + shift..][..reply.len()].copy_from_slice(reply);
+            inserted((at, reply.len()));
+            end = at;
+        }
         // Those that are left stand behind all that was written.
         self.shift = self.shift.wrapping_add(more);
-        if self.queue.is_empty() {
-            self.kept.clear();
+        for _ in 0..count {
+            match self.queue.front_mut().map(|hole| &mut hole.state) {
+                Some(State::Begun(begun, false)) => {
+                    self.begun -= begun.len();
+                    *begun = Vec::new();
+                    return;
+                }
+                Some(State::Begun(begun, true)) => self.begun -= begun.len(),
+                _ => {}
+            }
+            self.pop();
         }
     }
 }
@@ -230,7 +213,7 @@ mod tests {
     enum Step {
         Own { len: usize, shared: bool, version: u64 },
         Hole { parts: Vec<usize> },
-        Fill { which: Option<prop::sample::Index> },
+        Fill { which: Option<prop::sample::Index>, settle: bool },
         Send { most: usize, split: bool },
         Commit,
     }
@@ -239,8 +222,8 @@ mod tests {
         prop_oneof![
             (0usize..40, any::<bool>(), 0u64..3).prop_map(|(len, shared, version)| Step::Own { len, shared, version }),
             prop::collection::vec(0usize..40, 1..4).prop_map(|parts| Step::Hole { parts }),
-            any::<prop::sample::Index>().prop_map(|which| Step::Fill { which: Some(which) }),
-            any::<prop::sample::Index>().prop_map(|which| Step::Fill { which: Some(which) }),
+            any::<(prop::sample::Index, bool)>().prop_map(|(which, settle)| Step::Fill { which: Some(which), settle }),
+            any::<(prop::sample::Index, bool)>().prop_map(|(which, settle)| Step::Fill { which: Some(which), settle }),
             (0usize..100, any::<bool>()).prop_map(|(most, split)| Step::Send { most, split }),
             Just(Step::Commit),
         ]
@@ -261,7 +244,7 @@ mod tests {
             let mut replies: Vec<(Vec<u8>, bool, u64)> = Vec::new();
             let mut due: Vec<Due> = Vec::new();
             let mut committed = 0;
-            let finish = [Step::Fill { which: None }, Step::Commit].into_iter();
+            let finish = [Step::Fill { which: None, settle: true }, Step::Commit].into_iter();
             let last = [Step::Send { most: usize::MAX, split: true }, Step::Send { most: 0, split: false }];
             let count = steps.len();
             for (i, step) in steps.into_iter().chain(finish.cycle().take(count * 8)).chain(last).enumerate() {
@@ -283,14 +266,17 @@ mod tests {
                         due.push(Due { hole: out.open_hole(), at: replies.len(), parts });
                         replies.push((Vec::new(), false, 0));
                     }
-                    Step::Fill { which } => {
+                    Step::Fill { which, settle } => {
                         if due.is_empty() {
                             continue;
                         }
                         let index = which.map_or(0, |which| which.index(due.len()));
                         let next = due[index].parts.remove(0);
                         let whole = due[index].parts.is_empty();
-                        out.fill(due[index].hole, &next, whole);
+                        out.put(due[index].hole, &next, whole);
+                        if settle || !whole {
+                            out.settle();
+                        }
                         replies[due[index].at].0.extend_from_slice(&next);
                         replies[due[index].at].1 = whole;
                         if whole {
@@ -298,6 +284,7 @@ mod tests {
                         }
                     }
                     Step::Send { most, split } => {
+                        out.settle();
                         out.release(|version| version <= committed * 16);
                         send(&mut out, most, split, &mut sent);
                     }

@@ -6,6 +6,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use resp::{Part, Parts};
+use smallvec::SmallVec;
 
 use crate::holes::{Holes, Inserted};
 
@@ -114,9 +115,22 @@ impl Outgoing {
 
     /// What has come for such a place; `whole`: there is no more to come.
     pub(crate) fn fill(&mut self, hole: u64, reply: &[u8], whole: bool) {
+        self.put(hole, reply, whole);
+        self.settle();
+    }
+
+    /// As [`Self::fill`], but it may be there only after [`Self::settle`]: for who has several.
+    pub(crate) fn put(&mut self, hole: u64, reply: &[u8], whole: bool) {
+        if let Some(holes) = &mut self.holes {
+            holes.put(hole, reply, whole, &mut self.bytes);
+        }
+    }
+
+    /// Everything that was put is where it belongs.
+    pub(crate) fn settle(&mut self) {
         let Some(holes) = &mut self.holes else { return };
-        let mut inserted = Vec::new();
-        holes.fill(hole, reply, whole, &mut self.bytes, &mut inserted);
+        let mut inserted: SmallVec<[Inserted; 32]> = SmallVec::new();
+        holes.settle(&mut self.bytes, |at| inserted.push(at));
         if !inserted.is_empty() {
             self.make_way(&inserted);
         }

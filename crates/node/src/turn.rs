@@ -45,15 +45,8 @@ pub(crate) struct Item {
     pub(crate) command: u32,
     /// Slot and hash of argument 1 if it is the command's only key.
     pub(crate) key: Option<(u16, u64)>,
-    /// Slot and hash of the first key that a script declares: it is likely to use it.
+    /// Slot and hash of the key that is worth bringing here: that one, or the first that a script declares, which is likely to use it.
     ahead: Option<(u16, u64)>,
-}
-
-impl Item {
-    /// What is worth bringing here.
-    fn first(&self) -> Option<(u16, u64)> {
-        self.key.or(self.ahead)
-    }
 }
 
 impl Worker {
@@ -216,19 +209,28 @@ impl Worker {
                     && let Some(bytes) = args.get(1)
                 {
                     let key = self.node.engine.keyspace.hasher().key(bytes);
-                    self.node.engine.keyspace.prefetch_slot(key.slot);
                     item.key = Some((key.slot, key.hash));
+                    item.ahead = self.bring_slot(key.slot, key.hash);
                 } else if command.spec.has(flags::RUNS_SCRIPT)
                     && args.get(2) != Some(b"0")
                     && let Some(bytes) = args.get(3)
                 {
                     let key = self.node.engine.keyspace.hasher().key(bytes);
-                    self.node.engine.keyspace.prefetch_slot(key.slot);
-                    item.ahead = Some((key.slot, key.hash));
+                    item.ahead = self.bring_slot(key.slot, key.hash);
                 }
             }
             items.push(item);
         }
+    }
+
+    /// Starts to bring a key's slot here, unless another node has the key.
+    #[inline]
+    fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
+        if self.peers.as_deref().is_some_and(|peers| !peers.has(slot)) {
+            return None;
+        }
+        self.node.engine.keyspace.prefetch_slot(slot);
+        Some((slot, hash))
     }
 
     /// Brings buckets, then entries here. One command alone has nothing to overlap with.
@@ -236,10 +238,10 @@ impl Worker {
         if items.len() < 2 {
             return;
         }
-        for (slot, hash) in items.iter().filter_map(Item::first) {
+        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
             self.engine.prefetch_bucket(slot, hash);
         }
-        for (slot, hash) in items.iter().filter_map(Item::first) {
+        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
             self.engine.prefetch_entry(slot, hash);
         }
     }

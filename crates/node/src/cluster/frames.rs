@@ -1,10 +1,13 @@
-//! What one end of a link is about to say: the items of one turn become one frame.
+//! What one end of a link is about to say: the items of one turn, or of a few, become one frame.
 
 use ::cluster::frame::{self, HEADER, Kind};
 use ::cluster::items::{Item, extend_commands, put_commands, put_replies};
 
 /// Bytes of items in a frame above which another is begun: the other end has something to do meanwhile, and need not keep more.
 const FRAME: usize = 256 * 1024;
+
+/// Bytes that may wait for more.
+const WAITING: usize = 32 * 1024;
 
 /// Bytes that are copied rather than leave their memory behind.
 const COPIED: usize = 64 * 1024;
@@ -17,6 +20,8 @@ pub(crate) struct Stage {
     open: Option<usize>,
     /// The last item, if it holds commands: of which virtual connection, and where it begins.
     commands: Option<(u32, usize)>,
+    /// There is a message of a transaction, for which locks are held.
+    hurries: bool,
 }
 
 impl Stage {
@@ -52,6 +57,7 @@ impl Stage {
     /// Adds a frame with a message of a transaction, whose body `write` appends.
     pub(crate) fn message(&mut self, write: &dyn Fn(&mut Vec<u8>)) {
         self.close();
+        self.hurries = true;
         let at = frame::begin(&mut self.bytes);
         write(&mut self.bytes);
         if self.bytes.len() - at - HEADER > frame::BODY_MAX {
@@ -95,9 +101,15 @@ impl Stage {
         }
     }
 
+    /// Whether it may be said later, together with more.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.hurries && self.bytes.len() < WAITING
+    }
+
     /// Ends the last frame and moves all there is to the end of `out`: much of it by exchanging memory if there is nothing.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
         self.close();
+        self.hurries = false;
         if out.is_empty() && self.bytes.len() > COPIED {
             std::mem::swap(out, &mut self.bytes);
         } else {

@@ -5,6 +5,7 @@
 //! those who wait for a reply are closed (rule T9).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ::cluster::items::Item;
 use ::cluster::{NodeId, map};
@@ -400,16 +401,21 @@ impl Worker {
         }
     }
 
-    /// Hands what was said in this turn to the driver.
+    /// Hands what is to be said to the driver, unless it may wait for more.
     pub(crate) fn flush_links(&mut self) {
-        let clock = self.engine.last_version();
-        let Some(peers) = &self.peers else { return };
-        let news = clock > peers.told;
+        let (clock, reads) = (self.engine.last_version(), self.stats.reads.load(Relaxed));
+        let Some(peers) = &mut self.peers else { return };
+        let (news, waits) = (clock > peers.told, peers.has_staged() && peers.patience.lasts(reads));
+        let mut all = true;
         for link in 0..peers.links.len() {
             let Some(peers) = &mut self.peers else { return };
             let out = &mut peers.links[link];
             let State::Open(token) = out.state else { continue };
             if out.stage.is_empty() {
+                continue;
+            }
+            if waits && out.partner.is_none() && out.stage.may_wait() {
+                all = false;
                 continue;
             }
             if news && link != HOME {
@@ -422,9 +428,15 @@ impl Worker {
             peers.links[link].stage = stage;
         }
         let Some(peers) = &mut self.peers else { return };
-        peers.told = peers.told.max(clock);
         for token in std::mem::take(&mut peers.staged) {
             let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) else { continue };
+            if waits && inbound.partner.is_none() && inbound.stage.may_wait() {
+                all = false;
+                if let Some(peers) = &mut self.peers {
+                    peers.staged.push(token);
+                }
+                continue;
+            }
             inbound.is_staged = false;
             if news && inbound.partner.is_none() {
                 inbound.stage.put(&Item::Clock { lsn: clock });
@@ -434,6 +446,11 @@ impl Worker {
             if let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) {
                 inbound.stage = stage;
             }
+        }
+        if let Some(peers) = &mut self.peers
+            && all
+        {
+            peers.told = peers.told.max(clock);
         }
     }
 

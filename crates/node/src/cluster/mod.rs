@@ -15,6 +15,7 @@ mod kinds;
 mod link;
 mod origin;
 mod owner;
+mod patience;
 mod peers;
 mod probe;
 mod remote;

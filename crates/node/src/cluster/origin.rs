@@ -159,6 +159,7 @@ impl Worker {
         let Some(mut conn) = self.take_conn(token) else { return Err(UNKNOWN.into()) };
         self.ensure_out(&mut conn);
         let result = self.fill(&mut conn, link, lengths, bytes);
+        conn.out.settle();
         self.look_at_answers(&mut conn, link);
         self.put_conn(conn);
         self.mark_dirty(token);
@@ -176,11 +177,19 @@ impl Worker {
             line.has_begun = false;
             if is_sent_back {
                 let reply = std::mem::take(&mut line.sent_back);
+                conn.out.settle();
                 self.take_back(conn, expect, &reply);
                 continue;
             }
-            self.answer(conn, expect, reply, true);
+            match expect {
+                Expect::Hole(hole, wanted) => conn.out.put(hole, if wanted { reply } else { &[] }, true),
+                _ => {
+                    conn.out.settle();
+                    self.answer(conn, expect, reply, true);
+                }
+            }
         }
+        conn.out.settle();
         let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
         line.unacknowledged += bytes.len();
         if !rest.is_empty() {

@@ -7,6 +7,7 @@ use ::cluster::Map;
 use super::Cluster;
 use super::kinds::Kind;
 use super::link::{OpenLink, Outbound};
+use super::patience::Patience;
 use super::probe::Probes;
 use super::spread::Spread;
 use super::tx::Transacting;
@@ -36,6 +37,8 @@ pub(crate) struct Peers {
     pub(crate) heard: Vec<Token>,
     /// Ends of links here that others are the origins of, and that have something to say.
     pub(crate) staged: Vec<Token>,
+    /// What is to be said waits for more.
+    pub(super) patience: Patience,
     /// Links to be dialed, by the driver.
     pub(crate) dials: Vec<(Token, usize)>,
     /// Of links.
@@ -72,6 +75,7 @@ impl Peers {
             speaking: Vec::new(),
             heard: Vec::new(),
             staged: Vec::new(),
+            patience: Patience::default(),
             dials: Vec::new(),
             probes: Probes::default(),
             spread: Spread::default(),
@@ -134,6 +138,12 @@ impl Peers {
         self.me == NOT_THERE && !self.map.nodes().is_empty()
     }
 
+    /// Whether a slot is this node's, by the map.
+    #[inline]
+    pub(crate) fn has(&self, slot: u16) -> bool {
+        self.map.owner_of(slot) == Some(self.me)
+    }
+
     /// The links that are open, of those of which this worker is the origin.
     pub(crate) fn open_links(&self) -> Vec<OpenLink> {
         self.links.iter().filter_map(Outbound::shown).collect()
@@ -141,10 +151,12 @@ impl Peers {
 
     /// Whether links have received something, or are about to say something.
     pub(crate) fn has_work(&self) -> bool {
-        !self.heard.is_empty()
-            || !self.staged.is_empty()
-            || self.tx.has_work()
-            || self.links.iter().any(Outbound::has_something_to_say)
+        !self.heard.is_empty() || self.tx.has_work() || self.has_staged()
+    }
+
+    /// Whether links are about to say something.
+    pub(super) fn has_staged(&self) -> bool {
+        !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
     }
 
     /// Whether the node is the only one.

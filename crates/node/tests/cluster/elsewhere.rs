@@ -124,6 +124,26 @@ fn a_pipeline_keeps_its_order() {
     }
 }
 
+/// What is sent back together with replies to what was before it runs again, also if those replies have others of this node behind them.
+#[test]
+fn what_is_sent_back_behind_what_was_answered_runs_again() {
+    let mut net = Net::new(3, 1, 3);
+    let client = net.connect(0);
+    let mut keys = ["k", "l"].map(|prefix| key_of(1, 3, prefix));
+    keys.sort_by_key(|key| keyspace::slot_of(key.as_bytes()));
+    let [stays, goes] = keys;
+    let near = key_of(0, 3, "k");
+    net.ask(client, &format!("EXISTS {stays}"));
+    [1, 2].iter().for_each(|node| net.cluster(*node).set_map(split_at(2, &stays, &goes)));
+    for command in [format!("INCR {stays}"), format!("INCR {near}"), format!("INCR {goes}")] {
+        net.send(client, &command);
+    }
+    a_while(&mut net);
+    net.cluster(0).set_map(split_at(2, &stays, &goes));
+    a_while(&mut net);
+    assert_eq!(net.heard(client), ["1", "1", "1"]);
+}
+
 /// Of commands that an owner sends back together the last alone could run again: who tried the first again would have it done after that.
 #[test]
 fn what_is_sent_back_together_is_refused_together() {
