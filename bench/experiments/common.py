@@ -14,7 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from cluster import Cluster, RedisCluster  # noqa: E402
+from cluster import Cluster, Nodes, RedisCluster, free_ports  # noqa: E402
 from plot import svg  # noqa: E402
 import servers  # noqa: E402
 from servers import REPOSITORY, Client, Server, bench, cpus, default_holdfast, fail, machine, pin, table  # noqa: E402,F401
@@ -111,6 +111,15 @@ class Subjects:
         self.servers.append(cluster)
         cluster.wait_ready()
         self.all += [Subject(name, cluster, cluster.target(smart)) for name, smart in names]
+
+    def shards(self, name, settings):
+        """As many servers as the cluster has nodes, that know nothing of one another; clients share the keys out over them."""
+        ports = free_ports(NODES)
+        shards = Nodes(self.options, [Server(self.options, name, ours(self.options, settings) + " --port {port} --dir {dir}", port) for port in ports])
+        self.servers.append(shards)
+        for server in shards.nodes:
+            server.wait_ready()
+        self.all.append(Subject(name, shards, [*shards.target(False), "--shard"]))
 
     def redis_cluster(self, name, command):
         cluster = RedisCluster(self.options, command, NODES)

@@ -183,24 +183,20 @@ fn several_nodes() {
     assert_eq!((field(&run, "commands"), field(&run, "errors")), (1600.0, 0.0));
     // Clients that do not: half of what they send is wrong here.
     let nodes = format!("localhost:{one},127.0.0.1:{two}");
-    let run = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-        .args([
-            "bench",
-            "--nodes",
-            &nodes,
-            "--connections",
-            "4",
-            "--keys",
-            "100",
-            "--quiet",
-            "--json",
-            "--operations",
-            "1000",
-        ])
-        .output()
-        .unwrap();
+    let dealt_out = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["bench", "--nodes", &nodes, "--connections", "4", "--keys", "100", "--quiet", "--json"])
+            .args(["--operations", "1000"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let run = dealt_out(&[]);
     assert_eq!(field(&run, "commands"), 1000.0);
     assert!((200.0..800.0).contains(&field(&run, "errors")), "{run:?}");
+    // Clients that share the keys out themselves.
+    let run = dealt_out(&["--shard"]);
+    assert_eq!((field(&run, "commands"), field(&run, "errors")), (1000.0, 0.0));
     let gone = format!("{},4294967295", std::process::id());
     assert!(error(&bench(one, &["--server-pid", &gone])).contains("no such process"), "each is looked at");
     let few = error(&bench(one, &["--cluster", "--threads", "3"]));

@@ -1,4 +1,4 @@
-//! Several nodes: where they are, and with `--cluster` which of the keys each has.
+//! Several nodes: where they are, and with `--cluster` or `--shard` which of the keys each has.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Slots {
 pub struct Nodes {
     /// Where they are; at least one.
     pub addresses: Vec<Address>,
-    /// With `--cluster`, what each has, in the same order; else empty.
+    /// With `--cluster` or `--shard`, what each has, in the same order; else empty.
     pub slots: Vec<Slots>,
 }
 
@@ -73,23 +73,18 @@ impl Nodes {
     /// Those that the options name, or, with `--cluster`, those that the named one names.
     ///
     /// # Errors
-    /// In words for the user: with `--cluster` the server does not say who has what.
+    /// In words for the user: with `--cluster` the server does not say who has what; there are too few connections for each node to get one.
     pub fn find(options: &Options) -> Result<Self, String> {
         let named = match &options.unix_socket {
             Some(path) => vec![Address::Unix(path.clone())],
             None if !options.nodes.is_empty() => options.nodes.clone(),
             None => vec![Address::Tcp(options.host.clone(), options.port)],
         };
-        if !options.cluster {
-            return Ok(Self { addresses: named, slots: Vec::new() });
-        }
-        let reply = ask(options, &named[0], &[b"CLUSTER", b"SLOTS"])?;
-        let host = match &named[0] {
-            Address::Tcp(host, _) => host,
-            Address::Unix(_) => &options.host,
+        let nodes = match (options.cluster, options.shard) {
+            (true, _) => Self::asked(options, &named[0])?,
+            (_, true) => Self::shared_out(named),
+            _ => return Ok(Self { addresses: named, slots: Vec::new() }),
         };
-        let nodes = Self::read(&reply, host)
-            .ok_or_else(|| format!("{} has not answered CLUSTER SLOTS as a cluster does: {reply:?}", named[0]))?;
         if nodes.addresses.len() * options.threads > options.connections {
             return Err(format!(
                 "--connections {}: each of --threads {} needs one to each of {} nodes",
@@ -99,6 +94,24 @@ impl Nodes {
             ));
         }
         Ok(nodes)
+    }
+
+    /// Those that one of them names.
+    fn asked(options: &Options, named: &Address) -> Result<Self, String> {
+        let reply = ask(options, named, &[b"CLUSTER", b"SLOTS"])?;
+        let host = match named {
+            Address::Tcp(host, _) => host,
+            Address::Unix(_) => &options.host,
+        };
+        Self::read(&reply, host)
+            .ok_or_else(|| format!("{named} has not answered CLUSTER SLOTS as a cluster does: {reply:?}"))
+    }
+
+    /// Each has as many of the slots as the others, or one more.
+    fn shared_out(addresses: Vec<Address>) -> Self {
+        let mut slots = vec![Slots::none(); addresses.len()];
+        (0..SLOTS).for_each(|slot| slots[slot * addresses.len() / SLOTS].add(slot));
+        Self { addresses, slots }
     }
 
     /// From a reply to CLUSTER SLOTS; a node without a host is at `host`. None if it is no such reply, or names nobody.
@@ -165,6 +178,19 @@ mod tests {
         assert_eq!("[::1]:7001".parse(), Ok(Address::Tcp("::1".to_owned(), 7001)));
         for bad in ["", "localhost", ":7001", "localhost:70010"] {
             assert!(bad.parse::<Address>().unwrap_err().contains("HOST:PORT"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_slot_is_given_to_one_server() {
+        let at = |port| Address::Tcp("a".to_owned(), port);
+        let nodes = Nodes::shared_out(vec![at(1), at(2), at(3)]);
+        let counts: Vec<u32> =
+            nodes.slots.iter().map(|slots| slots.0.iter().map(|word| word.count_ones()).sum()).collect();
+        assert_eq!(counts, [5462, 5461, 5461]);
+        for key in 0..1000 {
+            let key = format!("key{key}");
+            assert_eq!(nodes.slots.iter().filter(|slots| slots.have(key.as_bytes())).count(), 1, "{key}");
         }
     }
 

@@ -100,6 +100,10 @@ pub struct Options {
     /// Ask for CLUSTER SLOTS, and send each command to the node that has its key, as clients of Redis Cluster do: GET and SET only
     #[arg(long, conflicts_with_all = ["command", "load_command", "against", "subscribers"])]
     pub cluster: bool,
+    /// Give each of --nodes an equal share of the slots, and send each command to the one that has its key, as clients do that share keys out over servers
+    /// that know nothing of one another: GET and SET only
+    #[arg(long, requires = "nodes", conflicts_with_all = ["cluster", "command", "load_command", "against", "subscribers"])]
+    pub shard: bool,
     /// Log in with this password
     #[arg(long)]
     pub password: Option<String>,
@@ -222,11 +226,12 @@ impl Options {
         if !(1..=BATCH_MAX).contains(&self.batch) {
             return refuse("batch", &self.batch, &format!("1 to {BATCH_MAX}"));
         }
-        if self.cluster && self.mode == Mode::Tx {
-            return refuse("mode", &"tx", "single and pipeline with --cluster");
+        let by_key = self.cluster || self.shard;
+        if by_key && self.mode == Mode::Tx {
+            return refuse("mode", &"tx", "single and pipeline with --cluster and --shard");
         }
-        if self.cluster && matches!(self.distribution, Distribution::OneKey | Distribution::OneTag) {
-            return refuse("distribution", &"one-key or one-tag", "uniform and zipf with --cluster");
+        if by_key && matches!(self.distribution, Distribution::OneKey | Distribution::OneTag) {
+            return refuse("distribution", &"one-key or one-tag", "uniform and zipf with --cluster and --shard");
         }
         if !(0.0..10.0).contains(&self.zipf_theta) {
             return refuse("zipf-theta", &self.zipf_theta, "0 (uniform) to below 10");
