@@ -1,7 +1,7 @@
 //! The acceptor's thread: accepts connections, deals them out, and keeps as many workers busy as the load needs.
 //!
-//! It accepts faster than workers refuse who is one too many, so descriptors could run out, also for the log and the store, for which that may be the end: the last
-//! ones are not for connections, which wait until others have gone.
+//! It accepts faster than workers refuse who is one too many, so descriptors could run out: the last ones are not for connections ([`crate::descriptors`]), which
+//! wait until others have gone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use mio::{Events, Poll};
 use node::Node;
 
+use crate::descriptors::first_spare;
 use crate::governor::{Governor, Observed};
 use crate::lane::{Lane, Shed};
 use crate::listen::Listener;
@@ -40,9 +41,6 @@ const SHUFFLE: Duration = Duration::from_millis(25);
 
 /// Between two looks whether there are descriptors for connections again.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// So many descriptors are not for connections, but for files that are opened now and then.
-const SPARE: u64 = 12;
 
 /// Between two complaints about what cannot be accepted: a second.
 const COMPLAIN_NS: u64 = 1_000_000_000;
@@ -95,8 +93,11 @@ impl Acceptor {
 
     fn accept_all(&mut self, listener: &Listener, keepalive: u32) {
         loop {
-            if self.waits && first_free(listener.fd()).is_none_or(is_spare) {
-                return self.complain(&io::Error::from_raw_os_error(libc::EMFILE));
+            if self.waits {
+                self.waits = first_free(listener.fd()).is_none_or(is_spare);
+                if self.waits {
+                    return self.complain(&io::Error::from_raw_os_error(libc::EMFILE));
+                }
             }
             match listener.accept(keepalive) {
                 Ok(incoming) => {
@@ -188,9 +189,9 @@ impl Acceptor {
     }
 }
 
-/// Whether a descriptor is one of the last that there may be.
+/// Whether a descriptor is one of those that are not for connections.
 fn is_spare(fd: RawFd) -> bool {
-    u64::try_from(fd).is_ok_and(|fd| fd + SPARE >= most_files())
+    u64::try_from(fd).is_ok_and(|fd| fd >= first_spare(most_files()))
 }
 
 /// Idle time of all processors together since boot in nanoseconds, or 0 where the system does not say.

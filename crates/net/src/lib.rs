@@ -4,6 +4,7 @@
 //! [`node::Worker::turn`], sends what the worker names, and comes back when woken or when time is up.
 
 mod accept;
+pub mod descriptors;
 mod epoll;
 mod governor;
 mod lane;

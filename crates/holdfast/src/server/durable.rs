@@ -17,7 +17,7 @@ use store::{Embedded, Store};
 
 use super::chance;
 use super::places::Places;
-use super::{checkpoints, loaders, replay, warm_up};
+use super::{checkpoints, loaders, process, replay, warm_up};
 
 /// Threads that replay the log, at most: one reads for them.
 const HANDS_MAX: usize = 8;
@@ -325,11 +325,13 @@ fn at_once(bound: u64) -> u64 {
     if bound == 0 { u64::MAX } else { bound / 32 }
 }
 
-/// What the store may use for itself: a small part of what there is for data.
+/// What the store may use for itself: a small part of what there is for data, and of the descriptors.
 fn limits(maxmemory: u64) -> store::Limits {
     const LEAST: u64 = 1 << 20;
     const LEAST_TABLE: u64 = 2 << 20;
-    let most = store::Limits::default();
+    let most_files = process::limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
+    let files = usize::try_from(net::descriptors::of_store(most_files)).unwrap_or(usize::MAX);
+    let most = store::Limits { files, ..store::Limits::default() };
     if maxmemory == 0 {
         return most;
     }

@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Descriptors beyond those of clients: listeners, files, event queues (as in Redis).
-const RESERVED_FILES: u64 = 32;
+use net::descriptors;
 
 /// Makes a directory the working one; its absolute path.
 ///
@@ -22,14 +21,14 @@ pub fn enter_dir(path: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Raises the limit of open files as far as it goes for so many clients; the number of clients it then allows.
 pub fn reserve_files(clients: u32) -> u32 {
-    let wanted = u64::from(clients) + RESERVED_FILES;
+    let wanted = descriptors::enough_for(u64::from(clients));
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a valid value of ours, which the call fills.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return clients;
     }
     let allowed = limit.rlim_cur;
-    if allowed < wanted {
+    if descriptors::of_clients(allowed) < u64::from(clients) {
         // Root may raise the hard limit, others only reach for it.
         for hard in [wanted.max(limit.rlim_max), limit.rlim_max] {
             let new = libc::rlimit { rlim_cur: wanted.min(hard), rlim_max: hard };
@@ -41,7 +40,7 @@ pub fn reserve_files(clients: u32) -> u32 {
             }
         }
     }
-    u32::try_from(limit.rlim_cur.saturating_sub(RESERVED_FILES)).unwrap_or(u32::MAX).min(clients)
+    u32::try_from(descriptors::of_clients(limit.rlim_cur)).unwrap_or(u32::MAX).min(clients)
 }
 
 /// A limit that the system sets to the process (`RLIMIT_...`), if there is one.

@@ -39,7 +39,7 @@ pub fn descriptors_run_out(how: How) {
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
     let mut first = server.connect();
     first.call(&["PING"]);
-    let old = server.limit_files(open + 20);
+    let old = server.limit_files(open + 40);
     let mut clients: Vec<Raw> = (0..60).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.command(&["PING"]));
     assert_eq!(clients[0].reply(), simple("PONG"));
@@ -65,7 +65,7 @@ pub fn the_log_has_descriptors_left(how: How) {
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
     let mut first = server.connect();
     first.call(&["PING"]);
-    let old = server.limit_files(open + 20);
+    let old = server.limit_files(open + 40);
     let mut clients: Vec<Raw> = (0..60).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.command(&["PING"]));
     assert_eq!(clients[0].reply(), simple("PONG"));

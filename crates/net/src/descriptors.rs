@@ -1,0 +1,55 @@
+//! Whose the descriptors are that the process may have: mostly connections', but the log and the store are not to run out of them, which may be the end of both.
+//!
+//! The system gives the lowest that is free, so a connection with a high number means that all below are in use. The last numbers are not for connections: as
+//! many as the store and everything else may still ask for. What the store opened before may have low numbers, and so its share is left out twice.
+
+/// Beyond clients and the store: listeners, files, event queues (as in Redis).
+const RESERVED: u64 = 32;
+
+/// Of these, so many are opened now and then, while connections come.
+const NOW_AND_THEN: u64 = 12;
+
+/// The most that the store has any use for.
+const STORE_MAX: u64 = 256;
+
+/// The least that it can do with.
+const STORE_MIN: u64 = 8;
+
+/// So many tables the store may keep open if there may be `most` descriptors.
+pub fn of_store(most: u64) -> u64 {
+    (most / 16).clamp(STORE_MIN, STORE_MAX)
+}
+
+/// So many clients can be served then.
+pub fn of_clients(most: u64) -> u64 {
+    most.saturating_sub(RESERVED + 2 * of_store(most))
+}
+
+/// With so many descriptors `clients` can be served.
+pub fn enough_for(clients: u64) -> u64 {
+    clients + RESERVED + 2 * STORE_MAX
+}
+
+/// The first number that is not for connections.
+pub(crate) fn first_spare(most: u64) -> u64 {
+    most.saturating_sub(NOW_AND_THEN + of_store(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_and_all_clients_have_theirs_whoever_comes_first() {
+        for most in (0..20_000).chain([u64::MAX]) {
+            let (store, clients) = (of_store(most), of_clients(most));
+            assert!(first_spare(most) + store + NOW_AND_THEN <= most || most < 20, "{most}");
+            // Everything else and the tables first, then the clients.
+            assert!(RESERVED - NOW_AND_THEN + store + clients <= first_spare(most) || clients == 0, "{most}");
+        }
+        assert_eq!([of_store(100), of_clients(100), of_clients(1024)], [8, 52, 864]);
+        for clients in [1, 100, 10_000, 1_000_000] {
+            assert!(of_clients(enough_for(clients)) >= clients);
+        }
+    }
+}
