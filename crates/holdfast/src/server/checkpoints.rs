@@ -79,8 +79,8 @@ struct Runner {
     effort: Effort,
     /// When it was last said how far the tail may grow.
     published: u64,
-    /// When it was last said that a checkpoint has failed, and whether that memory is full, too.
-    warned: Option<(u64, bool)>,
+    /// When it was last said that a checkpoint has failed, and why, and whether that memory is full, too.
+    warned: Option<(u64, String, bool)>,
 }
 
 impl Runner {
@@ -209,11 +209,13 @@ impl Runner {
     fn warn(&mut self, why: &str) {
         let (now, node) = (self.outside.now(), &self.outside.node);
         let is_full = node.uses_more_than(node.usable(&node.config.settings()));
-        let has_said = |(before, of_memory)| now.saturating_sub(before) < RETRY_MS && (of_memory || !is_full);
-        if self.warned.is_some_and(has_said) {
+        let has_said = |(before, of_what, of_memory): &(u64, String, bool)| {
+            now.saturating_sub(*before) < RETRY_MS && is_same_reason(of_what, why) && (*of_memory || !is_full)
+        };
+        if self.warned.as_ref().is_some_and(has_said) {
             return;
         }
-        self.warned = Some((now, is_full));
+        self.warned = Some((now, why.to_owned(), is_full));
         let refuses = if is_full {
             "; memory is full, and what has been changed cannot leave it for the store until one succeeds: commands that need memory are refused"
         } else {
@@ -276,6 +278,12 @@ impl Runner {
     }
 }
 
+/// Whether two failures are the same but for the numbers of the files that they name.
+fn is_same_reason(a: &str, b: &str) -> bool {
+    let is_no_digit = |c: &char| !c.is_ascii_digit();
+    a.chars().filter(is_no_digit).eq(b.chars().filter(is_no_digit))
+}
+
 /// Why a round is not ended that nobody waits for.
 const STOPPING: &str = "no more are made, as the server stops or appendonly has been turned off";
 
@@ -294,6 +302,12 @@ fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_differ_by_more_than_the_number_of_a_table() {
+        assert!(is_same_reason("tables/9: no space left", "tables/10: no space left"));
+        assert!(!is_same_reason("tables/9: no space left", "tables/9: input/output error"));
+    }
 
     #[test]
     fn a_server_that_stops_waits_only_for_what_comes() {
