@@ -220,10 +220,15 @@ pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<d
 pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
     let source = Arc::new(StoreSource { store: Arc::clone(store), report });
-    node.engine.budget.limit_to(at_once(bound(node.config.settings().maxmemory)));
+    limit_loads(node, &node.config.settings());
     let loaders = loaders::start(node)?;
     node.engine.source.set(Some(source));
     Ok(loaders)
+}
+
+/// Loaders read so much of what is large at once as the settings leave for it.
+pub fn limit_loads(node: &Node, settings: &Settings) {
+    node.engine.budget.limit_to(at_once(bound(settings.maxmemory)));
 }
 
 /// Starts the threads of a log. `id`: whose it is, if it is empty; `above`: what is logged is above this.

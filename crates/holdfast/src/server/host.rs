@@ -54,7 +54,7 @@ impl Host for Process {
             }
             "tls-cluster" => return Err("it is the same on all nodes, and not changed while they run".to_owned()),
             "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" => self.certificates.change(settings)?,
-            "appendfsync" => self.switch.follow(settings),
+            "appendfsync" | "maxmemory" => self.switch.follow(settings),
             "proc-title-template" => self.title.show(settings),
             _ => {}
         }

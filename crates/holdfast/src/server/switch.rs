@@ -28,7 +28,7 @@ use node::{Checkpoints, Halted, Logging, Node};
 
 use super::backup::{self, Sources};
 use super::checkpoints;
-use super::durable::{Disks, Kept, Running, fetch_from, fsync, note_places, run};
+use super::durable::{Disks, Kept, Running, fetch_from, fsync, limit_loads, note_places, run};
 use super::places::Places;
 use super::warm_up::WARM_UP;
 
@@ -73,8 +73,9 @@ impl Switch {
         self.kept().as_ref().map(|kept| kept.log.clone())
     }
 
-    /// The log, if it is on, is kept as the settings say.
+    /// The log, if it is on, is kept as the settings say, and loaders read as much at once.
     pub fn follow(&self, settings: &Settings) {
+        limit_loads(&self.node, settings);
         if let Some(log) = self.log() {
             log.set_fsync(fsync(settings.appendfsync));
         }
