@@ -8,6 +8,11 @@ use keyspace::Ticket;
 /// Less than this is read at any time, in bytes: the margins of the limits have it.
 const LARGE: u64 = headroom::LARGE as u64;
 
+/// Whether a load of so many bytes is counted.
+pub(super) fn is_large(bytes: u64) -> bool {
+    bytes >= LARGE
+}
+
 /// A number of bytes that loads share. A single load that needs more gets it when it is alone.
 pub struct Budget {
     most: AtomicU64,
@@ -44,14 +49,9 @@ impl Budget {
         self.most.load(Relaxed) < u64::MAX
     }
 
-    /// Whether a load of so many bytes is counted.
-    pub(super) fn is_large(&self, bytes: u64) -> bool {
-        bytes >= LARGE
-    }
-
     /// Takes what a load needs, in bytes. False: others have it, or come first; the load has to ask again, or to [`Self::leave`].
     pub(super) fn take(&self, load: Ticket, bytes: u64) -> bool {
-        if !self.is_large(bytes) {
+        if !is_large(bytes) {
             return true;
         }
         let mut state = self.state();
@@ -66,7 +66,7 @@ impl Budget {
 
     /// Gives back what a load has taken.
     pub(super) fn give_back(&self, bytes: u64) {
-        if self.is_large(bytes) {
+        if is_large(bytes) {
             let mut state = self.state();
             state.taken = state.taken.saturating_sub(bytes);
         }

@@ -7,6 +7,7 @@ use keyspace::access::AccessClock;
 use keyspace::{Db, Fetched, Held, Local, PhysicalKey, Ticket, Unreadable, Waiter, slot_of};
 
 use super::Request;
+use super::budget::is_large;
 use super::due::{Found, Search};
 use crate::engine::Shared;
 
@@ -30,7 +31,7 @@ pub struct Loader {
     pub(super) clock: AccessClock,
     /// What was fetched and could not be put into memory, as the latch was busy.
     fetched: Vec<(Load, Result<Option<Fetched>, Unreadable>)>,
-    /// What has to wait until others have put into memory what they have read, in the order of asking.
+    /// What has to wait until others have put into memory what they have read: in the order in which this loader was asked.
     postponed: VecDeque<Load>,
     /// Loads to be ended, and when: milliseconds, ascending.
     known: VecDeque<(u64, PhysicalKey, Ticket)>,
@@ -107,8 +108,8 @@ impl Loader {
         let budget = &self.shared.budget;
         let bytes = if budget.is_limited() { self.weigh(key.0, &key.1) } else { 0 };
         let load = Load { key, ticket, bytes };
-        // Those before it are as large.
-        if !self.postponed.is_empty() && budget.is_large(bytes) || !budget.take(ticket, bytes) {
+        // Those before it are large, too, and have waited for longer.
+        if !self.postponed.is_empty() && is_large(bytes) || !budget.take(ticket, bytes) {
             self.postponed.push_back(load);
             return true;
         }
@@ -146,7 +147,7 @@ impl Loader {
         let key = shared.keyspace.hasher().key(bytes);
         let Some(held) = self.acquire(key.slot) else {
             // A script may hold the latch for long: who waits for what this one has taken may be quicker.
-            if budget.is_large(load.bytes) && budget.is_wanted() {
+            if is_large(load.bytes) && budget.is_wanted() {
                 budget.give_back(load.bytes);
                 self.postponed.push_back(load);
             } else {
