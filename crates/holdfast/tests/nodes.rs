@@ -204,11 +204,21 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
 /// With its name and without its data it would answer for its slots as if they had always been empty, and for transactions as if it had promised nothing.
 #[test]
 fn a_node_does_not_start_without_the_data_that_it_had() {
+    without_its_data("yes");
+}
+
+#[test]
+fn nor_without_those_that_it_has_had_since_appendonly_was_switched_on() {
+    without_its_data("no");
+}
+
+fn without_its_data(appendonly: &str) {
     let port = ports(1)[0];
     let dir = Scratch::new();
     let seeds = format!("127.0.0.1:{port}");
-    let node = start(port, &seeds, &dir, &[]);
+    let node = start(port, &seeds, &dir, &["--appendonly", appendonly]);
     until_ok(&node);
+    comes(&mut node.client(), "config set appendonly yes", "+OK");
     comes(&mut node.client(), "set key value", "+OK");
     drop(node);
     let (data, aside) = (dir.path().join("holdfast"), dir.path().join("aside"));

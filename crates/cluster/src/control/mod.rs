@@ -253,6 +253,12 @@ impl Control {
         self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
     }
 
+    /// The node has data of this name from now on, without which it does not start again. `then` is told as by [`Self::settled`].
+    pub fn has_data(&self, data: [u8; 16], then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        let written = self.agent.disk.change(|kept| kept.data = Some(data));
+        self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
+    }
+
     /// Which cluster this node belongs to.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.agent.cluster()

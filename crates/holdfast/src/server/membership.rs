@@ -101,6 +101,10 @@ impl Administration for Kept {
         self.0.settled(then);
     }
 
+    fn has_data(&self, data: [u8; 16], then: Changed) {
+        self.0.has_data(data, then);
+    }
+
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>) {
         self.0.status(then);
     }

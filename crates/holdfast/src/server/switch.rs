@@ -16,6 +16,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Switch {
         };
         let (readers, node) = (Vec::new(), Arc::clone(&self.node));
         let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, places, node };
-        if let Err(why) = self.complete(&kept) {
+        if let Err(why) = self.complete(&kept, id) {
             self.give_up(&log);
             state.cancel();
             self.epoch.fetch_max(kept.stop(), Relaxed);
@@ -217,13 +218,19 @@ impl Switch {
         Ok(())
     }
 
-    /// Makes everything durable, and has everybody wait for the log.
-    fn complete(&self, kept: &Kept) -> Result<(), String> {
+    /// Makes everything durable, and has everybody wait for the log, whose data are called `id`.
+    fn complete(&self, kept: &Kept, id: [u8; 16]) -> Result<(), String> {
         let Kept { log, gates, checkpoints, .. } = kept;
         let ticket = checkpoints.ask(true);
         self.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
         if checkpoints.outcome(ticket) == Some(false) {
             return Err(checkpoints.state().failed.unwrap_or_default());
+        }
+        // Before anything is promised, and no sooner: until then a start may find what was there before.
+        if let Some(metadata) = self.node.cluster().and_then(|cluster| cluster.administration()) {
+            let (heard, hears) = channel();
+            metadata.has_data(id, Box::new(move |kept| drop(heard.send(kept))));
+            hears.recv().map_err(|_| STOPPING)??;
         }
         self.tell(&Logging::Promises)?;
         // What was answered before without waiting.

@@ -21,6 +21,9 @@ pub trait Administration: Send + Sync {
     /// The node's data say nothing any more of another node's transactions, and would not after a crash: it is kept that what they say is its own.
     fn settled(&self, then: Changed);
 
+    /// The node has data of this name on its disks from now on: that is kept, as it does not start without them.
+    fn has_data(&self, data: [u8; 16], then: Changed);
+
     /// How the cluster is.
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>);
 }

@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// What keeps the metadata; nothing does in tests of a node by itself.
-    pub(crate) fn administration(&self) -> Option<&dyn Administration> {
+    pub fn administration(&self) -> Option<&dyn Administration> {
         self.admin.get().map(|admin| &**admin)
     }
 

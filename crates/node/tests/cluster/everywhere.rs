@@ -340,6 +340,8 @@ impl Administration for Asked {
 
     fn settled(&self, _: Changed) {}
 
+    fn has_data(&self, _: [u8; 16], _: Changed) {}
+
     fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
 }
 

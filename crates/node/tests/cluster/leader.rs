@@ -32,5 +32,9 @@ impl Administration for Leader {
         then(Ok(()));
     }
 
+    fn has_data(&self, _: [u8; 16], then: Changed) {
+        then(Ok(()));
+    }
+
     fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
 }
