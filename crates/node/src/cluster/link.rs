@@ -40,9 +40,6 @@ pub struct Dial {
     pub port: u16,
 }
 
-/// After so many failures it is that.
-const RISING: u32 = 6;
-
 /// How long nobody dials after as many failures as this, in milliseconds.
 fn backoff(failures: u32) -> u64 {
     (BACKOFF_MS.0 << failures.min(16)).min(BACKOFF_MS.1)
@@ -99,6 +96,8 @@ pub(crate) struct Outbound {
     /// Connections that wait for there to be less to say.
     waiting: Vec<Token>,
     failures: u32,
+    /// How long it has been dialed in vain: what those dials took that were not answered, and the pauses after each, in milliseconds.
+    vain_ms: u64,
     /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
     in_vain: bool,
     /// When it was open last, as links and blocks are counted.
@@ -129,6 +128,7 @@ impl Outbound {
             free: Vec::new(),
             waiting: Vec::new(),
             failures: 0,
+            vain_ms: 0,
             in_vain: false,
             last_open: 0,
             since: 0,
@@ -261,9 +261,7 @@ impl Outbound {
     /// Whether it has been dialed in vain for at least so long, in milliseconds. That is counted in failures, not in time: a machine that has stood still as a whole
     /// has not dialed.
     pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
-        let first: u64 = (0..self.failures.min(RISING)).map(backoff).sum();
-        let later = u64::from(self.failures.saturating_sub(RISING)) * BACKOFF_MS.1;
-        self.is_out_of_reach() && first + later > ms
+        self.is_out_of_reach() && self.vain_ms > ms
     }
 
     /// Forgets what was to be said: the clients that had virtual connections, and those that waited for something to be said.
@@ -285,7 +283,10 @@ impl Outbound {
     /// It has ended, or could not be opened.
     fn fail(&mut self, now: u64) {
         self.in_vain = self.open_end().is_none();
-        self.state = State::Down(now + backoff(self.failures));
+        let pause = backoff(self.failures);
+        let is_unanswered = matches!(self.state, State::Dialing(_, until) if until <= now);
+        self.vain_ms += pause + if is_unanswered { DIAL_MS } else { 0 };
+        self.state = State::Down(now + pause);
         self.failures = self.failures.saturating_add(1);
         self.probe = Probe::default();
         (self.unsent, self.partner) = (0, None);
@@ -308,7 +309,8 @@ impl Worker {
         let (link, now) = (*link, self.engine.now());
         if let Some(peers) = &mut self.peers {
             let out = &mut peers.links[link];
-            (out.state, out.failures, out.in_vain, out.since) = (State::Open(token), 0, false, now);
+            (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
+            (out.in_vain, out.since) = (false, now);
         }
         self.tx_linked(link);
         true

@@ -422,7 +422,8 @@ fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
 /// As before, where only this node does not reach it: it holds a lease, and may for as long as that lasts.
 #[test]
 fn clients_of_blocks_wait_as_long_as_for_locks_for_a_node_that_is_out_of_reach_of_theirs() {
-    for (timeout, ends) in [("5000", true), ("0", false)] {
+    // Who dials it is refused, or hears nothing.
+    for (timeout, is_silent, ends) in [("5000", false, true), ("5000", true, true), ("0", false, false)] {
         let mut net = Net::with(3, 1, 2, &[("cluster-lock-timeout", timeout)]);
         let [client, copies, other] = [0, 0, 2].map(|node| net.connect(node));
         let [a, x, z] = [0, 1, 2].map(|i| key_of(i, 3, "k"));
@@ -434,7 +435,7 @@ fn clients_of_blocks_wait_as_long_as_for_locks_for_a_node_that_is_out_of_reach_o
         net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
         net.send(copies, &format!("RENAME {near} {far}"));
         net.run();
-        net.unreachable = vec![1];
+        *(if is_silent { &mut net.mute } else { &mut net.unreachable }) = vec![1];
         net.cut(0, 1);
         net.stalled.clear();
         (0..8).for_each(|_| net.sleep(500));
@@ -444,6 +445,7 @@ fn clients_of_blocks_wait_as_long_as_for_locks_for_a_node_that_is_out_of_reach_o
         assert!(net.heard(client).is_empty());
         assert_eq!(net.heard(copies).iter().any(|reply| reply.starts_with("-CLUSTERDOWN")), ends);
         net.unreachable.clear();
+        net.mute.clear();
         looks(&mut net);
         let expected = if ends { "0 nil" } else { "nil 0" };
         let reply = net.say(other, &format!("MGET {near} {far}"));
