@@ -225,29 +225,10 @@ impl Agent {
     /// Applies a command, if this node leads.
     async fn lead(self: &Arc<Self>, command: Command) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
-        // Who loses slots must not hold a lease, and gets none before it can know (rule O1).
-        let loser = match &command {
-            Command::Forget { id } => Some(*id),
-            Command::Assign { from, .. } => Some(*from),
-            _ => None,
+        let losers = match self.fence_losers(term, &command) {
+            Ok(losers) => losers,
+            Err(why) => return Reply::Failed(why),
         };
-        if let Some(id) = loser {
-            let now = (self.clock)();
-            if let Err(left) = self.volatile().leases.fence(term, id, now) {
-                let seconds = Duration::from_nanos(left).as_secs_f64();
-                let why =
-                    format!("node {id} may be alive: its lease is over in {seconds:.1} s if it does not renew it");
-                return Reply::Failed(why);
-            }
-        }
-        if let Command::Join { node, .. } | Command::Alive { node, .. } = &command
-            && let Some((holder, left)) = self.holder_at(term, node)
-        {
-            let (host, port, seconds) = (&node.host, node.bus_port, Duration::from_nanos(left).as_secs_f64());
-            return Reply::Failed(format!(
-                "{host}:{port} is where node {holder} is, which may be alive for another {seconds:.1} s: no two nodes can be found at one place"
-            ));
-        }
         // A task of its own, as who asks may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
         let goes = match &command {
@@ -256,9 +237,7 @@ impl Agent {
         };
         let writing = tokio::spawn(async move {
             let reply = agent.write(term, command).await;
-            if let Some(id) = loser {
-                agent.volatile().leases.release(id);
-            }
+            losers.into_iter().for_each(|id| agent.volatile().leases.release(id));
             match goes.filter(|_| matches!(reply, Reply::Done(_))) {
                 Some(id) => agent.until_out(id).await.map_or_else(Reply::Failed, |()| reply),
                 None => reply,
@@ -267,15 +246,37 @@ impl Agent {
         writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
     }
 
-    /// Another node that may hold a lease and be found where `node` says to be, and for how many nanoseconds it may. It would be lost to the others.
-    fn holder_at(&self, term: u64, node: &Describe) -> Option<(NodeId, u64)> {
+    /// Who loses slots, or the place where others find it, must not hold a lease, and gets none before it can know (rule O1). Who is fenced for that, or why
+    /// the command must wait.
+    fn fence_losers(&self, term: u64, command: &Command) -> Result<Vec<NodeId>, String> {
+        let (losers, place) = match command {
+            Command::Forget { id } => (vec![*id], None),
+            Command::Assign { from, .. } => (vec![*from], None),
+            Command::Join { node, .. } | Command::Alive { node, .. } => (self.others_at(node), Some(node)),
+            _ => return Ok(Vec::new()),
+        };
         let now = (self.clock)();
-        let map = self.machine.map();
         let mut volatile = self.volatile();
-        volatile.leases.lead(term, now);
+        for (fenced, id) in losers.iter().enumerate() {
+            let Err(left) = volatile.leases.fence(term, *id, now) else { continue };
+            losers[..fenced].iter().for_each(|id| volatile.leases.release(*id));
+            let seconds = Duration::from_nanos(left).as_secs_f64();
+            return Err(match place {
+                None => format!("node {id} may be alive: its lease is over in {seconds:.1} s if it does not renew it"),
+                Some(Describe { host, bus_port, .. }) => format!(
+                    "{host}:{bus_port} is where node {id} is, which may be alive for another {seconds:.1} s: no two nodes can be found at one place"
+                ),
+            });
+        }
+        Ok(losers)
+    }
+
+    /// Other nodes that are found where `node` says to be: they would be lost to the others.
+    fn others_at(&self, node: &Describe) -> Vec<NodeId> {
+        let map = self.machine.map();
         let there = |other: &&crate::map::Node| (&other.host, other.bus_port) == (&node.host, node.bus_port);
         let others = map.nodes().iter().filter(|other| other.id != node.id && !other.lost).filter(there);
-        others.map(|other| (other.id, volatile.leases.left(other.id, now))).find(|&(_, left)| left > 0)
+        others.map(|other| other.id).collect()
     }
 
     /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.
