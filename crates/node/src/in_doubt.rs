@@ -18,8 +18,14 @@ use crate::checkpoints::Ticket;
 use crate::node::Node;
 use crate::worker::Worker;
 
-/// Between two attempts to do what could not be done, in milliseconds.
-const LATER_MS: u64 = 10;
+/// Before the next attempt at what somebody else is at, in milliseconds.
+const BUSY_MS: u64 = 10;
+
+/// Before the second attempt to do what could not be done, in milliseconds: twice as long before each later one, up to the most.
+const HINDERED_MS: (u64, u64) = (100, 5000);
+
+/// Attempts in a row after which what cannot be read is said to be that: a disk may fail for a moment.
+const READS: u32 = 3;
 
 /// Between two looks at whether a checkpoint has been made, in milliseconds.
 const SAVED_MS: u64 = 50;
@@ -29,7 +35,7 @@ const AGAIN_MS: u64 = 1000;
 
 /// See the module's text.
 pub(crate) struct InDoubt {
-    open: Vec<Arc<Prepared>>,
+    open: Vec<(Arc<Prepared>, Hindrance)>,
     /// The records that say what became of them.
     settled: Horizon,
     /// The checkpoint after they were settled.
@@ -38,8 +44,39 @@ pub(crate) struct InDoubt {
     asked: Arc<AtomicBool>,
     /// When it is looked at next, unix milliseconds.
     due: u64,
-    /// It has been said that one of them cannot be done.
-    told: bool,
+}
+
+/// What others have done their parts of, and this node has tried to do in vain.
+#[derive(Default)]
+pub(crate) struct Hindrance {
+    /// How often.
+    tries: u32,
+    /// It has been said that it cannot be done.
+    pub(crate) is_told: bool,
+}
+
+impl Hindrance {
+    /// An attempt has failed: that is said once, if it is going to last. When the next is due, in milliseconds from now.
+    pub(crate) fn note(&mut self, prepared: &Prepared, why: &NotInstalled) -> u64 {
+        let (first, most) = HINDERED_MS;
+        let wait = (first << self.tries.min(16)).min(most);
+        self.tries = self.tries.saturating_add(1);
+        let lasts = self.tries >= READS || matches!(why, NotInstalled::Damaged(_));
+        if lasts && !std::mem::replace(&mut self.is_told, true) {
+            let why = match why {
+                NotInstalled::Damaged(what) => {
+                    format!("damaged: a key is not what it was when it was prepared ({})", what.0)
+                }
+                NotInstalled::Unreadable => "a key cannot be read from the store".to_owned(),
+            };
+            tracing::error!(
+                tx = ?prepared.tx,
+                keys = prepared.locks.len(),
+                "a transaction over nodes that is committed cannot be done here: {why}; it is tried again and again, and its keys stay locked"
+            );
+        }
+        wait
+    }
 }
 
 impl Node {
@@ -55,7 +92,8 @@ impl InDoubt {
         if worker != 0 || !node.has_inherited() {
             return None;
         }
-        let open: Vec<_> = node.engine.transactions.outcomes().prepared().cloned().collect();
+        let outcomes = node.engine.transactions.outcomes();
+        let open: Vec<_> = outcomes.prepared().map(|prepared| (prepared.clone(), Hindrance::default())).collect();
         if !open.is_empty() {
             tracing::warn!(
                 "These data are of a node of a cluster in which {} transactions over nodes were prepared and not known to be committed: they are committed here",
@@ -63,7 +101,7 @@ impl InDoubt {
             );
         }
         let settled = Horizon::default();
-        Some(Box::new(InDoubt { open, settled, saved: None, asked: Arc::default(), due: 0, told: false }))
+        Some(Box::new(InDoubt { open, settled, saved: None, asked: Arc::default(), due: 0 }))
     }
 
     pub(crate) fn deadline(&self) -> u64 {
@@ -78,38 +116,24 @@ fn is_followed(outcomes: &Outcomes, tx: TxId) -> bool {
     outcomes.records().any(|record| follows(record.tx()))
 }
 
-/// Says, once, that something cannot be done that others have done their parts of.
-pub(crate) fn tell_not_installed(prepared: &Prepared, why: &NotInstalled, told: &mut bool) {
-    if let NotInstalled::Damaged(what) = why
-        && !std::mem::replace(told, true)
-    {
-        tracing::error!(
-            tx = ?prepared.tx,
-            what = what.0,
-            keys = prepared.locks.len(),
-            "damaged: a transaction over nodes that is committed cannot be done here, as a key is not what it was when it was prepared; its keys stay locked"
-        );
-    }
-}
-
 impl Worker {
     /// Does what it can of it.
     pub(crate) fn settle_inherited(&mut self, now: u64) {
         let Some(mut in_doubt) = self.in_doubt.take_if(|in_doubt| in_doubt.due <= now) else { return };
         let outcomes = self.node.engine.transactions.outcomes();
-        in_doubt.open.retain(|prepared| {
+        let mut again = HINDERED_MS.1;
+        in_doubt.open.retain_mut(|(prepared, hindrance)| {
             let gives_up = is_followed(&outcomes, prepared.tx);
             let logged = match gives_up {
-                true => self.engine.abort(prepared.tx, &prepared.locks, 0).ok(),
-                false => match self.engine.install(prepared, 0) {
-                    Ok(Err(why)) => {
-                        tell_not_installed(prepared, &why, &mut in_doubt.told);
-                        None
-                    }
-                    Ok(Ok(logged)) => Some(logged),
-                    Err(_) => None,
-                },
+                true => self.engine.abort(prepared.tx, &prepared.locks, 0).map(Ok),
+                false => self.engine.install(prepared, 0),
             };
+            let (logged, wait) = match logged {
+                Ok(Ok(logged)) => (Some(logged), None),
+                Ok(Err(why)) => (None, Some(hindrance.note(prepared, &why))),
+                Err(_) => (None, Some(BUSY_MS)),
+            };
+            again = again.min(wait.unwrap_or(again));
             if let Some(logged) = &logged {
                 in_doubt.settled.merge(logged);
                 let keys = prepared.locks.len();
@@ -117,7 +141,7 @@ impl Worker {
             }
             logged.is_none()
         });
-        let later = if in_doubt.open.is_empty() { self.keep_settled(&mut in_doubt) } else { Some(LATER_MS) };
+        let later = if in_doubt.open.is_empty() { self.keep_settled(&mut in_doubt) } else { Some(again) };
         if let Some(later) = later {
             in_doubt.due = now + later;
             self.in_doubt = Some(in_doubt);

@@ -183,6 +183,29 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
 }
 
+/// Who needs its keys does not wait for that without a limit.
+#[test]
+fn who_needs_keys_of_what_cannot_be_read_hears_so() {
+    let mut net = Net::new(2, 1, 2);
+    let ([client, other], [_, b]) = two(&mut net);
+    assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
+    let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Exclusive };
+    slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
+    let mut loader = unreadable(&net, 1, &b);
+    slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
+    (0..40).for_each(|_| net.sleep(50));
+    let unread = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+    for client in [client, other] {
+        assert_eq!(net.say(client, &format!("LLEN {b}")), unread);
+    }
+    assert!(net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
+    readable(&net, 1);
+    load(&mut net, 1, &mut loader);
+    (0..12).for_each(|_| net.sleep(500));
+    assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
+    assert!(net.is_quiet() && net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
+}
+
 /// Rule L7: that a watched key has changed, or one that a transaction has read, is said when that is committed.
 #[test]
 fn a_refusal_waits_for_what_it_follows_from() {

@@ -5,12 +5,14 @@
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 //!
-//! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged: they keep their locks until that is mended.
+//! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged, or cannot be read: they keep their locks
+//! until that is mended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use engine::NotInstalled;
 use txn::locks::Mode;
 use txn::{Lock, NodeId, Participant, Prepared, Refusal, TxId};
 
@@ -29,6 +31,9 @@ const LOOKS_MIN: u64 = 4;
 const DAMAGED: &[u8] =
     b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
 
+const UNREADABLE: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+
 /// Keys that are locked: database and name.
 type Key = (u16, Box<[u8]>);
 
@@ -39,6 +44,8 @@ enum Cause {
     Silent(NodeId),
     /// What it is to be done to is damaged.
     Damaged,
+    /// What it is to be done to cannot be read.
+    Unreadable,
 }
 
 /// See the module's text.
@@ -58,7 +65,7 @@ struct Known {
     /// Looks since a node has answered that knows more of an attempt that is prepared.
     silent: BTreeMap<TxId, BTreeMap<NodeId, u64>>,
     /// Attempts that cannot be done.
-    damaged: BTreeMap<TxId, Arc<Prepared>>,
+    hindered: BTreeMap<TxId, (Arc<Prepared>, Cause)>,
     /// Those, and attempts that have been in doubt for too long.
     stuck: BTreeMap<TxId, Cause>,
     /// What these have locked.
@@ -86,7 +93,7 @@ impl Known {
                 *known = (*known).max(*mode);
             }
         };
-        self.damaged.values().for_each(|prepared| stick(prepared, Cause::Damaged));
+        self.hindered.values().for_each(|(prepared, cause)| stick(prepared, *cause));
         for (prepared, others) in parts.waiting() {
             let before = silent.remove(&prepared.tx).unwrap_or_default();
             let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
@@ -126,13 +133,17 @@ impl Doubts {
     }
 
     /// What was prepared cannot be done.
-    pub(super) fn is_damaged(&self, prepared: &Arc<Prepared>) {
-        self.known().damaged.entry(prepared.tx).or_insert_with(|| Arc::clone(prepared));
+    pub(super) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
+        let cause = match why {
+            NotInstalled::Damaged(_) => Cause::Damaged,
+            NotInstalled::Unreadable => Cause::Unreadable,
+        };
+        self.known().hindered.insert(prepared.tx, (Arc::clone(prepared), cause));
     }
 
     /// What could not be done is done.
     pub(super) fn is_done(&self, tx: TxId) {
-        self.known().damaged.remove(&tx);
+        self.known().hindered.remove(&tx);
     }
 
     /// What somebody waits for who wants these keys.
@@ -184,7 +195,11 @@ fn place(map: &::cluster::Map, node: NodeId) -> String {
 
 impl Peers {
     fn doubtful(&self, cause: Cause) -> Vec<u8> {
-        let Cause::Silent(node) = cause else { return DAMAGED.into() };
+        let node = match cause {
+            Cause::Silent(node) => node,
+            Cause::Damaged => return DAMAGED.into(),
+            Cause::Unreadable => return UNREADABLE.into(),
+        };
         let place = place(&self.map, node);
         format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
             .into_bytes()

@@ -4,6 +4,7 @@ use txn::{Action, Record, RecordKind};
 
 use super::tasks::Work;
 use super::{Logged, SYNC_MS};
+use crate::in_doubt::Hindrance;
 use crate::worker::Worker;
 
 impl Worker {
@@ -22,7 +23,7 @@ impl Worker {
                     // It gives the locks back itself.
                     let own = |next: &Action| matches!(next, Action::Unlock { tx, .. } if *tx == prepared.tx);
                     actions.next_if(own);
-                    self.add_task(Work::Install { prepared, told: false });
+                    self.add_task(Work::Install { prepared, hindrance: Hindrance::default() });
                 }
                 Action::Append { record: Record::Abort { tx } } => {
                     let own = |next: &Action| matches!(next, Action::Unlock { tx: other, .. } if *other == tx);

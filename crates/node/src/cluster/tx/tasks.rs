@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::effects::{self, op};
 use command::{Row, Run, flags};
-use engine::{BlockRun, Busy, Call, Caller, Locked, NotInstalled, Room, Undone};
+use engine::{BlockRun, Busy, Call, Caller, Locked, Room, Undone};
 use keyspace::{Horizon, Need};
 use resp::{Args, Batch};
 use txn::locks::Mode;
@@ -15,7 +15,7 @@ use super::doubts::Doubts;
 use super::split::is_splittable;
 use super::{TASK, Watched, wire};
 use crate::execute::INSISTS;
-use crate::in_doubt::tell_not_installed;
+use crate::in_doubt::Hindrance;
 use crate::table::{Command, Handler};
 use crate::worker::{Token, Worker};
 
@@ -24,9 +24,6 @@ const STARVING: u32 = 16;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
-
-/// Between two attempts to do what could not be done, in milliseconds.
-const LATER_MS: u64 = 100;
 
 const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
@@ -41,8 +38,8 @@ pub(super) enum Work {
     Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, watched: Watched, asked: bool },
     /// Do what the coordinator makes of what it has been told, undo, log. The locks are there.
     Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, commands: Arc<[u8]> },
-    /// Do what was prepared, and unlock. Whether it has been said that this cannot be.
-    Install { prepared: Arc<Prepared>, told: bool },
+    /// Do what was prepared, and unlock.
+    Install { prepared: Arc<Prepared>, hindrance: Hindrance },
     /// Log that it is not to be done, and unlock.
     Abort { tx: TxId, locks: Arc<[Lock]> },
     /// Log that it was refused.
@@ -69,8 +66,8 @@ enum Done {
     Logged(Horizon, TxId, RecordKind),
     /// This was looked at.
     Found(Horizon, TxId, Arc<[u8]>),
-    /// Again in a while.
-    Later,
+    /// Again after so many milliseconds.
+    Later(u64),
 }
 
 impl Worker {
@@ -123,11 +120,12 @@ impl Worker {
                 self.tx_committed(now);
             }
             Ok(Done::Waits) => self.put_task(token, task),
-            Ok(Done::Later) => {
+            Ok(Done::Later(wait)) => {
                 self.put_task(token, task);
-                let due = self.tx_now() + LATER_MS;
+                let due = self.tx_now() + wait;
                 if let Some(peers) = self.peers.as_deref_mut() {
-                    peers.tx.later.push_back((due, token));
+                    let at = peers.tx.later.partition_point(|(other, _)| *other <= due);
+                    peers.tx.later.insert(at, (due, token));
                 }
             }
             Err(busy) => self.task_waits(token, task, &busy),
@@ -190,17 +188,15 @@ impl Worker {
                     Locked::Block(block) => self.execute_part(*block, tx, &locks, &commands, refusal),
                 }
             }
-            Work::Install { prepared, told } => match self.engine.install(prepared, token)? {
+            Work::Install { prepared, hindrance } => match self.engine.install(prepared, token)? {
                 Ok(seen) => {
-                    self.doubts().filter(|_| *told).inspect(|doubts| doubts.is_done(prepared.tx));
+                    self.doubts().filter(|_| hindrance.is_told).inspect(|doubts| doubts.is_done(prepared.tx));
                     Done::Logged(seen, prepared.tx, RecordKind::Commit)
                 }
                 Err(why) => {
-                    tell_not_installed(prepared, &why, told);
-                    if let NotInstalled::Damaged(_) = why {
-                        self.doubts().inspect(|doubts| doubts.is_damaged(prepared));
-                    }
-                    Done::Later
+                    let wait = hindrance.note(prepared, &why);
+                    self.doubts().filter(|_| hindrance.is_told).inspect(|doubts| doubts.is_hindered(prepared, &why));
+                    Done::Later(wait)
                 }
             },
             Work::Abort { tx, locks } => Done::Logged(self.engine.abort(*tx, locks, token)?, *tx, RecordKind::Abort),
