@@ -104,3 +104,21 @@ fn full_memory_and_a_full_disk_of_the_store() {
     }
     assert_eq!(client.call("get key:0"), format!("$60001 0{value}"));
 }
+
+/// What would not find room in empty memory either is not refused for the disk.
+#[test]
+fn a_command_that_is_too_large_is_not_told_of_the_disk() {
+    let scratch = Scratch::new();
+    let Some(disk) = Mounted::new(scratch.path().join("disk"), 8) else { return };
+    let dir = scratch.path().display().to_string();
+    let settings = ["--dir", &dir, "--store-dir", &disk.path(), "--appendonly", "yes", "--workers", "1"];
+    let server = Server::within(512 << 10, &[&settings[..], &["--maxmemory", "48mb"]].concat());
+    let mut client = server.client();
+    let mut rng = random(1);
+    let value: String = (0..30_000).map(|_| format!("{:02x}", rng(256))).collect();
+    let refused = refusal(&mut client, |n| format!("set key:{n} {n}{value}"));
+    assert!(refused.contains("MISCONF ") && refused.contains("No space left on device"), "{refused}");
+    let large = "v".repeat(6_000_000);
+    let refused = client.call(&format!("mset a {large} b {large}"));
+    assert!(refused.starts_with("-OOM"), "{refused}");
+}

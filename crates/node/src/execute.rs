@@ -172,7 +172,7 @@ impl Worker {
                 // Keys may go as soon as the log takes that.
                 Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn, Until::LessIsLeft),
                 Room::None | Room::Dirty => {
-                    let why = self.out_of_memory(settings);
+                    let why = self.out_of_memory(settings, more);
                     self.refuse(conn, Some(command), why.as_bytes());
                     return Next::Continue;
                 }
