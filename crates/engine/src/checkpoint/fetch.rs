@@ -8,31 +8,38 @@ use store::{Snapshot, Store};
 use super::format::{self, Stored};
 use super::load::{Unloadable, nonsense};
 
+/// Whether there is room for a value that takes so many bytes of memory.
+type HasRoom<'a> = dyn FnMut(u64) -> bool + 'a;
+
 /// What the store has under a key as of now, what was not flushed included.
 ///
 /// While a checkpoint writes a large value, its leaves may be of different times: that the store holds nonsense says something only about
 /// a key that memory does not have.
 pub fn fetch(store: &dyn Store, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
+    fetch_within(store, space, key, &mut |_| true)
+}
+
+/// The same, if there is room for it: [`Unloadable::NoRoom`] if there is none.
+pub(super) fn fetch_within(
+    store: &dyn Store,
+    space: Space,
+    key: &Key<'_>,
+    has_room: &mut HasRoom<'_>,
+) -> Result<Option<Fetched>, Unloadable> {
     let mut stored_key = Vec::new();
     format::entry_key(space, key, &mut stored_key);
     let Some(value) = store.get(&stored_key)? else { return Ok(None) };
     let record = format::record_of(&value).map_err(|corrupt| nonsense(&stored_key, corrupt))?;
     if saved::object_of(record).is_some() {
         // Header and leaves of one moment.
-        return fetch_from(&*store.snapshot(), space, key);
+        let snapshot = store.snapshot();
+        let Some(value) = snapshot.get(&stored_key)? else { return Ok(None) };
+        return of_key(key, &stored_key, &value, &*snapshot, has_room).map(Some);
     }
-    of_key(key, &stored_key, &value, &NoLeaves).map(Some)
+    of_key(key, &stored_key, &value, &NoLeaves, has_room).map(Some)
 }
 
-/// About how many bytes what the store has under a key takes in memory; 0 if it cannot say.
-pub(super) fn weigh(store: &dyn Store, space: Space, key: &Key<'_>) -> u64 {
-    let mut stored_key = Vec::new();
-    format::entry_key(space, key, &mut stored_key);
-    // What is wrong is found out, and said, when it is read.
-    store.get(&stored_key).ok().flatten().map_or(0, |value| weight(&value))
-}
-
-/// The same of what stands under a key.
+/// About how many bytes what stands under a key takes in memory.
 pub(super) fn weight(value: &[u8]) -> u64 {
     let record = format::record_of(value).unwrap_or_default();
     match saved::object_of(record).and_then(|_| saved::load(record).ok()) {
@@ -46,7 +53,7 @@ pub fn fetch_from(snapshot: &dyn Snapshot, space: Space, key: &Key<'_>) -> Resul
     let mut stored_key = Vec::new();
     format::entry_key(space, key, &mut stored_key);
     let Some(value) = snapshot.get(&stored_key)? else { return Ok(None) };
-    of_key(key, &stored_key, &value, snapshot).map(Some)
+    of_key(key, &stored_key, &value, snapshot, &mut |_| true).map(Some)
 }
 
 /// What the store's value under a key says.
@@ -55,17 +62,28 @@ pub(super) fn of_key(
     stored_key: &[u8],
     value: &[u8],
     leaves: &dyn Snapshot,
+    has_room: &mut HasRoom<'_>,
 ) -> Result<Fetched, Unloadable> {
     let (bytes, stored) = format::read_entry(stored_key, value).map_err(|corrupt| nonsense(stored_key, corrupt))?;
     // Of long keys the store's key does not say all.
     if *bytes != *key.bytes {
         return Err(nonsense(stored_key, Corrupt("it lies where another key should")));
     }
-    decode(stored_key, &stored, leaves)
+    decode_within(stored_key, &stored, leaves, has_room)
 }
 
 /// What stands under a key. `leaves`: those of a large value are read from here.
 pub(super) fn decode(stored_key: &[u8], stored: &Stored<'_>, leaves: &dyn Snapshot) -> Result<Fetched, Unloadable> {
+    decode_within(stored_key, stored, leaves, &mut |_| true)
+}
+
+/// The same, if there is room for it.
+fn decode_within(
+    stored_key: &[u8],
+    stored: &Stored<'_>,
+    leaves: &dyn Snapshot,
+    has_room: &mut HasRoom<'_>,
+) -> Result<Fetched, Unloadable> {
     let wrong = |corrupt| nonsense(stored_key, corrupt);
     let (Stored::Entry(format::Head { version, .. }, _) | Stored::Gone(version)) = *stored;
     if version >> keyspace::VERSION_BITS != 0 {
@@ -73,7 +91,8 @@ pub(super) fn decode(stored_key: &[u8], stored: &Stored<'_>, leaves: &dyn Snapsh
     }
     let Stored::Entry(head, record) = stored else { return Ok(Fetched::Gone(version)) };
     let (value, object) = match saved::load(record).map_err(wrong)? {
-        saved::Loaded::Large(assembler) => (assemble(assembler, stored_key, leaves)?, true),
+        saved::Loaded::Large(assembler) => (assemble(assembler, stored_key, leaves, has_room)?, true),
+        _ if !has_room(record.len() as u64) => return Err(Unloadable::NoRoom),
         small => (small_value(small).ok_or_else(|| wrong(Corrupt("length of a string")))?, false),
     };
     let mark = Mark::live(head.expiry.is_some(), head.field_expiry.is_some(), object);
@@ -105,10 +124,28 @@ fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
     })
 }
 
-/// Puts a large value together from its leaves.
-fn assemble(mut assembler: Assembler, stored_key: &[u8], snapshot: &dyn Snapshot) -> Result<Value, Unloadable> {
+/// Puts a large value together from its leaves. A long element makes a leaf longer than the header's estimate has it: more room is asked for then, for as much
+/// again, so that it is asked for seldom.
+fn assemble(
+    mut assembler: Assembler,
+    stored_key: &[u8],
+    snapshot: &dyn Snapshot,
+    has_room: &mut HasRoom<'_>,
+) -> Result<Value, Unloadable> {
+    let (mut room, mut read) = (assembler.bytes(), 0);
+    if !has_room(room) {
+        return Err(Unloadable::NoRoom);
+    }
     for leaf in snapshot.prefix(&format::object_prefix(stored_key, assembler.object())) {
         let (key, bytes) = leaf?;
+        // Its tag is no part of the value.
+        read += bytes.len().saturating_sub(1) as u64;
+        if read > room {
+            room = 2 * read;
+            if !has_room(room) {
+                return Err(Unloadable::NoRoom);
+            }
+        }
         let added = format::label_of(&key).and_then(|label| assembler.add(label, &bytes));
         added.map_err(|corrupt| nonsense(&key, corrupt))?;
     }

@@ -128,7 +128,7 @@ impl<'s> Reads<'s> {
         match scan.entries.next_if(|entry| entry.as_ref().map_or(true, |(at, _)| at == wanted)) {
             Some(entry) => {
                 let (at, value) = entry?;
-                of_key(key, &at, &value, self.snapshot).map(Some)
+                of_key(key, &at, &value, self.snapshot, &mut |_| true).map(Some)
             }
             None => Ok(None),
         }

@@ -26,6 +26,8 @@ pub enum Unloadable {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// There is no room for it.
+    NoRoom,
     /// It holds more databases than the configuration has.
     Databases {
         /// Number of databases in the store.
@@ -40,6 +42,7 @@ impl fmt::Display for Unloadable {
         match self {
             Unloadable::Store(error) => error.fmt(f),
             Unloadable::Nonsense { key, what } => write!(f, "the store holds nonsense under the key {key}: {what}"),
+            Unloadable::NoRoom => f.write_str("there is no room for it"),
             Unloadable::Databases { stored, configured } => {
                 write!(f, "the store holds {stored} databases, and 'databases' is {configured}")
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspace::{Fetched, Key, Space, Unreadable};
 use store::Store;
 
-use super::fetch::{fetch, weigh};
+use super::fetch::fetch_within;
 use super::list::list;
 use super::load::Unloadable;
 use crate::cold::{Names, Source, Span};
@@ -20,17 +20,24 @@ pub struct StoreSource {
 
 impl Source for StoreSource {
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+        self.fetch_within(space, key, &mut |_| true)
+    }
+
+    fn fetch_within(
+        &self,
+        space: Space,
+        key: &Key<'_>,
+        has_room: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable> {
         if space == 0 {
             return Ok(None);
         }
-        fetch(&*self.store, space, key).map_err(|error| {
-            (self.report)(&error);
+        fetch_within(&*self.store, space, key, has_room).map_err(|error| {
+            if !matches!(error, Unloadable::NoRoom) {
+                (self.report)(&error);
+            }
             Unreadable
         })
-    }
-
-    fn weigh(&self, space: Space, key: &Key<'_>) -> u64 {
-        if space == 0 { 0 } else { weigh(&*self.store, space, key) }
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {

@@ -44,21 +44,22 @@ impl Budget {
         self.most.store(bytes, Relaxed);
     }
 
-    /// Whether there is a limit at all.
-    pub(super) fn is_limited(&self) -> bool {
-        self.most.load(Relaxed) < u64::MAX
-    }
-
     /// Takes what a load needs, in bytes. False: others have it, or come first; the load has to ask again, or to [`Self::leave`].
     pub(super) fn take(&self, load: Ticket, bytes: u64) -> bool {
+        self.grow(load, 0, bytes)
+    }
+
+    /// The same of a load that has taken some, and needs so many in all.
+    pub(super) fn grow(&self, load: Ticket, has: u64, bytes: u64) -> bool {
         if !is_large(bytes) {
             return true;
         }
         let mut state = self.state();
-        let fits = state.taken == 0 || state.taken.saturating_add(bytes) <= self.most.load(Relaxed);
+        let others = state.taken.saturating_sub(if is_large(has) { has } else { 0 });
+        let fits = others == 0 || others.saturating_add(bytes) <= self.most.load(Relaxed);
         let comes_next = *state.next.get_or_insert(load) == load;
         if fits && comes_next {
-            state.taken = state.taken.saturating_add(bytes);
+            state.taken = others.saturating_add(bytes);
             state.next = None;
         }
         fits && comes_next
@@ -93,16 +94,30 @@ mod tests {
     #[test]
     fn loads_share_a_number_of_bytes() {
         let budget = Budget::default();
-        assert!(!budget.is_limited() && budget.take(1, u64::MAX / 2) && budget.take(2, u64::MAX / 2));
+        assert!(budget.take(1, u64::MAX / 2) && budget.take(2, u64::MAX / 2));
         let budget = Budget::default();
         budget.limit_to(10 * MB);
-        assert!(budget.is_limited() && budget.take(1, 6 * MB) && budget.take(2, 4 * MB));
+        assert!(budget.take(1, 6 * MB) && budget.take(2, 4 * MB));
         assert!(!budget.take(3, MB) && budget.is_wanted());
         assert!(budget.take(4, LARGE - 1), "what is not large is not counted");
         budget.give_back(LARGE - 1);
         assert!(!budget.take(3, MB));
         budget.give_back(4 * MB);
         assert!(budget.take(3, MB) && !budget.is_wanted());
+    }
+
+    #[test]
+    fn a_load_may_turn_out_to_need_more() {
+        let budget = Budget::default();
+        budget.limit_to(10 * MB);
+        assert!(budget.take(1, 2 * MB) && budget.take(2, 1) && budget.grow(2, 1, 8 * MB));
+        assert!(!budget.grow(1, 2 * MB, 3 * MB) && budget.is_wanted(), "there are 10");
+        budget.give_back(2 * MB);
+        assert!(!budget.take(3, 2 * MB), "the first comes next");
+        budget.give_back(8 * MB);
+        assert!(budget.take(1, 3 * MB) && budget.grow(1, 3 * MB, 50 * MB), "it is alone");
+        budget.give_back(50 * MB);
+        assert!(budget.take(3, 10 * MB));
     }
 
     #[test]

@@ -77,9 +77,12 @@ impl Loader {
         for (load, found) in std::mem::take(&mut self.fetched) {
             self.put(load, found, now, &mut wake);
         }
-        while let Some(load) = self.postponed.pop_front_if(|load| self.shared.budget.take(load.ticket, load.bytes)) {
-            let found = self.fetch(load.key.0, &load.key.1);
-            self.put(load, found, now, &mut wake);
+        while let Some(mut load) = self.postponed.pop_front_if(|load| self.shared.budget.take(load.ticket, load.bytes))
+        {
+            match self.fetch(&mut load, false) {
+                Some(found) => self.put(load, found, now, &mut wake),
+                None => self.postponed.push_front(load),
+            }
         }
         self.search(now, &mut wake);
         self.forget(now, &mut wake);
@@ -105,30 +108,37 @@ impl Loader {
 
     /// Fetches a key, at once or as soon as there is room for it. False: the store cannot be read.
     fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: u64, wake: &mut impl FnMut(Waiter)) -> bool {
-        let budget = &self.shared.budget;
-        let bytes = if budget.is_limited() { self.weigh(key.0, &key.1) } else { 0 };
-        let load = Load { key, ticket, bytes };
-        // Those before it are large, too, and have waited for longer.
-        if !self.postponed.is_empty() && is_large(bytes) || !budget.take(ticket, bytes) {
+        let mut load = Load { key, ticket, bytes: 0 };
+        let Some(found) = self.fetch(&mut load, !self.postponed.is_empty()) else {
             self.postponed.push_back(load);
             return true;
-        }
-        let found = self.fetch(load.key.0, &load.key.1);
+        };
         let is_readable = found.is_ok();
         self.put(load, found, now, wake);
         is_readable
     }
 
-    fn weigh(&self, physical: u16, key: &[u8]) -> u64 {
-        let keyspace = &self.shared.keyspace;
-        let source = self.shared.source.get();
-        source.map_or(0, |source| source.weigh(keyspace.present_space(physical), &keyspace.hasher().key(key)))
-    }
-
-    fn fetch(&self, physical: u16, key: &[u8]) -> Result<Option<Fetched>, Unreadable> {
-        let keyspace = &self.shared.keyspace;
-        let source = self.shared.source.get().ok_or(Unreadable)?;
-        source.fetch(keyspace.present_space(physical), &keyspace.hasher().key(key))
+    /// Fetches a key, and takes of the budget what is still to be taken for it. `None`: there is no room, and nothing is taken; the load says what it needs.
+    /// `is_behind`: others wait for room, and are before this one if it is large.
+    fn fetch(&self, load: &mut Load, is_behind: bool) -> Option<Result<Option<Fetched>, Unreadable>> {
+        let Shared { keyspace, budget, .. } = &*self.shared;
+        let Some(source) = self.shared.source.get() else { return Some(Err(Unreadable)) };
+        let mut lacks = None;
+        let mut has_room = |bytes| {
+            let has_room =
+                bytes <= load.bytes || !(is_behind && is_large(bytes)) && budget.grow(load.ticket, load.bytes, bytes);
+            if has_room {
+                load.bytes = load.bytes.max(bytes);
+            } else {
+                lacks = Some(bytes);
+            }
+            has_room
+        };
+        let (physical, key) = &load.key;
+        let found = source.fetch_within(keyspace.present_space(*physical), &keyspace.hasher().key(key), &mut has_room);
+        let Some(bytes) = lacks else { return Some(found) };
+        budget.give_back(std::mem::replace(&mut load.bytes, bytes));
+        None
     }
 
     pub(super) fn acquire(&self, slot: u16) -> Option<Held> {

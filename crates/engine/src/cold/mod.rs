@@ -33,9 +33,15 @@ pub trait Source: Send + Sync {
     /// What there is under a key, written or durable.
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable>;
 
-    /// About how many bytes of memory that takes, as far as it is known.
-    fn weigh(&self, _: Space, _: &Key<'_>) -> u64 {
-        0
+    /// The same, as long as there is room: before something large is read, `has_room` is asked whether there is any for a value of so many bytes, and again when
+    /// it turns out that they are more. If it says no, nothing that is returned counts.
+    fn fetch_within(
+        &self,
+        space: Space,
+        key: &Key<'_>,
+        _has_room: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable> {
+        self.fetch(space, key)
     }
 
     /// The keys that there are in a part of a space, written or durable. Those that are noted as gone are not.

@@ -49,11 +49,17 @@ impl Source for Shelf {
         }))
     }
 
-    fn weigh(&self, space: Space, key: &Key<'_>) -> u64 {
-        match self.kept.lock().unwrap().get(&(space, key.bytes.into())) {
+    fn fetch_within(
+        &self,
+        space: Space,
+        key: &Key<'_>,
+        has_room: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable> {
+        let bytes = match self.kept.lock().unwrap().get(&(space, key.bytes.into())) {
             Some((Value::Blob(text), ..)) => text.len() as u64,
             _ => 0,
-        }
+        };
+        if has_room(bytes) { self.fetch(space, key) } else { Err(Unreadable) }
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {

@@ -126,7 +126,7 @@ impl Assembler {
         self.object
     }
 
-    /// About how many bytes of memory the value will take.
+    /// About how many bytes of memory the value will take: more, if elements are longer than a leaf, each of which has one of its own.
     pub fn bytes(&self) -> u64 {
         match self.parts {
             Parts::String(_) => self.len,

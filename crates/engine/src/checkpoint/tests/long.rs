@@ -3,9 +3,9 @@
 use keyspace::Fetched;
 
 use super::model::Machine;
-use crate::checkpoint::fetch;
-use crate::checkpoint::fetch::weigh;
+use crate::checkpoint::fetch::fetch_within;
 use crate::checkpoint::round::Planted;
+use crate::checkpoint::{Unloadable, fetch};
 
 fn run(machine: &mut Machine, words: &[&str]) -> String {
     machine.hand.run(0, words)
@@ -22,7 +22,13 @@ fn a_long_string_has_leaves_until_something_else_takes_its_place() {
     machine.checkpoint();
     assert_eq!(machine.store.leaves(), (4, 0), "those of before are gone");
     let hasher = machine.hand.engine.shared.keyspace.hasher();
-    assert_eq!(weigh(&machine.store, 1, &hasher.key(b"k")), 800 << 10);
+    let (mut asked, key) = (Vec::new(), hasher.key(b"k"));
+    let found = fetch_within(&machine.store, 1, &key, &mut |bytes| {
+        asked.push(bytes);
+        true
+    });
+    assert!(matches!(found, Ok(Some(Fetched::There(_)))) && asked == [800 << 10], "{asked:?}");
+    assert!(matches!(fetch_within(&machine.store, 1, &key, &mut |_| false), Err(Unloadable::NoRoom)));
     assert!(matches!(fetch(&machine.store, 1, &hasher.key(b"k")), Ok(Some(Fetched::There(_)))));
 
     let mut machine = machine.restart(2).expect("what was written");
@@ -31,6 +37,29 @@ fn a_long_string_has_leaves_until_something_else_takes_its_place() {
     run(&mut machine, &["set", "k", "short"]);
     machine.checkpoint();
     assert_eq!(machine.store.leaves(), (0, 0));
+}
+
+/// The header estimates its leaves as those of short elements.
+#[test]
+fn long_elements_are_counted_as_they_are_read() {
+    let mut machine = Machine::new(1, Planted::None);
+    let long = "x".repeat(300 << 10);
+    for field in 0..10 {
+        run(&mut machine, &["hset", "k", &field.to_string(), &long]);
+    }
+    machine.checkpoint();
+    let hasher = machine.hand.engine.shared.keyspace.hasher();
+    let read = |most: u64| {
+        let mut last = 0;
+        let found = fetch_within(&machine.store, 1, &hasher.key(b"k"), &mut |bytes| {
+            last = bytes;
+            bytes <= most
+        });
+        (matches!(found, Ok(Some(Fetched::There(_)))), last)
+    };
+    let (is_there, bytes) = read(u64::MAX);
+    assert!(is_there && (3000 << 10..6002 << 10).contains(&bytes), "{bytes}");
+    assert!(matches!(read(1 << 20), (false, 1_048_577..)));
 }
 
 /// A start does not read what an effect has found that replaces it; but if that has leaves, they have to go.
