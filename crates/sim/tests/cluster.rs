@@ -22,15 +22,18 @@ fn run(seed: u64, keep: bool) -> Outcome {
 #[test]
 fn what_must_hold_holds_in_clusters() {
     let mut sum = sim::counts::Counts::default();
-    for seed in 0..6 {
+    for seed in 0..16 {
         let outcome = run(seed, false);
         if let Some(violation) = outcome.violation {
             panic!("seed {seed}: {violation}\n  again: {}", again(seed));
         }
         sum += outcome.counts;
+        // What a seed shows depends on everything: six, and as many more as show enough.
+        if seed >= 5 && sum.starts > 20 && sum.crashes > 1 && sum.answered > 500 && sum.echoed > 50 {
+            return;
+        }
     }
-    // Otherwise nothing was looked at.
-    assert!(sum.starts > 20 && sum.crashes > 1 && sum.answered > 500 && sum.echoed > 50, "{sum}");
+    panic!("too little was looked at: {sum}");
 }
 
 /// Where nodes sync once a second the last second of a node may be lost, but no half of a block over nodes.
