@@ -35,7 +35,8 @@ fn until(server: &Server, command: &str, is_it: impl Fn(&str) -> bool) -> String
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("never: {last}");
+    let mut client = server.client();
+    panic!("never: {last}\n{}\n{}", client.call("cluster info"), client.call("cluster status"));
 }
 
 /// Asks until a node whose lease has run out, as it did not get the processor for a while, has one again.

@@ -124,7 +124,10 @@ public class JedisCluster {
     }
 
     static void blockingPops(RedisClusterClient r) throws Exception {
-        CompletableFuture<List<String>> popped = CompletableFuture.supplyAsync(() -> r.blpop(10, "list"));
+        CompletableFuture<List<String>> popped = CompletableFuture.supplyAsync(() -> r.blpop(20, "list"));
+        List<Jedis> nodes = nodes(r);
+        while (nodes.stream().allMatch(node -> node.info("clients").contains("blocked_clients:0"))) Thread.sleep(5);
+        nodes.forEach(Jedis::close);
         r.rpush("list", "1");
         equal(popped.get(10, TimeUnit.SECONDS), List.of("list", "1"));
     }

@@ -140,7 +140,13 @@ var tests = []test{
 
 	{"blocking pops", func(r *redis.ClusterClient, _ string) {
 		popped := make(chan []string, 1)
-		go func() { popped <- r.BLPop(ctx, 10*time.Second, "list").Val() }()
+		go func() { popped <- r.BLPop(ctx, 20*time.Second, "list").Val() }()
+		for end, blocked := time.Now().Add(10*time.Second), false; !blocked; {
+			check(time.Now().Before(end), "nobody is blocked")
+			each(r, func(node *redis.Client) {
+				blocked = blocked || !strings.Contains(ok(node.Info(ctx, "clients").Result()), "blocked_clients:0")
+			})
+		}
 		ok(r.RPush(ctx, "list", 1).Result())
 		equal(<-popped, []string{"list", "1"})
 	}},

@@ -66,7 +66,9 @@ const tests = {
 
   async blockingPops(r) {
     const other = connect();
-    const popped = other.blpop("list", 10);
+    const popped = other.blpop("list", 20);
+    const isBlocked = (info) => !info.includes("blocked_clients:0");
+    while (!(await Promise.all(r.nodes("master").map((node) => node.info("clients")))).some(isBlocked)) await sleep(5);
     await r.rpush("list", 1);
     assert.deepEqual(await popped, ["list", "1"]);
     other.disconnect();

@@ -1,5 +1,6 @@
 """What redis-py's RedisCluster needs of a cluster. Usage: redis_py.py PORT, of any node; prints a line per failure, then totals."""
 import sys
+import threading
 import time
 import traceback
 
@@ -139,8 +140,15 @@ def messages(r):
 @test(*BOTH)
 def blocking_pops(r):
     equal(r.blpop("none", timeout=0.1), None)
+    popped = []
+    waiter = threading.Thread(target=lambda: popped.append(r.blpop("list", timeout=20)))
+    waiter.start()
+    end = time.monotonic() + 10
+    while not any(redis.Redis(port=node.port).info("clients")["blocked_clients"] for node in owners(r)):
+        assert time.monotonic() < end, "nobody is blocked"
     r.rpush("list", 1)
-    equal(tuple(r.blpop("list", timeout=5)), ("list", "1"))
+    waiter.join()
+    equal(tuple(popped[0]), ("list", "1"))
     equal(r.blmove("{l}a", "{l}b", 0.1), None)
 
 

@@ -70,6 +70,8 @@ pub struct Agent {
     pub raft: Raft<Types, Machine>,
     pub shared: Arc<Shared>,
     pub volatile: Mutex<Volatile>,
+    /// Held while it is found out who is to vote, and changed.
+    pub changing: tokio::sync::Mutex<()>,
 }
 
 /// What is forgotten at the end.
@@ -282,14 +284,21 @@ impl Agent {
     /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.
     async fn until_out(self: &Arc<Self>, id: NodeId) -> Result<(), String> {
         const LOOK: Duration = Duration::from_millis(20);
-        for _ in 0..VOTES_ON.as_millis() / LOOK.as_millis() {
-            // Whoever leads then goes on with it.
-            if self.machine.look(|applied| applied.state.has(id) || !applied.votes(id)) || self.leads().is_none() {
-                return Ok(());
+        let out = async {
+            loop {
+                // What is under way may be that it is to vote.
+                let settled = self.changing.lock().await;
+                // Whoever leads then goes on with it.
+                if self.machine.look(|applied| applied.state.has(id) || !applied.votes(id)) || self.leads().is_none() {
+                    return;
+                }
+                drop(settled);
+                tokio::time::sleep(LOOK).await;
             }
-            tokio::time::sleep(LOOK).await;
-        }
-        Err(format!("node {id} has been taken out, but it still votes: are more than half of the voting nodes up?"))
+        };
+        tokio::time::timeout(VOTES_ON, out).await.map_err(|_| {
+            format!("node {id} has been taken out, but it still votes: are more than half of the voting nodes up?")
+        })
     }
 
     /// Puts a command into the log, if this node leads in `term`. Comes back when it has been applied, or when this node does not lead in that

@@ -34,6 +34,7 @@ impl Agent {
     }
 
     async fn duty(self: &Arc<Self>) -> Result<(), String> {
+        let _changing = self.changing.lock().await;
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         if self.machine.look(|applied| applied.state.cluster().is_none()) {

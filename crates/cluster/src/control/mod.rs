@@ -36,7 +36,7 @@ use tokio::sync::oneshot;
 
 use agent::{Agent, Shared, Volatile};
 use disk::Disk;
-use kept::Folder;
+use kept::{Folder, Kept};
 use links::Links;
 use network::Network;
 use relay::Relays;
@@ -249,13 +249,16 @@ impl Control {
     /// The node's data say nothing any more, and after a crash would say nothing, of another node's transactions. `then` hears that this is kept, or why it cannot be,
     /// from the control thread.
     pub fn settled(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
-        let written = self.agent.disk.change(|kept| kept.inherited = false);
-        self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
+        self.keep(|kept| kept.inherited = false, then);
     }
 
     /// The node has data of this name from now on, without which it does not start again. `then` is told as by [`Self::settled`].
     pub fn has_data(&self, data: [u8; 16], then: impl FnOnce(Result<(), String>) + Send + 'static) {
-        let written = self.agent.disk.change(|kept| kept.data = Some(data));
+        self.keep(|kept| kept.data = Some(data), then);
+    }
+
+    fn keep(&self, change: impl FnOnce(&mut Kept), then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        let written = self.agent.disk.change(change);
         self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
     }
 
@@ -387,7 +390,8 @@ async fn agent(
     let volatile =
         Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: Told::default() };
     let volatile = Mutex::new(volatile);
-    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared: Arc::new(shared), volatile })
+    let (shared, changing) = (Arc::new(shared), tokio::sync::Mutex::default());
+    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared, volatile, changing })
 }
 
 /// Starts all that a node does; it ends with the runtime.

@@ -204,7 +204,7 @@ impl Worker {
         {
             // The usual case of a client that knows where its keys are.
             if let Some((slot, _)) = parsed.key
-                && peers.map.owner_of(slot) == Some(peers.me)
+                && peers.has(slot)
                 && peers.serves
                 && !peers.is_behind(conn)
             {

@@ -124,6 +124,8 @@ impl Worker {
                 self.put_task(token, task);
                 let due = self.tx_now() + wait;
                 if let Some(peers) = self.peers.as_deref_mut() {
+                    // One that was looked at before its time is not looked at then as well.
+                    peers.tx.later.retain(|(_, other)| *other != token);
                     let at = peers.tx.later.partition_point(|(other, _)| *other <= due);
                     peers.tx.later.insert(at, (due, token));
                 }
@@ -374,7 +376,7 @@ impl Worker {
     /// Why a part cannot be executed here: the keys are not this node's by now, or the log takes no writes.
     fn refusal_of_owner(&self, locks: &[Lock]) -> Option<Refusal> {
         let peers = self.peers.as_deref()?;
-        let owns = |lock: &Lock| peers.map.owner_of(keyspace::slot_of(&lock.key)) == Some(peers.me);
+        let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
         if !locks.iter().all(owns) {
             return Some(Refusal::Moved);
         }
