@@ -78,6 +78,8 @@ pub enum Item<'a> {
         /// The LSN.
         lsn: u64,
     },
+    /// Owner: it shuts down. Of the commands that were sent to it over this link it executes none that it has not answered.
+    Leaving,
 }
 
 /// The lengths of replies, read where they are.
@@ -114,6 +116,7 @@ mod tag {
     pub const CLOSED: u8 = 10;
     // 11 is kept for commands that were not executed and are to be sent elsewhere.
     pub const CLOCK: u8 = 12;
+    pub const LEAVING: u8 = 13;
 }
 
 /// The items of a body, in their order. Behind the first error there is nothing.
@@ -160,6 +163,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
         tag::UNBLOCKED => Item::Unblocked { vc, yes: from.flag()? },
         tag::CLOSED => Item::Closed { vc },
         tag::CLOCK if vc == 0 => Item::Clock { lsn: from.u64()? },
+        tag::LEAVING if vc == 0 => Item::Leaving,
         _ => return Err(Malformed("an item")),
     })
 }
@@ -214,6 +218,7 @@ impl Item<'_> {
                 head(out, tag::CLOCK, 0);
                 out.extend_from_slice(&lsn.to_le_bytes());
             }
+            Self::Leaving => head(out, tag::LEAVING, 0),
         }
     }
 }
@@ -280,6 +285,7 @@ mod tests {
             (Item::Unblocked { vc: 7, yes: false }, b"\x09\x07\0\0\0\0"),
             (Item::Closed { vc: 7 }, b"\x0a\x07\0\0\0"),
             (Item::Clock { lsn: 1 }, b"\x0c\0\0\0\0\x01\0\0\0\0\0\0\0"),
+            (Item::Leaving, b"\x0d\0\0\0\0"),
         ];
         let mut body = Vec::new();
         for (item, bytes) in all {
@@ -294,7 +300,7 @@ mod tests {
     #[test]
     fn what_lies_about_itself_is_malformed() {
         let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
-        assert!(malformed(b"\x0d\0\0\0\0"), "an unknown item");
+        assert!(malformed(b"\x0e\0\0\0\0"), "an unknown item");
         for unused in [2, 8, 11] {
             assert!(
                 malformed(&[unused, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -306,6 +312,7 @@ mod tests {
         assert!(malformed(b"\x07\x07\0\0\0\xff\xff\xff\xff"), "as many replies as there are numbers");
         assert!(malformed(b"\x03\x07\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0+"), "commands longer than their bytes");
         assert!(malformed(b"\x0c\x01\0\0\0\x01\0\0\0\0\0\0\0"), "a clock of a client");
+        assert!(malformed(b"\x0d\x01\0\0\0"), "an end of a client's");
     }
 
     #[test]
@@ -337,7 +344,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(tag in 0u8..14, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
+        fn no_bytes_panic(tag in 0u8..15, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
             let body = [vec![tag], rest].concat();
             let mut again = Vec::new();
             for item in items(&body).map_while(Result::ok) {

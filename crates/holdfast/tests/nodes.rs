@@ -247,6 +247,45 @@ fn a_server_that_is_no_node_says_so() {
     assert!(Server::refused(&["--cluster-seeds", "nowhere"]).contains("cluster-seeds"));
 }
 
+/// Clients of one node and their commands for another one that shuts down: each is executed and answered, or refused and not executed.
+#[test]
+fn a_node_that_shuts_down_answers_what_it_has_executed() {
+    let ports = ports(3);
+    let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let dirs: Vec<Scratch> = (0..3).map(|_| Scratch::new()).collect();
+    let begin = |i: usize| start(ports[i], &seeds, &dirs[i], &["--workers", "2"]);
+    let mut servers: Vec<Server> = (0..3).map(begin).collect();
+    servers.iter().for_each(until_ok);
+    let key = &lists_of(&ports, &servers[0])[2];
+    let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ask = |mut client: Client| {
+        // Who is refused asks again at once: what the node gets last has come while it ends.
+        let mut left = 50;
+        while left > 0 {
+            let reply = client.try_call(&format!("incr {key}")).expect("nobody is closed");
+            let counter = if reply.starts_with(':') { &answered } else { &refused };
+            assert!(reply.starts_with(':') || reply.starts_with("-CLUSTERDOWN"), "{reply}");
+            left -= usize::from(reply.starts_with('-'));
+            counter.fetch_add(1, Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<Client> = (0..16).map(|i| servers[i % 2].client()).collect();
+        clients.into_iter().for_each(|client| drop(scope.spawn(|| ask(client))));
+        let end = Instant::now() + Duration::from_secs(120);
+        while answered.load(Relaxed) < 1000 {
+            assert!(Instant::now() < end, "{} are answered, {} refused", answered.load(Relaxed), refused.load(Relaxed));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        servers[2].client().send("shutdown");
+    });
+    assert!(servers[2].ends_well());
+    servers[2] = begin(2);
+    servers.iter().for_each(until_ok);
+    let expected = answered.load(Relaxed).to_string();
+    comes(&mut servers[0].client(), &format!("get {key}"), &format!("${} {expected}", expected.len()));
+}
+
 /// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds them equal, whoever is killed
 /// meanwhile.
 #[test]

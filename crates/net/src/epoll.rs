@@ -82,7 +82,7 @@ impl Epoll {
         let mut events = Events::with_capacity(EVENTS);
         let mut tokens: Vec<(Token, bool, bool, bool)> = Vec::new();
         let mut looked = 0;
-        while !node.stopping.load(Relaxed) {
+        while !self.worker.has_left() {
             match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,

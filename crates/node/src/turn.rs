@@ -160,7 +160,7 @@ impl Worker {
     fn parse(&mut self, token: Token, settings: &Settings, batch: &mut Batch, items: &mut Vec<Item>) -> Option<Group> {
         self.conn(token)?.queued = false;
         let mut conn = self.take_conn(token)?;
-        if !conn.is_free() {
+        if !conn.is_free() || self.is_leaving() {
             self.put_conn(conn);
             return None;
         }

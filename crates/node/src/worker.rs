@@ -102,6 +102,8 @@ pub struct Worker {
     pub(crate) promised: bool,
     /// Nothing is executed: see `switching`.
     pub(crate) halted: bool,
+    /// Nothing is executed any more, and when its connections are closed at the latest, unix milliseconds: see `leaving`.
+    pub(crate) leaves_at: Option<u64>,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
     /// Those that wait until less is left for it.
@@ -171,6 +173,7 @@ impl Worker {
             durable: None,
             promised: false,
             halted: false,
+            leaves_at: None,
             gated: Vec::new(),
             syncing: Vec::new(),
             unrung: 0,
@@ -508,6 +511,7 @@ impl Worker {
             .chain(self.link_deadline())
             .chain(self.tx_deadline())
             .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
+            .chain(self.leaves_at)
             .chain([self.next_round])
             .min()
     }

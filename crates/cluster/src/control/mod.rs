@@ -153,6 +153,8 @@ pub struct Hooks {
     pub on_data: OnData,
     /// Tells why [`Control::dial`] has come to nothing: what it was given, and the reason.
     pub on_no_link: Arc<dyn Fn(u64, String) + Send + Sync>,
+    /// Whether the node shuts down: it takes no data links any more.
+    pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The control thread of this process.
@@ -196,10 +198,10 @@ impl Control {
         let agent = Arc::new(agent);
         let (stop, stopped) = oneshot::channel();
         let handle = runtime.handle().clone();
-        let (on_data, running) = (Arc::clone(&hooks.on_data), Arc::clone(&agent));
+        let (hears, running) = (hooks.clone(), Arc::clone(&agent));
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
             runtime.block_on(async {
-                run(&running, listener, on_data);
+                run(&running, listener, hears);
                 let _ = stopped.await;
                 let _ = running.raft.shutdown().await;
             });
@@ -395,9 +397,9 @@ async fn agent(
 }
 
 /// Starts all that a node does; it ends with the runtime.
-fn run(agent: &Arc<Agent>, listener: TcpListener, on_data: OnData) {
+fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
     match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => drop(tokio::spawn(serve::accept(Arc::clone(agent), listener, on_data))),
+        Ok(listener) => drop(tokio::spawn(serve::accept(Arc::clone(agent), listener, hooks))),
         Err(why) => tracing::error!("other nodes cannot connect: {why}"),
     }
     tokio::spawn(Arc::clone(agent).duties());

@@ -15,7 +15,7 @@ use super::links::{Op, Reply};
 use super::stream::Stream;
 use super::types::{AppendRequest, Snapshot, Vote, VoteRequest, Wire};
 use super::wire;
-use super::{DataLink, OnData};
+use super::{DataLink, Hooks};
 use crate::codec::Reader;
 use crate::frame::{self, Kind};
 use crate::handshake::{Peer, Refusal, Role};
@@ -52,21 +52,22 @@ impl Strangers {
 }
 
 /// Takes connections until the runtime ends.
-pub async fn accept(agent: Arc<Agent>, listener: TcpListener, on_data: OnData) {
+pub async fn accept(agent: Arc<Agent>, listener: TcpListener, hooks: Hooks) {
+    let hooks = Arc::new(hooks);
     let strangers: Arc<Mutex<Strangers>> = Arc::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (agent, on_data, strangers) = (Arc::clone(&agent), Arc::clone(&on_data), Arc::clone(&strangers));
+                let (agent, hooks, strangers) = (Arc::clone(&agent), Arc::clone(&hooks), Arc::clone(&strangers));
                 let (number, closes) = strangers.lock().unwrap_or_else(PoisonError::into_inner).add();
                 tokio::spawn(async move {
-                    let met = match select(pin!(meet(&agent, stream)), closes).await {
+                    let met = match select(pin!(meet(&agent, &hooks, stream)), closes).await {
                         Either::Left((met, _)) => met,
                         Either::Right(_) => None,
                     };
                     strangers.lock().unwrap_or_else(PoisonError::into_inner).remove(number);
                     if let Some((stream, peer)) = met {
-                        serve(agent, stream, peer, &on_data).await;
+                        serve(agent, stream, peer, &hooks).await;
                     }
                 });
             }
@@ -78,7 +79,7 @@ pub async fn accept(agent: Arc<Agent>, listener: TcpListener, on_data: OnData) {
     }
 }
 
-async fn meet(agent: &Agent, socket: TcpStream) -> Option<(Stream, Peer)> {
+async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream, Peer)> {
     let from = socket.peer_addr().map_or_else(|_| "a node".to_owned(), |address| address.ip().to_string());
     let mut nonce = [0; 32];
     (agent.random)(&mut nonce);
@@ -87,6 +88,9 @@ async fn meet(agent: &Agent, socket: TcpStream) -> Option<(Stream, Peer)> {
     let proven = OnceLock::new();
     let judge = |peer: &Peer| {
         let _ = proven.set(peer.party.node.to_string());
+        if peer.role == Role::Data && (hooks.is_leaving)() {
+            return Err(Refusal::Other("this node shuts down".to_owned()));
+        }
         judge(agent, peer)
     };
     match wire::accept(socket, host, judge).await {
@@ -116,10 +120,10 @@ fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     }
 }
 
-async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, on_data: &OnData) {
+async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, hooks: &Hooks) {
     if peer.role == Role::Data {
         match agent.carried(stream) {
-            Ok(socket) => on_data(DataLink { socket, peer, dialed: None }),
+            Ok(socket) => (hooks.on_data)(DataLink { socket, peer, dialed: None }),
             Err(why) => tracing::warn!("a data link cannot be used: {why}"),
         }
         return;

@@ -169,6 +169,7 @@ impl Node {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
+            is_leaving: Arc::new(|| false),
         };
         self.control = Some(Control::start(self.settings.clone(), Arc::new(now), random, hooks)?);
         Ok(())

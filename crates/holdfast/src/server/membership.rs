@@ -209,6 +209,7 @@ impl Drop for Membership {
 fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let (taken, failed) = (links.clone(), links.clone());
+    let leaver = watcher.clone();
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
@@ -225,6 +226,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
             }
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
+        is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
     }
 }
 

@@ -165,7 +165,7 @@ impl Uring {
         let node = self.worker.node().clone();
         let (mut looked, mut looked_at_quiet) = (0, 0);
         let mut completions: Vec<(u64, i32, u32)> = Vec::new();
-        while !node.stopping.load(Relaxed) {
+        while !self.worker.has_left() {
             self.wait()?;
             let now = node.clock.unix_ms();
             self.send_left = SEND_BYTES_PER_TURN;

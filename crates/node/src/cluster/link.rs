@@ -2,7 +2,7 @@
 //!
 //! What it says waits here until the other end has answered the handshake: if that fails, nothing of it has left, and those who wait are told so. From then
 //! on it is dialed again and again, and whoever has something to say is told so at once. If a link ends later, what was forwarded may have been executed, and
-//! those who wait for a reply are closed (rule T9).
+//! those who wait for a reply are closed (rule T9), unless the other end has said that it leaves: then nothing was executed that it has not answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -90,6 +90,8 @@ pub(crate) struct Outbound {
     pub(crate) stage: Stage,
     /// Bytes that were handed to the driver and that it has not sent.
     unsent: usize,
+    /// The other end has said that it executes nothing more than what it has answered.
+    pub(super) leaves: bool,
     /// By number.
     owners: Vec<Owner>,
     free: Vec<u32>,
@@ -124,6 +126,7 @@ impl Outbound {
             state: State::Down(0),
             stage: Stage::default(),
             unsent: 0,
+            leaves: false,
             owners: Vec::new(),
             free: Vec::new(),
             waiting: Vec::new(),
@@ -499,9 +502,10 @@ impl Worker {
         let out = &mut peers.links[link];
         let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);
+        let may_be_done = was_open && !std::mem::take(&mut out.leaves);
         self.tx_link_ended(link, was_open);
         for token in clients {
-            self.lose_line(token, link, was_open);
+            self.lose_line(token, link, may_be_done);
         }
         for token in asleep {
             self.lose_notices(token, link);
@@ -509,8 +513,8 @@ impl Worker {
         self.go_on_saying(waiting);
     }
 
-    /// A connection has lost what it had at another node. What it is owed can only not have been executed if it has not left.
-    pub(crate) fn lose_line(&mut self, token: Token, link: usize, has_left: bool) {
+    /// A connection has lost what it had at another node. `may_be_done`: what it is owed may have been executed there.
+    pub(crate) fn lose_line(&mut self, token: Token, link: usize, may_be_done: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
         let Some(mut line) = lost else { return self.put_conn(conn) };
@@ -528,14 +532,14 @@ impl Worker {
                 true
             }
         };
-        if has_left && line.expected.iter().any(matters) {
+        if may_be_done && line.expected.iter().any(matters) {
             self.put_conn(conn);
             return self.cut(token);
         }
         self.ensure_out(&mut conn);
         while let Some(expect) = line.expected.pop_front() {
             let mut error = Vec::new();
-            write_error(&mut error, conn.session.protocol, if has_left { UNKNOWN } else { UNREACHED });
+            write_error(&mut error, conn.session.protocol, if may_be_done { UNKNOWN } else { UNREACHED });
             if let (Expect::Part(part), Some(remote)) = (expect, conn.remote.as_deref_mut()) {
                 remote.gather.iter_mut().for_each(|gather| gather.forget(part));
             }
@@ -547,7 +551,7 @@ impl Worker {
     }
 }
 
-/// What is answered to a command that has not left this node.
+/// What is answered to a command that has not left this node, or was not executed at the other one.
 const UNREACHED: &[u8] =
     b"CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";
 

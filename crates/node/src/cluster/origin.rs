@@ -54,13 +54,21 @@ impl Worker {
                 peers.links[*link].probe.heard();
             }
             let result = self.hear_from(&mut conn);
+            let has_left = self.owner_has_left(&conn.role);
             self.look_at_thirst(&mut conn);
             self.put_conn(conn);
             if let Err(why) = result {
                 tracing::error!(why = why.0, "a link to another node is closed");
                 self.cut(token);
+            } else if has_left {
+                self.cut(token);
             }
         }
+    }
+
+    /// Whether this end of a link forwards, and the other one executes nothing any more.
+    fn owner_has_left(&self, role: &Role) -> bool {
+        matches!((role, self.peers.as_deref()), (Role::Origin(link), Some(peers)) if peers.links[*link].leaves)
     }
 
     fn hear_from(&mut self, conn: &mut Conn) -> Result<(), Broken> {
@@ -149,6 +157,10 @@ impl Worker {
                 if let Some(token) = out.closed(vc).map_err(|()| UNKNOWN)? {
                     self.lose_line(token, link, true);
                 }
+                Ok(())
+            }
+            Item::Leaving => {
+                out.leaves = true;
                 Ok(())
             }
             _ => Err("what only an origin says".into()),

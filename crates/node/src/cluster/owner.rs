@@ -33,11 +33,14 @@ pub(crate) struct Inbound {
     pub(crate) is_staged: bool,
     /// Of a link that leads back: its other end.
     pub(crate) partner: Option<Token>,
+    /// Nothing more is executed for it, and the other end hears so.
+    has_left: bool,
 }
 
 impl Inbound {
     pub(crate) fn new(peer: &str, partner: Option<Token>) -> Self {
-        Self { peer: peer.into(), lines: Vec::new(), stage: Stage::default(), is_staged: false, partner }
+        let (lines, stage) = (Vec::new(), Stage::default());
+        Self { peer: peer.into(), lines, stage, is_staged: false, partner, has_left: false }
     }
 
     pub(crate) fn line(&self, vc: u32) -> Option<Token> {
@@ -46,6 +49,16 @@ impl Inbound {
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = Token> + '_ {
         self.lines.iter().flatten().copied()
+    }
+
+    /// Whether the other end is another node's, which has not been told that this one leaves.
+    pub(crate) fn may_leave(&self) -> bool {
+        self.partner.is_none() && !self.has_left
+    }
+
+    /// Its virtual connections, of which it then has none.
+    pub(crate) fn take_lines(&mut self) -> impl Iterator<Item = Token> + use<> {
+        std::mem::take(&mut self.lines).into_iter().flatten()
     }
 }
 
@@ -113,6 +126,10 @@ impl Conn {
 impl Worker {
     /// What the origin of a link says.
     pub(crate) fn hear_origin(&mut self, link: Token, inbound: &mut Inbound, item: &Item<'_>) -> Result<(), Broken> {
+        if inbound.has_left {
+            // It was said before the other end heard of that.
+            return Ok(());
+        }
         match *item {
             Item::Open { vc, client, db, protocol } => self.open_line(link, inbound, vc, client, db, protocol),
             Item::Commands { vc, epoch, bytes } => {
@@ -150,6 +167,13 @@ impl Worker {
             }
             _ => Err("what only an owner says".into()),
         }
+    }
+
+    /// The origin hears that nothing more is executed for its clients than what was answered.
+    pub(crate) fn say_leaving(&mut self, link: Token, inbound: &mut Inbound) {
+        inbound.has_left = true;
+        inbound.stage.put(&Item::Leaving);
+        self.note_staged(link, inbound);
     }
 
     fn note_staged(&mut self, link: Token, inbound: &mut Inbound) {

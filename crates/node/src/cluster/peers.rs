@@ -154,6 +154,11 @@ impl Peers {
         !self.heard.is_empty() || self.tx.has_work() || self.has_staged()
     }
 
+    /// Whether something is to be said to other nodes, or was heard from them, that is not to be lost when this one shuts down.
+    pub(crate) fn owes(&self) -> bool {
+        self.has_work() || !self.speaking.is_empty() || !self.spread.is_empty() || self.tx.owes_answers()
+    }
+
     /// Whether links are about to say something.
     pub(super) fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)

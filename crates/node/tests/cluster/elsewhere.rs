@@ -86,6 +86,39 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
     }
 }
 
+/// What is sent back is answered to nobody who has switched replies off, and a SKIP is for one command.
+#[test]
+fn what_is_sent_back_is_not_answered_where_replies_are_off() {
+    let key = key_of(1, 3, "k");
+    let block = format!("MULTI;SET {key} 1;EXEC");
+    let commands = [
+        format!("SET {key} 1"),
+        format!("EVAL return(redis.call('incr',KEYS[1])) 1 {key}"),
+        format!("EVAL return(redis.call('incr',ARGV[1])) 0 {key}"),
+        format!("MSET {key} 1 {} 2", key_of(2, 3, "k")),
+        format!("WATCH {key}"),
+    ];
+    let modes = [("CLIENT REPLY SKIP", "PING", "PONG"), ("CLIENT REPLY OFF", "CLIENT REPLY ON", "OK")];
+    for (crumbles, late) in [(false, 0), (true, 0), (false, 2), (false, 1)] {
+        for (off, on, expected) in modes {
+            let blocks = (on != "PING").then_some(&block);
+            for command in commands.iter().chain(blocks) {
+                let mut net = Net::new(3, 1, 3);
+                net.crumbles = crumbles;
+                let client = net.connect(0);
+                net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
+                (0..3).filter(|node| *node != late).for_each(|node| hear(&mut net, &[node], false));
+                let words = [off].into_iter().chain(command.split(';')).chain([on, "ECHO last"]);
+                words.for_each(|word| net.send(client, word));
+                a_while(&mut net);
+                hear(&mut net, &[late], false);
+                a_while(&mut net);
+                assert_eq!(net.heard(client), [expected, "last"], "{late} {off} {command}");
+            }
+        }
+    }
+}
+
 /// What is behind a command in a pipeline is not executed before it at the same node; where it may have been at another, it is not sent elsewhere.
 #[test]
 fn a_pipeline_keeps_its_order() {

@@ -10,6 +10,7 @@ mod elsewhere;
 mod everywhere;
 mod failures;
 mod interactive;
+mod leaving;
 mod lists;
 mod members;
 mod moves;

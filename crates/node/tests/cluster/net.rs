@@ -537,6 +537,9 @@ impl Net {
         let mut busy = false;
         let now = self.machines[node].node.clock.unix_ms();
         let machine = &mut self.machines[node];
+        if machine.workers[index].has_left() {
+            return self.ends(node, index);
+        }
         if machine.woken[index].swap(false, Relaxed) {
             busy = true;
             machine.workers[index].read_mail();
@@ -555,9 +558,22 @@ impl Net {
         busy
     }
 
+    /// A worker of a node that shuts down has done its part: all its connections are closed.
+    fn ends(&mut self, node: usize, worker: usize) -> bool {
+        let is_its = |end: &End| (end.0, end.1) == (node, worker);
+        let mut busy = self.machines[node].woken[worker].swap(false, Relaxed);
+        for client in self.clients.iter_mut().filter(|client| is_its(&client.end)) {
+            busy |= !std::mem::replace(&mut client.closed, true);
+        }
+        for (_, (_, pipe)) in self.links.iter_mut().filter(|(end, _)| is_its(end)) {
+            busy |= !std::mem::replace(&mut pipe.closed, true);
+        }
+        busy
+    }
+
     fn dial(&mut self, node: usize, worker: usize, token: Token, port: u16) {
         let to = usize::from(port - 17000);
-        if self.unreachable.contains(&to) || self.unreachable.contains(&node) {
+        if self.unreachable.contains(&to) || self.unreachable.contains(&node) || self.machines[to].node.is_stopping() {
             return self.machines[node].workers[worker].closed(token);
         }
         if self.mute.contains(&to) {

@@ -160,13 +160,14 @@ impl Transacting {
             || !self.committed.is_empty()
     }
 
+    /// Whether somebody is to be told, when the log has come so far, what attempts came to.
+    pub(crate) fn owes_answers(&self) -> bool {
+        !self.logged.is_empty() || !self.unsynced.is_empty() || !self.found.is_empty() || !self.held_back.is_empty()
+    }
+
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
-        !self.logged.is_empty()
-            || !self.unsynced.is_empty()
-            || !self.outcomes.is_empty()
-            || !self.found.is_empty()
-            || !self.held_back.is_empty()
+        self.owes_answers() || !self.outcomes.is_empty()
     }
 
     /// There is no log any more that could commit anything.
