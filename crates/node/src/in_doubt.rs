@@ -52,12 +52,12 @@ pub(crate) struct Hindrance {
     /// How often.
     tries: u32,
     /// It has been said that it cannot be done.
-    pub(crate) is_told: bool,
+    is_told: bool,
 }
 
 impl Hindrance {
     /// An attempt has failed: that is said once, if it is going to last. When the next is due, in milliseconds from now.
-    pub(crate) fn note(&mut self, prepared: &Prepared, why: &NotInstalled) -> u64 {
+    fn note(&mut self, prepared: &Prepared, why: &NotInstalled) -> u64 {
         let (first, most) = HINDERED_MS;
         let wait = (first << self.tries.min(16)).min(most);
         self.tries = self.tries.saturating_add(1);
@@ -117,6 +117,23 @@ fn is_followed(outcomes: &Outcomes, tx: TxId) -> bool {
 }
 
 impl Worker {
+    /// An attempt to do what was prepared has failed: if that is going to last, those who need its keys hear so. When the next is due, in milliseconds from
+    /// now.
+    pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, hindrance: &mut Hindrance, why: &NotInstalled) -> u64 {
+        let wait = hindrance.note(prepared, why);
+        if hindrance.is_told {
+            self.node.doubts.is_hindered(prepared, why);
+        }
+        wait
+    }
+
+    /// What was prepared is done.
+    pub(crate) fn is_done(&self, prepared: &Prepared, hindrance: &Hindrance) {
+        if hindrance.is_told {
+            self.node.doubts.is_done(prepared.tx);
+        }
+    }
+
     /// Does what it can of it.
     pub(crate) fn settle_inherited(&mut self, now: u64) {
         let Some(mut in_doubt) = self.in_doubt.take_if(|in_doubt| in_doubt.due <= now) else { return };
@@ -130,12 +147,13 @@ impl Worker {
             };
             let (logged, wait) = match logged {
                 Ok(Ok(logged)) => (Some(logged), None),
-                Ok(Err(why)) => (None, Some(hindrance.note(prepared, &why))),
+                Ok(Err(why)) => (None, Some(self.is_hindered(prepared, hindrance, &why))),
                 Err(_) => (None, Some(BUSY_MS)),
             };
             again = again.min(wait.unwrap_or(again));
             if let Some(logged) = &logged {
                 in_doubt.settled.merge(logged);
+                self.is_done(prepared, hindrance);
                 let keys = prepared.locks.len();
                 tracing::warn!(tx = ?prepared.tx, keys, committed = !gives_up, "a transaction of another node's life is settled");
             }

@@ -10,7 +10,7 @@ use crate::address_space::AddressSpace;
 use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Doubts};
 use crate::config::Live;
 use crate::durable::Durable;
 use crate::http::Told;
@@ -93,6 +93,8 @@ pub struct Node {
     pub jobs: Jobs,
     /// The log and its checkpoints, if there is one.
     durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
+    /// What is in doubt of transactions over nodes, and for how long that may be.
+    pub(crate) doubts: Doubts,
     /// The cluster that it is a node of, if any.
     cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
@@ -174,6 +176,7 @@ impl Node {
             scripts: Scripts::default(),
             jobs: Jobs::default(),
             durable: RwLock::default(),
+            doubts: Doubts::default(),
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),

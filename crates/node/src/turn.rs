@@ -95,6 +95,8 @@ impl Worker {
         }
         if self.peers.is_some() {
             self.begin_cluster_turn(now);
+        } else if self.may_be_in_doubt() {
+            self.look_at_doubts();
         }
         self.look_at_pushes();
         self.limit_tracked(settings.tracking_table_max_keys);

@@ -122,6 +122,8 @@ pub struct Worker {
     pub(crate) turn: u64,
     /// What is to be settled of another node's life.
     pub(crate) in_doubt: Option<Box<crate::in_doubt::InDoubt>>,
+    /// What was in doubt when those who wait looked last.
+    pub(crate) doubts_seen: u64,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<Box<Peers>>,
     /// Buffers to be used again.
@@ -182,6 +184,7 @@ impl Worker {
             marks: SmallVec::new(),
             turn: 0,
             in_doubt: None,
+            doubts_seen: 0,
             peers: None,
             spares: Vec::new(),
         };

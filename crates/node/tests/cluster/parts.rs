@@ -81,10 +81,12 @@ fn parts_wait_for_the_log() {
 /// The slot of a key is as after a start: what it has is in the store, and that cannot be read.
 fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
     let keyspace = &net.node(node).engine.keyspace;
-    let loader = Loader::new(net.node(node).engine.clone(), 1);
+    // Not a worker's places.
+    let place = net.node(node).workers();
+    let loader = Loader::new(net.node(node).engine.clone(), place);
     let slot = keyspace::slot_of(key.as_bytes());
     let held = keyspace.try_one(slot).expect("nobody else is there");
-    let local = keyspace.local(2);
+    let local = keyspace.local(place + 1);
     keyspace.restore_cold(&held, slot, 0, ColdFigures { keys: 1, ..ColdFigures::default() }, &local);
     keyspace.release(held, |_| {});
     loader
@@ -183,6 +185,8 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
 }
 
+const UNREAD: &str = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+
 /// Who needs its keys does not wait for that without a limit.
 #[test]
 fn who_needs_keys_of_what_cannot_be_read_hears_so() {
@@ -194,9 +198,8 @@ fn who_needs_keys_of_what_cannot_be_read_hears_so() {
     let mut loader = unreadable(&net, 1, &b);
     slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
     (0..40).for_each(|_| net.sleep(50));
-    let unread = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
     for client in [client, other] {
-        assert_eq!(net.say(client, &format!("LLEN {b}")), unread);
+        assert_eq!(net.say(client, &format!("LLEN {b}")), UNREAD);
     }
     assert!(net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
     readable(&net, 1);
@@ -204,6 +207,37 @@ fn who_needs_keys_of_what_cannot_be_read_hears_so() {
     (0..12).for_each(|_| net.sleep(500));
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
     assert!(net.is_quiet() && net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
+}
+
+/// The same at a server that has a node's data, in no cluster or as another node: nobody else will say what became of it.
+#[test]
+fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
+    for (workers, life) in [(1, 0), (2, 0), (1, 2), (2, 2)] {
+        let mut net = Net::logged(2, workers, 2, "always");
+        let ([client, _], [_, b]) = two(&mut net);
+        assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
+        let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Exclusive };
+        slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
+        net.becomes_a_server(1, life);
+        let mut loader = unreadable(&net, 1, &b);
+        let clients: Vec<usize> = (0..4).map(|_| net.connect(1)).collect();
+        clients[..2].iter().for_each(|client| net.send(*client, &format!("LLEN {b}")));
+        (0..40).for_each(|_| net.sleep(50));
+        for client in &clients[..2] {
+            assert_eq!(net.heard(*client), [UNREAD], "who has waited");
+        }
+        for client in &clients[2..] {
+            assert_eq!(net.say(*client, &format!("LLEN {b}")), UNREAD, "who comes later");
+            assert_eq!(net.say(*client, &format!("SET {} 1", key_of(1, 2, "other"))), "OK");
+        }
+        assert_eq!(net.say(clients[0], "DBSIZE"), UNREAD);
+        assert!(net.say(clients[0], "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
+        readable(&net, 1);
+        load(&mut net, 1, &mut loader);
+        (0..12).for_each(|_| net.sleep(500));
+        assert_eq!(net.say(clients[1], &format!("LRANGE {b} 0 -1")), "[x]");
+        assert!(net.say(clients[0], "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
+    }
 }
 
 /// Rule L7: that a watched key has changed, or one that a transaction has read, is said when that is committed.

@@ -6,7 +6,7 @@
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 //!
 //! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged, or cannot be read: they keep their locks
-//! until that is mended.
+//! until that is mended, also at a server that is in no cluster and has inherited them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,12 +16,9 @@ use engine::NotInstalled;
 use txn::locks::Mode;
 use txn::{Lock, NodeId, Participant, Prepared, Refusal, TxId};
 
-use super::super::Cluster;
-use super::super::peers::Peers;
-use super::Parts;
 use crate::conn::Conn;
 use crate::stats::add;
-use crate::worker::Worker;
+use crate::worker::{Token, Worker};
 
 /// Between two looks, in milliseconds of [`Worker::tx_now`].
 const LOOK_MS: u64 = 500;
@@ -48,9 +45,9 @@ enum Cause {
     Unreadable,
 }
 
-/// See the module's text.
+/// What all workers of a node know of that. See the module's text.
 #[derive(Default)]
-pub(super) struct Doubts {
+pub(crate) struct Doubts {
     /// When to look next.
     due: AtomicU64,
     /// Counts looks that have found something else than the one before.
@@ -83,7 +80,7 @@ pub(crate) struct Doubt {
 
 impl Known {
     /// Looks at what is in doubt; `most`: looks after which somebody is silent. Whether something else is found than last time.
-    fn look(&mut self, parts: &Participant, most: u64) -> bool {
+    fn look(&mut self, parts: Option<&Participant>, most: u64) -> bool {
         let mut silent = std::mem::take(&mut self.silent);
         let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
         let mut stick = |prepared: &Prepared, cause| {
@@ -94,7 +91,7 @@ impl Known {
             }
         };
         self.hindered.values().for_each(|(prepared, cause)| stick(prepared, *cause));
-        for (prepared, others) in parts.waiting() {
+        for (prepared, others) in parts.into_iter().flat_map(Participant::waiting) {
             let before = silent.remove(&prepared.tx).unwrap_or_default();
             let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
             let looks: BTreeMap<NodeId, u64> = others.into_iter().map(looks).collect();
@@ -133,7 +130,7 @@ impl Doubts {
     }
 
     /// What was prepared cannot be done.
-    pub(super) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
+    pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
         let cause = match why {
             NotInstalled::Damaged(_) => Cause::Damaged,
             NotInstalled::Unreadable => Cause::Unreadable,
@@ -142,7 +139,7 @@ impl Doubts {
     }
 
     /// What could not be done is done.
-    pub(super) fn is_done(&self, tx: TxId) {
+    pub(crate) fn is_done(&self, tx: TxId) {
         self.known().hindered.remove(&tx);
     }
 
@@ -162,71 +159,61 @@ impl Doubts {
     fn about_any(&self) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
     }
-}
 
-impl Parts {
     /// When to look at what is in doubt, in milliseconds of [`Worker::tx_now`].
-    pub(super) fn doubts_due(&self) -> u64 {
-        self.doubts.due.load(Relaxed)
-    }
-}
-
-impl Cluster {
-    /// What waits here for nodes that do not answer, by their addresses.
-    pub(crate) fn doubts(&self) -> Vec<(String, Doubt)> {
-        if self.parts.doubts.stuck.load(Relaxed) == 0 {
-            return Vec::new();
-        }
-        let of_nodes = self.parts.doubts.known().of_nodes();
-        of_nodes.into_iter().map(|(node, doubt)| (place(&self.map(), node), doubt)).collect()
+    pub(super) fn due(&self) -> u64 {
+        self.due.load(Relaxed)
     }
 
     /// How many transactions wait here for nodes that do not answer, or cannot be done.
-    pub(crate) fn in_doubt(&self) -> usize {
-        self.parts.doubts.stuck.load(Relaxed)
+    pub(crate) fn count(&self) -> usize {
+        self.stuck.load(Relaxed)
+    }
+
+    /// What waits here for nodes that do not answer, by their addresses in the map.
+    pub(crate) fn by_place(&self, map: &::cluster::Map) -> Vec<(String, Doubt)> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        self.known().of_nodes().into_iter().map(|(node, doubt)| (place(map, node), doubt)).collect()
     }
 }
+
+/// Of a node that is not known any more.
+const NOWHERE: &str = "an unknown place";
 
 /// Where a node is.
 fn place(map: &::cluster::Map, node: NodeId) -> String {
     let known = map.nodes().iter().find(|known| super::member(known).node == node);
-    known.map_or_else(|| "an unknown place".to_owned(), |node| format!("{}:{}", node.host, node.port))
+    known.map_or_else(|| NOWHERE.to_owned(), |node| format!("{}:{}", node.host, node.port))
 }
 
-impl Peers {
+impl Worker {
     fn doubtful(&self, cause: Cause) -> Vec<u8> {
         let node = match cause {
             Cause::Silent(node) => node,
             Cause::Damaged => return DAMAGED.into(),
             Cause::Unreadable => return UNREADABLE.into(),
         };
-        let place = place(&self.map, node);
+        let place = self.peers.as_deref().map_or_else(|| NOWHERE.to_owned(), |peers| place(&peers.map, node));
         format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
             .into_bytes()
     }
 
-    /// Why an attempt does not get its locks, if that may last.
-    fn doubt_of_locks(&self, locks: &[Lock]) -> Option<Vec<u8>> {
-        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
-        self.shared.parts.doubts.about(keys).map(|cause| self.doubtful(cause))
-    }
-}
-
-impl Worker {
     /// Why the command of a connection that waits for locks is not executed, if that may last.
     pub(crate) fn doubt(&self, conn: &Conn) -> Option<Vec<u8>> {
-        let peers = self.peers.as_deref()?;
-        let doubts = &peers.shared.parts.doubts;
+        let doubts = &self.node.doubts;
         let everything = || self.engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
         let cause = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
         add(&self.stats.refused_in_doubt, 1);
-        Some(peers.doubtful(cause))
+        Some(self.doubtful(cause))
     }
 
     /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
     pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
+        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
+        let Some(text) = self.node.doubts.about(keys).map(|cause| self.doubtful(cause)) else { return false };
         let Some(peers) = self.peers.as_deref() else { return false };
-        let Some(text) = peers.doubt_of_locks(locks) else { return false };
         let mut actions = Vec::new();
         peers.shared.parts.with(|parts| parts.refuse_queued(tx, Refusal::Failed(text.into()), &mut actions));
         add(&self.stats.refused_in_doubt, 1);
@@ -234,28 +221,41 @@ impl Worker {
         true
     }
 
+    /// Whether anything may be in doubt.
+    #[inline]
+    pub(crate) fn may_be_in_doubt(&self) -> bool {
+        self.node.engine.transactions.any() || self.node.doubts.count() > 0
+    }
+
     /// Looks at what is in doubt, and has those who wait for it look again if that is new.
-    pub(super) fn look_at_doubts(&mut self, now: u64) {
+    pub(crate) fn look_at_doubts(&mut self) {
+        let now = self.tx_now();
         let timeout = self.follower.settings().cluster_lock_timeout;
-        let is_any = self.node.engine.transactions.any();
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let doubts = &peers.shared.parts.doubts;
+        let node = self.node.clone();
+        let doubts = &node.doubts;
         // One of the workers looks: how often somebody was looked at counts.
-        let due = doubts.due.load(Relaxed);
-        let is_due = due <= now && (is_any || doubts.stuck.load(Relaxed) > 0);
+        let due = doubts.due();
+        let is_due = due <= now && self.may_be_in_doubt();
         if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
             let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
             let mut known = doubts.known();
             let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
-            if peers.shared.parts.with(|parts| known.look(parts, most)) == Some(true) {
+            let peers = self.peers.as_deref();
+            let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most)));
+            if looked.unwrap_or_else(|| known.look(None, most)) {
                 doubts.stuck.store(known.stuck.len(), Relaxed);
                 doubts.changes.fetch_add(1, Relaxed);
-                tell(&peers.map, &before, &known.of_nodes());
+                match peers {
+                    Some(peers) => tell(&peers.map, &before, &known.of_nodes()),
+                    // Nothing else would have them look.
+                    None => node.look_all(),
+                }
             }
         }
         let changes = doubts.changes.load(Relaxed);
-        if std::mem::replace(&mut peers.tx.doubts_seen, changes) != changes {
-            let waiting = peers.tx.tasks.keys().copied().collect::<Vec<_>>();
+        if std::mem::replace(&mut self.doubts_seen, changes) != changes {
+            let waiting: Vec<Token> =
+                self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.tasks.keys().copied().collect());
             waiting.into_iter().for_each(|token| {
                 self.unpark_task(token);
             });

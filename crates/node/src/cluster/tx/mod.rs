@@ -25,8 +25,7 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
-pub(crate) use doubts::Doubt;
-use doubts::Doubts;
+pub(crate) use doubts::{Doubt, Doubts};
 use tasks::Task;
 pub(super) use tasks::find;
 pub(super) use workspace::works_on_everything;
@@ -48,7 +47,6 @@ pub(super) struct Parts {
     known: OnceLock<(Member, Mutex<Participant>)>,
     /// When something is due, in milliseconds of [`Worker::tx_now`]; `u64::MAX`: never.
     due: AtomicU64,
-    doubts: Doubts,
 }
 
 impl Parts {
@@ -130,8 +128,6 @@ pub(crate) struct Transacting {
     idle_at: u64,
     /// Workspaces that nobody uses.
     idle: Vec<Workspace>,
-    /// What was in doubt when those who wait looked last.
-    doubts_seen: u64,
 }
 
 /// An attempt that was sent.
@@ -429,7 +425,7 @@ impl Worker {
             self.act(actions);
         }
         self.tx_committed(now);
-        self.look_at_doubts(now);
+        self.look_at_doubts();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         while let Some((_, token)) = peers.tx.later.pop_front_if(|(due, _)| *due <= now) {
             peers.tx.ready.push_back(token);
@@ -465,7 +461,7 @@ impl Worker {
             None => {
                 let (mut actions, tx) = (Vec::new(), message.tx());
                 if let Message::Status { tx, .. } = message {
-                    peers.shared.parts.doubts.answered(tx, from.node);
+                    self.node.doubts.answered(tx, from.node);
                 }
                 if let (Watched::Keys(_) | Watched::Lost, Some(tx)) = (&watched, tx) {
                     peers.tx.watched.insert(tx, watched);
@@ -485,7 +481,7 @@ impl Worker {
         let mine = peers.tx.coordinator.as_ref().and_then(Coordinator::next_tick);
         let parts = Some(peers.shared.parts.due.load(Relaxed)).filter(|due| *due < u64::MAX);
         let later = peers.tx.later.front().map(|(due, _)| *due);
-        let doubts = self.node.engine.transactions.any().then(|| peers.shared.parts.doubts_due());
+        let doubts = self.node.engine.transactions.any().then(|| self.node.doubts.due());
         let sync = (!peers.tx.outcomes.is_empty()).then_some(peers.tx.asked_to_sync + SYNC_MS);
         let due = mine
             .into_iter()

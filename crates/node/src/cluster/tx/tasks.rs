@@ -11,7 +11,6 @@ use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Prepared, Record, RecordKind, Refusal, Stamp, TxId};
 
 use super::coordinator::mode_of;
-use super::doubts::Doubts;
 use super::split::is_splittable;
 use super::{TASK, Watched, wire};
 use crate::execute::INSISTS;
@@ -192,14 +191,10 @@ impl Worker {
             }
             Work::Install { prepared, hindrance } => match self.engine.install(prepared, token)? {
                 Ok(seen) => {
-                    self.doubts().filter(|_| hindrance.is_told).inspect(|doubts| doubts.is_done(prepared.tx));
+                    self.is_done(prepared, hindrance);
                     Done::Logged(seen, prepared.tx, RecordKind::Commit)
                 }
-                Err(why) => {
-                    let wait = hindrance.note(prepared, &why);
-                    self.doubts().filter(|_| hindrance.is_told).inspect(|doubts| doubts.is_hindered(prepared, &why));
-                    Done::Later(wait)
-                }
+                Err(why) => Done::Later(self.is_hindered(prepared, hindrance, &why)),
             },
             Work::Abort { tx, locks } => Done::Logged(self.engine.abort(*tx, locks, token)?, *tx, RecordKind::Abort),
             Work::Refuse { tx } => Done::Logged(self.engine.refuse(*tx, token)?, *tx, RecordKind::Refuse),
@@ -208,10 +203,6 @@ impl Worker {
                 Done::Over
             }
         })
-    }
-
-    fn doubts(&self) -> Option<&Doubts> {
-        Some(&self.peers.as_deref()?.shared.parts.doubts)
     }
 
     fn tx_locked(&mut self, tx: TxId, granted: bool) -> Vec<Action> {

@@ -75,7 +75,7 @@ pub(super) fn leave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 pub(super) fn status(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let job = Job::of_cluster();
     let asked = Arc::clone(&job);
-    let doubts = ctx.node.cluster().map(|cluster| cluster.doubts()).unwrap_or_default();
+    let doubts = ctx.node.cluster().map(|cluster| ctx.node.doubts.by_place(&cluster.map())).unwrap_or_default();
     administration(ctx)?.status(Box::new(move |status| asked.end(Ok(Done::Text(text(&status, &doubts))))));
     Ok(Flow::Job(job))
 }

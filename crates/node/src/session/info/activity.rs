@@ -52,7 +52,7 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("tracking_total_prefixes", r.node.trackers.prefixes());
     t.line("transactions_over_nodes", r.sum(|s| &s.transactions));
     t.line("transactions_over_nodes_retries", r.sum(|s| &s.transaction_retries));
-    t.line("transactions_over_nodes_in_doubt", r.node.cluster().map_or(0, |cluster| cluster.in_doubt()));
+    t.line("transactions_over_nodes_in_doubt", r.node.doubts.count());
     t.line("commands_refused_in_doubt", r.sum(|s| &s.refused_in_doubt));
     t.line("unexpected_error_replies", 0);
     t.line("total_error_replies", r.sum(|s| &s.errors));
