@@ -1,5 +1,6 @@
 //! Several nodes in one process, their links joined by pipes: what clients of any node see.
 
+mod crumbs;
 mod leader;
 mod ledger;
 mod net;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use cluster::frame::{self, Kind};
-use cluster::items::{Item, items, put_replies};
+use cluster::items::Item;
 use cluster::map::{Node as Member, Range};
 use cluster::{ClusterId, Map, NodeId, SLOTS};
 use node::cluster::{Cluster, Lease};
@@ -14,6 +14,7 @@ use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
+use crate::crumbs::crumbled;
 use crate::leader::Leader;
 use crate::ledger::{Disks, Ledger};
 
@@ -667,35 +668,6 @@ fn bytes_of(out: &Outgoing) -> Vec<u8> {
     let mut slices = [IoSlice::new(&[]); SLICES];
     let count = out.slices(&mut slices, usize::MAX);
     slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
-}
-
-/// Whole frames, with every item of replies as items of one byte each.
-fn crumbled(mut frames: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    while let Some(frame) = frame::read(frames).unwrap() {
-        if !matches!(frame.kind, Kind::Data) {
-            out.extend_from_slice(&frames[..frame.size]);
-            frames = &frames[frame.size..];
-            continue;
-        }
-        let at = frame::begin(&mut out);
-        for item in items(frame.body).map(Result::unwrap) {
-            let Item::Replies { vc, lengths, bytes } = item else {
-                item.put(&mut out);
-                continue;
-            };
-            let ends: Vec<usize> =
-                lengths.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length) + length)).collect();
-            for (i, byte) in bytes.iter().enumerate() {
-                let ended: &[u32] = if ends.contains(&(i + 1)) { &[1] } else { &[] };
-                put_replies(&mut out, vc, ended, |out| out.push(*byte));
-            }
-        }
-        frame::finish(&mut out, at, Kind::Data);
-        frames = &frames[frame.size..];
-    }
-    assert!(frames.is_empty(), "an output ends with a frame");
-    out
 }
 
 /// A reply as text.
