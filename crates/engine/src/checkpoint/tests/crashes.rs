@@ -74,6 +74,7 @@ fn seeds() -> u64 {
     std::env::var("CHECKPOINT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10)
 }
 
+/// Rules C1 to C4, and L12: databases are flushed and swapped between the rounds.
 #[test]
 fn what_was_committed_comes_back() {
     let mut sums = [0; 3];
@@ -85,7 +86,7 @@ fn what_was_committed_comes_back() {
     assert!(sums.iter().zip(least).all(|(sum, least)| *sum > least), "something happens: {sums:?}");
 }
 
-/// Files of the log are given up whole: a checkpoint must know for every later one that the log may still have an old swap.
+/// Rule L12. Files of the log are given up whole: a checkpoint must know for every later one that the log may still have an old swap.
 #[test]
 fn a_swap_is_not_done_twice() {
     let mut machine = Machine::new(1, Planted::None);
