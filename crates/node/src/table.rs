@@ -143,6 +143,14 @@ impl Table {
         container.subcommands.iter().find(is).map(|&id| &self.commands[id])
     }
 
+    /// What a command is with this word behind it: of a container its subcommand, else itself.
+    pub fn with_word(&self, command: &Command, word: Option<&[u8]>) -> Option<&Command> {
+        match word {
+            Some(word) if command.is_container() => self.find_subcommand(command, word),
+            _ => Some(self.get(command.id)),
+        }
+    }
+
     /// The command with this id.
     pub fn get(&self, id: usize) -> &Command {
         &self.commands[id]

@@ -276,9 +276,8 @@ impl Agent {
     /// Other nodes that are found where `node` says to be: they would be lost to the others.
     fn others_at(&self, node: &Describe) -> Vec<NodeId> {
         let map = self.machine.map();
-        let there = |other: &&crate::map::Node| (&other.host, other.bus_port) == (&node.host, node.bus_port);
-        let others = map.nodes().iter().filter(|other| other.id != node.id && !other.lost).filter(there);
-        others.map(|other| other.id).collect()
+        let there = |other: &&crate::map::Node| node.displaces(other.id, &other.host, other.bus_port);
+        map.nodes().iter().filter(|other| !other.lost).filter(there).map(|other| other.id).collect()
     }
 
     /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.

@@ -26,6 +26,11 @@ pub struct Describe {
 }
 
 impl Describe {
+    /// Whether another node, which is found there, could not be any more.
+    pub fn displaces(&self, other: NodeId, host: &str, bus_port: u16) -> bool {
+        other != self.id && (host, bus_port) == (&*self.host, self.bus_port)
+    }
+
     /// Where it is for clients: nodes are numbered in this order when a cluster is formed.
     pub fn place(&self) -> (&str, u16) {
         (&self.host, self.port)

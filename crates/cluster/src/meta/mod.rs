@@ -197,9 +197,7 @@ impl State {
     /// Who is where `node` says to be cannot be found there any more.
     fn displace(&mut self, node: &Describe) {
         for (id, member) in &mut self.members {
-            if *id != node.id && (member.host.as_str(), member.bus_port) == (node.host.as_str(), node.bus_port) {
-                member.lost = true;
-            }
+            member.lost |= node.displaces(*id, &member.host, member.bus_port);
         }
     }
 

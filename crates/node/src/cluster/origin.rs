@@ -187,21 +187,18 @@ impl Worker {
             let expect = line.expected.pop_front().ok_or(UNASKED)?;
             let is_sent_back = line.takes_back(reply);
             line.has_begun = false;
-            if is_sent_back {
-                let reply = std::mem::take(&mut line.sent_back);
-                conn.out.settle();
-                self.take_back(conn, expect, &reply);
+            let back = is_sent_back.then(|| std::mem::take(&mut line.sent_back));
+            if let (Expect::Hole(hole, wanted), None) = (expect, &back) {
+                conn.out.put(hole, if wanted { reply } else { &[] }, true);
                 continue;
             }
-            match expect {
-                Expect::Hole(hole, wanted) => conn.out.put(hole, if wanted { reply } else { &[] }, true),
-                _ => {
-                    conn.out.settle();
-                    self.answer(conn, expect, reply, true);
-                }
+            // The others look at what has been answered before them.
+            conn.out.settle();
+            match back {
+                Some(reply) => self.take_back(conn, expect, &reply),
+                None => self.answer(conn, expect, reply, true),
             }
         }
-        conn.out.settle();
         let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
         line.unacknowledged += bytes.len();
         if !rest.is_empty() {

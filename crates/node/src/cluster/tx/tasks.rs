@@ -486,8 +486,5 @@ fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks:
 pub(in super::super) fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
     let name = words.first()?;
     let command = table.find_command(name).or_else(|| table.find_own(name))?;
-    match words.get(1) {
-        Some(subcommand) if command.is_container() => table.find_subcommand(command, subcommand),
-        _ => Some(command),
-    }
+    table.with_word(command, words.get(1).copied())
 }

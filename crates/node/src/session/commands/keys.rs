@@ -18,10 +18,7 @@ fn find(ctx: &mut SessionCtx<'_>, with_flags: bool) -> Result<Flow, Error> {
     let owned: OwnedArgs = ctx.args.iter().skip(2).collect();
     let args = owned.args();
     let table = &ctx.node.table;
-    let command = table.find(&args[0]).and_then(|command| match args.get(1) {
-        Some(name) if command.is_container() => table.find_subcommand(command, name),
-        _ => Some(command),
-    });
+    let command = table.find(&args[0]).and_then(|command| table.with_word(command, args.get(1)));
     let spec = command.ok_or(Error::new("ERR Invalid command specified"))?.spec;
     // A shard channel has the place of a key, but is none.
     if spec.keys.iter().all(|keys| keys.flags & command::key_flags::NOT_KEY != 0) && spec.find_keys.is_none() {
