@@ -85,16 +85,19 @@ fn in_blob<R>(
     total: usize,
     change: impl FnOnce(&mut [u8]) -> R,
 ) -> Result<R, WrongType> {
-    // A new string comes zeroed from the system, page by page as they are touched: a bit far out costs no time.
     if present && let Some(blob) = db.blob_mut(key)? {
         let len = blob.len();
-        if total / 2 > len && total > blob.capacity() {
-            let before = std::mem::replace(blob, vec![0; total]);
-            blob[..len].copy_from_slice(&before);
-        } else {
-            blob.resize(total, 0);
+        match Arc::get_mut(blob).filter(|own| total <= own.capacity() || total / 2 <= len) {
+            Some(own) => own.resize(total, 0),
+            // It comes zeroed from the system, page by page as they are touched: a bit far out costs no time.
+            None => {
+                let mut bytes = vec![0; total];
+                bytes[..len].copy_from_slice(blob);
+                *blob = Arc::new(bytes);
+            }
         }
-        return Ok(change(blob));
+        let own: &mut Vec<u8> = Arc::make_mut(blob);
+        return Ok(change(own));
     }
     let mut bytes = vec![0; total];
     let result = change(&mut bytes);
@@ -114,17 +117,22 @@ pub(super) fn overwrite(ctx: &mut Ctx<'_>, key: &Key<'_>, offset: usize, bytes: 
     Ok(())
 }
 
-/// Whether the system has memory for a string of `len` bytes, if the key's has to grow for that.
-pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, len: usize) -> Result<(), Error> {
-    // The old one and the new one, which may have room to grow.
-    if len as u64 <= headroom::largest_string() && headroom::has_room(2 * len, len) {
+/// Whether the system has memory for what a change of the key's string up to `end` makes: it is copied if it has to grow, and if a reply, a checkpoint or
+/// the journal of a block has it as well.
+pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, end: usize) -> Result<(), Error> {
+    if !headroom::is_limited() {
         return Ok(());
     }
-    let present = match ctx.db.peek(key) {
-        Some(entry) => entry.string()?.len(),
-        None => 0,
+    let (present, is_copied) = match ctx.db.peek(key).map(|entry| entry.string()).transpose()? {
+        Some(Str::Blob(blob)) => (blob.len(), end > blob.capacity() || Arc::strong_count(blob) > 1),
+        Some(text) => (text.len(), end > text.len()),
+        None => (0, true),
     };
-    if present < len { Err(Error::OOM) } else { Ok(()) }
+    let total = present.max(end);
+    // What grows may get room to grow further.
+    let bytes = if end > present { 2 * total } else { total };
+    let is_too_long = end > present && total as u64 > headroom::largest_string();
+    if is_too_long || is_copied && !headroom::has_room(bytes, total) { Err(Error::OOM) } else { Ok(()) }
 }
 
 fn append(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
@@ -167,7 +175,17 @@ fn setrange(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use keyspace::Str;
+
     use crate::testing::Bench;
+
+    thread_local! {
+        /// Bytes that are left, as far as this test knows: others run in the same process.
+        static LEFT: Cell<i64> = const { Cell::new(i64::MAX) };
+    }
 
     fn encoding(bench: &mut Bench, key: &[u8]) -> &'static str {
         bench.inspect(|db| db.peek(&db.key(key)).map_or("none", |entry| entry.encoding()))
@@ -229,5 +247,42 @@ mod tests {
         let reply = bench.words("append n xxx");
         assert_eq!(reply, "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n");
         assert_eq!(bench.words("append n xx"), ":8\r\n");
+    }
+
+    /// A reply, a checkpoint and the journal of a block share it: without room, it is the copy that would end the process.
+    #[test]
+    fn a_long_string_that_others_have_as_well_is_copied_only_if_there_is_room() {
+        const LEN: i64 = 1_000_000;
+        const CHANGES: [&str; 4] = ["setrange k 5 yy", "setbit k 77 1", "bitfield k set u8 8 1", "append k x"];
+        const OOM: &str = "-OOM the system's limit of this process's memory leaves no room for this\r\n";
+        headroom::limit_resident(u64::MAX, 0);
+        headroom::ask(headroom::Asked { left: Box::new(|| LEFT.get()), has_block: |_| true });
+        let mut bench = Bench::new();
+        assert_eq!(bench.words(&format!("setrange k {} x", LEN - 1)), format!(":{LEN}\r\n"));
+        let shared = |bench: &mut Bench| {
+            bench.inspect(|db| match db.peek(&db.key(b"k")).unwrap().string().unwrap() {
+                Str::Blob(text) => text.clone(),
+                _ => panic!("it is long"),
+            })
+        };
+        let reply = shared(&mut bench);
+        LEFT.set(LEN - 1);
+        let before = bench.effects.dirty;
+        for change in CHANGES {
+            assert_eq!(bench.words(change), OOM, "{change}");
+        }
+        assert!(Arc::ptr_eq(&reply, &shared(&mut bench)) && bench.effects.dirty == before, "nothing has happened");
+        LEFT.set(LEN);
+        assert_eq!(bench.words(CHANGES[3]), OOM, "what grows needs more");
+        assert_eq!(bench.words(CHANGES[0]), format!(":{LEN}\r\n"));
+        assert_eq!((&reply[..8], &shared(&mut bench)[..8]), (&[0; 8][..], &b"\0\0\0\0\0yy\0"[..]));
+        // It is nobody else's now: nothing is copied.
+        LEFT.set(0);
+        let own = Arc::as_ptr(&shared(&mut bench));
+        for change in &CHANGES[..3] {
+            assert!(!bench.words(change).starts_with('-'), "{change}");
+        }
+        assert_eq!(bench.words(CHANGES[3]), OOM);
+        assert!(std::ptr::eq(own, Arc::as_ptr(&shared(&mut bench))));
     }
 }

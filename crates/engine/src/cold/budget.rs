@@ -1,6 +1,5 @@
 //! How much of what is large loaders may read at once, where memory is limited: it takes memory before anybody has been asked for room for it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use keyspace::Ticket;
@@ -14,34 +13,32 @@ pub(super) fn is_large(bytes: u64) -> bool {
 }
 
 /// A number of bytes that loads share. A single load that needs more gets it when it is alone.
-pub struct Budget {
-    most: AtomicU64,
-    state: Mutex<State>,
-}
-
 #[derive(Default)]
+pub struct Budget(Mutex<State>);
+
 struct State {
+    most: u64,
     /// Bytes of loads that have been read, or are being read, and are not in memory yet.
     taken: u64,
     /// The load that comes next, before any other that is large: else others that need less could go first for ever.
     next: Option<Ticket>,
 }
 
-impl Default for Budget {
+impl Default for State {
     /// Without a limit.
     fn default() -> Self {
-        Self { most: AtomicU64::new(u64::MAX), state: Mutex::default() }
+        Self { most: u64::MAX, taken: 0, next: None }
     }
 }
 
 impl Budget {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on it is so many bytes.
     pub fn limit_to(&self, bytes: u64) {
-        self.most.store(bytes, Relaxed);
+        self.state().most = bytes;
     }
 
     /// Takes what a load needs, in bytes. False: others have it, or come first; the load has to ask again, or to [`Self::leave`].
@@ -56,7 +53,7 @@ impl Budget {
         }
         let mut state = self.state();
         let others = state.taken.saturating_sub(if is_large(has) { has } else { 0 });
-        let fits = others == 0 || others.saturating_add(bytes) <= self.most.load(Relaxed);
+        let fits = others == 0 || others.saturating_add(bytes) <= state.most;
         let comes_next = *state.next.get_or_insert(load) == load;
         if fits && comes_next {
             state.taken = others.saturating_add(bytes);

@@ -1,5 +1,6 @@
 //! Asks the store for cold keys and puts what it has into memory.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use crate::engine::Shared;
 
 /// For so long a key that was fetched stays for those who have waited for it, in milliseconds: they run again in that time, or ask again.
 const STAYS_MS: u64 = 250;
+/// For so long what is large is not read while memory is tight, in milliseconds; then one such load goes on: there may never be room for it.
+pub(super) const PATIENCE_MS: u64 = 1000;
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
 
@@ -20,8 +23,12 @@ const SPINS: u32 = 40;
 struct Load {
     key: PhysicalKey,
     ticket: Ticket,
+    /// When it was asked for, in monotonic milliseconds.
+    asked: u64,
     /// Bytes of the budget that it takes.
     bytes: u64,
+    /// What was read could not be put into memory, as the latch was busy, and was dropped as others wanted the room.
+    gave_up: bool,
 }
 
 /// One of several: reads block it. Without a thread of its own: who has one calls [`Loader::serve`].
@@ -33,6 +40,8 @@ pub struct Loader {
     fetched: Vec<(Load, Result<Option<Fetched>, Unreadable>)>,
     /// What has to wait until others have put into memory what they have read: in the order in which this loader was asked.
     postponed: VecDeque<Load>,
+    /// When something large was read last though memory was tight, in monotonic milliseconds.
+    forced: Cell<u64>,
     /// Loads to be ended, and when: milliseconds, ascending.
     known: VecDeque<(u64, PhysicalKey, Ticket)>,
     /// Searches for what has expired.
@@ -49,6 +58,7 @@ impl Loader {
             clock: AccessClock::new(1),
             fetched: Vec::new(),
             postponed: VecDeque::new(),
+            forced: Cell::new(0),
             known: VecDeque::new(),
             searches: VecDeque::new(),
         }
@@ -57,6 +67,11 @@ impl Loader {
     /// Whether something is left to be done soon that nobody asks for.
     pub fn is_busy(&self) -> bool {
         !self.fetched.is_empty() || !self.postponed.is_empty() || !self.searches.is_empty()
+    }
+
+    /// Whether that is only what has to wait for others, which takes them longer than a latch is busy.
+    pub fn only_postpones(&self) -> bool {
+        self.fetched.is_empty() && self.searches.is_empty() && !self.postponed.is_empty()
     }
 
     /// Does what was asked for, as far as latches are free. `now`: monotonic milliseconds. Who has waited is handed to `wake`.
@@ -77,16 +92,28 @@ impl Loader {
         for (load, found) in std::mem::take(&mut self.fetched) {
             self.put(load, found, now, &mut wake);
         }
-        while let Some(mut load) = self.postponed.pop_front_if(|load| self.shared.budget.take(load.ticket, load.bytes))
-        {
-            match self.fetch(&mut load, false) {
-                Some(found) => self.put(load, found, now, &mut wake),
-                None => self.postponed.push_front(load),
-            }
-        }
+        self.serve_postponed(now, &mut wake);
         self.search(now, &mut wake);
         self.forget(now, &mut wake);
         self.local.end_turn();
+    }
+
+    /// Fetches what has waited for others, as far as there is room now.
+    fn serve_postponed(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
+        for _ in 0..self.postponed.len() {
+            let Some(mut load) = self.postponed.pop_front() else { return };
+            // It would be read in vain, again and again, as long as a script holds the latch.
+            if load.gave_up && !self.is_free(slot_of(&load.key.1), wake) {
+                self.postponed.push_back(load);
+                continue;
+            }
+            let may_go_on = self.fits(load.asked, load.bytes, now) && self.shared.budget.take(load.ticket, load.bytes);
+            let Some(found) = may_go_on.then(|| self.fetch(&mut load, false, now)).flatten() else {
+                self.postponed.push_front(load);
+                return;
+            };
+            self.put(load, found, now, wake);
+        }
     }
 
     /// Goes on with the first search for what has expired.
@@ -108,8 +135,8 @@ impl Loader {
 
     /// Fetches a key, at once or as soon as there is room for it. False: the store cannot be read.
     fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: u64, wake: &mut impl FnMut(Waiter)) -> bool {
-        let mut load = Load { key, ticket, bytes: 0 };
-        let Some(found) = self.fetch(&mut load, !self.postponed.is_empty()) else {
+        let mut load = Load { key, ticket, asked: now, bytes: 0, gave_up: false };
+        let Some(found) = self.fetch(&mut load, !self.postponed.is_empty(), now) else {
             self.postponed.push_back(load);
             return true;
         };
@@ -118,15 +145,30 @@ impl Loader {
         is_readable
     }
 
+    /// Whether the system has memory for a load of so many bytes. What nobody can make room for meanwhile, as a checkpoint has to come first or a client
+    /// has to read, must not become more: who reads is not refused for want of room.
+    fn fits(&self, asked: u64, bytes: u64, now: u64) -> bool {
+        if !is_large(bytes) || headroom::has_room_to_talk(headroom::LARGE, 0) {
+            return true;
+        }
+        let is_overdue = now.saturating_sub(asked.max(self.forced.get())) >= PATIENCE_MS;
+        if is_overdue {
+            self.forced.set(now);
+        }
+        is_overdue
+    }
+
     /// Fetches a key, and takes of the budget what is still to be taken for it. `None`: there is no room, and nothing is taken; the load says what it needs.
     /// `is_behind`: others wait for room, and are before this one if it is large.
-    fn fetch(&self, load: &mut Load, is_behind: bool) -> Option<Result<Option<Fetched>, Unreadable>> {
+    fn fetch(&self, load: &mut Load, is_behind: bool, now: u64) -> Option<Result<Option<Fetched>, Unreadable>> {
         let Shared { keyspace, budget, .. } = &*self.shared;
         let Some(source) = self.shared.source.get() else { return Some(Err(Unreadable)) };
         let mut lacks = None;
         let mut has_room = |bytes| {
-            let has_room =
-                bytes <= load.bytes || !(is_behind && is_large(bytes)) && budget.grow(load.ticket, load.bytes, bytes);
+            let has_room = bytes <= load.bytes
+                || !(is_behind && is_large(bytes))
+                    && self.fits(load.asked, bytes, now)
+                    && budget.grow(load.ticket, load.bytes, bytes);
             if has_room {
                 load.bytes = load.bytes.max(bytes);
             } else {
@@ -150,7 +192,22 @@ impl Loader {
         })
     }
 
-    fn put(&mut self, load: Load, found: Result<Option<Fetched>, Unreadable>, now: u64, wake: &mut impl FnMut(Waiter)) {
+    fn is_free(&self, slot: u16, wake: &mut impl FnMut(Waiter)) -> bool {
+        let held = self.acquire(slot);
+        let is_free = held.is_some();
+        if let Some(held) = held {
+            self.shared.keyspace.release(held, wake);
+        }
+        is_free
+    }
+
+    fn put(
+        &mut self,
+        mut load: Load,
+        found: Result<Option<Fetched>, Unreadable>,
+        now: u64,
+        wake: &mut impl FnMut(Waiter),
+    ) {
         let shared = self.shared.clone();
         let budget = &shared.budget;
         let (physical, bytes) = &load.key;
@@ -159,6 +216,7 @@ impl Loader {
             // A script may hold the latch for long: who waits for what this one has taken may be quicker.
             if is_large(load.bytes) && budget.is_wanted() {
                 budget.give_back(load.bytes);
+                load.gave_up = true;
                 self.postponed.push_back(load);
             } else {
                 self.fetched.push((load, found));

@@ -13,6 +13,8 @@ const BATCH: usize = 16;
 const IDLE: Duration = Duration::from_millis(100);
 /// A busy latch is free in so long, unless a script holds it.
 const BUSY: Duration = Duration::from_micros(50);
+/// Between two looks at whether there is room for what is large: others read and put theirs into memory meanwhile.
+const ROOM: Duration = Duration::from_millis(1);
 
 /// Starts them.
 pub fn start(node: &Arc<Node>) -> std::io::Result<Vec<JoinHandle<()>>> {
@@ -24,7 +26,12 @@ pub fn start(node: &Arc<Node>) -> std::io::Result<Vec<JoinHandle<()>>> {
             builder.spawn(move || {
                 let mut loader = Loader::new(node.engine.clone(), node.workers() + number);
                 let requests = &node.engine.requests;
-                while let Some(batch) = requests.take(BATCH, if loader.is_busy() { BUSY } else { IDLE }) {
+                let pause = |loader: &Loader| match loader.is_busy() {
+                    false => IDLE,
+                    true if loader.only_postpones() => ROOM,
+                    true => BUSY,
+                };
+                while let Some(batch) = requests.take(BATCH, pause(&loader)) {
                     loader.serve(batch, node.clock.monotonic_ns() / 1_000_000, |waiter| node.wake(waiter));
                 }
             })

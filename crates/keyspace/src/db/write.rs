@@ -366,9 +366,9 @@ impl Db<'_> {
         shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
     }
 
-    /// A long string to be changed in place: the present string as an unshared `Vec`, made a `Blob` if it was not.
+    /// A long string to be changed: the present one, made a `Blob` if it was not. Others may share it, and see nothing of what replaces it.
     /// Only for strings longer than [`INLINE_MAX`] or about to become so.
-    pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Blob>, WrongType> {
+    pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Arc<Blob>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         if !entry.kind().is_string() {
             return Err(WrongType);
@@ -385,7 +385,7 @@ impl Db<'_> {
         };
         self.touch(entry);
         self.stamp_entry(entry);
-        Ok(Some(Arc::make_mut(entry.blob_mut())))
+        Ok(Some(entry.blob_mut()))
     }
 
     /// A short string to be changed in place without changing its length; it becomes "raw". `None` if the key is absent

@@ -163,7 +163,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
             match (db.blob_mut(&db.key(&name)), model.get_mut(&name).map(|(held, _)| held)) {
                 (Ok(None), None) | (Err(_), Some(Held::List(_))) => {}
                 (Ok(Some(blob)), Some(Held::String(text))) => {
-                    blob.extend_from_slice(&more);
+                    std::sync::Arc::make_mut(blob).extend_from_slice(&more);
                     text.extend_from_slice(&more);
                 }
                 (found, held) => panic!("{:?} {held:?}", found.map(|b| b.is_some())),

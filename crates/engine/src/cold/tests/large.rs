@@ -1,6 +1,14 @@
 //! Large values, of which loaders read only so much at once.
 
+use std::cell::Cell;
+
+use super::super::loader::PATIENCE_MS;
 use super::*;
+
+thread_local! {
+    /// Bytes that the system leaves, as far as this test knows: others run in the same process.
+    static LEFT: Cell<i64> = const { Cell::new(i64::MAX) };
+}
 
 const SIZE: usize = 1 << 20;
 const LARGE: [&str; 4] = ["a", "b", "e", "f"];
@@ -18,6 +26,15 @@ fn asked(cold: &mut Cold) -> Vec<Loader> {
     (2..6).map(|index| Loader::new(cold.engine.shared.clone(), index)).collect()
 }
 
+/// The same, and the system leaves no memory.
+fn asked_while_tight(cold: &mut Cold) -> Vec<Loader> {
+    headroom::limit_resident(u64::MAX, 0);
+    headroom::ask(headroom::Asked { left: Box::new(|| LEFT.get()), has_block: |_| true });
+    let loaders = asked(cold);
+    LEFT.set(0);
+    loaders
+}
+
 /// Large values that loaders have read, while nobody can put any into memory.
 fn in_flight(cold: &Cold) -> usize {
     let read = cold.shelf.read.lock().unwrap();
@@ -27,8 +44,13 @@ fn in_flight(cold: &Cold) -> usize {
 fn serve_all(cold: &mut Cold, loaders: &mut [Loader]) {
     let shared = cold.engine.shared.clone();
     for loader in loaders {
-        loader.serve(shared.requests.take(1, Duration::ZERO).unwrap(), 0, |_| {});
+        loader.serve(shared.requests.take(1, Duration::ZERO).unwrap(), cold.now, |_| {});
     }
+}
+
+/// How often long strings were read.
+fn reads(cold: &Cold) -> usize {
+    cold.shelf.read.lock().unwrap().len()
 }
 
 #[test]
@@ -53,6 +75,59 @@ fn loaders_read_only_so_much_at_once_of_what_is_large() {
     for name in LARGE.into_iter().chain(["key:1"]) {
         assert!(cold.try_one(&["0", "strlen", name].map(String::from)).is_some(), "{name} is there");
     }
+}
+
+/// What was read for somebody and dropped, as others wanted the room, would be read again and again as long as a script holds its latch.
+#[test]
+fn what_cannot_be_put_into_memory_is_read_once() {
+    let mut cold = Cold::new();
+    let shared = cold.engine.shared.clone();
+    shared.budget.limit_to(1);
+    let mut loaders = asked(&mut cold);
+    let mut slots = LARGE[..2].iter().map(|name| slot_of(name.as_bytes())).collect::<Vec<_>>();
+    slots.sort_unstable();
+    let Ok(held) = shared.keyspace.try_acquire(&Need::Slots(slots.into()), |_| {}) else {
+        panic!("nobody else is there")
+    };
+    for _ in 0..50 {
+        serve_all(&mut cold, &mut loaders);
+    }
+    assert_eq!(reads(&cold), 5, "each of them once");
+    for name in LARGE[2..].iter().copied().chain(["key:1"]) {
+        assert!(cold.try_one(&["0", "strlen", name].map(String::from)).is_some(), "{name} is there");
+    }
+    let mut busy = loaders.iter().filter(|loader| loader.is_busy());
+    assert!(busy.any(Loader::only_postpones), "one waits for room, or for the other");
+    shared.keyspace.release(held, |_| {});
+    for _ in 0..20 {
+        serve_all(&mut cold, &mut loaders);
+    }
+    assert!(!loaders.iter().any(Loader::is_busy) && reads(&cold) <= 7, "{} reads", reads(&cold));
+}
+
+/// Memory is full of what cannot leave it before a checkpoint, and of what clients have yet to read: whoever reads something large waits, or the process
+/// would end.
+#[test]
+fn what_is_large_is_read_seldom_while_memory_is_tight() {
+    let mut cold = Cold::new();
+    let mut loaders = asked_while_tight(&mut cold);
+    // What is not large is read, and of what is large, one by each loader when its patience is at an end.
+    for (now, expected) in [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 5)] {
+        cold.now = now;
+        (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
+        assert_eq!(reads(&cold), expected, "at {now}");
+    }
+}
+
+#[test]
+fn what_was_put_off_is_read_when_memory_is_tight_no_more() {
+    let mut cold = Cold::new();
+    let mut loaders = asked_while_tight(&mut cold);
+    (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
+    assert_eq!(reads(&cold), 1);
+    LEFT.set(i64::MAX);
+    serve_all(&mut cold, &mut loaders);
+    assert_eq!(reads(&cold), 5);
 }
 
 #[test]
