@@ -92,6 +92,9 @@ impl Acceptor {
     }
 
     fn accept_all(&mut self, listener: &Listener, keepalive: u32) {
+        let spare = first_spare(most_files());
+        // Whether a descriptor is one of those that are not for connections.
+        let is_spare = |fd: RawFd| u64::try_from(fd).is_ok_and(|fd| fd >= spare);
         loop {
             if self.waits {
                 self.waits = first_free(listener.fd()).is_none_or(is_spare);
@@ -131,11 +134,12 @@ impl Acceptor {
 
     /// Adjusts the number of active workers, and the connections to it.
     fn govern(&mut self) {
-        let figures = self.figures();
-        let elapsed = figures.at_ns.saturating_sub(self.last.at_ns);
+        let now = self.node.clock.monotonic_ns();
+        let elapsed = now.saturating_sub(self.last.at_ns);
         if elapsed < ROUND.as_nanos() as u64 {
             return;
         }
+        let figures = self.figures(now);
         let last = std::mem::replace(&mut self.last, figures);
         if let Some(governor) = &mut self.governor
             && last.at_ns > 0
@@ -162,9 +166,9 @@ impl Acceptor {
         }
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self, at_ns: u64) -> Figures {
         Figures {
-            at_ns: self.node.clock.monotonic_ns(),
+            at_ns,
             cpu_ns: self.lanes.iter().map(|l| l.cpu_ns.load(Relaxed)).sum(),
             idle_ns: machine_idle_ns(),
             commands: self.node.stats.iter().map(|s| s.processed.load(Relaxed)).sum(),
@@ -187,11 +191,6 @@ impl Acceptor {
             }
         }
     }
-}
-
-/// Whether a descriptor is one of those that are not for connections.
-fn is_spare(fd: RawFd) -> bool {
-    u64::try_from(fd).is_ok_and(|fd| fd >= first_spare(most_files()))
 }
 
 /// Idle time of all processors together since boot in nanoseconds, or 0 where the system does not say.

@@ -25,7 +25,7 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     (
         op::STRINGS,
         "string SET",
-        "flags u8 (1 raw, 2 expiry follows, 4 keeps its expiry, 8 there was nothing, 16 there was a string without an expiry) · [expiry varint] · text",
+        "flags u8 (1 raw, 2 expiry follows, 4 keeps its expiry, 8 there was nothing, 16 there was a string of at most 256 KB without an expiry) · [expiry varint] · text",
     ),
     (op::STRINGS + 1, "string SET_INT", "the integer (zigzag varint) · [flags u8 (8, 16)]; the expiry stays"),
     (op::STRINGS + 2, "string OVERWRITE", "offset (varint), bytes; zeros up to the offset; the expiry stays"),

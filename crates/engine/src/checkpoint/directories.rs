@@ -18,11 +18,12 @@ pub fn directories(store: &dyn Store) -> Result<Vec<Vec<u8>>, Unloadable> {
     decode(&bytes).ok_or_else(|| nonsense(&KEY, Corrupt("directories of the log")))
 }
 
-/// Notes which directories this start has, one for each stream.
+/// Notes which directories this start has, one for each stream, in place of whatever was noted before.
 pub fn note_directories(store: &dyn Store, names: &[Vec<u8>]) -> Result<(), Unloadable> {
-    if directories(store)? != names {
+    let bytes = encode(names);
+    if store.get(&KEY)?.is_none_or(|found| *found != *bytes) {
         let mut batch = Batch::new();
-        batch.put(&KEY, &encode(names));
+        batch.put(&KEY, &bytes);
         store.write(&batch)?;
         store.flush()?;
     }
@@ -52,7 +53,23 @@ fn decode(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use store::{Platter, Simulated};
+
     use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_replaced() {
+        let store = Simulated::open(&Platter::new(), 0).unwrap();
+        let names = vec![b"/a".to_vec()];
+        for found in [&b"\x02"[..], b"\x01\x02\0\0\0/"] {
+            let mut batch = Batch::new();
+            batch.put(&KEY, found);
+            store.write(&batch).unwrap();
+            assert!(directories(&store).is_err());
+            note_directories(&store, &names).unwrap();
+            assert_eq!(directories(&store).unwrap(), names);
+        }
+    }
 
     #[test]
     fn golden_bytes() {
