@@ -45,21 +45,25 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             return Err(format!("{}: no such directory; {}", folder.display(), hint(dir)).into());
         }
     }
-    let log = log::check(&folders)?;
+    let Some(Found { keys, records }) = check_data(&folders, &store, "a server with this data")? else {
+        return Err(
+            "there is damage: a server starts with this data, and answers errors where it cannot read it".into()
+        );
+    };
+    println!(
+        "everything is as it was written: a server that starts with it has {keys} keys, and applies {records} records of the log"
+    );
+    Ok(())
+}
+
+/// Verifies a log and a store, prints what is in them, and tries whether `server`, as people are told of it, starts with them. `None`: it does, and there is
+/// damage all the same.
+pub fn check_data(logs: &[PathBuf], store: &Path, server: &str) -> Result<Option<Found>, Box<dyn Error>> {
+    let log = log::check(logs)?;
     print!("{log}");
-    let is_whole = check_store(&store)? && log.is_sound();
-    match rehearse(&folders, &store) {
-        Ok(Found { keys, records }) if is_whole => {
-            println!(
-                "everything is as it was written: a server that starts with it has {keys} keys, and applies {records} records of the log"
-            );
-            Ok(())
-        }
-        Ok(_) => {
-            Err("there is damage: a server starts with this data, and answers errors where it cannot read it".into())
-        }
-        Err(why) => Err(format!("a server with this data does not start: {why}").into()),
-    }
+    let is_whole = check_store(store)? && log.is_sound();
+    let found = rehearse(logs, store).map_err(|why| format!("{server} does not start: {why}"))?;
+    Ok(is_whole.then_some(found))
 }
 
 /// What may have been meant by this directory.
@@ -78,7 +82,7 @@ fn hint(dir: &Path) -> String {
 }
 
 /// Prints what is in the store; whether all of it is as it was written.
-pub fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
+fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
     let is_empty = !store.is_dir() || fs::read_dir(store)?.next().is_none();
     if is_empty {
         println!("{}: no store yet", store.display());

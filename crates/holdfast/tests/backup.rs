@@ -164,12 +164,24 @@ fn a_check_verifies_a_backup_where_it_lies() {
     let dir = Scratch::new();
     let (backup, _) = made(&dir);
     let from = backup.display().to_string();
-    let before = files_of(&backup);
+    let contents = || files_of(&backup).into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect::<Vec<_>>();
+    let before = contents();
     let (good, text) = holdfast(&["check", &from]);
     assert!(good && text.contains(": a backup of unix time "), "{text}");
     // 300 strings, hashes' one, 7 lists, a set, `e` and what is in another database.
     assert!(text.contains("a server of which this is restored has 311 keys"), "{text}");
-    assert_eq!(files_of(&backup), before, "nothing is changed");
+    assert!(contents() == before, "nothing is changed");
+    // What somebody has put there is named; beside log and store nobody looks at it.
+    for (name, is_in_the_way) in [("notes", false), ("log-0/0.log", true), ("store/tree/notes", true)] {
+        fs::write(backup.join(name), "of somebody's").unwrap();
+        let (good, text) = holdfast(&["check", &from]);
+        let told = format!("{} is no part of the backup", backup.join(name).display());
+        assert!(good != is_in_the_way && text.contains(&told) == is_in_the_way, "{name}: {text}");
+        let to = Scratch::new();
+        let (good, text) = holdfast(&["restore", &from, &to.path().display().to_string()]);
+        assert!(good, "{name}: {text}");
+        fs::remove_file(backup.join(name)).unwrap();
+    }
     let (good, text) = holdfast(&["check", &from, "--log-dirs", &from]);
     assert!(!good && text.contains("it needs no --log-dirs"), "{text}");
     let (good, text) = holdfast(&["check", &dir.path().join("holdfast").display().to_string()]);

@@ -1,10 +1,11 @@
 //! A backup, verified where it lies: for `holdfast check`, which changes nothing, and for `holdfast restore` before it writes anything.
 
 use std::error::Error;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::check_store;
-use crate::server::rehearsal::{Found, rehearse};
+use crate::check::check_data;
+use crate::server::rehearsal::Found;
 
 use super::manifest::{Entry, Manifest, NAME, read_all};
 
@@ -25,19 +26,34 @@ pub fn verify(folder: &Path) -> Result<(), Box<dyn Error>> {
     );
     let logs: Vec<PathBuf> = (0..manifest.streams).map(|stream| folder.join(format!("log-{stream}"))).collect();
     let store = folder.join("store");
-    let log = log::check(&logs)?;
-    print!("{log}");
-    let is_whole = check_store(&store)? && log.is_sound();
-    match rehearse(&logs, &store) {
-        Ok(Found { keys, records }) if is_whole => {
-            println!(
-                "everything is as it was written: a server of which this is restored has {keys} keys, and applies {records} records of the log"
-            );
-            Ok(())
-        }
-        Ok(_) => Err("there is damage: `holdfast restore` refuses this backup".into()),
-        Err(why) => Err(format!("a server of which this is restored does not start: {why}").into()),
+    for place in logs.iter().chain([&store]) {
+        refuse_strangers(folder, place, &manifest)?;
     }
+    let Some(Found { keys, records }) = check_data(&logs, &store, "a server of which this is restored")? else {
+        return Err("there is damage: `holdfast restore` refuses this backup".into());
+    };
+    println!(
+        "everything is as it was written: a server of which this is restored has {keys} keys, and applies {records} records of the log"
+    );
+    Ok(())
+}
+
+/// Looks for files that are no part of the backup: a restore leaves them out, but log and store cannot be looked at without them.
+fn refuse_strangers(backup: &Path, place: &Path, manifest: &Manifest) -> Result<(), Box<dyn Error>> {
+    let unreadable = |error| format!("{}: {error}", place.display());
+    for entry in fs::read_dir(place).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            refuse_strangers(backup, &path, manifest)?;
+        } else if !manifest.files.iter().any(|file| backup.join(&file.path) == path) {
+            return Err(format!(
+                "{} is no part of the backup, whose files are whole, and `holdfast restore` leaves it out: remove it, and check again",
+                path.display()
+            )
+            .into());
+        }
+    }
+    Ok(())
 }
 
 /// Compares all files of a backup with what its list says of them: their bytes.
