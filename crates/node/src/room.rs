@@ -69,10 +69,33 @@ pub(crate) struct Shortage {
     rounds: u32,
     /// Until then nothing is tried.
     barren_until: u64,
+    /// How much data is in memory.
+    counted: Counted,
     /// Connections that wait.
     waiting: Vec<Token>,
     /// When they are looked at.
     look_at: u64,
+}
+
+/// How much data is in memory, as it was counted last: to count goes through much of it, and many may be refused.
+#[derive(Default)]
+struct Counted {
+    /// Until when it is believed, in milliseconds.
+    until: u64,
+    /// Up to so many bytes were counted.
+    most: u64,
+    bytes: u64,
+}
+
+impl Counted {
+    /// Whether it is so much; `count` counts until it is more than a number of bytes.
+    fn is_at_least(&mut self, bytes: u64, now: u64, count: impl FnOnce(u64) -> u64) -> bool {
+        let all_is_counted = self.bytes <= self.most;
+        if now >= self.until || bytes > self.most && !all_is_counted {
+            *self = Self { until: now + BARREN_MS, most: bytes, bytes: count(bytes) };
+        }
+        self.bytes >= bytes
+    }
 }
 
 impl Shortage {
@@ -274,7 +297,8 @@ impl Worker {
         if let Some(fault) = fault_of_disk(&self.node, self.promise(), settings) {
             // One for which there would be no room without any data is not refused for the disk.
             let excess = (self.node.used_memory() + more).saturating_sub(self.limit(settings));
-            if more == 0 || self.engine.data_in_memory(excess) >= excess {
+            let (now, engine) = (self.engine.now(), &mut self.engine);
+            if more == 0 || self.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
                 return fault.into();
             }
         }
@@ -360,5 +384,22 @@ impl Worker {
             return None;
         }
         Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize, to_store })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_counted_once_for_many_who_are_refused() {
+        let mut counted = Counted::default();
+        let unasked = |_| panic!("it is known");
+        assert!(counted.is_at_least(100, 1000, |_| 120));
+        assert!(counted.is_at_least(100, 1000, unasked) && counted.is_at_least(30, 1000 + BARREN_MS - 1, unasked));
+        assert!(!counted.is_at_least(200, 1001, |_| 150), "there may have been more than 120");
+        // Now it is known that it is no more.
+        assert!(!counted.is_at_least(300, 1002, unasked) && counted.is_at_least(150, 1002, unasked));
+        assert!(!counted.is_at_least(150, 1001 + BARREN_MS, |_| 140), "it was too long ago");
     }
 }
