@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
+use resp::Reply;
+
 use crate::config::Rights;
 
 /// What is to be done.
@@ -30,6 +32,19 @@ pub enum Done {
     Ok,
     /// Text of some lines.
     Text(String),
+    /// A string.
+    Bulk(Vec<u8>),
+}
+
+impl Done {
+    /// Writes it.
+    pub(crate) fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Done::Ok => reply.ok(),
+            Done::Text(text) => reply.verbatim(*b"txt", text),
+            Done::Bulk(bytes) => reply.bulk(bytes),
+        }
+    }
 }
 
 /// How a job has ended: the error is the reply, code word included.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use script::{Function, Library};
+use script::{Function, Library, Limits, Machine, load_library, restore_libraries};
 
 /// All libraries, by name, and which of them each function is in.
 #[derive(Clone, Default)]
@@ -49,7 +49,7 @@ impl Libraries {
     }
 
     /// Adds a library. `replace`: it may take the place of one of its name.
-    pub fn add(&mut self, library: Library, replace: bool) -> Result<(), NotAdded> {
+    pub fn add(&mut self, library: Arc<Library>, replace: bool) -> Result<(), NotAdded> {
         let old = self.by_name.get(library.name());
         if old.is_some() && !replace {
             return Err(NotAdded::Exists);
@@ -62,12 +62,37 @@ impl Libraries {
             return Err(NotAdded::Function(function.name.clone()));
         }
         self.remove(library.name());
-        let library = Arc::new(library);
         for function in library.functions() {
             self.functions.insert(lower(function), (library.clone(), function.name.clone()));
         }
         self.by_name.insert(library.name().into(), library);
         Ok(())
+    }
+
+    /// All of them, as FUNCTION DUMP gives them.
+    pub fn dump(&self) -> Vec<u8> {
+        script::dump_libraries(self.all().map(|library| &**library))
+    }
+
+    /// What [`Self::dump`] gave. Those that are in `known` are not loaded again: workers go on with what they have compiled.
+    ///
+    /// # Errors
+    /// Why they cannot be loaded, in words.
+    pub fn restore(dumped: &[u8], known: &Self) -> Result<Self, String> {
+        let mut libraries = Self::default();
+        if dumped.is_empty() {
+            return Ok(libraries);
+        }
+        let text = |error: script::Error| error.text().to_owned();
+        let mut machine = Machine::new(Limits::default()).map_err(text)?;
+        for code in restore_libraries(dumped).map_err(text)? {
+            let library = match known.all().find(|library| library.code()[..] == code[..]) {
+                Some(library) => Arc::clone(library),
+                None => Arc::new(load_library(&mut machine, &code).map_err(text)?),
+            };
+            libraries.add(library, true).map_err(|why| format!("{why:?}"))?;
+        }
+        Ok(libraries)
     }
 
     /// Removes a library. False: there is none of this name.
@@ -77,5 +102,30 @@ impl Libraries {
             self.functions.remove(&lower(function));
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, value: u32) -> Arc<Library> {
+        let code = format!("#!lua name={name}\nredis.register_function('{name}', function() return {value} end)");
+        let mut machine = Machine::new(Limits::default()).unwrap();
+        Arc::new(load_library(&mut machine, code.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_loaded_again() {
+        let (mut known, mut next) = (Libraries::default(), Libraries::default());
+        for (name, value) in [("a", 1), ("b", 2)] {
+            known.add(library(name, value), false).unwrap();
+            next.add(library(name, value * 2 - 1), false).unwrap();
+        }
+        let restored = Libraries::restore(&next.dump(), &known).unwrap();
+        assert_eq!(restored.dump(), next.dump());
+        let is_same = |name: &str| Arc::ptr_eq(restored.get(name).unwrap(), known.get(name).unwrap());
+        assert!(is_same("a") && !is_same("b"));
+        assert_eq!(Libraries::restore(&[], &known).unwrap().count(), (0, 0));
     }
 }

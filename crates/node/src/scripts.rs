@@ -27,7 +27,8 @@ pub struct Scripts {
     flushes: AtomicU64,
     /// How many were forgotten for newer ones.
     pub evicted: AtomicU64,
-    libraries: Mutex<Arc<Libraries>>,
+    /// And which version of the cluster's they are.
+    libraries: Mutex<(u64, Arc<Libraries>)>,
     jobs: Mutex<Vec<Arc<Job>>>,
     /// Scripts may call commands that work on sessions, too (DEBUG SET-DISABLE-DENY-SCRIPTS).
     pub deny_nothing: AtomicBool,
@@ -161,33 +162,34 @@ impl Scripts {
 
     /// The libraries.
     pub fn libraries(&self) -> Arc<Libraries> {
+        lock(&self.libraries).1.clone()
+    }
+
+    /// The libraries, and which version of the cluster's they are; 0 if they are this server's own.
+    pub fn libraries_of_cluster(&self) -> (u64, Arc<Libraries>) {
         lock(&self.libraries).clone()
     }
 
-    /// Changes the libraries, one changer at a time.
+    /// Changes this server's own libraries, one changer at a time.
     pub fn change_libraries<R>(&self, change: impl FnOnce(&mut Libraries) -> R) -> R {
         // A copy, if somebody is looking.
-        change(Arc::make_mut(&mut lock(&self.libraries)))
+        change(Arc::make_mut(&mut lock(&self.libraries).1))
     }
 
     /// All libraries, as FUNCTION DUMP gives them.
     pub fn dump_libraries(&self) -> Vec<u8> {
-        script::dump_libraries(self.libraries().all().map(|library| &**library))
+        self.libraries().dump()
     }
 
     /// Takes libraries in place of all there are, at the start: what [`Self::dump_libraries`] gave.
     pub fn load_libraries(&self, dumped: &[u8]) -> Result<(), String> {
-        if dumped.is_empty() {
-            return Ok(());
-        }
-        let text = |error: script::Error| error.text().to_owned();
-        let mut machine = script::Machine::new(script::Limits::default()).map_err(text)?;
-        let mut libraries = Libraries::default();
-        for code in script::restore_libraries(dumped).map_err(text)? {
-            let library = script::load_library(&mut machine, &code).map_err(text)?;
-            libraries.add(library, true).map_err(|why| format!("{why:?}"))?;
-        }
-        self.change_libraries(|all| *all = libraries);
+        self.take_libraries(0, dumped)
+    }
+
+    /// As [`Self::load_libraries`], those of the cluster, of this version.
+    pub fn take_libraries(&self, version: u64, dumped: &[u8]) -> Result<(), String> {
+        let libraries = Libraries::restore(dumped, &self.libraries())?;
+        *lock(&self.libraries) = (version, Arc::new(libraries));
         Ok(())
     }
 

@@ -308,8 +308,7 @@ impl Worker {
         let before = conn.out.bytes.len();
         let mut reply = Reply::new(&mut conn.out.bytes, conn.session.protocol);
         match outcome {
-            Ok(Done::Ok) => reply.ok(),
-            Ok(Done::Text(text)) => reply.verbatim(*b"txt", text),
+            Ok(done) => done.write(&mut reply),
             Err(text) => reply.error(text),
         }
         match std::mem::replace(&mut conn.wait, Wait::No) {

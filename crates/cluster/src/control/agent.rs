@@ -10,6 +10,7 @@ use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
 
 use super::disk::Disk;
+use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
 use super::relay::Relays;
 use super::storage::Machine;
@@ -25,7 +26,7 @@ use crate::{ClusterId, NodeId};
 pub const ASK: Duration = Duration::from_secs(2);
 
 /// How long a command to the metadata may take.
-const COMMAND: Duration = Duration::from_secs(10);
+pub const COMMAND: Duration = Duration::from_secs(10);
 
 /// How long a node that has been taken out may go on voting before whoever took it out is told.
 const VOTES_ON: Duration = Duration::from_secs(5);
@@ -70,6 +71,7 @@ pub struct Agent {
     pub raft: Raft<Types, Machine>,
     pub shared: Arc<Shared>,
     pub volatile: Mutex<Volatile>,
+    pub libraries: Taken,
     /// Held while it is found out who is to vote, and changed.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -86,6 +88,8 @@ pub struct Volatile {
     pub leases: Leases,
     /// Whom this node has refused, and why.
     pub refused: Told,
+    /// Which version of the libraries nodes have, as they have said to this one.
+    pub libraries: BTreeMap<NodeId, u64>,
 }
 
 impl Agent {
@@ -210,9 +214,9 @@ impl Agent {
                 Ok(command) => self.lead(command).await,
                 Err(why) => malformed(why),
             },
-            Op::Renew => match (NodeId::read(&mut from), from.u64()) {
-                (Ok(id), Ok(incarnation)) => self.grant(id, incarnation).await,
-                (Err(why), _) | (_, Err(why)) => malformed(why),
+            Op::Renew => match Renewal::read(&mut from) {
+                Ok(renewal) => self.grant(renewal).await,
+                Err(why) => malformed(why),
             },
             Op::Status => match self.leads() {
                 Some(_) => Reply::Done(self.holders().to_bytes()),
@@ -233,17 +237,24 @@ impl Agent {
         };
         // A task of its own, as who asks may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
-        let goes = match &command {
-            Command::Leave { id } | Command::Forget { id } => Some(*id),
-            _ => None,
-        };
+        let (mut goes, mut changes) = (None, None);
+        match &command {
+            Command::Leave { id } | Command::Forget { id } => goes = Some(*id),
+            Command::Libraries { known, .. } => changes = Some(known.saturating_add(1)),
+            _ => {}
+        }
         let writing = tokio::spawn(async move {
             let reply = agent.write(term, command).await;
             losers.into_iter().for_each(|id| agent.volatile().leases.release(id));
-            match goes.filter(|_| matches!(reply, Reply::Done(_))) {
-                Some(id) => agent.until_out(id).await.map_or_else(Reply::Failed, |()| reply),
-                None => reply,
-            }
+            let waited = match &reply {
+                Reply::Done(answer) => match (goes, changes.filter(|_| is_done(answer))) {
+                    (Some(id), _) => agent.until_out(id).await.map_err(Reply::Failed),
+                    (_, Some(version)) => agent.until_all_have(term, version).await,
+                    _ => Ok(()),
+                },
+                _ => Ok(()),
+            };
+            waited.map_or_else(|other| other, |()| reply)
         });
         writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
     }
@@ -321,7 +332,7 @@ impl Agent {
     }
 
     /// Grants a lease, if this node leads (rule O1).
-    async fn grant(self: &Arc<Self>, id: NodeId, incarnation: u64) -> Reply {
+    async fn grant(self: &Arc<Self>, Renewal { id, incarnation, libraries }: Renewal) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
         match self.machine.look(|applied| applied.state.incarnation(id)) {
             None => {
@@ -335,7 +346,13 @@ impl Agent {
             Some(_) => {}
         }
         let now = (self.clock)();
-        if !self.volatile().leases.grant(term, id, now) {
+        let granted = {
+            let mut volatile = self.volatile();
+            let known = volatile.libraries.entry(id).or_default();
+            *known = libraries.max(*known);
+            volatile.leases.grant(term, id, now)
+        };
+        if !granted {
             return Reply::Failed("its slots are being given to others".to_owned());
         }
         // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
@@ -428,6 +445,34 @@ impl Wire for ClusterId {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Self::read(from)
+    }
+}
+
+/// Whether the answer to a command says that it is done.
+fn is_done(answer: &[u8]) -> bool {
+    matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
+}
+
+/// What a node says when it renews its lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    /// Its name.
+    pub id: NodeId,
+    /// How often it has started.
+    pub incarnation: u64,
+    /// The version of the libraries that it has.
+    pub libraries: u64,
+}
+
+impl Wire for Renewal {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.id.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.libraries.to_le_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { id: NodeId::read(from)?, incarnation: from.u64()?, libraries: from.u64()? })
     }
 }
 

@@ -17,12 +17,13 @@ pub const VOTERS_MAX: usize = 5;
 const BEHIND_MAX: u64 = 64;
 
 impl Agent {
-    /// Does what is to be done, now and then, whenever this node leads.
+    /// Does what is to be done, now and then, most of it whenever this node leads.
     pub async fn duties(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(self.settings.renew / 2);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.cut_log().await;
             if let Some(term) = self.leads() {
                 let now = (self.clock)();
                 self.volatile().leases.lead(term, now);

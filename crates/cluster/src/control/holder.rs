@@ -1,11 +1,13 @@
 //! What a node does to hold its lease, and to be known where it is.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::select;
 use tokio::time::timeout;
 
-use super::agent::{Agent, Granted, extend};
+use super::agent::{Agent, Granted, Renewal, extend};
 use super::links::Op;
 use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
@@ -58,12 +60,14 @@ impl Agent {
         }
     }
 
-    /// Renews the lease for ever. A renewal that is answered late does not keep the next one from being sent.
+    /// Renews the lease for ever, and as soon as there are other libraries, for which somebody waits. A renewal that is answered late does not keep the next
+    /// one from being sent.
     pub async fn renew(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(self.settings.renew);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut libraries = self.libraries.version();
         loop {
-            ticks.tick().await;
+            select(pin!(ticks.tick()), pin!(libraries.changed())).await;
             let agent = Arc::clone(&self);
             tokio::spawn(async move {
                 match agent.renew_once().await {
@@ -79,9 +83,9 @@ impl Agent {
             let kept = self.disk.kept();
             (kept.node, kept.incarnation)
         };
-        let mut body = Vec::new();
-        id.put(&mut body);
-        body.extend_from_slice(&incarnation.to_le_bytes());
+        // Who does not ask has no lease soon: nobody waits for it to have them.
+        let libraries = self.has_libraries()?;
+        let body = Renewal { id, incarnation, libraries }.to_bytes();
         // The lease runs from here (rule O1).
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;
@@ -93,6 +97,7 @@ impl Agent {
         waited
             .map_err(|_| "it has not heard of the latest changes".to_owned())?
             .map_err(|_| "this node is stopping".to_owned())?;
+        self.until_it_has_libraries().await?;
         extend(&self.shared.lease_until, sent + self.settings.lease.as_nanos() as u64);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! What a node keeps of its cluster: one small file, replaced as a whole. So nothing in it can be torn: any damage stops the start.
 //!
 //! It holds the identity and Raft's vote, log and snapshot together, as a node that has lost one of them must not go on with the others
-//! (it might vote twice). All of it is a few kilobytes that change when nodes come and go.
+//! (it might vote twice). All of it is a few kilobytes that change when nodes come and go, beside libraries of functions,
+//! which have a bound.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};

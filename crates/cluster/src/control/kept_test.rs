@@ -71,7 +71,7 @@ fn golden_bytes() {
         b"\0",
         b"\x03\0\0\0",
         b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0",
-        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x01\x04",
+        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x02\x04",
         &[9; 20],
         b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02",
         b"\x01\0\0\0\x01\0\0\0",
@@ -88,6 +88,11 @@ fn golden_bytes() {
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         Kept::decode(&bytes).unwrap().encode()
     };
+    // Commands were of version 1 in all of them.
+    let mut older = bytes.clone();
+    let command = older.windows(2).position(|two| two == [2, 4]).unwrap();
+    older[command] = 1;
+    assert_eq!(sealed(older), bytes);
     // Version 2 did not name the data, and version 1 did not say whose they are either.
     let second = [b"HOLDMETA\0\0\0\0\x02\0\0\0", &bytes[16..66], &bytes[83..]].concat();
     assert_eq!(sealed(second), Kept { data: None, ..kept.clone() }.encode());

@@ -7,6 +7,7 @@ mod duties;
 mod forming;
 mod holder;
 mod kept;
+mod libraries;
 mod links;
 mod network;
 mod relay;
@@ -19,7 +20,7 @@ mod told;
 mod types;
 mod wire;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -37,6 +38,7 @@ use tokio::sync::oneshot;
 use agent::{Agent, Shared, Volatile};
 use disk::Disk;
 use kept::{Folder, Kept};
+use libraries::Taken;
 use links::Links;
 use network::Network;
 use relay::Relays;
@@ -45,6 +47,7 @@ use stream::Stream;
 use tls::Tls;
 use told::Told;
 
+pub use libraries::OnLibraries;
 pub use status::{NodeStatus, Status};
 pub use tls::TlsFiles;
 
@@ -86,6 +89,8 @@ pub struct Settings {
     pub data: Option<[u8; 16]>,
     /// The node's data say something of transactions over nodes: see [`Control::has_inherited`].
     pub knows_transactions: bool,
+    /// Libraries of functions that the node's data have: they become the cluster's, if it has never had any. Else it takes those of the cluster in their place.
+    pub libraries: Option<Arc<[u8]>>,
     /// Other settings that all nodes must have the same: names and values.
     pub agreed: Vec<(String, String)>,
     /// How long a lease is.
@@ -112,6 +117,7 @@ impl Settings {
             tls: None,
             data: None,
             knows_transactions: false,
+            libraries: None,
             agreed: Vec::new(),
             lease: Duration::from_secs(2),
             renew: Duration::from_millis(500),
@@ -155,6 +161,8 @@ pub struct Hooks {
     pub on_no_link: Arc<dyn Fn(u64, String) + Send + Sync>,
     /// Whether the node shuts down: it takes no data links any more.
     pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Takes libraries of functions: this node has no lease before it has those of the cluster.
+    pub on_libraries: OnLibraries,
 }
 
 /// The control thread of this process.
@@ -194,7 +202,9 @@ impl Control {
         let (disk, disk_thread) = Disk::start(folder, kept).map_err(|why| error(&why))?;
         let machine = Machine::new(disk.clone(), Arc::clone(&hooks.on_map)).map_err(|why| error(&why))?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|why| error(&why))?;
-        let agent = runtime.block_on(agent(settings, tls, clock, random, disk, machine)).map_err(StartError)?;
+        let libraries = Taken::new(Arc::clone(&hooks.on_libraries));
+        let agent = agent(settings, tls, clock, random, disk, machine, libraries);
+        let agent = runtime.block_on(agent).map_err(StartError)?;
         let agent = Arc::new(agent);
         let (stop, stopped) = oneshot::channel();
         let handle = runtime.handle().clone();
@@ -302,6 +312,18 @@ impl Control {
         self.runtime.spawn(async move { then(agent.submit(&command).await) });
     }
 
+    /// Changes the libraries of functions, made from those of version `known`; `then` hears it from the control thread: true if all nodes that serve have them,
+    /// false if others have changed them, and this node has what those have made. After an error they may or may not have been changed.
+    pub fn change_libraries(
+        &self,
+        known: u64,
+        payload: Arc<[u8]>,
+        then: impl FnOnce(Result<bool, String>) + Send + 'static,
+    ) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move { then(agent.change_libraries(known, payload).await) });
+    }
+
     /// Opens a data link to a node: it comes to [`Hooks::on_data`] with `tag`, or a reason to [`Hooks::on_no_link`].
     pub fn dial(&self, node: NodeId, tag: u64) {
         let (agent, hooks) = (Arc::clone(&self.agent), self.hooks.clone());
@@ -363,6 +385,7 @@ async fn agent(
     random: Random,
     disk: Disk,
     machine: Machine,
+    libraries: Taken,
 ) -> Result<Agent, String> {
     let relays = tls.as_ref().map(|_| Relays::start()).transpose().map_err(|why| why.to_string())?;
     let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), tls, Arc::clone(&random)));
@@ -389,11 +412,16 @@ async fn agent(
     let reason = Mutex::new("this node is starting".to_owned());
     let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default() };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
-    let volatile =
-        Volatile { host: settings.host.clone(), tentative: None, forming: false, leases, refused: Told::default() };
-    let volatile = Mutex::new(volatile);
+    let volatile = Mutex::new(Volatile {
+        host: settings.host.clone(),
+        tentative: None,
+        forming: false,
+        leases,
+        refused: Told::default(),
+        libraries: BTreeMap::new(),
+    });
     let (shared, changing) = (Arc::new(shared), tokio::sync::Mutex::default());
-    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared, volatile, changing })
+    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared, volatile, libraries, changing })
 }
 
 /// Starts all that a node does; it ends with the runtime.
@@ -403,6 +431,7 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
         Err(why) => tracing::error!("other nodes cannot connect: {why}"),
     }
     tokio::spawn(Arc::clone(agent).duties());
+    tokio::spawn(Arc::clone(agent).keep_libraries());
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
         agent.find_cluster().await;

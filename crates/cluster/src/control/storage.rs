@@ -13,6 +13,7 @@ use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
 
 use super::disk::Disk;
+use super::libraries::sendable;
 use super::types::{Entry, LogId, Snapshot, SnapshotMeta, StoredMembers, Types, Vote};
 use crate::NodeId;
 use crate::map::Map;
@@ -40,6 +41,12 @@ impl RaftLogReader<Types> for Log {
         // A range that ends before it begins is empty, and a panic of BTreeMap's.
         let entries = kept.entries.range(start..).map(|(_, entry)| entry);
         Ok(entries.take_while(|entry| range.contains(&entry.log_id.index)).cloned().collect())
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
+        let kept = self.0.kept();
+        let entries = kept.entries.range(start..).map(|(_, entry)| entry);
+        Ok(sendable(entries.take_while(|entry| entry.log_id.index < end)).cloned().collect())
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {

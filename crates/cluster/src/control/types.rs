@@ -59,6 +59,9 @@ impl fmt::Display for Command {
             Self::Forget { id } => write!(f, "forget {id}"),
             Self::Assign { from, to, ranges } => write!(f, "assign {} ranges of {from} to {to}", ranges.len()),
             Self::Set { name, value } => write!(f, "set {name} {value}"),
+            Self::Libraries { known, payload, .. } => {
+                write!(f, "libraries of {} bytes behind version {known}", payload.len())
+            }
         }
     }
 }

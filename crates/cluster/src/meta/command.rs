@@ -1,14 +1,15 @@
 //! Commands to the metadata, what they answer, and both as bytes.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::{NODES_MAX, SETTINGS_MAX, TEXT_MAX};
+use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of commands and responses that this code writes.
-const VERSION: u8 = 1;
+/// The format of commands and responses that this code writes. It reads version 1 as well, which knows nothing of libraries.
+const VERSION: u8 = 2;
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -109,7 +110,19 @@ pub enum Command {
         /// Its value.
         value: String,
     },
+    /// Other libraries of functions, in place of all there are.
+    Libraries {
+        /// The version that they were made from: if there is another by now, nothing is changed.
+        known: u64,
+        /// The name of this change, so that who does not know what came of it may ask for it again.
+        change: ChangeId,
+        /// All of them: bytes that the metadata do not look into.
+        payload: Arc<[u8]>,
+    },
 }
+
+/// What a change of the libraries is called.
+pub type ChangeId = [u8; 16];
 
 /// Why a command changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,6 +171,16 @@ pub enum Refusal {
         /// The node's.
         theirs: String,
     },
+    /// The libraries have changed since.
+    Superseded {
+        /// Their version.
+        version: u64,
+    },
+    /// The libraries have more bytes than a cluster keeps.
+    LibrariesTooLarge {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -180,6 +203,10 @@ impl fmt::Display for Refusal {
             Self::TooMany => write!(f, "more than a cluster may have"),
             Self::Disagrees { name, ours, theirs } => {
                 write!(f, "{name} is {theirs} at this node and {ours} in the cluster")
+            }
+            Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
+            Self::LibrariesTooLarge { bytes } => {
+                write!(f, "the libraries have {bytes} bytes, and those of a cluster may have {LIBRARIES_MAX} together")
             }
         }
     }
@@ -207,6 +234,7 @@ mod tag {
     pub const FORGET: u8 = 5;
     pub const ASSIGN: u8 = 6;
     pub const SET: u8 = 7;
+    pub const LIBRARIES: u8 = 8;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -267,13 +295,19 @@ impl Command {
                 put_bytes(out, name.as_bytes());
                 put_bytes(out, value.as_bytes());
             }
+            Self::Libraries { known, change, payload } => {
+                out.push(tag::LIBRARIES);
+                out.extend_from_slice(&known.to_le_bytes());
+                out.extend_from_slice(change);
+                put_bytes(out, payload);
+            }
         }
     }
 
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        if from.u8()? != VERSION {
-            return Err(Malformed("a command of version 1"));
+        if !(1..=VERSION).contains(&from.u8()?) {
+            return Err(Malformed("a command of version 1 or 2"));
         }
         Ok(match from.u8()? {
             tag::FORM => {
@@ -293,6 +327,11 @@ impl Command {
                 Self::Assign { from: giver, to: taker, ranges }
             }
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
+            tag::LIBRARIES => Self::Libraries {
+                known: from.u64()?,
+                change: from.array()?,
+                payload: from.bytes(LIBRARIES_MAX)?.into(),
+            },
             _ => return Err(Malformed("a command")),
         })
     }
@@ -341,13 +380,21 @@ impl Response {
                 out.push(11);
                 [name, ours, theirs].into_iter().for_each(|text| put_bytes(out, text.as_bytes()));
             }
+            Refusal::Superseded { version } => {
+                out.push(12);
+                out.extend_from_slice(&version.to_le_bytes());
+            }
+            Refusal::LibrariesTooLarge { bytes } => {
+                out.push(13);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
         }
     }
 
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        if from.u8()? != VERSION {
-            return Err(Malformed("a response of version 1"));
+        if !(1..=VERSION).contains(&from.u8()?) {
+            return Err(Malformed("a response of version 1 or 2"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {
@@ -363,6 +410,8 @@ impl Response {
             9 => Refusal::BadRange,
             10 => Refusal::TooMany,
             11 => Refusal::Disagrees { name: text(from)?, ours: text(from)?, theirs: text(from)? },
+            12 => Refusal::Superseded { version: from.u64()? },
+            13 => Refusal::LibrariesTooLarge { bytes: from.u64()? },
             _ => return Err(Malformed("a response")),
         };
         Ok(Self::Refused(why))

@@ -2,17 +2,20 @@
 //! agreed upon elsewhere (by Raft, or by a simulator's log).
 
 mod command;
+mod libraries;
 mod snapshot;
 mod spread;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::map::{Map, Node, Range, SLOTS};
 use crate::{ClusterId, NodeId};
 
-pub use command::{Command, Describe, Refusal, Response};
+pub use command::{ChangeId, Command, Describe, Refusal, Response};
+pub use libraries::{LIBRARIES_MAX, Libraries};
 
 /// Most nodes of a cluster.
 pub const NODES_MAX: usize = 1000;
@@ -44,6 +47,7 @@ pub struct State {
     next_number: u32,
     members: BTreeMap<NodeId, Member>,
     settings: BTreeMap<String, String>,
+    libraries: Libraries,
     /// By slot, the number of the owner; 0: nobody.
     owners: Box<[u32]>,
 }
@@ -57,6 +61,7 @@ impl Default for State {
             next_number: 1,
             members: BTreeMap::new(),
             settings: BTreeMap::new(),
+            libraries: Libraries::default(),
             owners: vec![0; SLOTS].into_boxed_slice(),
         }
     }
@@ -80,6 +85,7 @@ impl State {
             Command::Forget { id } => self.forget(*id),
             Command::Assign { from, to, ranges } => self.assign(*from, *to, ranges),
             Command::Set { name, value } => self.set(name, value),
+            Command::Libraries { known, change, payload } => self.change_libraries(*known, *change, payload),
         };
         match outcome {
             Ok(()) => Response::Done { version: self.version, epoch: self.epoch },
@@ -123,6 +129,11 @@ impl State {
     /// The value that nodes must agree on.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
+    }
+
+    /// The libraries of functions.
+    pub fn libraries(&self) -> &Libraries {
+        &self.libraries
     }
 
     /// The map of this state; `voter` says who votes on the metadata.
@@ -331,6 +342,13 @@ impl State {
         }
         self.settings.insert(name.to_owned(), value.to_owned());
         self.version += 1;
+        Ok(())
+    }
+
+    fn change_libraries(&mut self, known: u64, change: ChangeId, payload: &Arc<[u8]>) -> Result<(), Refusal> {
+        if self.libraries.change(known, change, payload)? {
+            self.version += 1;
+        }
         Ok(())
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
+use super::{Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of snapshots that this code writes and reads.
-const VERSION: u32 = 1;
+/// The format of snapshots that this code writes. It reads version 1 as well, which has no libraries.
+const VERSION: u32 = 2;
 
 impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
@@ -42,6 +42,7 @@ impl State {
             out.extend_from_slice(&end.to_le_bytes());
             out.extend_from_slice(&owner.to_le_bytes());
         }
+        self.libraries.put(&mut out);
         let sum = crc(&[&out[4..]]);
         out[..4].copy_from_slice(&sum.to_le_bytes());
         out
@@ -54,8 +55,9 @@ impl State {
         if crc(&[&bytes[4..]]) != sum {
             return Err(Malformed("a checksum that matches"));
         }
-        if from.u32()? != VERSION {
-            return Err(Malformed("a snapshot of version 1"));
+        let format = from.u32()?;
+        if !(1..=VERSION).contains(&format) {
+            return Err(Malformed("a snapshot of version 1 or 2"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -75,12 +77,22 @@ impl State {
             }
             owners.resize(end + 1, owner);
         }
+        let libraries = if format > 1 { Libraries::read(&mut from)? } else { Libraries::default() };
         from.end()?;
         if owners.len() != SLOTS {
             return Err(Malformed("all slots"));
         }
         let owners = owners.into_boxed_slice();
-        Ok(Self { cluster: formed.then_some(cluster), version, epoch, next_number, members, settings, owners })
+        Ok(Self {
+            cluster: formed.then_some(cluster),
+            version,
+            epoch,
+            next_number,
+            members,
+            settings,
+            libraries,
+            owners,
+        })
     }
 }
 

@@ -137,24 +137,77 @@ fn slots_change_hands_only_from_who_owns_them() {
     assert_eq!(refused(state.apply(&assign(1, 3, &[(100, 100)]))), Refusal::Unknown(id(3)));
 }
 
+fn load(known: u64, change: u8, payload: &[u8]) -> Command {
+    Command::Libraries { known, change: [change; 16], payload: payload.into() }
+}
+
+#[test]
+fn of_two_changes_of_the_libraries_one_is_made_from_the_other() {
+    let mut state = formed(&[1, 2, 3]);
+    assert_eq!(state.libraries().version, 0);
+    assert_eq!(refused(State::new().apply(&load(0, 1, b"a"))), Refusal::NotFormed);
+    assert_eq!(state.apply(&load(0, 1, b"a")), Response::Done { version: 2, epoch: 1 });
+    assert_eq!(refused(state.apply(&load(0, 2, b"b"))), Refusal::Superseded { version: 1 });
+    assert_eq!((state.libraries().version, &*state.libraries().payload), (1, &b"a"[..]));
+    // Who has heard no answer asks again.
+    let before = state.clone();
+    assert_eq!(state.apply(&load(0, 1, b"a")), Response::Done { version: 2, epoch: 1 });
+    assert_eq!(state, before, "it was made once");
+    state.apply(&load(1, 2, b"ab"));
+    assert_eq!((state.libraries().version, &*state.libraries().payload), (2, &b"ab"[..]));
+    assert_eq!(refused(state.apply(&load(0, 1, b"a"))), Refusal::Superseded { version: 2 });
+    let large = vec![0; LIBRARIES_MAX + 1];
+    assert_eq!(refused(state.apply(&load(2, 3, &large))), Refusal::LibrariesTooLarge { bytes: large.len() as u64 });
+    assert_eq!(State::restore(&state.snapshot()).unwrap(), state);
+    state.apply(&load(2, 3, &large[1..]));
+    assert_eq!(State::restore(&state.snapshot()).unwrap(), state, "as large as may be");
+}
+
+#[test]
+fn version_1_is_read() {
+    let alive = b"\x03".iter().chain(&[2; 20]).chain(b"\x05\0\0\0\0\0\0\0\x01\0\0\0a\x5a\x1b\x6a\x42\0\0\0\0");
+    let bytes: Vec<u8> = [1].iter().chain(alive).copied().collect();
+    let node = Describe { host: "a".to_owned(), ..describe(2, 5) };
+    assert_eq!(Command::read(&mut Reader::new(&bytes)).unwrap(), Command::Alive { node, settings: Vec::new() });
+    assert_eq!(Response::read(&mut Reader::new(b"\x01\x07")).unwrap(), Response::Refused(Refusal::LastNode));
+    let state = formed(&[1]);
+    let mut bytes = state.snapshot();
+    bytes.truncate(bytes.len() - (8 + 16 + 4));
+    bytes[4] = 1;
+    let sum = crate::codec::crc(&[&bytes[4..]]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(State::restore(&bytes).unwrap(), state, "without libraries");
+}
+
 #[test]
 fn golden_bytes() {
     let mut out = Vec::new();
     Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())] }.put(&mut out);
     let golden = [
-        &b"\x01\x03"[..],
+        &b"\x02\x03"[..],
         &[2; 20],
         b"\x05\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x5a\x1b\x6a\x42\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
     ];
     assert_eq!(out, golden.concat());
-    let snapshot = formed(&[1]).snapshot();
+    out.clear();
+    load(3, 9, b"xyz").put(&mut out);
+    assert_eq!(out, [&b"\x02\x08\x03\0\0\0\0\0\0\0"[..], &[9; 16], b"\x03\0\0\0xyz"].concat());
+    out.clear();
+    Response::Refused(Refusal::Superseded { version: 4 }).put(&mut out);
+    assert_eq!(out, b"\x02\x0c\x04\0\0\0\0\0\0\0");
+    let mut state = formed(&[1]);
+    state.apply(&load(0, 9, b"xyz"));
+    let snapshot = state.snapshot();
     let golden = [
-        &b"\x01\0\0\0\x01"[..],
+        &b"\x02\0\0\0\x01"[..],
         &[7; 20],
-        b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
+        b"\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
         &[1; 20],
         b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x59\x1b\x69\x42",
         b"\x01\0\0\0\x09\0\0\0databases\x02\0\0\x0016\x01\0\0\0\xff\x3f\x01\0\0\0",
+        b"\x01\0\0\0\0\0\0\0",
+        &[9; 16],
+        b"\x03\0\0\0xyz",
     ];
     assert_eq!(snapshot[4..], golden.concat());
 }
@@ -176,6 +229,8 @@ fn commands() -> impl Strategy<Value = Command> {
         (node(), setting()).prop_map(|(node, settings)| Command::Alive { node, settings }),
         (0u8..6).prop_map(|n| Command::Leave { id: id(n) }),
         (0u8..6).prop_map(|n| Command::Forget { id: id(n) }),
+        (0u64..3, 0u8..3, prop::collection::vec(any::<u8>(), 0..9))
+            .prop_map(|(known, change, payload)| load(known, change, &payload)),
         (0u8..6, 0u8..6, prop::collection::vec((0u16..16400, 0u16..3000), 0..3)).prop_map(|(from, to, ranges)| {
             let ranges = ranges.into_iter().map(|(start, more)| (start, start.saturating_add(more))).collect();
             Command::Assign { from: id(from), to: id(to), ranges }

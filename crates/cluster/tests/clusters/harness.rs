@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -27,8 +27,31 @@ pub struct Node {
     pub settings: Settings,
     control: Option<Control>,
     maps: Arc<Mutex<Vec<Arc<Map>>>>,
+    libraries: Arc<Mutex<(u64, Vec<u8>)>>,
+    /// It cannot take libraries.
+    pub refuses: Arc<AtomicBool>,
     links: Channel<DataLink>,
     no_links: Channel<(u64, String)>,
+}
+
+/// What a node knows of libraries, for threads.
+#[derive(Clone, Copy)]
+pub struct Keeper<'a> {
+    control: &'a Control,
+    libraries: &'a Mutex<(u64, Vec<u8>)>,
+}
+
+impl Keeper<'_> {
+    pub fn libraries(&self) -> (u64, Vec<u8>) {
+        self.libraries.lock().unwrap().clone()
+    }
+
+    /// Changes the libraries of version `known`.
+    pub fn change(&self, known: u64, payload: &[u8]) -> Result<bool, String> {
+        let (sender, receiver) = channel();
+        self.control.change_libraries(known, payload.into(), move |changed| drop(sender.send(changed)));
+        receiver.recv_timeout(PATIENCE).unwrap()
+    }
 }
 
 /// Nodes that know each other, at addresses of their own.
@@ -149,7 +172,8 @@ impl Nodes {
 
 impl Node {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, control: None, maps: Arc::default(), links: channel(), no_links: channel() }
+        let (maps, libraries, refuses) = (Arc::default(), Arc::default(), Arc::default());
+        Self { settings, control: None, maps, libraries, refuses, links: channel(), no_links: channel() }
     }
 
     /// Where its certificates are.
@@ -165,11 +189,20 @@ impl Node {
         let random = Arc::new(|bytes: &mut [u8]| File::open("/dev/urandom").unwrap().read_exact(bytes).unwrap());
         let maps = Arc::clone(&self.maps);
         let (links, no_links) = (self.links.0.clone(), self.no_links.0.clone());
+        self.libraries = Arc::default();
+        let (libraries, refuses) = (Arc::clone(&self.libraries), Arc::clone(&self.refuses));
         let hooks = Hooks {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
             is_leaving: Arc::new(|| false),
+            on_libraries: Arc::new(move |version, payload| {
+                if refuses.load(Ordering::Relaxed) {
+                    return Err("a test says so".to_owned());
+                }
+                *libraries.lock().unwrap() = (version, payload.to_vec());
+                Ok(())
+            }),
         };
         self.control = Some(Control::start(self.settings.clone(), Arc::new(now), random, hooks)?);
         Ok(())
@@ -238,6 +271,16 @@ impl Node {
     /// How many slots it owns, by `map`.
     pub fn slots(&self, map: &Map) -> usize {
         map.index_of(self.id()).map_or(0, |index| map.slots_of(index))
+    }
+
+    /// What is asked about its libraries.
+    pub fn keeper(&self) -> Keeper<'_> {
+        Keeper { control: self.control(), libraries: &self.libraries }
+    }
+
+    /// The version of the libraries that it has, and what they are.
+    pub fn libraries(&self) -> (u64, Vec<u8>) {
+        self.keeper().libraries()
     }
 
     pub fn data_link(&self) -> DataLink {

@@ -7,6 +7,7 @@ mod harness;
 mod data_links;
 mod forming;
 mod leases;
+mod libraries;
 mod members;
 mod storm;
 mod tls;

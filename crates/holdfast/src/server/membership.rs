@@ -13,7 +13,7 @@ use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, St
 use cluster::meta::{Command, Response};
 use cluster::{Map, NodeId};
 use net::Links;
-use node::cluster::{Administration, Changed, Cluster, Lease};
+use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged};
 use node::config::{Settings, seeds};
 use node::{Clock, Node};
 
@@ -50,15 +50,16 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
 }
 
 /// Refuses to take keys along into a cluster of others: most of them would belong to other nodes, and the rest might come back long after they were deleted
-/// there.
+/// there. And libraries, in whose place come those of the cluster.
 fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
     let keys: u64 = (0..settings.databases).map(|db| node.engine.keyspace.len(db)).sum();
-    if keys == 0 || settings.cluster_seeds.is_empty() || Control::is_kept_in(&folder(settings)) {
+    let (libraries, _) = node.scripts.libraries().count();
+    if keys == 0 && libraries == 0 || settings.cluster_seeds.is_empty() || Control::is_kept_in(&folder(settings)) {
         return Ok(());
     }
     Err(format!(
-        "this server has {keys} keys and is no node of a cluster yet: a new node starts with an empty dir. (Started once with cluster-enabled yes and without \
-         cluster-seeds, it forms a cluster of itself with these keys, which other nodes may join.)"
+        "this server has {keys} keys and {libraries} libraries of functions, and is no node of a cluster yet: a new node starts with an empty dir. (Started once \
+         with cluster-enabled yes and without cluster-seeds, it forms a cluster of itself with these, which other nodes may join.)"
     )
     .into())
 }
@@ -95,6 +96,10 @@ impl Administration for Kept {
                 Err(why) => Err(why),
             });
         });
+    }
+
+    fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged) {
+        self.0.change_libraries(known, payload, then);
     }
 
     fn settled(&self, then: Changed) {
@@ -137,7 +142,9 @@ impl Membership {
         log::make_folders(&folder)
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
         let knows_transactions = !node.engine.transactions.knows_nothing();
-        let settings = ControlSettings { data, knows_transactions, ..of(settings)? };
+        let has_libraries = node.scripts.libraries().count() != (0, 0);
+        let libraries = has_libraries.then(|| node.scripts.dump_libraries().into());
+        let settings = ControlSettings { data, knows_transactions, libraries, ..of(settings)? };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));
@@ -208,6 +215,7 @@ impl Drop for Membership {
 
 fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
+    let holder = Weak::clone(&watcher);
     let (taken, failed) = (links.clone(), links.clone());
     let leaver = watcher.clone();
     Hooks {
@@ -227,7 +235,27 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
+        on_libraries: Arc::new(move |version, payload| {
+            holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
+        }),
     }
+}
+
+/// Takes the libraries of the cluster in place of all there are.
+fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), String> {
+    let (before, had) = node.scripts.libraries_of_cluster();
+    node.scripts.take_libraries(version, payload)?;
+    if before == 0 {
+        let has = node.scripts.libraries();
+        let gone: Vec<&str> = had.all().map(|library| library.name()).filter(|name| has.get(name).is_none()).collect();
+        if !gone.is_empty() {
+            tracing::warn!(
+                "libraries of functions that this node's data have, and the cluster has not, are gone: {}",
+                gone.join(", ")
+            );
+        }
+    }
+    Ok(())
 }
 
 fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {

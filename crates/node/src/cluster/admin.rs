@@ -10,6 +10,9 @@ use ::cluster::meta::Command;
 /// Hears whether the metadata were changed: if not, why, in words.
 pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;
 
+/// Hears whether the libraries of functions were changed: false if others have changed them, and this node has what those have made; or why not, in words.
+pub type LibrariesChanged = Box<dyn FnOnce(Result<bool, String>) + Send>;
+
 /// What keeps the cluster's metadata. Nobody waits in it: answers come from a thread of its own.
 pub trait Administration: Send + Sync {
     /// Nodes that hold no lease, as the metadata's leader has said last.
@@ -17,6 +20,10 @@ pub trait Administration: Send + Sync {
 
     /// Has the metadata changed. After an error they may or may not have been.
     fn change(&self, command: Command, then: Changed);
+
+    /// Has the libraries of functions of version `known` replaced by others, as FUNCTION DUMP gives them; heard of when all nodes that serve have them. After an
+    /// error they may or may not have been.
+    fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged);
 
     /// The node's data say nothing any more of another node's transactions, and would not after a crash: it is kept that what they say is its own.
     fn settled(&self, then: Changed);

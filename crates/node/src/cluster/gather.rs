@@ -43,8 +43,7 @@ impl Merge {
             "pubsub|channels" | "pubsub|shardchannels" => Merge::Unique,
             "pubsub|numsub" | "pubsub|shardnumsub" => Merge::Pairs,
             "script|exists" | "waitaof" => Merge::Least,
-            "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" | "function|load"
-            | "function|delete" | "function|flush" | "function|restore" => Merge::Change,
+            "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" => Merge::Change,
             "randomkey" => Merge::Any,
             _ => return None,
         })
@@ -52,7 +51,7 @@ impl Merge {
 
     /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
     fn is_without_lost(self, name: &str) -> bool {
-        self == Merge::Receivers || ["pubsub|", "script|", "function|"].iter().any(|family| name.starts_with(family))
+        self == Merge::Receivers || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
 
     /// Whether a node has its part only as long as it has a lease: it is about keys.

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Exec,
     /// Every node has a part in it; how the parts become one reply.
     Gather(Merge),
+    /// It changes the libraries of functions, which belong to the cluster.
+    Libraries,
     /// SCAN: the node of the slot in its cursor.
     Scan,
     /// A slot by its number: its owner.
@@ -43,6 +45,7 @@ impl Kind {
             return Kind::Gather(merge);
         }
         match command.name.as_str() {
+            "function|load" | "function|delete" | "function|flush" | "function|restore" => return Kind::Libraries,
             "scan" => return Kind::Scan,
             "cluster|countkeysinslot" | "cluster|getkeysinslot" => return Kind::Slot,
             "watch" => return Kind::Watch,

@@ -12,6 +12,7 @@ mod elsewhere;
 mod frames;
 mod gather;
 mod kinds;
+mod libraries;
 mod link;
 mod origin;
 mod owner;
@@ -30,8 +31,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ::cluster::{Map, NodeId};
 
-pub use admin::{Administration, Changed};
+pub use admin::{Administration, Changed, LibrariesChanged};
 pub(crate) use elsewhere::Awaited;
+pub(crate) use libraries::change_libraries;
 pub use link::Dial;
 pub(crate) use owner::Inbound;
 pub(crate) use owner::Virtual;

@@ -126,7 +126,9 @@ impl Peers {
         match self.kinds[command.id] {
             Kind::Keyed | Kind::Patient | Kind::Script => {}
             Kind::Gather(Merge::Receivers) => return Call::Runs,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot if !self.is_alone() => return not_here(EVERYTHING),
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot if !self.is_alone() => {
+                return not_here(EVERYTHING);
+            }
             _ => return Call::Runs,
         }
         let (mut place, mut is_held) = (Place::Anywhere, true);
@@ -152,7 +154,7 @@ impl Peers {
     pub(crate) fn refuses_in_workspace(&self, command: &Command) -> Option<&'static [u8]> {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot => Some(EVERYTHING),
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,
         }
     }
@@ -315,19 +317,30 @@ impl Worker {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
             }
+            // What it has was changed by others, perhaps.
+            Kind::Libraries if !queues && !peers.serves => {
+                let text = peers.no_lease();
+                return Some(self.decline(conn, command, &text));
+            }
             Kind::Scan if !alone && !queues && !moves => peers.place_of_scan(args),
             Kind::Scan => {
                 self.engine.scan_end = keyspace::SLOTS as u16;
                 return self.in_turn(conn, false);
             }
             Kind::Quick => return self.in_turn(conn, true),
-            Kind::Gather(_) | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
+            Kind::Gather(_) | Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => {
+                return self.in_turn(conn, false);
+            }
         };
         let peers = self.peers.as_deref_mut()?;
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
         match place {
+            Place::Anywhere | Place::Several if calls_function(command) && !peers.serves => {
+                let text = peers.no_lease();
+                Some(self.decline(conn, command, &text))
+            }
             Place::Anywhere => self.in_turn(conn, false),
             Place::At(owner, _) if owner == peers.me && !peers.serves => {
                 let text = peers.no_lease();
@@ -508,6 +521,11 @@ impl Worker {
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
     }
+}
+
+/// Whether a command calls a function of a library: a node without a lease may not have those that there are.
+pub(super) fn calls_function(command: &Command) -> bool {
+    command.name.starts_with("fcall")
 }
 
 /// Writes a command as clients send it.

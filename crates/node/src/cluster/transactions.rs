@@ -8,7 +8,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
-use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, append_args};
+use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, append_args, calls_function};
 use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -28,6 +28,8 @@ pub(crate) struct Needs {
     everything: bool,
     /// It has commands that concern this node alone.
     own: bool,
+    /// It calls functions of libraries.
+    functions: bool,
     /// The database that it selects last.
     db: Option<u16>,
 }
@@ -35,7 +37,7 @@ pub(crate) struct Needs {
 impl Worker {
     /// What the block of a connection needs.
     pub(crate) fn place_of_block(&self, conn: &Conn) -> Needs {
-        let mut needs = Needs { place: Place::Anywhere, everything: false, own: false, db: None };
+        let mut needs = Needs { place: Place::Anywhere, everything: false, own: false, functions: false, db: None };
         let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return needs };
         for (queued, args) in multi.commands() {
             let command = self.node.table.get(queued.command);
@@ -43,9 +45,10 @@ impl Worker {
                 Kind::Keyed | Kind::Patient | Kind::Script => {
                     let key = queued.key.map(|(slot, _)| slot);
                     needs.place = needs.place.and(peers.place_of(command, args, key));
+                    needs.functions |= calls_function(command);
                 }
                 Kind::Gather(Merge::Receivers) => {}
-                Kind::Gather(_) | Kind::Scan | Kind::Slot => needs.everything = true,
+                Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => needs.everything = true,
                 Kind::Unwatch => {}
                 Kind::Quick => {
                     let databases = self.follower.settings().databases;
@@ -71,7 +74,8 @@ impl Worker {
         // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
         let apart = needs.own || needs.place == Place::Anywhere;
         let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
-        if (place == Place::Several || elsewhere && apart) && !needs.everything {
+        let lacks_functions = needs.functions && !self.peers.as_deref()?.serves;
+        if (place == Place::Several || elsewhere && apart) && !needs.everything && !lacks_functions {
             return Some(self.exec_over_nodes(conn, command));
         }
         let peers = self.peers.as_deref_mut()?;
@@ -84,6 +88,7 @@ impl Worker {
         let mut link = None;
         let refusal: &[u8] = match needs.place.and(watched_here) {
             Place::Nobody => NO_OWNER,
+            Place::Several | Place::Anywhere if lacks_functions => &no_lease,
             Place::Several => EVERYTHING,
             _ if needs.everything && !alone => EVERYTHING,
             Place::At(owner, _) if owner != me => {

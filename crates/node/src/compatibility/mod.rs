@@ -121,13 +121,16 @@ What differs from a single server:
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
 - Where a node stops in the midst of a command or block with keys of several nodes, the keys of the others stay locked until it is back, or taken out of the
   cluster. Who needs them waits for `cluster-lock-timeout` and is answered -CLUSTERDOWN then, or at once if others have waited: the command was not executed.
-- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT`, `FUNCTION` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
-  clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node, or load a library that is there. With
+- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
+  clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
 - A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.
-- A node that joins later, or is out of reach when a library is loaded, does not have it: `FUNCTION LOAD REPLACE` with the same library loads it everywhere, and changes
-  nothing at nodes that have it.
-- Of these, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
+- Libraries of functions belong to the cluster: its metadata have them, and every node that serves has them, also one that joins later, was away or has lost all it had. `FUNCTION LOAD`,
+  `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes have the change that may serve, which takes up to about 2 s where one has just failed; of changes at once none is lost. Where
+  no more than half of the voting nodes are up they are refused with -CLUSTERDOWN, or, if that comes to pass meanwhile, answered within some ten seconds with an error that says that nobody knows whether the change was made
+  (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers `FCALL`
+  with -CLUSTERDOWN, keys or none. With `cluster-redirect moved` the same library may be loaded, and a library that is not there deleted, without an error: clients of Redis Cluster ask each node for the same change.
+- Of `FLUSHALL`, `FLUSHDB`, `SWAPDB` and `SCRIPT`, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
   the same, and the error says how many (`-ERR 2 of 3 nodes have executed it ...`): it may be repeated once they can. `SWAPDB`, which may not, is refused with -CLUSTERDOWN
   before anything is done unless all nodes can be reached and serve; if one fails in that very moment, the connection is closed or the error says how many have
   done it, and those that have not still have to.

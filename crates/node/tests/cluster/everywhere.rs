@@ -7,7 +7,7 @@ use cluster::control::Status;
 use cluster::map::Range;
 use cluster::meta::Command;
 use cluster::{Map, NodeId, SLOTS};
-use node::cluster::{Administration, Changed};
+use node::cluster::{Administration, Changed, LibrariesChanged};
 use resp::Value;
 
 use crate::net::{Net, even_map, key_of, shown};
@@ -109,7 +109,7 @@ fn parts_of_a_reply_count_as_output() {
 }
 
 #[test]
-fn scripts_and_functions_are_known_to_all_nodes() {
+fn scripts_are_known_to_all_nodes() {
     let mut net = Net::new(2, 1, 3);
     let (a, b) = (net.connect(0), net.connect(1));
     net.send_words(a, &["SCRIPT", "LOAD", "return 7"]);
@@ -120,12 +120,6 @@ fn scripts_and_functions_are_known_to_all_nodes() {
     assert_eq!(net.say(b, &format!("SCRIPT EXISTS {sha} {}", "0".repeat(40))), "[1 0]");
     net.ask(b, "SCRIPT FLUSH");
     assert_eq!(net.say(a, &format!("SCRIPT EXISTS {sha}")), "[0]");
-    let library = "#!lua name=l\nredis.register_function('f', function(keys) return redis.call('incr', keys[1]) end)";
-    net.send_words(b, &["FUNCTION", "LOAD", library]);
-    assert_eq!(net.heard(b), ["l"]);
-    for key in 0..10 {
-        assert_eq!(net.say(a, &format!("FCALL f 1 k{key}")), "1");
-    }
 }
 
 /// Clients repeat what is answered CLUSTERDOWN: what some nodes have done must not be answered so (rule T9).
@@ -139,10 +133,7 @@ fn what_some_nodes_have_done_is_not_answered_as_if_nobody_had() {
     }
     net.cut(0, 2);
     net.unreachable = vec![2];
-    let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
-    for words in
-        [&["FLUSHALL"][..], &["FUNCTION", "LOAD", library], &["FUNCTION", "FLUSH"], &["SCRIPT", "LOAD", "return 1"]]
-    {
+    for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["SCRIPT", "LOAD", "return 1"]] {
         net.send_words(client, words);
         net.run();
         net.sleep(3000);
@@ -337,6 +328,8 @@ impl Administration for Asked {
         self.commands.lock().unwrap().push(command);
         then(if self.commands.lock().unwrap().len() > 2 { Err("no majority".to_owned()) } else { Ok(()) });
     }
+
+    fn change_libraries(&self, _: u64, _: Arc<[u8]>, _: LibrariesChanged) {}
 
     fn settled(&self, _: Changed) {}
 

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use cluster::NodeId;
 use cluster::control::Status;
 use cluster::meta::Command;
-use node::cluster::{Administration, Changed};
+use node::Node;
+use node::cluster::{Administration, Changed, LibrariesChanged};
+
+use crate::net::Net;
 
 /// What the metadata's leader says, as tests have it.
 #[derive(Clone, Default)]
@@ -28,6 +31,10 @@ impl Administration for Leader {
         then(Err("a test".into()));
     }
 
+    fn change_libraries(&self, _: u64, _: Arc<[u8]>, then: LibrariesChanged) {
+        then(Err("a test".into()));
+    }
+
     fn settled(&self, then: Changed) {
         then(Ok(()));
     }
@@ -37,4 +44,79 @@ impl Administration for Leader {
     }
 
     fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
+}
+
+/// Metadata that have libraries of functions, and nothing else.
+#[derive(Clone, Default)]
+pub struct Librarian(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    version: u64,
+    payload: Arc<[u8]>,
+    /// Why nothing can be changed, if so.
+    fails: Option<String>,
+    nodes: Vec<Arc<Node>>,
+}
+
+impl Librarian {
+    /// Of these nodes.
+    pub fn of(nodes: Vec<Arc<Node>>) -> Self {
+        Self(Arc::new(Mutex::new(Kept { nodes, ..Kept::default() })))
+    }
+
+    /// Somebody changes them, and no node has heard of it yet.
+    pub fn changes(&self, payload: Vec<u8>) {
+        let mut kept = self.0.lock().unwrap();
+        kept.version += 1;
+        kept.payload = payload.into();
+    }
+
+    /// From now on nothing can be changed.
+    pub fn fails(&self, why: &str) {
+        self.0.lock().unwrap().fails = Some(why.to_owned());
+    }
+}
+
+impl Administration for Librarian {
+    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        Arc::default()
+    }
+
+    fn change(&self, _: Command, then: Changed) {
+        then(Err("a test".into()));
+    }
+
+    fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged) {
+        let changed = {
+            let mut kept = self.0.lock().unwrap();
+            let is_first = kept.version == known;
+            if is_first && kept.fails.is_none() {
+                (kept.version, kept.payload) = (known + 1, payload);
+            }
+            kept.nodes.iter().for_each(|node| node.scripts.take_libraries(kept.version, &kept.payload).unwrap());
+            kept.fails.clone().map_or(Ok(is_first), Err)
+        };
+        then(changed);
+    }
+
+    fn settled(&self, then: Changed) {
+        then(Ok(()));
+    }
+
+    fn has_data(&self, _: [u8; 16], then: Changed) {
+        then(Ok(()));
+    }
+
+    fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
+}
+
+impl Net {
+    /// As [`Self::say_words`], of what the metadata are asked for: the connection looks for the answer now and then.
+    pub fn arrange(&mut self, client: usize, words: &[&str]) -> String {
+        self.send_words(client, words);
+        self.run();
+        self.sleep(10);
+        self.heard(client).join(",")
+    }
 }

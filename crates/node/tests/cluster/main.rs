@@ -12,6 +12,7 @@ mod everywhere;
 mod failures;
 mod interactive;
 mod leaving;
+mod libraries;
 mod lists;
 mod members;
 mod moves;

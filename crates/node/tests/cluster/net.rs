@@ -15,7 +15,7 @@ use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
 use crate::crumbs::crumbled;
-use crate::leader::Leader;
+use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
 
 /// A clock that stands still unless it is told not to.
@@ -341,6 +341,15 @@ impl Net {
         leader.says(silent);
         self.machines[node].cluster.set_administration(Box::new(leader.clone()));
         leader
+    }
+
+    /// All nodes have metadata that keep libraries of functions; once.
+    pub fn keeps_libraries(&self) -> Librarian {
+        let librarian = Librarian::of(self.machines.iter().map(|machine| machine.node.clone()).collect());
+        for machine in &self.machines {
+            machine.cluster.set_administration(Box::new(librarian.clone()));
+        }
+        librarian
     }
 
     /// Whether no node has anything left of any transaction.

@@ -94,7 +94,8 @@ fn scripts_with_keys_of_several_nodes() {
             redis.register_function('sum', function(keys, args)
                 return redis.call('get', keys[1]) + redis.call('get', keys[2]) + redis.call('get', args[1])
             end)";
-        assert_eq!(net.say_words(client, &["FUNCTION", "LOAD", library]), "l");
+        net.keeps_libraries();
+        assert_eq!(net.arrange(client, &["FUNCTION", "LOAD", library]), "l");
         assert_eq!(net.say(client, &format!("FCALL sum 2 {a} {b} {c}")), "8");
         // It changes what it has not declared.
         let undeclared = "redis.call('incr', KEYS[1]) return redis.call('incrby', ARGV[1], redis.call('get', KEYS[2]))";

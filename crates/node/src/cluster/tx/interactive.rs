@@ -14,6 +14,7 @@ use txn::{Lock, Part, Refusal};
 use super::super::gather::Merge;
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
+use super::super::route::calls_function;
 use super::coordinator::{Block, PART_MAX, TOO_LONG};
 use super::wire::{Changes, Check};
 use super::workspace::{Fetching, works_on_everything};
@@ -96,6 +97,10 @@ impl Worker {
             _ => {}
         }
         match kind {
+            Kind::Script if calls_function(command) && self.peers.as_deref().is_some_and(|peers| !peers.serves) => {
+                let text = self.peers.as_deref().map(Peers::no_lease).unwrap_or_default();
+                Some(self.decline(conn, command, &text))
+            }
             Kind::Keyed | Kind::Patient | Kind::Script if works_on_everything(command, args) => {
                 Some(self.decline(conn, command, NOT_HERE))
             }
@@ -103,7 +108,7 @@ impl Worker {
                 Some(self.run_interactive(conn, command, args))
             }
             Kind::Quick | Kind::Own | Kind::Unwatch => None,
-            Kind::Gather(_) | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
                 Some(self.decline(conn, command, NOT_HERE))
             }
         }

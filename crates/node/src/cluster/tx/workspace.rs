@@ -197,7 +197,7 @@ impl Peers {
                     }
                 }
                 Kind::Gather(Merge::Receivers) | Kind::Quick | Kind::Unwatch | Kind::Own => {}
-                Kind::Gather(_) | Kind::Scan | Kind::Slot => return Err(EVERYTHING.into()),
+                Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => return Err(EVERYTHING.into()),
                 Kind::Watch | Kind::Exec => return Err(SEVERAL.into()),
             }
         }

@@ -9,7 +9,11 @@ use super::{Flow, SessionCtx, numkeys, rules, start};
 pub(super) fn fcall(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let libraries = ctx.node.scripts.libraries();
     let name = std::str::from_utf8(ctx.arg(1)).unwrap_or_default();
-    let (library, function) = libraries.function(name).ok_or(Error::new("ERR Function not found"))?;
+    let (library, function) = libraries.function(name).ok_or_else(|| match ctx.peers {
+        // It may not have all there are.
+        Some(peers) if !peers.serves => Error::text(peers.no_lease()),
+        _ => Error::new("ERR Function not found"),
+    })?;
     let numkeys = numkeys(ctx, Error::new("ERR Bad number of keys provided"))?;
     let rules = rules(ctx, Some(function.flags))?;
     let name = &*function.name;

@@ -1,12 +1,16 @@
 //! FUNCTION: the libraries that FCALL finds functions in.
 
+use std::sync::Arc;
+
 use command::{Error, Row, flags::*};
-use engine::Busy;
 use resp::Reply;
 use script::{Library, load_library, restore_libraries};
 
 use super::eval::text;
 use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
+use crate::cluster::change_libraries;
+use crate::config::Redirect;
+use crate::jobs::Done;
 use crate::libraries::{Libraries, NotAdded};
 
 pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
@@ -60,11 +64,18 @@ fn not_added(why: NotAdded, name: &str) -> Error {
     }
 }
 
-/// Changes the libraries, for all workers and for the log.
+/// Changes the libraries and answers `reply`: those of the cluster, or, for all workers and for the log, this server's own.
 fn change(
     ctx: &mut SessionCtx<'_>,
-    change: impl FnOnce(&mut Libraries) -> Result<(), Error>,
-) -> Result<Result<(), Error>, Busy> {
+    change: impl Fn(&mut Libraries) -> Result<(), Error> + Send + 'static,
+    reply: Done,
+) -> Result<Flow, Error> {
+    if ctx.node.cluster().is_some_and(|cluster| cluster.administration().is_some()) {
+        if ctx.block.is_some() {
+            return Err(Error::new("ERR the libraries of a cluster cannot be changed in a block"));
+        }
+        return change_libraries(ctx.node, Box::new(change), reply).map(Flow::Job);
+    }
     let node = ctx.node.clone();
     let logged = ctx.engine.is_logged();
     let change = || {
@@ -75,25 +86,28 @@ fn change(
         });
         (result, now)
     };
-    match &mut ctx.block {
+    let changed = match &mut ctx.block {
         Some(block) => ctx.engine.change_libraries_in_block(&mut block.run, change),
         None => ctx.engine.change_libraries(ctx.token, change),
-    }
-}
-
-fn answer(
-    ctx: &mut SessionCtx<'_>,
-    changed: Result<Result<(), Error>, Busy>,
-    write: impl FnOnce(&mut Reply<'_>),
-) -> Result<Flow, Error> {
+    };
     match changed {
         Err(busy) => Ok(Flow::Busy(busy)),
         Ok(result) => {
             result?;
-            write(&mut ctx.reply());
+            reply.write(&mut ctx.reply());
             Ok(Flow::Done)
         }
     }
+}
+
+/// Whether the client asks every node, as clients of Redis Cluster do: what one of them has done the others need not.
+fn asks_every_node(ctx: &SessionCtx<'_>) -> bool {
+    ctx.peers.is_some() && ctx.session.redirect.unwrap_or(ctx.settings.cluster_redirect) == Redirect::Moved
+}
+
+/// Whether this very library is there.
+fn is_there(libraries: &Libraries, library: &Library) -> bool {
+    libraries.get(library.name()).is_some_and(|there| there.code() == library.code())
 }
 
 fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -108,10 +122,14 @@ fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if last < 2 {
         return Err(Error::new("ERR Function code is missing"));
     }
-    let library = learn(ctx, ctx.arg(last))?;
+    let library = Arc::new(learn(ctx, ctx.arg(last))?);
     let name: Box<str> = library.name().into();
-    let added = change(ctx, |libraries| libraries.add(library, replace).map_err(|why| not_added(why, &name)));
-    answer(ctx, added, |reply| reply.bulk(name.as_bytes()))
+    let (reply, asks_all) = (Done::Bulk(name.as_bytes().to_vec()), asks_every_node(ctx));
+    let add = move |libraries: &mut Libraries| {
+        let replace = replace || asks_all && is_there(libraries, &library);
+        libraries.add(Arc::clone(&library), replace).map_err(|why| not_added(why, &name))
+    };
+    change(ctx, add, reply)
 }
 
 fn unknown(what: &str, word: &[u8]) -> Error {
@@ -119,10 +137,13 @@ fn unknown(what: &str, word: &[u8]) -> Error {
 }
 
 fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let name = std::str::from_utf8(ctx.arg(2)).unwrap_or_default();
-    let removed =
-        change(ctx, |libraries| if libraries.remove(name) { Ok(()) } else { Err(Error::new("ERR Library not found")) });
-    answer(ctx, removed, |reply| reply.ok())
+    let name = std::str::from_utf8(ctx.arg(2)).unwrap_or_default().to_owned();
+    let asks_all = asks_every_node(ctx);
+    let remove = move |libraries: &mut Libraries| match libraries.remove(&name) || asks_all {
+        true => Ok(()),
+        false => Err(Error::new("ERR Library not found")),
+    };
+    change(ctx, remove, Done::Ok)
 }
 
 /// The error for more arguments than the subcommand takes, where its arity does not say it.
@@ -138,11 +159,11 @@ fn flush(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if !mode_is_known {
         return Err(Error::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
-    let flushed = change(ctx, |libraries| {
+    let flush = |libraries: &mut Libraries| {
         *libraries = Libraries::default();
         Ok(())
-    });
-    answer(ctx, flushed, |reply| reply.ok())
+    };
+    change(ctx, flush, Done::Ok)
 }
 
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -220,22 +241,23 @@ fn restore(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let restored = restore_libraries(ctx.arg(2)).map_err(text)?;
     let mut learnt = Vec::new();
     for library in restored {
-        learnt.push(learn(ctx, &library)?);
+        learnt.push(Arc::new(learn(ctx, &library)?));
     }
+    let asks_all = asks_every_node(ctx);
     // All or nothing.
-    let changed = change(ctx, |libraries| {
+    let add = move |libraries: &mut Libraries| {
         let mut next = if flush { Libraries::default() } else { libraries.clone() };
-        for library in learnt {
-            let name: Box<str> = library.name().into();
-            next.add(library, replace).map_err(|why| match why {
-                NotAdded::Exists => Error::text(format!("ERR Library {name} already exists")),
-                other => not_added(other, &name),
+        for library in &learnt {
+            let replace = replace || asks_all && is_there(&next, library);
+            next.add(Arc::clone(library), replace).map_err(|why| match why {
+                NotAdded::Exists => Error::text(format!("ERR Library {} already exists", library.name())),
+                other => not_added(other, library.name()),
             })?;
         }
         *libraries = next;
         Ok(())
-    });
-    answer(ctx, changed, |reply| reply.ok())
+    };
+    change(ctx, add, Done::Ok)
 }
 
 fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

@@ -1,0 +1,241 @@
+//! The libraries of functions that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata before it has a lease, and what it has it
+//! says with every renewal. A change is answered when every node has it that may hold a lease: who has none does not serve, and gets none without it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use openraft::EntryPayload;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::agent::{Agent, COMMAND};
+use super::links::Reply;
+use super::types::Entry;
+use crate::NodeId;
+use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response};
+
+/// Takes libraries of a version in place of all that the node has: on a thread that may be busy for a while, one call after the other. After an error, which
+/// says why, it is called again.
+pub type OnLibraries = Arc<dyn Fn(u64, &[u8]) -> Result<(), String> + Send + Sync>;
+
+/// How long the leader waits for nodes that may hold a lease: longer than leases last.
+const TAKEN: Duration = Duration::from_secs(5);
+
+/// Between two looks at who has what.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Before a change is asked for again of whom nobody knows what came.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Bytes of libraries in the log above which it is cut, and in one message to another node.
+const LOG_BYTES_MAX: usize = 4 << 20;
+
+/// What this node has.
+pub struct Taken {
+    /// Of which version; none: of none yet.
+    version: watch::Sender<Option<u64>>,
+    take: OnLibraries,
+    /// Why it does not have those of the metadata, in words; empty if nothing is known to be wrong.
+    why: Mutex<String>,
+}
+
+impl Taken {
+    pub fn new(take: OnLibraries) -> Self {
+        Self { version: watch::Sender::new(None), take, why: Mutex::default() }
+    }
+
+    /// Tells of the version.
+    pub fn version(&self) -> watch::Receiver<Option<u64>> {
+        self.version.subscribe()
+    }
+
+    fn say(&self, why: String) {
+        let mut said = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == why {
+            return;
+        }
+        if !why.is_empty() {
+            tracing::warn!("this node has not the cluster's libraries of functions: {why}");
+        }
+        *said = why;
+    }
+
+    fn why(&self) -> String {
+        let said = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        let colon = if said.is_empty() { "" } else { ": " };
+        format!("it has not the cluster's libraries of functions{colon}{said}")
+    }
+}
+
+/// Bytes of the libraries in an entry of the log.
+pub fn bytes_of(entry: &Entry) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(Command::Libraries { payload, .. }) => payload.len(),
+        _ => 0,
+    }
+}
+
+/// Of entries that follow one another, the first ones, that are no longer than a message may be; but always one.
+pub fn sendable<'a>(entries: impl Iterator<Item = &'a Entry>) -> impl Iterator<Item = &'a Entry> {
+    let mut bytes = None;
+    entries.take_while(move |entry| {
+        let sum = bytes.map_or(0, |before: usize| before + bytes_of(entry));
+        let fits = sum <= LOG_BYTES_MAX;
+        bytes = Some(bytes.map_or(bytes_of(entry), |_| sum));
+        fits
+    })
+}
+
+impl Agent {
+    /// Keeps what this node has up to date, for ever.
+    pub async fn keep_libraries(self: Arc<Self>) {
+        let mut applied = self.machine.index();
+        loop {
+            applied.borrow_and_update();
+            match self.take_libraries().await {
+                Ok(()) => {
+                    self.libraries.say(String::new());
+                    if applied.changed().await.is_err() {
+                        return;
+                    }
+                }
+                Err(why) => {
+                    self.libraries.say(why);
+                    sleep(self.settings.renew).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what the metadata say. What the node had before there was a cluster becomes the cluster's, if it never had any.
+    async fn take_libraries(self: &Arc<Self>) -> Result<(), String> {
+        let known = self.machine.look(|applied| applied.state.cluster().map(|_| applied.state.libraries().clone()));
+        let Some(libraries) = known.filter(|known| Some(known.version) != *self.libraries.version.borrow()) else {
+            return Ok(());
+        };
+        if libraries.version == 0 {
+            if let Some(own) = &self.settings.libraries {
+                // If others were first, those come.
+                return self.commit_libraries(0, Arc::clone(own)).await.map(drop);
+            }
+        } else {
+            let (take, payload) = (Arc::clone(&self.libraries.take), Arc::clone(&libraries.payload));
+            let taking = tokio::task::spawn_blocking(move || take(libraries.version, &payload));
+            taking.await.map_err(|why| why.to_string())??;
+        }
+        self.libraries.version.send_replace(Some(libraries.version));
+        Ok(())
+    }
+
+    /// The version that this node has, which is that of the metadata as it knows them.
+    pub fn has_libraries(&self) -> Result<u64, String> {
+        let wanted = self.machine.look(|applied| applied.state.libraries().version);
+        let has = *self.libraries.version.borrow();
+        has.filter(|has| *has >= wanted).ok_or_else(|| self.libraries.why())
+    }
+
+    /// Comes back when [`Agent::has_libraries`], or says why it does not.
+    pub async fn until_it_has_libraries(&self) -> Result<u64, String> {
+        let mut version = self.libraries.version();
+        let waited = timeout(self.settings.lease, version.wait_for(|_| self.has_libraries().is_ok())).await;
+        drop(waited);
+        self.has_libraries()
+    }
+
+    /// Changes the libraries of version `known`. True: all nodes that serve have them. False: they were changed by others, and this node has what those
+    /// have made.
+    ///
+    /// # Errors
+    /// In words, after [`COMMAND`] at the latest. Most leave open whether the change was made, or will be, and say so.
+    pub async fn change_libraries(self: &Arc<Self>, known: u64, payload: Arc<[u8]>) -> Result<bool, String> {
+        match self.commit_libraries(known, payload).await? {
+            None => Ok(true),
+            Some(newer) => {
+                let mut version = self.libraries.version();
+                let waited = timeout(self.settings.lease, version.wait_for(|has| *has >= Some(newer))).await;
+                waited.map(|_| false).map_err(|_| "this node has not heard of the latest changes".to_owned())
+            }
+        }
+    }
+
+    /// As [`Agent::change_libraries`]: `None` if it is done, or the version of what others have made.
+    async fn commit_libraries(self: &Arc<Self>, known: u64, payload: Arc<[u8]>) -> Result<Option<u64>, String> {
+        if payload.len() > LIBRARIES_MAX {
+            return Err(Refusal::LibrariesTooLarge { bytes: payload.len() as u64 }.to_string());
+        }
+        let mut change = ChangeId::default();
+        (self.random)(&mut change);
+        let command = Command::Libraries { known, change, payload };
+        let mut why = "no answer".to_owned();
+        let mut is_open = false;
+        let trying = async {
+            loop {
+                match self.submit(&command).await {
+                    Ok(Response::Done { .. }) => return Ok(None),
+                    // Unless that is what others have made of this change.
+                    Ok(Response::Refused(Refusal::Superseded { version })) if !is_open => return Ok(Some(version)),
+                    Ok(Response::Refused(refusal)) => return Err(refusal.to_string()),
+                    Err(failure) => why = failure,
+                }
+                is_open = true;
+                sleep(AGAIN).await;
+            }
+        };
+        let outcome = timeout(COMMAND, trying).await;
+        let open = |why: &str| format!("whether the libraries are changed nobody knows: {why}");
+        match outcome {
+            Ok(Err(refusal)) if is_open => Err(open(&refusal)),
+            Ok(outcome) => outcome,
+            Err(_) => Err(open(&why)),
+        }
+    }
+
+    /// Waits, as the leader in `term`, until every node that may hold a lease has libraries of this version.
+    pub async fn until_all_have(&self, term: u64, version: u64) -> Result<(), Reply> {
+        let mut lagging = None;
+        let waiting = async {
+            while self.leads() == Some(term) {
+                lagging = self.who_lacks(version);
+                if lagging.is_none() {
+                    return Ok(());
+                }
+                sleep(LOOK).await;
+            }
+            // Whoever leads then finds the change made, and waits for the same.
+            Err(Reply::NotLeader(self.leader().0))
+        };
+        timeout(TAKEN, waiting).await.unwrap_or_else(|_| {
+            let who = lagging.map_or_else(String::new, |id| format!("node {id} "));
+            Err(Reply::Failed(format!("the change is made, but {who}has not said that it has it")))
+        })
+    }
+
+    fn who_lacks(&self, version: u64) -> Option<NodeId> {
+        let now = (self.clock)();
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let volatile = self.volatile();
+        let has = |id| volatile.libraries.get(&id).is_some_and(|has| *has >= version);
+        nodes.into_iter().map(|(id, _)| id).find(|id| !has(*id) && volatile.leases.left(*id, now) > 0)
+    }
+
+    /// Cuts the log where libraries have made it large: all of it is written with every change.
+    pub async fn cut_log(&self) {
+        let (bytes, snapshot) = {
+            let kept = self.disk.kept();
+            let snapshot = kept.snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
+            (kept.entries.values().map(bytes_of).sum::<usize>(), snapshot.map(|last| last.index))
+        };
+        if bytes <= LOG_BYTES_MAX {
+            return;
+        }
+        let applied = self.machine.look(|applied| applied.last.map(|last| last.index));
+        let trigger = self.raft.trigger();
+        let asked = match snapshot {
+            Some(index) if snapshot >= applied => trigger.purge_log(index).await,
+            _ => trigger.snapshot().await,
+        };
+        if let Err(why) = asked {
+            tracing::debug!("the log of the metadata is not cut: {why}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The libraries of functions that all nodes have. To the metadata they are bytes with a version: who changes them says which version it has changed, so
+//! that of two who do it at once one does it again, with what the other has made.
+
+use std::sync::Arc;
+
+use super::{ChangeId, Refusal};
+use crate::codec::{Malformed, Reader, put_bytes};
+
+/// Bytes of all libraries: they go to every node as a whole, and each keeps them with the rest of the metadata, in one file.
+pub const LIBRARIES_MAX: usize = 1 << 20;
+
+/// All of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Libraries {
+    /// How often they have changed; 0: never, there are none.
+    pub version: u64,
+    /// The last change.
+    change: ChangeId,
+    /// What they are; empty before the first change.
+    pub payload: Arc<[u8]>,
+}
+
+impl Default for Libraries {
+    fn default() -> Self {
+        Self { version: 0, change: ChangeId::default(), payload: Arc::from([]) }
+    }
+}
+
+impl Libraries {
+    /// Changes those of version `known`. False: this very change has been made before.
+    pub(super) fn change(&mut self, known: u64, change: ChangeId, payload: &Arc<[u8]>) -> Result<bool, Refusal> {
+        if self.version == known.wrapping_add(1) && self.change == change {
+            return Ok(false);
+        }
+        if self.version != known {
+            return Err(Refusal::Superseded { version: self.version });
+        }
+        if payload.len() > LIBRARIES_MAX {
+            return Err(Refusal::LibrariesTooLarge { bytes: payload.len() as u64 });
+        }
+        *self = Self { version: known + 1, change, payload: Arc::clone(payload) };
+        Ok(true)
+    }
+
+    /// Appends them.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.change);
+        put_bytes(out, &self.payload);
+    }
+
+    /// The next ones in `from`.
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { version: from.u64()?, change: from.array()?, payload: from.bytes(LIBRARIES_MAX)?.into() })
+    }
+}

@@ -1,0 +1,190 @@
+//! Libraries of functions of a cluster of real servers: what was loaded at one node every node has that serves.
+
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{Scratch, Server, free_ports};
+
+/// Nodes that know the first three of each other, or all if there are fewer.
+struct Nodes {
+    ports: Vec<u16>,
+    dirs: Vec<Scratch>,
+    servers: Vec<Option<Server>>,
+    seeds: String,
+}
+
+impl Nodes {
+    /// So many, of which some begin.
+    fn new(all: u16, begin: usize) -> Self {
+        let first = free_ports(all);
+        let ports: Vec<u16> = (first..first + all).collect();
+        let seeds = ports[..begin].iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+        let dirs = ports.iter().map(|_| Scratch::new()).collect();
+        let mut nodes = Self { servers: ports.iter().map(|_| None).collect(), ports, dirs, seeds };
+        (0..begin).for_each(|node| nodes.start(node));
+        (0..begin).for_each(|node| nodes.serves(node));
+        nodes
+    }
+
+    fn start(&mut self, node: usize) {
+        let dir = self.dirs[node].path().display().to_string();
+        let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", &self.seeds];
+        let settings = [&settings[..], &["--log-segment-size", "1mb"]].concat();
+        self.servers[node] = Some(Server::on_port(self.ports[node], &settings));
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.servers[node] = None;
+    }
+
+    fn server(&self, node: usize) -> &Server {
+        self.servers[node].as_ref().unwrap()
+    }
+
+    fn serves(&self, node: usize) {
+        until(self.server(node), "cluster info", |info| info.contains("cluster_state:ok"), |_| true);
+    }
+
+    /// What a node answers when it serves. Before that, or while its lease is over, it may only say that it does not.
+    fn answers(&self, node: usize, command: &str, expected: &str) {
+        let is_no_answer = |reply: &str| reply.starts_with("-CLUSTERDOWN");
+        until(self.server(node), command, |reply| reply.starts_with(expected), is_no_answer);
+    }
+
+    /// Has a node change libraries, perhaps not at once where the machine is busy.
+    fn changes(&self, node: usize, command: &str, expected: &str) {
+        let is_unknown = |reply: &str| reply.starts_with("-CLUSTERDOWN") || reply.contains("nobody knows");
+        until(self.server(node), command, |reply| reply == expected, is_unknown);
+    }
+}
+
+/// Asks until the reply is the one that is waited for: until then it may be such a one only.
+fn until(server: &Server, command: &str, is_it: impl Fn(&str) -> bool, may_be: impl Fn(&str) -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let reply = server.client().call(command);
+        if is_it(&reply) {
+            return;
+        }
+        assert!(may_be(&reply), "{command}: {reply}");
+        let mut client = server.client();
+        assert!(Instant::now() < end, "{command}: {reply}\n{}", client.call("cluster status"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn load(name: &str, value: u32) -> String {
+    let code = format!("#!lua name={name}\\nredis.register_function('{name}', function() return {value} end)");
+    format!("function load replace \"{code}\"")
+}
+
+#[test]
+fn who_comes_has_the_libraries_before_it_serves() {
+    let mut nodes = Nodes::new(4, 3);
+    nodes.changes(0, &load("a", 1), "$1 a");
+    for node in 0..3 {
+        nodes.answers(node, "fcall a 0", ":1");
+    }
+    // One that is new, one that starts again, one that has lost all it had.
+    nodes.start(3);
+    nodes.answers(3, "fcall a 0", ":1");
+    nodes.changes(3, &load("b", 2), "$1 b");
+    nodes.kill(3);
+    nodes.start(3);
+    nodes.answers(3, "fcall b 0", ":2");
+    nodes.kill(3);
+    nodes.dirs[3] = Scratch::new();
+    nodes.start(3);
+    nodes.answers(3, "fcall b 0", ":2");
+    nodes.answers(3, "fcall a 0", ":1");
+    // All of them.
+    (0..4).for_each(|node| nodes.kill(node));
+    (0..4).for_each(|node| nodes.start(node));
+    for node in 0..4 {
+        nodes.answers(node, "fcall a 0", ":1");
+        nodes.answers(node, "fcall b 0", ":2");
+    }
+}
+
+#[test]
+fn who_was_away_has_what_was_changed_meanwhile() {
+    let mut nodes = Nodes::new(3, 3);
+    for (name, value) in [("a", 1), ("b", 2), ("c", 3)] {
+        nodes.changes(value as usize - 1, &load(name, value), &format!("$1 {name}"));
+    }
+    nodes.answers(2, "fcall c 0", ":3");
+    nodes.kill(2);
+    nodes.changes(0, &load("a", 10), "$1 a");
+    nodes.changes(1, &load("d", 4), "$1 d");
+    nodes.changes(0, "function restore \"\" flush", "-ERR DUMP payload version or checksum are wrong");
+    nodes.changes(1, &load("e", 5), "$1 e");
+    until(
+        nodes.server(0),
+        "function delete c",
+        |reply| reply == "+OK" || reply == "-ERR Library not found",
+        |reply| reply.starts_with("-CLUSTERDOWN") || reply.contains("nobody knows"),
+    );
+    nodes.start(2);
+    // Never what it had.
+    nodes.answers(2, "fcall c 0", "-ERR Function not found");
+    for (name, value) in [("a", 10), ("b", 2), ("d", 4), ("e", 5)] {
+        nodes.answers(2, &format!("fcall {name} 0"), &format!(":{value}"));
+    }
+    nodes.changes(2, "function flush", "+OK");
+    for node in 0..3 {
+        nodes.answers(node, "fcall a 0", "-ERR Function not found");
+    }
+}
+
+#[test]
+fn changes_at_once_through_several_nodes_are_all_made() {
+    let nodes = Nodes::new(3, 3);
+    let names = |node: usize| (0..8).map(move |i| format!("f{node}x{i}"));
+    std::thread::scope(|scope| {
+        for node in 0..3 {
+            let nodes = &nodes;
+            scope.spawn(move || {
+                names(node).for_each(|name| nodes.changes(node, &load(&name, 7), &format!("${} {name}", name.len())));
+            });
+        }
+    });
+    for name in (0..3).flat_map(names) {
+        (0..3).for_each(|node| nodes.answers(node, &format!("fcall {name} 0"), ":7"));
+    }
+}
+
+#[test]
+fn without_a_majority_nobody_is_told_that_a_library_is_loaded() {
+    let mut nodes = Nodes::new(3, 3);
+    nodes.changes(0, &load("a", 1), "$1 a");
+    nodes.kill(1);
+    nodes.kill(2);
+    let load = load("b", 2);
+    // First perhaps that nobody knows, at last that it was not done.
+    let is_open = |reply: &str| reply.contains("whether the libraries are changed nobody knows");
+    until(nodes.server(0), &load, |reply| reply.starts_with("-CLUSTERDOWN"), is_open);
+    nodes.start(1);
+    nodes.start(2);
+    nodes.changes(0, &load, "$1 b");
+    (0..3).for_each(|node| nodes.answers(node, "fcall b 0", ":2"));
+}
+
+#[test]
+fn libraries_of_a_server_are_those_of_the_cluster_that_it_forms() {
+    let mut nodes = Nodes::new(2, 0);
+    let dir = nodes.dirs[0].path().display().to_string();
+    let alone = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--log-segment-size", "1mb"];
+    assert_eq!(Server::start(&alone).client().call(&load("a", 1)), "$1 a");
+    // It is no new node of a cluster of others.
+    let why = Server::refused(&[&alone[..], &["--cluster-seeds", "127.0.0.1:1"]].concat());
+    assert!(why.contains("this server has 0 keys and 1 libraries of functions"), "{why}");
+    let first = [&alone[..], &["--cluster-enabled", "yes"]].concat();
+    nodes.servers[0] = Some(Server::on_port(nodes.ports[0], &first));
+    nodes.answers(0, "fcall a 0", ":1");
+    nodes.seeds = format!("127.0.0.1:{}", nodes.ports[0]);
+    nodes.start(1);
+    nodes.answers(1, "fcall a 0", ":1");
+}
