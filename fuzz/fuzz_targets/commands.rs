@@ -35,7 +35,7 @@ fn run(engine: &mut Engine, row: &'static Row<Run>, args: Args<'_>, protocol: Pr
     let call = Call { row, args, first: None, db: 0, protocol, token: 0, caller: Caller::default(), seat: None };
     match engine.run(&call, &mut out) {
         Ran::Done => {}
-        Ran::Walking(mut walking) => while !matches!(engine.step_walk(&mut walking, &mut out), Step::Done) {},
+        Ran::Walking(mut walking) => while !matches!(engine.step_walk(&mut walking, call.token, &mut out), Step::Done) {},
         Ran::Busy(_) => panic!("nobody else has a latch"),
         Ran::Blocked(_) => panic!("who has no seat does not wait"),
     }

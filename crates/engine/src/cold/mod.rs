@@ -39,10 +39,8 @@ pub trait Source: Send + Sync {
         &self,
         space: Space,
         key: &Key<'_>,
-        _has_room: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<Fetched>, Unreadable> {
-        self.fetch(space, key)
-    }
+        has_room: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable>;
 
     /// The keys that there are in a part of a space, written or durable. Those that are noted as gone are not.
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;

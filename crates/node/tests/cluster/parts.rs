@@ -100,6 +100,15 @@ fn readable(net: &Net, node: usize) {
             Ok(None)
         }
 
+        fn fetch_within(
+            &self,
+            space: Space,
+            key: &Key<'_>,
+            _: &mut dyn FnMut(u64) -> bool,
+        ) -> Result<Option<Fetched>, Unreadable> {
+            self.fetch(space, key)
+        }
+
         fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
             Err(Unreadable)
         }
@@ -141,6 +150,15 @@ fn what_was_prepared_for_another_value_is_not_installed() {
         fn fetch(&self, _: Space, _: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
             let (value, mark) = (Value::Short(b"text"[..].into()), Mark::live(false, false, false));
             Ok(Some(Fetched::There(Record { value, expiry: None, access: 0, version: 1, mark })))
+        }
+
+        fn fetch_within(
+            &self,
+            space: Space,
+            key: &Key<'_>,
+            _: &mut dyn FnMut(u64) -> bool,
+        ) -> Result<Option<Fetched>, Unreadable> {
+            self.fetch(space, key)
         }
 
         fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {

@@ -46,6 +46,15 @@ impl Source for Shelf {
         read.unwrap_or_else(|| self.store.fetch(space, key))
     }
 
+    fn fetch_within(&self, space: Space, key: &Key<'_>, has_room: &mut dyn FnMut(u64) -> bool) -> Read {
+        if let Some(stale) = &*self.stale.lock().unwrap_or_else(PoisonError::into_inner) {
+            return stale.fetch_within(space, key, has_room);
+        }
+        // What was read before has its room.
+        let read = self.read().pop_front();
+        read.unwrap_or_else(|| self.store.fetch_within(space, key, has_room))
+    }
+
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {
         let mut names = self.store.list(space, span)?;
         if self.planted == Planted::ForgetfulListing {
