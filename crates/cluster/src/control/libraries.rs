@@ -127,19 +127,25 @@ impl Agent {
         Ok(())
     }
 
-    /// The version that this node has, which is that of the metadata as it knows them.
-    pub fn has_libraries(&self) -> Result<u64, String> {
-        let wanted = self.machine.look(|applied| applied.state.libraries().version);
-        let has = *self.libraries.version.borrow();
-        has.filter(|has| *has >= wanted).ok_or_else(|| self.libraries.why())
+    /// Whether libraries of this version are those of the metadata as this node knows them.
+    fn are_up_to_date(&self, has: Option<u64>) -> bool {
+        has >= Some(self.machine.look(|applied| applied.state.libraries().version))
     }
 
-    /// Comes back when [`Agent::has_libraries`], or says why it does not.
-    pub async fn until_it_has_libraries(&self) -> Result<u64, String> {
+    /// The version that this node has.
+    ///
+    /// # Errors
+    /// If it is not that of the metadata as this node knows them: why not.
+    pub fn has_libraries(&self) -> Result<u64, String> {
+        let has = *self.libraries.version.borrow();
+        has.filter(|_| self.are_up_to_date(has)).ok_or_else(|| self.libraries.why())
+    }
+
+    /// As [`Agent::has_libraries`], but waits for them, for as long as a lease lasts at most.
+    pub async fn until_it_has_libraries(&self) -> Result<(), String> {
         let mut version = self.libraries.version();
-        let waited = timeout(self.settings.lease, version.wait_for(|_| self.has_libraries().is_ok())).await;
-        drop(waited);
-        self.has_libraries()
+        let waited = timeout(self.settings.lease, version.wait_for(|has| self.are_up_to_date(*has))).await;
+        waited.map(drop).map_err(|_| self.libraries.why())
     }
 
     /// Changes the libraries of version `known`. True: all nodes that serve have them. False: they were changed by others, and this node has what those
