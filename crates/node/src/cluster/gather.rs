@@ -31,6 +31,8 @@ pub(crate) enum Merge {
     Change,
     /// One of those that are not nil, whichever.
     Any,
+    /// Done, if any node has; otherwise why not.
+    Kill,
 }
 
 impl Merge {
@@ -45,6 +47,7 @@ impl Merge {
             "script|exists" | "waitaof" => Merge::Least,
             "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" => Merge::Change,
             "randomkey" => Merge::Any,
+            "script|kill" | "function|kill" => Merge::Kill,
             _ => return None,
         })
     }
@@ -66,6 +69,9 @@ impl Merge {
 
     /// One reply of several. `chance` chooses where any would do.
     fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
+        if self == Merge::Kill {
+            return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
+        }
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
         if let Some(error) = error {
             let failed = parts.iter().filter(|part| part.first() == Some(&b'-')).count();
@@ -82,7 +88,7 @@ impl Merge {
         let mut reply = Reply::new(&mut out, protocol);
         match self {
             Merge::Sum | Merge::Receivers => reply.integer(parts.iter().map(|part| number(part)).sum()),
-            Merge::Same | Merge::Change => return parts.first().cloned().unwrap_or_default(),
+            Merge::Same | Merge::Change | Merge::Kill => return parts.first().cloned().unwrap_or_default(),
             Merge::Any => {
                 let is_nil = |part: &&Vec<u8>| part.starts_with(b"$-1") || part.starts_with(b"_");
                 let some: Vec<&Vec<u8>> = parts.iter().filter(|part| !is_nil(part)).collect();
@@ -116,6 +122,17 @@ impl Merge {
             }
         }
         out
+    }
+}
+
+/// Which of the replies to SCRIPT KILL counts: the least. What a node has not said may be that a script runs there.
+fn rank_of_kill(reply: &[u8]) -> usize {
+    match reply {
+        [b'+', ..] => 0,
+        _ if reply.starts_with(b"-UNKILLABLE") => 1,
+        _ if reply.starts_with(b"-BUSY") => 2,
+        _ if !reply.starts_with(b"-NOTBUSY") => 3,
+        _ => 4,
     }
 }
 
@@ -176,10 +193,10 @@ impl Gather {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, and of a change the reply says how many
-    /// have made it.
+    /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
+    /// change the reply says how many have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
-        matches!(self.merge, Merge::Receivers | Merge::Change)
+        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill)
     }
 
     /// The rest of one of the replies will not come.
@@ -307,6 +324,12 @@ mod tests {
             merged(Merge::Change, &["+OK\r\n", "-CLUSTERDOWN not there\r\n", "-nothing\r\n"]),
             "-ERR 1 of 3 nodes have executed it, of the others the first says: not there\r\n"
         );
+        let (free, no) = ("-NOTBUSY none\r\n", "-UNKILLABLE it wrote\r\n");
+        assert_eq!(merged(Merge::Kill, &[free, no, "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(Merge::Kill, &[free, "-BUSY other\r\n", no]), no);
+        assert_eq!(merged(Merge::Kill, &[free, "-BUSY other\r\n", free]), "-BUSY other\r\n");
+        assert_eq!(merged(Merge::Kill, &[free, &unknown, free]), unknown, "it may run there");
+        assert_eq!(merged(Merge::Kill, &[free, free]), free);
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
     }

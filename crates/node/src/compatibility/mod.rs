@@ -124,6 +124,8 @@ What differs from a single server:
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
+- `SCRIPT KILL` and `FUNCTION KILL` kill at whichever node the script runs. One that runs on copies of keys of several nodes can be killed also when it has written:
+  nothing of it, and of the block it is in, is done.
 - A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.
 - Libraries of functions belong to the cluster: its metadata have them, and every node that serves has them, also one that joins later, was away or has lost all it had. `FUNCTION LOAD`,
   `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes have the change that may serve, which takes up to about 2 s where one has just failed; of changes at once none is lost. Where

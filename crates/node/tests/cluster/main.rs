@@ -19,6 +19,7 @@ mod moves;
 mod parts;
 mod pipelines;
 mod slices;
+mod slow_scripts;
 mod transactions;
 mod undeclared;
 mod waitaof;

@@ -428,6 +428,9 @@ impl Worker {
         if let Some(wait) = unwaited.filter(|_| fetching.patient.is_some()) {
             return Ran::Waits(Unserved { wait, now: run.now });
         }
+        if let Some(text) = run.aside.killed.take() {
+            return if fetching.interactive { Ran::Answers(Err(text)) } else { Ran::Done(Err(text)) };
+        }
         if fetching.interactive {
             conn.closing |= closes;
             std::mem::take(&mut run.aside.lines).into_iter().for_each(|line| self.node.show_line(line));

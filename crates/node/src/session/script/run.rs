@@ -40,6 +40,10 @@ pub struct ScriptRun {
     changes_before: u64,
     /// The function it is, if it is one.
     function: Option<Box<str>>,
+    /// It was killed.
+    killed: bool,
+    /// It was killed after it had changed something on copies, which are given up with it.
+    spoils: bool,
 }
 
 /// What a script may do.
@@ -95,6 +99,8 @@ impl ScriptRun {
             calls: 0,
             changes_before: 0,
             function: function.map(Into::into),
+            killed: false,
+            spoils: false,
         }
     }
 
@@ -122,9 +128,9 @@ impl ScriptRun {
 
     /// Answers what the script has last asked.
     fn step(&mut self) -> Step {
-        let killed = self.job.as_ref().is_some_and(|job| job.killed.load(Relaxed));
+        self.killed = self.job.as_ref().is_some_and(|job| job.killed.load(Relaxed));
         match std::mem::replace(&mut self.asked, Asked::Nothing) {
-            _ if killed => self.running.step(Input::Stop(super::kill::KILLED)),
+            _ if self.killed => self.running.step(Input::Stop(super::kill::KILLED)),
             Asked::Beginning => self.running.step(Input::Start),
             Asked::Command => self.running.step(Input::Reply(&self.reply)),
             Asked::Check(checked) => self.running.step(Input::Checked(checked)),
@@ -143,7 +149,10 @@ impl ScriptRun {
         };
         loop {
             match self.step() {
-                Step::Done => return Stretch::Done,
+                Step::Done => {
+                    self.spoils = self.killed && ctx.aside.is_some() && self.has_changed(block);
+                    return Stretch::Done;
+                }
                 Step::Call { protocol } => {
                     let mut reply = std::mem::take(&mut self.reply);
                     reply.clear();
@@ -185,7 +194,8 @@ impl ScriptRun {
         let job = self.job.get_or_insert_with(|| {
             scripts.show(Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now()))
         });
-        job.has_changed.store(block.run.changes() > self.changes_before, Relaxed);
+        // What is done to copies nobody has seen: it can be given up.
+        job.has_changed.store(ctx.aside.is_none() && block.run.changes() > self.changes_before, Relaxed);
         let elapsed = now.saturating_sub(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
@@ -202,8 +212,13 @@ impl ScriptRun {
 
     /// It has ended: what it answers, and what it changed is seen.
     fn end(self: Box<Self>, ctx: &mut SessionCtx<'_>) -> Flow {
-        let ScriptRun { running, block, job, .. } = *self;
+        let ScriptRun { running, block, job, spoils, .. } = *self;
+        let before = ctx.out.len();
         let finished = running.finish(ctx.session.protocol, ctx.out);
+        if let Some(aside) = ctx.aside.as_deref_mut().filter(|_| spoils) {
+            let reply = &ctx.out[before..];
+            aside.killed = Some(reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end().into());
+        }
         ctx.machines.put_back(finished.machine);
         // The error of a command was counted when the command failed.
         ctx.session.error_is_counted = matches!(finished.outcome, Outcome::Error { count: false });
