@@ -222,6 +222,10 @@ impl Agent {
                 Some(_) => Reply::Done(self.holders().to_bytes()),
                 None => Reply::NotLeader(self.leader().0),
             },
+            Op::Past => match NodeId::read(&mut from) {
+                Ok(id) => self.past_of(id),
+                Err(why) => malformed(why),
+            },
             Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form => {
                 Reply::Failed("asked of no one".to_owned())
             }

@@ -13,15 +13,30 @@ use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
 
 impl Agent {
-    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows.
-    pub async fn announce(self: &Arc<Self>) {
+    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows. `is_new`: it has got to know the cluster since this
+    /// start. False: it must not take part.
+    pub async fn announce(self: &Arc<Self>, is_new: bool) -> bool {
         if self.volatile().host.is_none() {
             self.find_host().await;
         }
         let command = Command::Alive { node: self.describe(), settings: self.agreed() };
+        let (mut is_sound, mut told) = (is_new, String::new());
         loop {
+            if !is_sound {
+                match self.is_older_copy().await {
+                    Ok(Some(why)) => {
+                        self.retire(&why).await;
+                        return false;
+                    }
+                    Ok(None) => is_sound = true,
+                    Err(why) => {
+                        self.wait_with(why, &mut told).await;
+                        continue;
+                    }
+                }
+            }
             let why = match self.submit(&command).await {
-                Ok(Response::Done { .. }) => return,
+                Ok(Response::Done { .. }) => return true,
                 Ok(Response::Refused(why @ Refusal::NotFormed)) => why.to_string(),
                 Ok(Response::Refused(Refusal::Unknown(_))) => {
                     "the cluster has forgotten this node; with an empty dir it would join as a new one".to_owned()
@@ -29,12 +44,22 @@ impl Agent {
                 Ok(Response::Refused(why)) => format!("the cluster refuses this node: {why}"),
                 Err(why) => why,
             };
-            self.shared.say(why);
-            tokio::time::sleep(self.settings.renew).await;
+            self.wait_with(why, &mut told).await;
         }
     }
 
-    /// Where a node is that belongs to a cluster and has not been told: where it was, or as a seed says.
+    /// Says why the cluster does not know of this node yet, in the log once, and waits a moment.
+    async fn wait_with(&self, why: String, told: &mut String) {
+        if why != *told {
+            tracing::info!("the cluster has not taken note of this start yet: {why}");
+            told.clone_from(&why);
+        }
+        self.shared.say(why);
+        tokio::time::sleep(self.settings.renew).await;
+    }
+
+    /// Where a node is that belongs to a cluster and has not been told: where it was, or as a seed says; or, if it is none of the seeds, from where it reaches
+    /// them.
     async fn find_host(self: &Arc<Self>) {
         // A cluster of one may have been formed before its node knew.
         if let Some(known) = self.known(self.me()).filter(|known| !known.host.is_empty()) {
@@ -42,12 +67,19 @@ impl Agent {
             return;
         }
         loop {
+            let mut local = None;
             for seed in &self.settings.seeds {
                 let asked = self.links.ask_at((&seed.0, seed.1), Op::Who, &[], super::agent::ASK).await;
-                if asked.is_ok_and(|(_, peer, _)| peer.party.node == self.me()) {
+                let Ok((_, peer, from)) = asked else { continue };
+                if peer.party.node == self.me() {
                     self.volatile().host = Some(seed.0.clone());
                     return;
                 }
+                local = Some(from);
+            }
+            if local.is_some() {
+                self.volatile().host = local;
+                return;
             }
             if self.settings.seeds.is_empty() {
                 tracing::warn!(

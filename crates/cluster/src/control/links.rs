@@ -51,7 +51,12 @@ pub enum Op {
     Renew = 8,
     /// How the cluster is.
     Status = 9,
+    /// What is known of a node that has started.
+    Past = 10,
 }
+
+/// What is answered to a request that was not known when the one who answers was built.
+pub const UNKNOWN: &str = "a request that this version does not know";
 
 impl Op {
     pub fn of(number: u8) -> Option<Self> {
@@ -65,6 +70,7 @@ impl Op {
             7 => Self::Command,
             8 => Self::Renew,
             9 => Self::Status,
+            10 => Self::Past,
             _ => return None,
         })
     }

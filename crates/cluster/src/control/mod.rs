@@ -10,6 +10,7 @@ mod kept;
 mod libraries;
 mod links;
 mod network;
+mod past;
 mod relay;
 mod serve;
 mod status;
@@ -434,8 +435,10 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
     tokio::spawn(Arc::clone(agent).keep_libraries());
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
+        let is_new = agent.cluster().is_none();
         agent.find_cluster().await;
-        agent.announce().await;
-        agent.renew().await;
+        if agent.announce(is_new).await {
+            agent.renew().await;
+        }
     });
 }

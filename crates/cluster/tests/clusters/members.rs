@@ -194,6 +194,49 @@ fn an_old_copy_of_a_folder_is_refused() {
     assert!(!nodes.nodes[2].has_lease());
 }
 
+/// Its name and the number of its start are those of the life that the others know.
+#[test]
+fn an_old_copy_of_a_folder_is_refused_after_one_start_without_it() {
+    let mut nodes = Nodes::formed(92, 3);
+    nodes.nodes[2].stop();
+    let file = nodes.nodes[2].settings.folder.join("state");
+    let copy = std::fs::read(&file).unwrap();
+    nodes.nodes[2].start();
+    nodes.serve();
+    nodes.nodes[2].stop();
+    std::fs::write(&file, copy).unwrap();
+    nodes.nodes[2].start();
+    wait("it is refused", || nodes.nodes[2].control().reason().contains("old copy").then_some(()));
+    let id = nodes.nodes[2].id();
+    wait("the others know that it does not serve", || nodes.nodes[0].control().silent().contains(&id).then_some(()));
+    assert!(!nodes.nodes[2].has_lease());
+    nodes.nodes[2].stop();
+    nodes.nodes[2].wipe();
+    nodes.nodes[2].start();
+    nodes.serve();
+    assert_ne!(nodes.nodes[2].id(), id);
+}
+
+/// As a machine that is set back to what it was while it ran: nobody has heard of a later start, but it has acknowledged what it does not know.
+#[test]
+fn a_folder_that_has_forgotten_what_it_acknowledged_is_refused() {
+    let mut nodes = Nodes::formed(93, 3);
+    let leader = nodes.leader();
+    let back = (leader + 1) % 3;
+    let file = nodes.nodes[back].settings.folder.join("state");
+    let copy = std::fs::read(&file).unwrap();
+    for round in 0..3 {
+        nodes.nodes[leader].done(&Command::Set { name: "round".to_owned(), value: round.to_string() });
+    }
+    let version = nodes.nodes[leader].map().version();
+    wait("it hears of all", || (nodes.nodes[back].map().version() >= version).then_some(()));
+    nodes.nodes[back].stop();
+    std::fs::write(&file, copy).unwrap();
+    nodes.nodes[back].start();
+    wait("it is refused", || nodes.nodes[back].control().reason().contains("has acknowledged").then_some(()));
+    assert!(!nodes.nodes[back].has_lease());
+}
+
 #[test]
 fn a_copy_of_a_folder_that_was_at_rest_is_refused_while_its_node_runs() {
     let mut nodes = Nodes::formed(90, 3);
