@@ -537,9 +537,10 @@ impl Worker {
             return self.cut(token);
         }
         self.ensure_out(&mut conn);
+        let why = if may_be_done { UNKNOWN.to_vec() } else { self.unreached(link).into_bytes() };
         while let Some(expect) = line.expected.pop_front() {
             let mut error = Vec::new();
-            write_error(&mut error, conn.session.protocol, if may_be_done { UNKNOWN } else { UNREACHED });
+            write_error(&mut error, conn.session.protocol, &why);
             if let (Expect::Part(part), Some(remote)) = (expect, conn.remote.as_deref_mut()) {
                 remote.gather.iter_mut().for_each(|gather| gather.forget(part));
             }
@@ -549,11 +550,19 @@ impl Worker {
         self.put_conn(conn);
         self.mark_dirty(token);
     }
-}
 
-/// What is answered to a command that has not left this node, or was not executed at the other one.
-const UNREACHED: &[u8] =
-    b"CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";
+    /// What is answered to a command that has not left this node, or was not executed at the other one.
+    fn unreached(&self, link: usize) -> String {
+        let place = self.peers.as_deref().and_then(|peers| {
+            let node = peers.map.node(peers.map.index_of(peers.links[link].node?)?);
+            Some(format!(" at {}:{}", node.host, node.port))
+        });
+        format!(
+            "CLUSTERDOWN The node{} cannot be reached: the command was not executed there",
+            place.unwrap_or_default()
+        )
+    }
+}
 
 /// What is answered to a part of a command that has left, and whose reply is lost.
 pub(super) const UNKNOWN: &[u8] = b"ERR a node has not answered: nobody knows whether it has executed the command";

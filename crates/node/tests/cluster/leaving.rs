@@ -2,7 +2,7 @@
 
 use crate::net::{Net, key_of, keys};
 
-const REFUSED: &str = "-CLUSTERDOWN The node that owns the slot cannot be reached: the command was not executed there";
+const REFUSED: &str = "-CLUSTERDOWN The node at 10.0.0.2:7001 cannot be reached: the command was not executed there";
 
 #[test]
 fn what_an_owner_has_executed_is_answered_before_it_ends_and_what_it_has_not_is_refused() {

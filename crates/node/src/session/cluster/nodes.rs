@@ -27,7 +27,7 @@ pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         let _ = write!(text, "{name}:{value}\r\n");
     };
     line("cluster_enabled", &1);
-    line("cluster_state", if serves && assigned == SLOTS { &"ok" } else { &"fail" });
+    line("cluster_state", if serves && assigned == SLOTS && lost == 0 { &"ok" } else { &"fail" });
     line("cluster_slots_assigned", &assigned);
     line("cluster_slots_ok", &(assigned - lost));
     line("cluster_slots_pfail", &0);
