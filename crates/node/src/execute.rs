@@ -450,7 +450,7 @@ impl Worker {
             return Next::Retry;
         }
         if busy.awaited
-            && let Some(text) = self.doubt(conn)
+            && let Some(text) = self.doubt(conn).or_else(|| self.slow_script_before(conn))
         {
             return self.refuse_undone(conn, command, &text);
         }

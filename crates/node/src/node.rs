@@ -10,7 +10,7 @@ use crate::address_space::AddressSpace;
 use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Doubts};
+use crate::cluster::{Cluster, Doubts, SlowScripts};
 use crate::config::Live;
 use crate::durable::Durable;
 use crate::http::Told;
@@ -95,6 +95,8 @@ pub struct Node {
     durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
     /// What is in doubt of transactions over nodes, and for how long that may be.
     pub(crate) doubts: Doubts,
+    /// Which scripts run on copies of its keys for too long.
+    pub(crate) slow_scripts: SlowScripts,
     /// The cluster that it is a node of, if any.
     cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
@@ -177,6 +179,7 @@ impl Node {
             jobs: Jobs::default(),
             durable: RwLock::default(),
             doubts: Doubts::default(),
+            slow_scripts: SlowScripts::default(),
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),

@@ -293,11 +293,16 @@ impl Job {
 
     /// What others are told who need what it has.
     pub fn busy_error(&self) -> &'static str {
-        if self.function.is_some() {
-            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
-        } else {
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
-        }
+        busy_error(self.function.is_some())
+    }
+}
+
+/// What those are told who need what a script, or a function, has for too long.
+pub fn busy_error(function: bool) -> &'static str {
+    if function {
+        "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+    } else {
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
     }
 }
 

@@ -174,6 +174,14 @@ pub enum Message {
         /// Which attempt.
         tx: TxId,
     },
+    /// To a participant that has said what is there: the coordinator is still at work, and that is a script that takes longer than it may. Who waits for
+    /// its locks may be told so.
+    Slow {
+        /// Which attempt.
+        tx: TxId,
+        /// The script is a function.
+        function: bool,
+    },
     /// To a participant: nobody will ask about these any more (rule T5).
     Finished {
         /// Whose transactions.
@@ -198,6 +206,7 @@ impl Message {
             | Message::Acknowledged { tx }
             | Message::Inquire { tx, .. }
             | Message::Leave { tx }
+            | Message::Slow { tx, .. }
             | Message::Status { tx, .. } => Some(*tx),
             Message::Finished { .. } => None,
         }
@@ -310,6 +319,11 @@ impl Message {
                 w.u8(14);
                 w.tx(*tx);
             }
+            Message::Slow { tx, function } => {
+                w.u8(15);
+                w.tx(*tx);
+                w.u8(u8::from(*function));
+            }
         }
     }
 
@@ -361,6 +375,7 @@ impl Message {
             12 => Message::Proceed { tx: r.tx()?, commands: r.bytes()?.into() },
             13 => Message::Hold { tx: r.tx()? },
             14 => Message::Leave { tx: r.tx()? },
+            15 => Message::Slow { tx: r.tx()?, function: r.flag()? },
             _ => return Err(Malformed("a message that is not known")),
         };
         r.end()?;

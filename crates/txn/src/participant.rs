@@ -236,6 +236,14 @@ impl Participant {
         })
     }
 
+    /// What an attempt has locked that has said what is there, and has not heard what to do about it.
+    pub fn locks_of_fetched(&self, tx: TxId) -> Option<&Arc<[Lock]>> {
+        match &self.known.get(&tx)?.phase {
+            Phase::Fetched { prepare, .. } => Some(&prepare.locks),
+            _ => None,
+        }
+    }
+
     /// Whether an attempt is remembered.
     pub fn knows(&self, tx: TxId) -> bool {
         self.known.contains_key(&tx)
@@ -269,7 +277,7 @@ impl Participant {
                 self.hold(now, tx);
             }
             Message::Proceed { tx, commands } => self.proceed(now, from.node, tx, commands, out),
-            Message::Hold { tx } => self.hold(now, tx),
+            Message::Hold { tx } | Message::Slow { tx, .. } => self.hold(now, tx),
             Message::Commit { tx, finished } => {
                 self.finished(from, tx.origin, finished, out);
                 self.commit(from.node, tx, out);

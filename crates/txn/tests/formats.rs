@@ -113,6 +113,9 @@ fn messages() {
     let bereft = Status::Bereft { lost: 300 };
     assert_eq!(bytes(&Message::Status { tx: tx(), status: bereft }), golden(&[1, 8], &[TX, &[6, 0xac, 0x02]]));
     assert_eq!(bytes(&Message::Leave { tx: tx() }), golden(&[1, 14], &[TX]));
+    for function in [false, true] {
+        assert_eq!(bytes(&Message::Slow { tx: tx(), function }), golden(&[1, 15], &[TX, &[u8::from(function)]]));
+    }
     let origin = tx().origin;
     assert_eq!(bytes(&Message::Finished { origin, below: 301 }), golden(&[1, 9], &[&TX[..10], &[0xad, 0x02]]));
 }

@@ -71,6 +71,7 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
         11 => Message::Proceed { tx, commands: Arc::from([1]) },
         12 => Message::Hold { tx },
         13 => Message::Leave { tx },
+        14 => Message::Slow { tx, function: dice.percent(50) },
         _ => Message::Finished { origin: tx.origin, below: number },
     }
 }

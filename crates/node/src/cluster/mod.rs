@@ -40,7 +40,7 @@ pub(crate) use owner::Virtual;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
 pub(crate) use route::Call;
-pub(crate) use tx::{Doubt, Doubts};
+pub(crate) use tx::{Doubt, Doubts, SlowScripts};
 pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.

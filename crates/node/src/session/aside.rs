@@ -24,6 +24,8 @@ pub struct Aside {
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// Its commands, as those see them who monitor.
     pub lines: Vec<Arc<[u8]>>,
+    /// Its script takes longer than `busy-reply-threshold`: whether that is a function.
+    pub slow: Option<bool>,
     /// A script was killed that had changed something: nothing of the block is done, and its client hears this.
     pub killed: Option<Vec<u8>>,
     /// The block, when it has run.

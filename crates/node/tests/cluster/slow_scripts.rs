@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::net::{Net, keys, shown};
 
 const KILLED: &str = "-ERR Script killed by user with SCRIPT KILL.";
+const BUSY: &str = "-BUSY Redis is busy running a script. You can only call SCRIPT KILL";
 const WRITES: &str = "redis.call('set', KEYS[1], 1) while true do end";
 const READS: &str = "redis.call('get', KEYS[1]) while true do end";
 
@@ -24,16 +25,10 @@ fn asks(net: &mut Net, client: usize, command: &str) -> String {
     hears(net, client)
 }
 
-/// Kills a script as soon as it can be seen.
-fn kill(net: &mut Net, client: usize, command: &str) {
-    for _ in 0..5000 {
-        let reply = asks(net, client, command);
-        if reply == "OK" {
-            return;
-        }
-        assert_eq!(reply, "-NOTBUSY No scripts in execution right now.");
-    }
-    panic!("it is never seen");
+/// What a client hears that wants to kill a script, as soon as that can be seen.
+fn kill(net: &mut Net, client: usize, command: &str) -> String {
+    let mut replies = (0..5000).map(|_| asks(net, client, command));
+    replies.find(|reply| !reply.starts_with("-NOTBUSY")).expect("it is seen")
 }
 
 #[test]
@@ -45,18 +40,18 @@ fn they_are_killed_from_any_node_also_after_they_have_written() {
         net.clock.step.store(100_000, Relaxed);
         for script in [READS, WRITES] {
             net.send_words(client, &["EVAL", script, "2", &a, &b]);
-            kill(&mut net, other, "SCRIPT KILL");
+            assert_eq!(kill(&mut net, other, "SCRIPT KILL"), "OK");
             let error = hears(&mut net, client);
             assert!(error.starts_with(KILLED), "{error}");
         }
         let library = "#!lua name=l
             redis.register_function('ends_never', function(keys) redis.call('set', keys[1], 1) while true do end end)";
-        assert_eq!(net.say_words(other, &["FUNCTION", "LOAD", library]), "l");
+        net.keeps_libraries();
+        assert_eq!(net.arrange(other, &["FUNCTION", "LOAD", library]), "l");
         net.send(client, &format!("FCALL ends_never 2 {a} {b}"));
-        net.turns(100);
-        let error = asks(&mut net, other, "SCRIPT KILL");
+        let error = kill(&mut net, other, "SCRIPT KILL");
         assert!(error.starts_with("-BUSY") && error.contains("FUNCTION KILL"), "{error}");
-        kill(&mut net, other, "FUNCTION KILL");
+        assert_eq!(kill(&mut net, other, "FUNCTION KILL"), "OK");
         let error = hears(&mut net, client);
         assert!(error.starts_with(KILLED), "{error}");
         // Nothing of a block is done.
@@ -66,7 +61,7 @@ fn they_are_killed_from_any_node_also_after_they_have_written() {
         net.send_words(client, &["EVAL", WRITES, "2", &a, &b]);
         net.send(client, "EXEC");
         assert_eq!(hears(&mut net, client), "QUEUED");
-        kill(&mut net, other, "SCRIPT KILL");
+        assert_eq!(kill(&mut net, other, "SCRIPT KILL"), "OK");
         let error = hears(&mut net, client);
         assert!(error.starts_with(KILLED), "{error}");
         assert_eq!(net.say(other, &format!("EXISTS {a} {b}")), "0");
@@ -74,7 +69,7 @@ fn they_are_killed_from_any_node_also_after_they_have_written() {
         net.ask(client, "BEGIN");
         net.ask(client, &format!("SET {b} 2"));
         net.send_words(client, &["EVAL", WRITES, "2", &a, &b]);
-        kill(&mut net, other, "SCRIPT KILL");
+        assert_eq!(kill(&mut net, other, "SCRIPT KILL"), "OK");
         let error = hears(&mut net, client);
         assert!(error.starts_with(KILLED), "{error}");
         assert_eq!(net.say(client, "COMMIT"), "OK");
@@ -93,7 +88,55 @@ fn what_has_written_to_keys_themselves_is_not_killed() {
     let [a, _, _] = keys(3);
     net.clock.step.store(100_000, Relaxed);
     net.send_words(client, &["EVAL", WRITES, "1", &a]);
-    net.turns(100);
-    let error = asks(&mut net, other, "SCRIPT KILL");
+    let error = kill(&mut net, other, "SCRIPT KILL");
     assert!(error.starts_with("-UNKILLABLE"), "{error}");
+}
+
+/// Who needs what they have, at whichever node, hears so; others are served.
+#[test]
+fn who_needs_their_keys_hears_that_they_are_busy() {
+    for workers in [1, 2] {
+        let mut net = Net::with(3, workers, 8, &[("busy-reply-threshold", "300")]);
+        let clients = [0, 1, 2].map(|node| net.connect(node));
+        let [a, b, c] = keys(3);
+        let runs = net.connect(0);
+        let transaction = net.connect(2);
+        net.ask(transaction, "BEGIN");
+        net.ask(transaction, &format!("SET {a} 2"));
+        net.clock.step.store(100_000, Relaxed);
+        let undeclared = "redis.call('set', ARGV[1], 1) redis.call('set', KEYS[1], 1) while true do end";
+        for (script, words) in [(WRITES, vec!["2", &a, &b]), (undeclared, vec!["1", &a, &b])] {
+            // They wait before it is too slow, and after that nobody does.
+            net.send_words(runs, &[&["EVAL", script], &words[..]].concat());
+            while !net.node(1).engine.transactions.any() {
+                net.turns(1);
+            }
+            for command in [format!("GET {a}"), format!("SET {b} q"), "DBSIZE".into(), format!("MSET {a} 1 {c} 2")] {
+                clients.iter().for_each(|client| net.send(*client, &command));
+                for client in clients {
+                    let reply = hears(&mut net, client);
+                    assert!(reply.starts_with(BUSY), "{command}: {reply}");
+                }
+            }
+            for command in ["KEYS *", "FLUSHALL", "RANDOMKEY"] {
+                let reply = asks(&mut net, clients[1], command);
+                assert!(reply.contains("busy running a script"), "{command}: {reply}");
+            }
+            for client in clients {
+                assert_eq!(asks(&mut net, client, &format!("EXISTS {c}")), "0");
+            }
+            assert_eq!(kill(&mut net, clients[2], "SCRIPT KILL"), "OK");
+            let error = hears(&mut net, runs);
+            assert!(error.starts_with(KILLED), "{error}");
+            net.run();
+            for client in clients {
+                assert_eq!(asks(&mut net, client, &format!("MGET {a} {b}")), "[nil nil]", "they are free");
+            }
+        }
+        assert_eq!(net.say(transaction, "COMMIT"), "OK");
+        assert_eq!(net.say(clients[0], "DBSIZE"), "1");
+        net.clock.step.store(100, Relaxed);
+        net.sleep(3000);
+        assert!(net.is_quiet(), "nothing is left");
+    }
 }

@@ -21,7 +21,7 @@ use crate::stats::add;
 use crate::worker::{Token, Worker};
 
 /// Between two looks, in milliseconds of [`Worker::tx_now`].
-const LOOK_MS: u64 = 500;
+pub(super) const LOOK_MS: u64 = 500;
 /// A node has been asked in the first two, and may take as long to answer.
 const LOOKS_MIN: u64 = 4;
 
@@ -122,6 +122,11 @@ impl Doubts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who waits for locks is to look again whether that may last.
+    pub(super) fn have_changed(&self) {
+        self.changes.fetch_add(1, Relaxed);
+    }
+
     /// A node has answered to what was asked about an attempt, whatever.
     pub(super) fn answered(&self, tx: TxId, node: NodeId) {
         if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&node)) {
@@ -212,11 +217,14 @@ impl Worker {
     /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
     pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
-        let Some(text) = self.node.doubts.about(keys).map(|cause| self.doubtful(cause)) else { return false };
+        let doubt = self.node.doubts.about(keys).map(|cause| self.doubtful(cause));
+        if doubt.is_some() {
+            add(&self.stats.refused_in_doubt, 1);
+        }
+        let Some(text) = doubt.or_else(|| self.slow_script_before_part(tx, locks)) else { return false };
         let Some(peers) = self.peers.as_deref() else { return false };
         let mut actions = Vec::new();
         peers.shared.parts.with(|parts| parts.refuse_queued(tx, Refusal::Failed(text.into()), &mut actions));
-        add(&self.stats.refused_in_doubt, 1);
         self.act(actions);
         true
     }
@@ -238,13 +246,14 @@ impl Worker {
         let is_due = due <= now && self.may_be_in_doubt();
         if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
             let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
+            self.look_at_slow_scripts();
             let mut known = doubts.known();
             let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
             let peers = self.peers.as_deref();
             let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most)));
             if looked.unwrap_or_else(|| known.look(None, most)) {
                 doubts.stuck.store(known.stuck.len(), Relaxed);
-                doubts.changes.fetch_add(1, Relaxed);
+                doubts.have_changed();
                 match peers {
                     Some(peers) => tell(&peers.map, &before, &known.of_nodes()),
                     // Nothing else would have them look.

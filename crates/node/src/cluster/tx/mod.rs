@@ -8,6 +8,7 @@ mod coordinator;
 mod doubts;
 mod interactive;
 mod participant;
+mod slow;
 mod split;
 mod tasks;
 mod waiting;
@@ -26,6 +27,7 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
 pub(crate) use doubts::{Doubt, Doubts};
+pub(crate) use slow::SlowScripts;
 use tasks::Task;
 pub(super) use tasks::find;
 pub(super) use workspace::works_on_everything;
@@ -462,6 +464,9 @@ impl Worker {
                 let (mut actions, tx) = (Vec::new(), message.tx());
                 if let Message::Status { tx, .. } = message {
                     self.node.doubts.answered(tx, from.node);
+                }
+                if let Message::Slow { tx, function } = message {
+                    self.node.hear_of_slow_script((tx, function), &peers.shared.parts);
                 }
                 if let (Watched::Keys(_) | Watched::Lost, Some(tx)) = (&watched, tx) {
                     peers.tx.watched.insert(tx, watched);

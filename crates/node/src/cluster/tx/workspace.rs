@@ -18,6 +18,7 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
+use super::doubts::LOOK_MS;
 use super::tasks::TOO_LARGE;
 use super::waiting::Unserved;
 use super::wire::{self, Changes};
@@ -77,6 +78,8 @@ struct Run {
     /// Its time, unix milliseconds.
     now: u64,
     suspended: Option<Box<Suspended>>,
+    /// When the owners of the keys were last told that it takes long, in milliseconds of [`Worker::tx_now`].
+    told_slow: Option<u64>,
 }
 
 /// What a block tells once it is committed.
@@ -102,6 +105,17 @@ enum Ran {
     Waits(Unserved),
     /// It has run, between BEGIN and COMMIT; its reply, or that it cannot be.
     Answers(Result<Vec<u8>, Vec<u8>>),
+}
+
+impl Run {
+    /// Its script takes long, and it is time to say so: whether that is a function, and to whom.
+    fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<NodeId>)> {
+        let is_due = self.told_slow.is_none_or(|told| told + LOOK_MS <= now);
+        // Between BEGIN and COMMIT nothing is held.
+        let function = self.aside.slow.filter(|_| is_due && !fetching.interactive)?;
+        self.told_slow = Some(now);
+        Some((function, fetching.parts.iter().map(|part| part.member.node).collect()))
+    }
 }
 
 impl Command {
@@ -227,7 +241,7 @@ impl Worker {
         let filled = self.fill_workspace(&mut conn, &mut block, &mut workspace, found);
         let begun = match (filled, block.fetching.as_deref_mut()) {
             (Ok((now, aside)), Some(fetching)) => {
-                fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None }));
+                fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None, told_slow: None }));
                 Ok(())
             }
             (filled, _) => {
@@ -355,12 +369,17 @@ impl Worker {
         let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
         self.put_conn(conn);
         if let Ran::Later = ran {
+            let now = self.tx_now();
+            let slow = block.fetching.as_deref().and_then(|fetching| run.slow_script(now, fetching));
             if let Some(fetching) = block.fetching.as_deref_mut() {
                 fetching.run = Some(run);
             }
             self.put_running(sequence, block);
             if let Some(peers) = self.peers.as_deref_mut() {
                 peers.tx.running.push_back(sequence);
+            }
+            if let Some((function, owners)) = slow {
+                self.tell_of_slow_script((sequence, attempt), function, owners);
             }
             return;
         }

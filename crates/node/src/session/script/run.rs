@@ -199,7 +199,15 @@ impl ScriptRun {
         let elapsed = now.saturating_sub(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
-            if scripts.mark_slow(job, (!held.is_all()).then(|| held.slots())) {
+            let slots = match &mut ctx.aside {
+                // What it has are locks of keys, wherever they are.
+                Some(aside) => {
+                    aside.slow = Some(self.function.is_some());
+                    Some(&[][..])
+                }
+                None => (!held.is_all()).then(|| held.slots()),
+            };
+            if scripts.mark_slow(job, slots) {
                 tracing::warn!(
                     milliseconds = elapsed,
                     "slow script detected: still in execution. You can kill it with SCRIPT KILL or FUNCTION KILL"
@@ -215,9 +223,11 @@ impl ScriptRun {
         let ScriptRun { running, block, job, spoils, .. } = *self;
         let before = ctx.out.len();
         let finished = running.finish(ctx.session.protocol, ctx.out);
-        if let Some(aside) = ctx.aside.as_deref_mut().filter(|_| spoils) {
+        if let Some(aside) = &mut ctx.aside {
+            aside.slow = None;
             let reply = &ctx.out[before..];
-            aside.killed = Some(reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end().into());
+            let text = || reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end().into();
+            aside.killed = aside.killed.take().or_else(|| spoils.then(text));
         }
         ctx.machines.put_back(finished.machine);
         // The error of a command was counted when the command failed.
