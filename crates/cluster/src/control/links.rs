@@ -55,9 +55,6 @@ pub enum Op {
     Past = 10,
 }
 
-/// What is answered to a request that was not known when the one who answers was built.
-pub const UNKNOWN: &str = "a request that this version does not know";
-
 impl Op {
     pub fn of(number: u8) -> Option<Self> {
         Some(match number {

@@ -9,7 +9,7 @@ use openraft::async_runtime::WatchReceiver;
 
 use super::agent::Agent;
 use super::disk::Disk;
-use super::links::{Op, Reply, UNKNOWN};
+use super::links::{Op, Reply};
 use super::types::Wire;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader};
@@ -79,15 +79,9 @@ impl Agent {
     pub async fn is_older_copy(self: &Arc<Self>) -> Result<Option<String>, String> {
         let mut body = Vec::new();
         self.me().put(&mut body);
-        match self.ask_leader(Op::Past, &body).await {
-            Ok(answer) => {
-                let past = Past::whole(&answer).map_err(|why| why.to_string())?;
-                Ok(Present::of(&self.disk).lacks(&past))
-            }
-            // Earlier versions do not tell.
-            Err(why) if why == UNKNOWN => Ok(None),
-            Err(why) => Err(why),
-        }
+        let answer = self.ask_leader(Op::Past, &body).await?;
+        let past = Past::whole(&answer).map_err(|why| why.to_string())?;
+        Ok(Present::of(&self.disk).lacks(&past))
     }
 
     /// Takes no part in anything any more.

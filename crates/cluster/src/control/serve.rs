@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::agent::Agent;
 use super::forming::Founding;
-use super::links::{Op, Reply, UNKNOWN};
+use super::links::{Op, Reply};
 use super::stream::Stream;
 use super::types::{AppendRequest, Snapshot, Vote, VoteRequest, Wire};
 use super::wire;
@@ -144,7 +144,7 @@ async fn requests(agent: Arc<Agent>, peer: Peer, mut reader: ReadHalf<Stream>, r
             let Ok(number) = from.u64() else { return };
             let reply = match from.u8().map(Op::of) {
                 Ok(Some(op)) => agent.hear(&peer, op, &body[9..]).await,
-                _ => Reply::Failed(UNKNOWN.to_owned()),
+                _ => Reply::Failed("a request that this version does not know".to_owned()),
             };
             let mut out = Vec::new();
             let at = frame::begin(&mut out);
