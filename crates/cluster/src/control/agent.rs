@@ -159,6 +159,11 @@ impl Agent {
 
     /// Asks the leader, wherever it is.
     pub async fn ask_leader(self: &Arc<Self>, op: Op, body: &[u8]) -> Result<Vec<u8>, String> {
+        self.ask_whoever_leads(op, body, false).await
+    }
+
+    /// As [`Self::ask_leader`]. `once`: nobody else is asked if one may have done it and has not answered.
+    async fn ask_whoever_leads(self: &Arc<Self>, op: Op, body: &[u8], once: bool) -> Result<Vec<u8>, String> {
         let mut why =
             "no leader of the cluster's metadata is known: more than half of the voting nodes must be up".to_owned();
         let mut asked: Vec<NodeId> = Vec::new();
@@ -178,7 +183,12 @@ impl Agent {
                 Ok(Reply::Done(answer)) => return Ok(answer),
                 Ok(Reply::NotLeader(hint)) => next = hint,
                 Ok(Reply::Failed(what)) => return Err(what),
-                Err(what) => why = format!("node {} at {}:{}: {what}", target.id, target.host, target.bus_port),
+                Err(what) => {
+                    why = format!("node {} at {}:{}: {what}", target.id, target.host, target.bus_port);
+                    if once {
+                        break;
+                    }
+                }
             }
         }
         Err(why)
@@ -197,7 +207,9 @@ impl Agent {
     pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
         let mut body = Vec::new();
         command.put(&mut body);
-        let answer = self.ask_leader(Op::Command, &body).await?;
+        // Two changes of libraries by the same command would not be the same.
+        let once = matches!(command, Command::Libraries { .. });
+        let answer = self.ask_whoever_leads(Op::Command, &body, once).await?;
         Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
     }
 
@@ -223,7 +235,7 @@ impl Agent {
                 None => Reply::NotLeader(self.leader().0),
             },
             Op::Past => match NodeId::read(&mut from) {
-                Ok(id) => self.past_of(id),
+                Ok(id) => self.past_of(id).await,
                 Err(why) => malformed(why),
             },
             Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form => {
@@ -248,7 +260,11 @@ impl Agent {
             _ => {}
         }
         let writing = tokio::spawn(async move {
-            let reply = agent.write(term, command).await;
+            let mut reply = agent.write(term, command).await;
+            if changes.is_some() && matches!(reply, Reply::NotLeader(_)) {
+                // It may be in the log, and be done.
+                reply = Reply::Failed("the metadata are led by another node now".to_owned());
+            }
             losers.into_iter().for_each(|id| agent.volatile().leases.release(id));
             let waited = match &reply {
                 Reply::Done(answer) => match (goes, changes.filter(|_| is_done(answer))) {
@@ -360,17 +376,24 @@ impl Agent {
             return Reply::Failed("its slots are being given to others".to_owned());
         }
         // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
+        match self.confirmed().await {
+            Ok(index) => Reply::Done(Granted { index, silent: self.silent(term) }.to_bytes()),
+            Err(reply) => reply,
+        }
+    }
+
+    /// Confirms with a majority that this node leads. What was committed before is what comes up to this index.
+    pub async fn confirmed(&self) -> Result<u64, Reply> {
         let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
         match self.raft.get_read_linearizer(confirm).await {
-            Ok(confirmed) => {
-                let granted = Granted { index: confirmed.read_log_id().index(), silent: self.silent(term) };
-                Reply::Done(granted.to_bytes())
+            Ok(confirmed) => Ok(confirmed.read_log_id().index()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
+                Err(Reply::NotLeader(to.leader_node))
             }
-            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => Reply::NotLeader(to.leader_node),
             Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(few))) => {
-                Reply::Failed(self.too_few(&few.got))
+                Err(Reply::Failed(self.too_few(&few.got)))
             }
-            Err(why) => Reply::Failed(why.to_string()),
+            Err(why) => Err(Reply::Failed(why.to_string())),
         }
     }
 

@@ -201,14 +201,14 @@ impl Agent {
         let mut lagging = None;
         let waiting = async {
             while self.leads() == Some(term) {
-                lagging = self.who_lacks(version);
+                lagging = self.who_lacks(term, version);
                 if lagging.is_none() {
                     return Ok(());
                 }
                 sleep(LOOK).await;
             }
-            // Whoever leads then finds the change made, and waits for the same.
-            Err(Reply::NotLeader(self.leader().0))
+            // Whoever leads then finds the change made, if it is asked for once more, and waits for the same.
+            Err(Reply::Failed("the metadata are led by another node now".to_owned()))
         };
         timeout(TAKEN, waiting).await.unwrap_or_else(|_| {
             let who = lagging.map_or_else(String::new, |id| format!("node {id} "));
@@ -216,30 +216,38 @@ impl Agent {
         })
     }
 
-    fn who_lacks(&self, version: u64) -> Option<NodeId> {
+    fn who_lacks(&self, term: u64, version: u64) -> Option<NodeId> {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
-        let volatile = self.volatile();
+        let mut volatile = self.volatile();
+        // Leases of an earlier leader may be held still.
+        volatile.leases.lead(term, now);
         let has = |id| volatile.libraries.get(&id).is_some_and(|has| *has >= version);
         nodes.into_iter().map(|(id, _)| id).find(|id| !has(*id) && volatile.leases.left(*id, now) > 0)
     }
 
     /// Cuts the log where libraries have made it large: all of it is written with every change.
     pub async fn cut_log(&self) {
-        let (bytes, snapshot) = {
+        let (covered, rest, snapshot) = {
             let kept = self.disk.kept();
-            let snapshot = kept.snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
-            (kept.entries.values().map(bytes_of).sum::<usize>(), snapshot.map(|last| last.index))
+            let last = kept.snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
+            let snapshot = last.map_or(0, |last| last.index);
+            let bytes = |entries: std::collections::btree_map::Range<'_, u64, Entry>| {
+                entries.map(|(_, entry)| bytes_of(entry)).sum::<usize>()
+            };
+            (bytes(kept.entries.range(..=snapshot)), bytes(kept.entries.range(snapshot + 1..)), snapshot)
         };
-        if bytes <= LOG_BYTES_MAX {
+        if covered + rest <= LOG_BYTES_MAX {
             return;
         }
-        let applied = self.machine.look(|applied| applied.last.map(|last| last.index));
         let trigger = self.raft.trigger();
-        let asked = match snapshot {
-            Some(index) if snapshot >= applied => trigger.purge_log(index).await,
-            _ => trigger.snapshot().await,
-        };
+        let mut asked = Ok(());
+        if covered > 0 {
+            asked = trigger.purge_log(snapshot).await;
+        }
+        if rest > 0 && asked.is_ok() {
+            asked = trigger.snapshot().await;
+        }
         if let Err(why) = asked {
             tracing::debug!("the log of the metadata is not cut: {why}");
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use openraft::async_runtime::WatchReceiver;
+use tokio::time::timeout;
 
 use super::agent::Agent;
 use super::disk::Disk;
@@ -65,9 +66,18 @@ impl Present {
 }
 
 impl Agent {
-    /// What this node, if it leads, knows of another one.
-    pub fn past_of(&self, id: NodeId) -> Reply {
+    /// What this node, if it leads, knows of another one: all that was committed.
+    pub async fn past_of(&self, id: NodeId) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
+        let index = match self.confirmed().await {
+            Ok(index) => index,
+            Err(reply) => return reply,
+        };
+        let mut applied = self.machine.index();
+        let waited = timeout(self.settings.lease, applied.wait_for(|applied| *applied >= index)).await;
+        if !matches!(waited, Ok(Ok(_))) {
+            return Reply::Failed("the leader has not applied all that is committed".to_owned());
+        }
         let starts = self.machine.look(|applied| applied.state.incarnation(id)).unwrap_or_default();
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();

@@ -104,6 +104,8 @@ impl Loader {
             let Some(mut load) = self.postponed.pop_front() else { return };
             // It would be read in vain, again and again, as long as a script holds the latch.
             if load.gave_up && !self.is_free(slot_of(&load.key.1), wake) {
+                // Nor does anybody wait for its turn.
+                self.shared.budget.leave(load.ticket);
                 self.postponed.push_back(load);
                 continue;
             }

@@ -54,7 +54,8 @@ impl Merge {
 
     /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
     fn is_without_lost(self, name: &str) -> bool {
-        self == Merge::Receivers || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
+        matches!(self, Merge::Receivers | Merge::Kill)
+            || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
 
     /// Whether a node has its part only as long as it has a lease: it is about keys.

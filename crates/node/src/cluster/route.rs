@@ -313,7 +313,9 @@ impl Worker {
                 return Some(self.gather_from_all(conn, command, args, merge, raw));
             }
             // Who finds nodes by itself asks each of them, as with Redis Cluster, and means what that one has.
-            Kind::Gather(_) | Kind::Scan if !alone && !queues && moves && !peers.serves => {
+            Kind::Gather(_) | Kind::Scan
+                if !alone && !queues && moves && !peers.serves && kind != Kind::Gather(Merge::Kill) =>
+            {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
             }

@@ -140,3 +140,18 @@ fn who_needs_their_keys_hears_that_they_are_busy() {
         assert!(net.is_quiet(), "nothing is left");
     }
 }
+
+/// What has begun there may still run.
+#[test]
+fn kills_are_for_nodes_without_leases_too() {
+    for mode in ["forward", "moved"] {
+        let mut net = Net::with(3, 1, 4, &[("cluster-redirect", mode)]);
+        net.lease(1, 0);
+        for node in [0, 1] {
+            let client = net.connect(node);
+            for command in ["SCRIPT KILL", "FUNCTION KILL"] {
+                assert_eq!(net.say(client, command), "-NOTBUSY No scripts in execution right now.", "{mode} {command}");
+            }
+        }
+    }
+}
