@@ -407,7 +407,7 @@ async fn agent(
     };
     let config = config.validate().map_err(|why| why.to_string())?;
     let me = disk.kept().node;
-    let network = Network { links: Arc::clone(&links), machine: machine.clone() };
+    let network = Network { links: Arc::clone(&links), machine: machine.clone(), acknowledged: Arc::default() };
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
     let reason = Mutex::new("this node is starting".to_owned());

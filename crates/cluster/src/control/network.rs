@@ -1,7 +1,8 @@
 //! Raft's messages over control links.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use openraft::OptionalSend;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -19,6 +20,8 @@ use crate::meta::Describe;
 pub struct Network {
     pub links: Arc<Links>,
     pub machine: Machine,
+    /// In which term each node has acknowledged which entry of the log, as the last of those from this one.
+    pub acknowledged: Arc<Mutex<BTreeMap<NodeId, (u64, u64)>>>,
 }
 
 /// Asks one node.
@@ -43,6 +46,23 @@ impl Client {
         known.map_or((self.target.host.clone(), self.target.bus_port), |node| (node.host.clone(), node.bus_port))
     }
 
+    /// Notes what the node has acknowledged. Raft does not know nodes that have forgotten it: who has, is not there until it has found out ([`super::past`]).
+    fn look_at(&self, response: &AppendResponse, term: u64, before: u64, last: u64) -> Result<(), RPCError<Types>> {
+        let mut acknowledged = self.network.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = acknowledged.get(&self.target.id).filter(|known| known.0 == term).map_or(0, |known| known.1);
+        let upto = match response {
+            AppendResponse::Success => last,
+            AppendResponse::PartialSuccess(upto) => upto.map_or(0, |id| id.index),
+            AppendResponse::Conflict if before > 0 && before <= known => {
+                let why = format!("it has forgotten entries up to {known}, which it has acknowledged");
+                return Err(RPCError::Unreachable(Unreachable::from_string(why)));
+            }
+            AppendResponse::Conflict | AppendResponse::HigherVote(_) => return Ok(()),
+        };
+        acknowledged.insert(self.target.id, (term, upto.max(known)));
+        Ok(())
+    }
+
     async fn ask<T: Wire>(&self, op: Op, body: Vec<u8>, option: &RPCOption) -> Result<T, RPCError<Types>> {
         let (host, port) = self.place();
         let reply = self.network.links.ask(self.target.id, (&host, port), op, body, option.hard_ttl()).await;
@@ -64,7 +84,12 @@ impl RaftNetworkV2<Types> for Client {
         rpc: AppendRequest,
         option: RPCOption,
     ) -> Result<AppendResponse, RPCError<Types>> {
-        self.ask(Op::Append, rpc.to_bytes(), &option).await
+        let term = rpc.vote.leader_id().term;
+        let before = rpc.prev_log_id.map_or(0, |id| id.index);
+        let last = rpc.entries.last().map_or(before, |entry| entry.log_id.index);
+        let response = self.ask(Op::Append, rpc.to_bytes(), &option).await?;
+        self.look_at(&response, term, before, last)?;
+        Ok(response)
     }
 
     async fn vote(&mut self, rpc: VoteRequest, option: RPCOption) -> Result<VoteResponse, RPCError<Types>> {
