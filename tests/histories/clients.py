@@ -137,7 +137,11 @@ class Worker(threading.Thread):
 
     def take(self, op, replies):
         """What the commands of a transaction answered."""
-        if len(replies) != len(op["value"]) or any(isinstance(reply, ErrorReply) for reply in replies):
+        errors = [reply for reply in replies if isinstance(reply, ErrorReply)]
+        if op["way"] == "block" and errors and all(str(error).startswith("MISCONF") for error in errors):
+            # The log has failed: as in Redis, each script of a block is refused its writes by itself. What one of them had written before would not be answered.
+            raise Refused(errors[0])
+        if len(replies) != len(op["value"]) or errors:
             self.problems.append(f"{op['way']} at node {op['node']}: a transaction was answered {replies}: {op['value']}")
             raise Closed("not what was asked for")
         for at, (micro, reply) in enumerate(zip(op["value"], replies)):
