@@ -54,19 +54,20 @@ impl Leases {
     }
 
     /// How long the node may still have a lease, in nanoseconds.
-    pub fn left(&self, id: NodeId, now: u64) -> u64 {
+    pub fn left(&mut self, term: u64, id: NodeId, now: u64) -> u64 {
+        self.lead(term, now);
         self.granted.get(&id).copied().unwrap_or(0).max(self.inherited).saturating_sub(now)
     }
 
-    /// Whether this leader has granted the node a lease that is not over.
-    pub fn holds(&self, id: NodeId, now: u64) -> bool {
-        self.granted.get(&id).is_some_and(|&until| until > now)
+    /// How long a lease goes on that this leader has granted the node.
+    pub fn held(&self, id: NodeId, now: u64) -> u64 {
+        self.granted.get(&id).copied().unwrap_or(0).saturating_sub(now)
     }
 
     /// The node's slots are to be given away: it gets no lease any more. Refused while it may have one, with how long that is.
     pub fn fence(&mut self, term: u64, id: NodeId, now: u64) -> Result<(), u64> {
         self.lead(term, now);
-        match self.left(id, now) {
+        match self.left(term, id, now) {
             0 => {
                 *self.fenced.entry(id).or_default() += 1;
                 Ok(())
@@ -104,6 +105,7 @@ mod tests {
         assert!(leases.grant(2, A, 1100), "another term");
         assert_eq!(leases.fence(2, A, 1200), Err(800));
         assert_eq!(leases.fence(3, A, 5000), Err(900), "whatever is known of earlier ones");
+        assert_eq!(leases.left(4, A, 6000), 900, "also if that is all that it is asked");
     }
 
     /// Two commands that take slots from the same node may be under way at once.
@@ -127,7 +129,7 @@ mod tests {
         assert!(!leases.grant(1, A, 901));
         assert!(!leases.grant(2, A, 902), "also if the term has changed meanwhile");
         leases.release(A);
-        assert!(leases.grant(2, A, 903) && leases.holds(A, 904) && !leases.holds(A, 1803));
+        assert!(leases.grant(2, A, 903) && leases.held(A, 904) > 0 && leases.held(A, 1803) == 0);
     }
 
     proptest! {

@@ -188,3 +188,16 @@ fn libraries_of_a_server_are_those_of_the_cluster_that_it_forms() {
     nodes.start(1);
     nodes.answers(1, "fcall a 0", ":1");
 }
+
+#[test]
+fn libraries_that_are_too_large_for_a_cluster_stay_with_their_server() {
+    let dir = Scratch::new();
+    let dir = dir.path().display().to_string();
+    let alone = ["--dir", &dir, "--appendonly", "yes", "--log-segment-size", "4mb"];
+    let code =
+        format!("#!lua name=a\\n--{}\\nredis.register_function('a', function() return 1 end)", "x".repeat(1 << 20));
+    assert_eq!(Server::start(&alone).client().call(&format!("function load \"{code}\"")), "$1 a");
+    let why = Server::refused(&[&alone[..], &["--cluster-enabled", "yes"]].concat());
+    assert!(why.contains("bytes of libraries of functions, and a cluster may have 1048576"), "{why}");
+    assert_eq!(Server::start(&alone).client().call("fcall a 0"), ":1", "it is a server by itself still");
+}

@@ -2,7 +2,7 @@
 //! long enough to be seen.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resp::OwnedArgs;
@@ -71,14 +71,21 @@ pub struct Job {
     pub command: OwnedArgs,
     /// When it began, unix milliseconds.
     pub since: u64,
-    /// It has changed something.
-    pub has_changed: AtomicBool,
-    /// Asked to end.
-    pub killed: AtomicBool,
+    /// See [`Fate`]: who is first decides.
+    fate: AtomicU8,
     /// It takes longer than `busy-reply-threshold`.
     slow: AtomicBool,
     /// The slots it holds; `None`: all.
     slots: Mutex<Option<Vec<u16>>>,
+}
+
+/// A script that has changed something goes on to its end; one that was asked to end changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Fate {
+    Open,
+    Changes,
+    Ends,
 }
 
 /// Why no script was killed.
@@ -250,11 +257,9 @@ impl Scripts {
         }
         let mut outcome = Err(NotKilled::OtherKind);
         for job in jobs.iter().filter(|job| job.function.is_some() == functions) {
-            if job.has_changed.load(Relaxed) {
-                outcome = outcome.or(Err(NotKilled::Unkillable));
-            } else {
-                job.killed.store(true, Relaxed);
-                outcome = Ok(());
+            match job.decide(Fate::Ends) {
+                true => outcome = Ok(()),
+                false => outcome = outcome.or(Err(NotKilled::Unkillable)),
             }
         }
         outcome
@@ -279,16 +284,30 @@ impl Job {
             function,
             command,
             since,
-            has_changed: AtomicBool::new(false),
-            killed: AtomicBool::new(false),
+            fate: AtomicU8::new(Fate::Open as u8),
             slow: AtomicBool::new(false),
             slots: Mutex::new(Some(Vec::new())),
         }
     }
 
+    fn decide(&self, fate: Fate) -> bool {
+        let decided = self.fate.compare_exchange(Fate::Open as u8, fate as u8, Relaxed, Relaxed);
+        decided.map_or_else(|before| before == fate as u8, |_| true)
+    }
+
+    /// It is about to change something. False: it was asked to end before.
+    pub fn may_change(&self) -> bool {
+        self.decide(Fate::Changes)
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_killed(&self) -> bool {
+        self.fate.load(Relaxed) == Fate::Ends as u8
+    }
+
     /// Whether it takes too long and goes on: one that was killed will have ended in a moment.
     fn is_in_the_way(&self) -> bool {
-        self.slow.load(Relaxed) && !self.killed.load(Relaxed)
+        self.slow.load(Relaxed) && !self.is_killed()
     }
 
     /// What others are told who need what it has.
@@ -312,6 +331,20 @@ mod tests {
 
     fn source(n: usize) -> Source {
         Source::parse(format!("return {n}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_script_that_was_killed_changes_nothing_and_one_that_changes_is_not_killed() {
+        for changes_first in [false, true] {
+            let scripts = Scripts::default();
+            let job = scripts.show(Job::new(None, ["eval"].into_iter().collect(), 0));
+            if changes_first {
+                assert!(job.may_change());
+            }
+            let killed = scripts.kill(false);
+            assert_eq!(killed, if changes_first { Err(NotKilled::Unkillable) } else { Ok(()) });
+            assert_eq!((job.is_killed(), job.may_change()), (!changes_first, changes_first));
+        }
     }
 
     #[test]

@@ -432,8 +432,7 @@ impl Agent {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let mut volatile = self.volatile();
-        volatile.leases.lead(term, now);
-        nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(*id, now) == 0).collect()
+        nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
     }
 
     /// Who holds leases of this leader, and for how many more milliseconds.
@@ -441,8 +440,7 @@ impl Agent {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let volatile = self.volatile();
-        let held =
-            |id: NodeId| if volatile.leases.holds(id, now) { volatile.leases.left(id, now) / 1_000_000 } else { 0 };
+        let held = |id: NodeId| volatile.leases.held(id, now) / 1_000_000;
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
     }
 }

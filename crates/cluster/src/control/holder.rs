@@ -13,30 +13,31 @@ use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
 
 impl Agent {
-    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows. `is_new`: it has got to know the cluster since this
-    /// start. False: it must not take part.
-    pub async fn announce(self: &Arc<Self>, is_new: bool) -> bool {
+    /// Finds out whether this node may take part, as its folder is not an older copy. If it may not, it does not from then on.
+    pub async fn may_take_part(self: &Arc<Self>) -> bool {
+        let mut told = String::new();
+        loop {
+            match self.is_older_copy().await {
+                Ok(None) => return true,
+                Ok(Some(why)) => {
+                    self.retire(&why).await;
+                    return false;
+                }
+                Err(why) => self.wait_with(why, &mut told).await,
+            }
+        }
+    }
+
+    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows.
+    pub async fn announce(self: &Arc<Self>) {
         if self.volatile().host.is_none() {
             self.find_host().await;
         }
         let command = Command::Alive { node: self.describe(), settings: self.agreed() };
-        let (mut is_sound, mut told) = (is_new, String::new());
+        let mut told = String::new();
         loop {
-            if !is_sound {
-                match self.is_older_copy().await {
-                    Ok(Some(why)) => {
-                        self.retire(&why).await;
-                        return false;
-                    }
-                    Ok(None) => is_sound = true,
-                    Err(why) => {
-                        self.wait_with(why, &mut told).await;
-                        continue;
-                    }
-                }
-            }
             let why = match self.submit(&command).await {
-                Ok(Response::Done { .. }) => return true,
+                Ok(Response::Done { .. }) => return,
                 Ok(Response::Refused(why @ Refusal::NotFormed)) => why.to_string(),
                 Ok(Response::Refused(Refusal::Unknown(_))) => {
                     "the cluster has forgotten this node; with an empty dir it would join as a new one".to_owned()

@@ -1,9 +1,11 @@
 //! The libraries of functions that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata before it has a lease, and what it has it
 //! says with every renewal. A change is answered when every node has it that may hold a lease: who has none does not serve, and gets none without it.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use openraft::EntryPayload;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -115,8 +117,13 @@ impl Agent {
         };
         if libraries.version == 0 {
             if let Some(own) = &self.settings.libraries {
-                // If others were first, those come.
-                return self.commit_libraries(0, Arc::clone(own)).await.map(drop);
+                // If others were first, those come. The answer would wait for this node to have them.
+                let (committed, applied) =
+                    (pin!(self.commit_libraries(0, Arc::clone(own))), pin!(self.until_there_are_any()));
+                return match select(committed, applied).await {
+                    Either::Left((committed, _)) => committed.map(drop),
+                    Either::Right(_) => Ok(()),
+                };
             }
         } else {
             let (take, payload) = (Arc::clone(&self.libraries.take), Arc::clone(&libraries.payload));
@@ -125,6 +132,12 @@ impl Agent {
         }
         self.libraries.version.send_replace(Some(libraries.version));
         Ok(())
+    }
+
+    /// Waits until the metadata, as this node knows them, have libraries.
+    async fn until_there_are_any(&self) {
+        let mut applied = self.machine.index();
+        while self.machine.look(|applied| applied.state.libraries().version == 0) && applied.changed().await.is_ok() {}
     }
 
     /// Whether libraries of this version are those of the metadata as this node knows them.
@@ -220,10 +233,10 @@ impl Agent {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let mut volatile = self.volatile();
-        // Leases of an earlier leader may be held still.
-        volatile.leases.lead(term, now);
-        let has = |id| volatile.libraries.get(&id).is_some_and(|has| *has >= version);
-        nodes.into_iter().map(|(id, _)| id).find(|id| !has(*id) && volatile.leases.left(*id, now) > 0)
+        nodes.into_iter().map(|(id, _)| id).find(|id| {
+            let has_them = volatile.libraries.get(id).is_some_and(|has| *has >= version);
+            !has_them && volatile.leases.left(term, *id, now) > 0
+        })
     }
 
     /// Cuts the log where libraries have made it large: all of it is written with every change.

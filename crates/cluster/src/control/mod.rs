@@ -435,10 +435,12 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
     tokio::spawn(Arc::clone(agent).keep_libraries());
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        let is_new = agent.cluster().is_none();
-        agent.find_cluster().await;
-        if agent.announce(is_new).await {
-            agent.renew().await;
+        if agent.cluster().is_none() {
+            agent.find_cluster().await;
+        } else if !agent.may_take_part().await {
+            return;
         }
+        agent.announce().await;
+        agent.renew().await;
     });
 }

@@ -109,7 +109,7 @@ impl Loader {
                 self.postponed.push_back(load);
                 continue;
             }
-            let may_go_on = self.fits(load.asked, load.bytes, now) && self.shared.budget.take(load.ticket, load.bytes);
+            let may_go_on = self.shared.budget.take(load.ticket, load.bytes) && self.fits(load.asked, load.bytes, now);
             let Some(found) = may_go_on.then(|| self.fetch(&mut load, false, now)).flatten() else {
                 self.postponed.push_front(load);
                 return;

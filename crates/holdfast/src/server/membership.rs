@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
 use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
-use cluster::meta::{Command, Response};
+use cluster::meta::{Command, LIBRARIES_MAX, Response};
 use cluster::{Map, NodeId};
 use net::Links;
 use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged};
@@ -60,6 +60,18 @@ fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
     Err(format!(
         "this server has {keys} keys and {libraries} libraries of functions, and is no node of a cluster yet: a new node starts with an empty dir. (Started once \
          with cluster-enabled yes and without cluster-seeds, it forms a cluster of itself with these, which other nodes may join.)"
+    )
+    .into())
+}
+
+/// Refuses to make a cluster of a server whose libraries are more than a cluster's may be: it would never have a lease.
+fn check_size(libraries: Option<&[u8]>, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let bytes = libraries.map_or(0, <[u8]>::len);
+    if bytes <= LIBRARIES_MAX || Control::is_kept_in(folder) {
+        return Ok(());
+    }
+    Err(format!(
+        "this server has {bytes} bytes of libraries of functions, and a cluster may have {LIBRARIES_MAX}: start it without cluster-enabled, and delete some"
     )
     .into())
 }
@@ -143,7 +155,8 @@ impl Membership {
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
         let knows_transactions = !node.engine.transactions.knows_nothing();
         let has_libraries = node.scripts.libraries().count() != (0, 0);
-        let libraries = has_libraries.then(|| node.scripts.dump_libraries().into());
+        let libraries: Option<Arc<[u8]>> = has_libraries.then(|| node.scripts.dump_libraries().into());
+        check_size(libraries.as_deref(), &folder)?;
         let settings = ControlSettings { data, knows_transactions, libraries, ..of(settings)? };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };

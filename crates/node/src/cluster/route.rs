@@ -339,7 +339,7 @@ impl Worker {
             self.engine.scan_end = peers.end_of_scan(args);
         }
         match place {
-            Place::Anywhere | Place::Several if calls_function(command) && !peers.serves => {
+            Place::Anywhere | Place::Several if !peers.serves && calls_function(command) => {
                 let text = peers.no_lease();
                 Some(self.decline(conn, command, &text))
             }

@@ -28,7 +28,7 @@ pub(crate) struct Needs {
     everything: bool,
     /// It has commands that concern this node alone.
     own: bool,
-    /// It calls functions of libraries.
+    /// It calls functions of libraries, which this node, without a lease, may not have.
     functions: bool,
     /// The database that it selects last.
     db: Option<u16>,
@@ -45,7 +45,7 @@ impl Worker {
                 Kind::Keyed | Kind::Patient | Kind::Script => {
                     let key = queued.key.map(|(slot, _)| slot);
                     needs.place = needs.place.and(peers.place_of(command, args, key));
-                    needs.functions |= calls_function(command);
+                    needs.functions |= !peers.serves && calls_function(command);
                 }
                 Kind::Gather(Merge::Receivers) => {}
                 Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => needs.everything = true,
@@ -74,8 +74,7 @@ impl Worker {
         // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
         let apart = needs.own || needs.place == Place::Anywhere;
         let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
-        let lacks_functions = needs.functions && !self.peers.as_deref()?.serves;
-        if (place == Place::Several || elsewhere && apart) && !needs.everything && !lacks_functions {
+        if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {
             return Some(self.exec_over_nodes(conn, command));
         }
         let peers = self.peers.as_deref_mut()?;
@@ -88,7 +87,7 @@ impl Worker {
         let mut link = None;
         let refusal: &[u8] = match needs.place.and(watched_here) {
             Place::Nobody => NO_OWNER,
-            Place::Several | Place::Anywhere if lacks_functions => &no_lease,
+            Place::Several | Place::Anywhere if needs.functions => &no_lease,
             Place::Several => EVERYTHING,
             _ if needs.everything && !alone => EVERYTHING,
             Place::At(owner, _) if owner != me => {

@@ -58,6 +58,10 @@ impl ScriptRun {
             Reply::new(reply, protocol).error(error);
             return Ok(());
         }
+        if command.spec.has(flags::WRITE) && ctx.aside.is_none() && !self.may_change() {
+            // It ends instead.
+            return Ok(());
+        }
         ctx.note_memory(command);
         if ctx.session.no_touch {
             ctx.engine.clock().set_touching(command.name == "touch");

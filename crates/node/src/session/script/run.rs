@@ -1,7 +1,6 @@
 //! A script under way: its commands are executed one by one in its block, and now and then it lets others run.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{BlockRun, Busy};
 use resp::{OwnedArgs, Protocol};
@@ -128,7 +127,7 @@ impl ScriptRun {
 
     /// Answers what the script has last asked.
     fn step(&mut self) -> Step {
-        self.killed = self.job.as_ref().is_some_and(|job| job.killed.load(Relaxed));
+        self.killed = self.job.as_ref().is_some_and(|job| job.is_killed());
         match std::mem::replace(&mut self.asked, Asked::Nothing) {
             _ if self.killed => self.running.step(Input::Stop(super::kill::KILLED)),
             Asked::Beginning => self.running.step(Input::Start),
@@ -175,6 +174,11 @@ impl ScriptRun {
         }
     }
 
+    /// Whether it may change something: not if it was asked to end.
+    pub(super) fn may_change(&self) -> bool {
+        self.job.as_ref().is_none_or(|job| job.may_change())
+    }
+
     /// Whether it has changed something.
     pub(super) fn has_changed(&self, block: &Block) -> bool {
         block.run.changes() > self.changes_before
@@ -191,11 +195,15 @@ impl ScriptRun {
             return false;
         }
         let scripts = &ctx.node.scripts;
+        let has_changed = self.has_changed(block);
         let job = self.job.get_or_insert_with(|| {
-            scripts.show(Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now()))
+            let job = Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now());
+            // What is done to copies nobody has seen: it can be given up.
+            if has_changed && ctx.aside.is_none() {
+                job.may_change();
+            }
+            scripts.show(job)
         });
-        // What is done to copies nobody has seen: it can be given up.
-        job.has_changed.store(ctx.aside.is_none() && block.run.changes() > self.changes_before, Relaxed);
         let elapsed = now.saturating_sub(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
