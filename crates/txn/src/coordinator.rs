@@ -133,6 +133,8 @@ struct Open {
     abandoned: bool,
     /// It fetches before it prepares.
     fetches: bool,
+    /// It logs though it only reads: its answers do not come within D.
+    logs: bool,
     /// Its node knows itself what it answers.
     known: bool,
     /// What the parts are to do, in their order, once that is known of one that fetches.
@@ -145,7 +147,7 @@ struct Open {
 
 impl Open {
     fn logged(&self) -> bool {
-        self.parts.iter().any(|part| part.writes)
+        self.logs || self.parts.iter().any(|part| part.writes)
     }
 
     /// Whether a participant has not been asked in this attempt.
@@ -176,6 +178,8 @@ pub struct Coordinator {
     told: BTreeMap<NodeId, u64>,
     /// When participants are told what they do not know yet.
     tell: Option<u64>,
+    /// Answers do not come within D these days: until then what begins and only reads logs, too.
+    slow_until: u64,
 }
 
 impl Coordinator {
@@ -191,6 +195,7 @@ impl Coordinator {
             peers: BTreeMap::new(),
             told: BTreeMap::new(),
             tell: None,
+            slow_until: 0,
         }
     }
 
@@ -236,6 +241,7 @@ impl Coordinator {
             untold: true,
             abandoned: false,
             fetches,
+            logs: now < self.slow_until,
             known,
             made: Vec::new(),
             first: None,

@@ -73,6 +73,8 @@ pub enum Action {
         tx: TxId,
         /// What the coordinator sent.
         commands: Arc<[u8]>,
+        /// What follows will be logged.
+        logged: bool,
     },
     /// As [`Action::Execute`], for an attempt that has had its locks since it fetched.
     Proceed {

@@ -9,8 +9,8 @@ pub struct Settings {
     pub resend_ms: u64,
     /// An outcome that has not been acknowledged for so long is sent again: longer than the log takes to have it on the disk.
     pub outcome_ms: u64,
-    /// D of rule T3: an attempt that only reads counts if all answers came within it, and participants keep its locks for so long. A
-    /// node that has started, or that owns slots anew, serves nothing for longer than this.
+    /// D of rule T3: an attempt that only reads counts if all answers came within three quarters of it, and participants keep its locks for so long: clocks differ
+    /// by less. A node that has started serves nothing for as long as this.
     pub read_ms: u64,
     /// A participant that has said what is there, or has an attempt wait that asked it first, gives it up if it hears nothing of the coordinator for so long.
     pub hold_ms: u64,
@@ -20,16 +20,21 @@ pub struct Settings {
     pub backoff_max_ms: u64,
 }
 
+impl Settings {
+    /// Those of nodes.
+    pub const DEFAULT: Self = Self {
+        patience_ms: 1000,
+        resend_ms: 500,
+        outcome_ms: 2000,
+        read_ms: 200,
+        hold_ms: 3000,
+        backoff_ms: 1,
+        backoff_max_ms: 50,
+    };
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            patience_ms: 1000,
-            resend_ms: 500,
-            outcome_ms: 2000,
-            read_ms: 1000,
-            hold_ms: 3000,
-            backoff_ms: 1,
-            backoff_max_ms: 50,
-        }
+        Self::DEFAULT
     }
 }

@@ -145,6 +145,8 @@ impl Membership {
         check_new(settings, node)?;
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let hooks = hooks(node, links, &known);
+        // What is on its disks is this process's by now: an earlier life has ended.
+        let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
         let source = Source::open()?;
         let chance =
@@ -160,7 +162,7 @@ impl Membership {
         let settings = ControlSettings { data, knows_transactions, libraries, ..of(settings)? };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
-        let cluster = Cluster::new(control.id(), control.incarnation(), control.map(), Box::new(renewed));
+        let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
         if control.has_inherited() {
             cluster.inherits();
         }

@@ -25,6 +25,11 @@ impl node::Clock for Clock {
         self.0.elapsed().as_nanos() as u64
     }
 
+    /// The machine has been on for a while when nodes start.
+    fn boot_ns(&self) -> u64 {
+        10_000_000_000 + self.monotonic_ns()
+    }
+
     fn thread_cpu_ns(&self) -> u64 {
         net::thread_cpu_ns()
     }
@@ -103,7 +108,7 @@ impl Nodes {
             #[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
             let clock = Arc::new(Clock(Instant::now()));
             let node = Node::new(live, clock, workers, 7, Facts::default());
-            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), 1, map.clone(), Box::new(Forever)));
+            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), 1, 0, map.clone(), Box::new(Forever)));
             listener.set_nonblocking(true)?;
             let links = Links::new(node.clone());
             let (asked, addresses) = (links.clone(), addresses.clone());

@@ -62,17 +62,21 @@ pub struct Cluster {
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
     incarnation: u64,
+    /// Until when it serves nothing after its start, in nanoseconds of [`crate::Clock::boot_ns`].
+    rests_until: u64,
     /// What its log says of transactions is of another node's life.
     inherited: AtomicBool,
     parts: tx::Parts,
 }
 
 impl Cluster {
-    /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before.
-    pub fn new(me: NodeId, incarnation: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
+    /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before, and had ended at `started`, in nanoseconds of
+    /// [`crate::Clock::boot_ns`].
+    pub fn new(me: NodeId, incarnation: u64, started: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
         let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), tx::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Cluster { me, map, changes, lease, admin, incarnation, inherited, parts })
+        let rests_until = started + tx::REST_NS;
+        Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, inherited, parts })
     }
 
     /// The name of this node.
@@ -115,6 +119,12 @@ impl Cluster {
     /// What says whether this node may serve its slots.
     pub fn lease(&self) -> &dyn Lease {
         &*self.lease
+    }
+
+    /// Whether this node may serve its slots: it has a lease, and has not just started. What an earlier life of it had locked for who only reads, and has not
+    /// logged, counts for a while (rule T3).
+    pub(crate) fn may_serve(&self, now: u64) -> bool {
+        self.rests_until <= now && now < self.lease.until_ns()
     }
 
     /// What keeps the metadata is this. Once.

@@ -97,7 +97,7 @@ impl Peers {
     /// Looks at what has changed; whether that is the map. `now`: nanoseconds of [`crate::Clock::boot_ns`], read after the bytes of this turn have arrived
     /// (rule O1).
     pub(crate) fn begin_turn(&mut self, now: u64) -> bool {
-        self.serves = now < self.shared.lease().until_ns();
+        self.serves = self.shared.may_serve(now);
         let changes = self.shared.changes();
         if changes == self.changes {
             return false;

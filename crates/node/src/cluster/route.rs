@@ -97,7 +97,7 @@ impl Peers {
     /// What is answered while this node has no lease.
     pub(crate) fn no_lease(&self) -> Vec<u8> {
         let reason = self.shared.lease().reason();
-        let reason = if reason.is_empty() { "this node has no lease" } else { &reason };
+        let reason = if reason.is_empty() { "this node has no lease, or has just started" } else { &reason };
         format!("CLUSTERDOWN {reason}").into()
     }
 

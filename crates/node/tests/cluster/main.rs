@@ -1,5 +1,6 @@
 //! Several nodes in one process, their links joined by pipes: what clients of any node see.
 
+mod clocks;
 mod crumbs;
 mod leader;
 mod ledger;
@@ -18,6 +19,7 @@ mod members;
 mod moves;
 mod parts;
 mod pipelines;
+mod reads;
 mod slices;
 mod slow_scripts;
 mod transactions;

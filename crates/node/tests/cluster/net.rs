@@ -14,60 +14,10 @@ use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
+use crate::clocks::{Clocks, Hand};
 use crate::crumbs::crumbled;
 use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
-
-/// A clock that stands still unless it is told not to.
-pub struct Hand {
-    us: AtomicU64,
-    ns: AtomicU64,
-    /// Nanoseconds that pass whenever somebody looks.
-    pub step: AtomicU64,
-}
-
-impl node::Clock for Hand {
-    fn unix_ms(&self) -> u64 {
-        self.us.load(Relaxed) / 1000
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        self.ns.fetch_add(self.step.load(Relaxed), Relaxed)
-    }
-
-    fn boot_ns(&self) -> u64 {
-        self.unix_ms() * 1_000_000
-    }
-
-    fn thread_cpu_ns(&self) -> u64 {
-        self.ns.load(Relaxed)
-    }
-}
-
-/// The clocks of a machine.
-struct Clocks {
-    hand: Arc<Hand>,
-    /// How far the clock on its wall is ahead of others, in milliseconds.
-    ahead_ms: AtomicU64,
-}
-
-impl node::Clock for Clocks {
-    fn unix_ms(&self) -> u64 {
-        self.hand.unix_ms() + self.ahead_ms.load(Relaxed)
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        self.hand.monotonic_ns()
-    }
-
-    fn boot_ns(&self) -> u64 {
-        self.hand.boot_ns()
-    }
-
-    fn thread_cpu_ns(&self) -> u64 {
-        self.hand.thread_cpu_ns()
-    }
-}
 
 /// A lease that tests give.
 pub struct Given(AtomicU64);
@@ -106,6 +56,7 @@ impl Setup {
     fn start(
         &self,
         (i, life, inherits): (usize, u64, bool),
+        started: u64,
         map: Arc<Map>,
         clock: &Arc<Hand>,
         seed: u64,
@@ -119,7 +70,7 @@ impl Setup {
         let node = Node::new(live, clocks.clone(), self.workers, 7, Facts::default());
         let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
         let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
-        let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, map, Box::new(lease));
+        let cluster = Cluster::new(NodeId([i as u8 + 1; 20]), life, started, map, Box::new(lease));
         if inherits && !node.engine.transactions.knows_nothing() {
             cluster.inherits();
         }
@@ -247,7 +198,7 @@ impl Net {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let setup = Setup { workers, settings };
         let start =
-            |i| setup.start((i, 1, false), Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
+            |i| setup.start((i, 1, false), 0, Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
         Net {
             machines: (0..nodes).map(start).collect(),
             setup,
@@ -284,8 +235,14 @@ impl Net {
         let life = map.nodes()[place].incarnation;
         let disks = self.machines[node].ledger.take().expect("it has a log").disks.after_power_cut();
         let seed = self.chance(u64::MAX);
-        self.machines[node] =
-            self.setup.start((node, life, inherits), map.clone(), &self.clock, seed >> 1, Some(disks));
+        self.machines[node] = self.setup.start(
+            (node, life, inherits),
+            node::Clock::boot_ns(&*self.clock),
+            map.clone(),
+            &self.clock,
+            seed >> 1,
+            Some(disks),
+        );
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 
@@ -299,8 +256,14 @@ impl Net {
         let mut nodes = alone.nodes().to_vec();
         (nodes[0].id, nodes[0].incarnation) = (NodeId([node as u8 + 1; 20]), life.max(1));
         let alone = Map::new(alone.cluster(), 1, 1, nodes, alone.ranges().to_vec());
-        self.machines[node] =
-            self.setup.start((node, life, true), Arc::new(alone), &self.clock, seed >> 1, Some(disks));
+        self.machines[node] = self.setup.start(
+            (node, life, true),
+            node::Clock::boot_ns(&*self.clock),
+            Arc::new(alone),
+            &self.clock,
+            seed >> 1,
+            Some(disks),
+        );
     }
 
     /// The disk of a node's log hangs, or does no more.

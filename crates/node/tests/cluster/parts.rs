@@ -238,6 +238,7 @@ fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
         slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
         net.becomes_a_server(1, life);
         let mut loader = unreadable(&net, 1, &b);
+        net.clock_only(200);
         let clients: Vec<usize> = (0..4).map(|_| net.connect(1)).collect();
         clients[..2].iter().for_each(|client| net.send(*client, &format!("LLEN {b}")));
         (0..40).for_each(|_| net.sleep(50));

@@ -106,6 +106,9 @@ fn who_needs_their_keys_hears_that_they_are_busy() {
         net.clock.step.store(100_000, Relaxed);
         let undeclared = "redis.call('set', ARGV[1], 1) redis.call('set', KEYS[1], 1) while true do end";
         for (script, words) in [(WRITES, vec!["2", &a, &b]), (undeclared, vec!["1", &a, &b])] {
+            while !net.is_quiet() {
+                net.turns(1);
+            }
             // They wait before it is too slow, and after that nobody does.
             net.send_words(runs, &[&["EVAL", script], &words[..]].concat());
             while !net.node(1).engine.transactions.any() {

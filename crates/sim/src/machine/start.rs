@@ -97,7 +97,7 @@ impl Machine {
         node::check_disks(&log, header.as_ref(), streams_begun(&*store)?, "the platter")?;
         let started_ms = hardware.clock.unix_ms();
         let node = node(hardware, plan, started_ms)?;
-        let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life());
+        let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life(hardware.clock.boot_ns()));
         let mut start = Start { bases: log.recovery().bases(), ..Start::default() };
         log.replay(|record| {
             start.found.push(Found { lsn: record.lsn, stream: record.stream, effects: record.effects.into() });

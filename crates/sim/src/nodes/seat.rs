@@ -45,11 +45,11 @@ impl Seat {
         self.lives.load(Relaxed)
     }
 
-    /// The node starts: it has no lease yet.
-    pub fn begin_life(&self) -> Arc<Cluster> {
+    /// The node starts, at this time of its clock in nanoseconds: it has no lease yet.
+    pub fn begin_life(&self, now: u64) -> Arc<Cluster> {
         let life = self.lives.fetch_add(1, Relaxed) + 1;
         self.lease.0.store(if self.ignores_lease { u64::MAX } else { 0 }, Relaxed);
-        Cluster::new(self.id, life, self.map(), Box::new(Given(self.lease.clone())))
+        Cluster::new(self.id, life, now, self.map(), Box::new(Given(self.lease.clone())))
     }
 
     /// The node's lease lasts until then, at least.

@@ -7,6 +7,9 @@ use crate::{Message, NodeId, Settings, TxId};
 /// the disk.
 const UNHEARD_MAX: usize = 32;
 
+/// For how many times D what only reads is logged when D was not kept.
+const SLOW: u64 = 10;
+
 impl Coordinator {
     /// Sends the next attempt, to the participants as they live now.
     pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
@@ -58,6 +61,17 @@ impl Coordinator {
         self.arm(sequence, Some(now.saturating_add(backoff)));
     }
 
+    /// An attempt that only reads has not been answered within D, and is void (rule T3). What logs can wait for its answers, so the next one does, and so do
+    /// others for a while: nodes are far away, or slow.
+    pub(super) fn is_late(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+        self.drop_attempt(sequence, None, out);
+        self.slow_until = now.saturating_add(self.settings.read_ms.saturating_mul(SLOW));
+        if let Some(open) = self.open.get_mut(&sequence) {
+            open.logs = true;
+        }
+        self.wait(now, sequence);
+    }
+
     /// The present attempt is aborted, since `refused` takes no part in it; or void, as it only read. Those who may have prepared must
     /// acknowledge that, so that they remember it.
     pub(super) fn drop_attempt(&mut self, sequence: u64, refused: Option<NodeId>, out: &mut Vec<Event>) {
@@ -79,10 +93,7 @@ impl Coordinator {
     pub(super) fn overdue(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
         match &open.phase {
-            Phase::Preparing { .. } if !open.logged() => {
-                self.drop_attempt(sequence, None, out);
-                self.wait(now, sequence);
-            }
+            Phase::Preparing { .. } if !open.logged() => self.is_late(now, sequence, out),
             // Somebody is out of reach, or its disk is, and many attempts are not known to be over there: there will be no more.
             Phase::Waiting if open.aborting.len() <= UNHEARD_MAX * open.parts.len() => self.attempt(now, sequence, out),
             phase => {
@@ -154,7 +165,7 @@ impl Coordinator {
         self.open.iter().filter_map(move |(sequence, open)| {
             let at = open.parts.iter().position(|part| part.member.node == node)?;
             let (waits, binds) = match &open.phase {
-                Phase::Preparing { answers } => (answers[at].is_none(), !open.is_unasked(node)),
+                Phase::Preparing { answers } => (answers[at].is_none(), open.logged() && !open.is_unasked(node)),
                 Phase::Fetching { found } => (found[at].is_none(), false),
                 _ => (false, false),
             };

@@ -87,7 +87,7 @@ impl Participant {
                 self.arm(tx, None);
             }
             return out.push(match fetches {
-                true => Action::Fetch { tx, commands },
+                true => Action::Fetch { tx, commands, logged },
                 false => Action::Execute { tx, commands, logged },
             });
         }

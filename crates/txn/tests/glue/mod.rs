@@ -261,7 +261,7 @@ impl Server {
                         said.push(Said::Execute(tx, commands, logged));
                     }
                 }
-                Action::Fetch { tx, commands } => {
+                Action::Fetch { tx, commands, .. } => {
                     if self.instant {
                         self.fetch(now, tx, &commands, said);
                     } else {

@@ -118,6 +118,12 @@ pub(crate) enum Begun {
     Refused(Vec<u8>),
 }
 
+/// What a transaction does at a node. Who only shares locks changes nothing there.
+pub(super) fn part(member: Member, locks: Vec<Lock>, commands: Arc<[u8]>) -> Part {
+    let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);
+    Part { member, locks: Lock::normalized(locks), commands, writes }
+}
+
 impl Peers {
     /// Who owns a key.
     pub(super) fn owner(&self, key: &[u8]) -> Result<u16, Vec<u8>> {
@@ -154,8 +160,7 @@ impl Peers {
                 return Err(TOO_LONG.into());
             }
             let member = member(self.map.node(owner));
-            // Readers log as well: a node that starts again has no time to wait for those who might still hold what they have read (rule T3).
-            parts.push(Part { member, locks: Lock::normalized(locks), commands: commands.into(), writes: true });
+            parts.push(part(member, locks, commands.into()));
         }
         // As the coordinator has them.
         parts.sort_by_key(|part| part.member);

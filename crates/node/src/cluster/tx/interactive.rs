@@ -15,7 +15,7 @@ use super::super::gather::Merge;
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::calls_function;
-use super::coordinator::{Block, PART_MAX, TOO_LONG};
+use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
 use super::wire::{Changes, Check};
 use super::workspace::{Fetching, works_on_everything};
 use super::{Worker, member};
@@ -434,7 +434,7 @@ impl Peers {
                 return Err(TOO_LONG.into());
             }
             let member = member(self.map.node(owner));
-            parts.push(Part { member, locks: Lock::normalized(locks), commands: commands.into(), writes: true });
+            parts.push(part(member, locks, commands.into()));
         }
         Ok(parts)
     }

@@ -7,6 +7,7 @@
 mod coordinator;
 mod doubts;
 mod interactive;
+mod part;
 mod participant;
 mod slow;
 mod split;
@@ -27,9 +28,9 @@ use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Setting
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
 pub(crate) use doubts::{Doubt, Doubts};
+pub(super) use part::find;
 pub(crate) use slow::SlowScripts;
 use tasks::Task;
-pub(super) use tasks::find;
 pub(super) use workspace::works_on_everything;
 
 use super::origin::Broken;
@@ -40,6 +41,8 @@ use crate::worker::{Token, Worker};
 const TASK: Token = 1 << 63;
 /// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.
 const SYNC_MS: u64 = 1000;
+/// Nanoseconds for which a node serves nothing after its start.
+pub(super) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
 /// Steps in one go, before others get their turn.
 const STEPS: usize = 1024;
 
@@ -221,9 +224,9 @@ impl Peers {
 }
 
 impl Worker {
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps: what is read counts by it (rule T3).
     fn tx_now(&self) -> u64 {
-        self.node.clock.monotonic_ns() / 1_000_000
+        self.node.clock.boot_ns() / 1_000_000
     }
 
     /// The map has changed, or is known for the first time: who is there, and in which life.
@@ -435,7 +438,7 @@ impl Worker {
         for _ in 0..STEPS {
             let Some(peers) = self.peers.as_deref_mut() else { return };
             if let Some((from, message, watched)) = peers.tx.heard.pop_front() {
-                self.tx_message(now, from, message, watched);
+                self.tx_message(from, message, watched);
             } else if let Some(token) = peers.tx.ready.pop_front() {
                 self.step_task(token);
             } else {
@@ -446,7 +449,9 @@ impl Worker {
         self.step_interactive();
     }
 
-    fn tx_message(&mut self, now: u64, from: Member, message: Message, watched: Watched) {
+    fn tx_message(&mut self, from: Member, message: Message, watched: Watched) {
+        // What has been done in this step may have taken a while, and one message may follow from another.
+        let now = self.tx_now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let Some(me) = peers.shared.parts.me() else { return };
         match message.coordinator(me) {

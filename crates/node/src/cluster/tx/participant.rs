@@ -31,8 +31,8 @@ impl Worker {
                     self.add_task(Work::Abort { tx, locks });
                 }
                 Action::Append { record: Record::Refuse { tx } } => self.add_task(Work::Refuse { tx }),
-                Action::Proceed { tx, stamp, locks, commands, .. } => {
-                    self.add_task(Work::Proceed { tx, stamp, locks, commands });
+                Action::Proceed { tx, stamp, locks, commands, logged } => {
+                    self.add_task(Work::Proceed { tx, stamp, locks, commands, logged });
                 }
                 Action::Unlock { tx, locks } => self.add_task(Work::Unlock { tx, locks }),
                 Action::Presumed { tx, lost } => {

@@ -19,7 +19,7 @@ use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
 use super::doubts::LOOK_MS;
-use super::tasks::TOO_LARGE;
+use super::part::TOO_LARGE;
 use super::waiting::Unserved;
 use super::wire::{self, Changes};
 use crate::conn::Conn;

@@ -1,0 +1,58 @@
+//! The time, which passes when a test says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A clock that stands still unless it is told not to.
+pub struct Hand {
+    /// Unix time in microseconds.
+    pub us: AtomicU64,
+    /// Nanoseconds.
+    pub ns: AtomicU64,
+    /// Nanoseconds that pass whenever somebody looks.
+    pub step: AtomicU64,
+}
+
+impl node::Clock for Hand {
+    fn unix_ms(&self) -> u64 {
+        self.us.load(Relaxed) / 1000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.ns.fetch_add(self.step.load(Relaxed), Relaxed)
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.unix_ms() * 1_000_000
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.ns.load(Relaxed)
+    }
+}
+
+/// The clocks of a machine.
+pub struct Clocks {
+    /// What all machines have in common.
+    pub hand: Arc<Hand>,
+    /// How far the clock on its wall is ahead of others, in milliseconds.
+    pub ahead_ms: AtomicU64,
+}
+
+impl node::Clock for Clocks {
+    fn unix_ms(&self) -> u64 {
+        self.hand.unix_ms() + self.ahead_ms.load(Relaxed)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.hand.monotonic_ns()
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.hand.boot_ns()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.hand.thread_cpu_ns()
+    }
+}
