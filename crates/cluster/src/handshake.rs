@@ -19,8 +19,9 @@ use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{Kind, begin, finish};
 use crate::{ClusterId, NodeId};
 
-/// Versions of the protocol that this code speaks: the lowest and the highest. Version 1 did not know whether a node has the cluster's libraries.
-pub const VERSIONS: (u16, u16) = (2, 2);
+/// Versions of the protocol that this code speaks: the lowest and the highest. Before 3 nodes did not say what does not
+/// work there, nor keep locks for who only reads and logs nothing.
+pub const VERSIONS: (u16, u16) = (3, 3);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
@@ -412,8 +413,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 2 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 2 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 3 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 3 }));
         }
     }
 
@@ -441,8 +442,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((3, 9)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 2 to 2, the other 3 to 9"
+            common_version((4, 9)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 3 to 3, the other 4 to 9"
         );
     }
 
@@ -469,7 +470,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x02\0\x02\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x03\0\x03\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

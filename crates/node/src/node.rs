@@ -338,6 +338,12 @@ impl Node {
         Some(self.kept()?.0)
     }
 
+    /// What does not work, in words, though it serves. Empty: nothing.
+    pub fn trouble(&self) -> String {
+        let refusal = self.durable().and_then(|durable| durable.refusal());
+        refusal.map_or_else(String::new, |why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")))
+    }
+
     /// Makes it a node of a cluster. Once, before it has workers.
     pub fn join(&self, cluster: Arc<Cluster>) {
         assert!(self.cluster.set(cluster).is_ok(), "a node of one cluster");

@@ -10,13 +10,14 @@ use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
 
 use super::disk::Disk;
+use super::granting::Renewal;
 use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
 use super::relay::Relays;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, Random, Settings};
+use super::{BootClock, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::meta::{Command, Describe, Response};
@@ -72,6 +73,8 @@ pub struct Agent {
     pub shared: Arc<Shared>,
     pub volatile: Mutex<Volatile>,
     pub libraries: Taken,
+    /// See [`super::Hooks::trouble`].
+    pub trouble: Trouble,
     /// Held while it is found out who is to vote, and changed.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -90,6 +93,8 @@ pub struct Volatile {
     pub refused: Told,
     /// Which version of the libraries nodes have, as they have said to this one.
     pub libraries: BTreeMap<NodeId, u64>,
+    /// What does not work at nodes that serve, as they have said to this one.
+    pub troubles: BTreeMap<NodeId, String>,
 }
 
 impl Agent {
@@ -351,37 +356,6 @@ impl Agent {
         }
     }
 
-    /// Grants a lease, if this node leads (rule O1).
-    async fn grant(self: &Arc<Self>, Renewal { id, incarnation, libraries }: Renewal) -> Reply {
-        let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
-        match self.machine.look(|applied| applied.state.incarnation(id)) {
-            None => {
-                return Reply::Failed(format!(
-                    "the cluster has no node {id} any more; with an empty dir it would join as a new one"
-                ));
-            }
-            Some(known) if known != incarnation => {
-                return Reply::Failed(format!("node {id} is known to have started {known} times, not {incarnation}"));
-            }
-            Some(_) => {}
-        }
-        let now = (self.clock)();
-        let granted = {
-            let mut volatile = self.volatile();
-            let known = volatile.libraries.entry(id).or_default();
-            *known = libraries.max(*known);
-            volatile.leases.grant(term, id, now)
-        };
-        if !granted {
-            return Reply::Failed("its slots are being given to others".to_owned());
-        }
-        // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
-        match self.confirmed().await {
-            Ok(index) => Reply::Done(Granted { index, silent: self.silent(term) }.to_bytes()),
-            Err(reply) => reply,
-        }
-    }
-
     /// Confirms with a majority that this node leads. What was committed before is what comes up to this index.
     pub async fn confirmed(&self) -> Result<u64, Reply> {
         let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
@@ -416,33 +390,6 @@ impl Agent {
             silent.map(place).collect::<Vec<_>>().join(", ")
         )
     }
-
-    /// Nodes that hold no lease any more, as this node knows if it leads, or has been told. A leader whose own lease is over may have been deposed without
-    /// having heard of it: others may hold leases of another one.
-    pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
-        let is_confirmed = self.shared.lease_until.load(Ordering::Acquire) > (self.clock)();
-        match self.leads().filter(|_| is_confirmed) {
-            Some(term) => Arc::new(self.silent(term)),
-            None => self.shared.silent(),
-        }
-    }
-
-    /// Nodes that hold no lease any more. This node leads in `term`, perhaps since just now: then it does not know what others have granted.
-    fn silent(&self, term: u64) -> BTreeSet<NodeId> {
-        let now = (self.clock)();
-        let nodes = self.machine.look(|applied| applied.state.nodes());
-        let mut volatile = self.volatile();
-        nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
-    }
-
-    /// Who holds leases of this leader, and for how many more milliseconds.
-    fn holders(&self) -> Holders {
-        let now = (self.clock)();
-        let nodes = self.machine.look(|applied| applied.state.nodes());
-        let volatile = self.volatile();
-        let held = |id: NodeId| volatile.leases.held(id, now) / 1_000_000;
-        Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
-    }
 }
 
 /// Who somebody is.
@@ -476,71 +423,6 @@ impl Wire for ClusterId {
 /// Whether the answer to a command says that it is done.
 fn is_done(answer: &[u8]) -> bool {
     matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
-}
-
-/// What a node says when it renews its lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Renewal {
-    /// Its name.
-    pub id: NodeId,
-    /// How often it has started.
-    pub incarnation: u64,
-    /// The version of the libraries that it has.
-    pub libraries: u64,
-}
-
-impl Wire for Renewal {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.id.put(out);
-        out.extend_from_slice(&self.incarnation.to_le_bytes());
-        out.extend_from_slice(&self.libraries.to_le_bytes());
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self { id: NodeId::read(from)?, incarnation: from.u64()?, libraries: from.u64()? })
-    }
-}
-
-/// What is answered to a renewal.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Granted {
-    /// What the node must have applied before the lease is one.
-    pub index: u64,
-    /// Nodes that hold no lease.
-    pub silent: BTreeSet<NodeId>,
-}
-
-impl Wire for Granted {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.index.to_le_bytes());
-        crate::codec::put_count(out, self.silent.len());
-        self.silent.iter().for_each(|id| id.put(out));
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let index = from.u64()?;
-        let count = from.count(crate::meta::NODES_MAX)?;
-        Ok(Self { index, silent: (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()? })
-    }
-}
-
-/// See [`Agent::holders`].
-#[derive(Clone, Debug, Default)]
-pub struct Holders(pub BTreeMap<NodeId, u64>);
-
-impl Wire for Holders {
-    fn put(&self, out: &mut Vec<u8>) {
-        crate::codec::put_count(out, self.0.len());
-        for (id, left) in &self.0 {
-            id.put(out);
-            out.extend_from_slice(&left.to_le_bytes());
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let count = from.count(crate::meta::NODES_MAX)?;
-        (0..count).map(|_| Ok((NodeId::read(from)?, from.u64()?))).collect::<Result<_, _>>().map(Self)
-    }
 }
 
 /// Sets the end of the lease, which is never taken back.

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use futures_util::future::select;
 use tokio::time::timeout;
 
-use super::agent::{Agent, Granted, Renewal, extend};
+use super::agent::{Agent, extend};
+use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
@@ -118,7 +119,9 @@ impl Agent {
         };
         // Who does not ask has no lease soon: nobody waits for it to have them.
         let libraries = self.has_libraries()?;
-        let body = Renewal { id, incarnation, libraries }.to_bytes();
+        let mut trouble = (self.trouble)();
+        trouble.truncate(trouble.floor_char_boundary(TROUBLE_MAX));
+        let body = Renewal { id, incarnation, libraries, trouble }.to_bytes();
         // The lease runs from here (rule O1).
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;

@@ -5,6 +5,7 @@ mod agent;
 mod disk;
 mod duties;
 mod forming;
+mod granting;
 mod holder;
 mod kept;
 mod libraries;
@@ -151,6 +152,9 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// Says what does not work at a node that serves, in words; empty: nothing.
+pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// What hears of what.
 #[derive(Clone)]
 pub struct Hooks {
@@ -164,6 +168,8 @@ pub struct Hooks {
     pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Takes libraries of functions: this node has no lease before it has those of the cluster.
     pub on_libraries: OnLibraries,
+    /// What does not work at this node.
+    pub trouble: Trouble,
 }
 
 /// The control thread of this process.
@@ -203,8 +209,7 @@ impl Control {
         let (disk, disk_thread) = Disk::start(folder, kept).map_err(|why| error(&why))?;
         let machine = Machine::new(disk.clone(), Arc::clone(&hooks.on_map)).map_err(|why| error(&why))?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|why| error(&why))?;
-        let libraries = Taken::new(Arc::clone(&hooks.on_libraries));
-        let agent = agent(settings, tls, clock, random, disk, machine, libraries);
+        let agent = agent(settings, tls, clock, random, disk, machine, &hooks);
         let agent = runtime.block_on(agent).map_err(StartError)?;
         let agent = Arc::new(agent);
         let (stop, stopped) = oneshot::channel();
@@ -386,7 +391,7 @@ async fn agent(
     random: Random,
     disk: Disk,
     machine: Machine,
-    libraries: Taken,
+    hooks: &Hooks,
 ) -> Result<Agent, String> {
     let relays = tls.as_ref().map(|_| Relays::start()).transpose().map_err(|why| why.to_string())?;
     let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), tls, Arc::clone(&random)));
@@ -420,9 +425,23 @@ async fn agent(
         leases,
         refused: Told::default(),
         libraries: BTreeMap::new(),
+        troubles: BTreeMap::new(),
     });
-    let (shared, changing) = (Arc::new(shared), tokio::sync::Mutex::default());
-    Ok(Agent { settings, clock, random, disk, machine, links, relays, raft, shared, volatile, libraries, changing })
+    Ok(Agent {
+        settings,
+        clock,
+        random,
+        disk,
+        machine,
+        links,
+        relays,
+        raft,
+        shared: Arc::new(shared),
+        volatile,
+        libraries: Taken::new(Arc::clone(&hooks.on_libraries)),
+        trouble: Arc::clone(&hooks.trouble),
+        changing: tokio::sync::Mutex::default(),
+    })
 }
 
 /// Starts all that a node does; it ends with the runtime.

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use openraft::async_runtime::WatchReceiver;
 
-use super::agent::{Agent, Holders};
+use super::agent::Agent;
+use super::granting::Holders;
 use super::links::Op;
 use super::types::Wire;
 use crate::map::Map;
@@ -20,6 +21,8 @@ pub struct NodeStatus {
     pub linked: bool,
     /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none: no leader has said.
     pub lease_ms: Option<u64>,
+    /// What does not work there, in words, though it serves. Empty: nothing that anybody has said.
+    pub trouble: String,
 }
 
 /// How the cluster is.
@@ -55,14 +58,19 @@ impl Agent {
         };
         let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
         let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
-        let nodes = map.nodes().iter().map(|node| NodeStatus {
-            id: node.id,
-            linked: node.id == me || self.links.is_open(node.id),
-            // What the leader has granted itself is nothing before a majority has confirmed it.
-            lease_ms: match node.id == me {
-                true => Some(lease_ms),
-                false => holders.as_ref().and_then(|holders| holders.0.get(&node.id).copied()),
-            },
+        let nodes = map.nodes().iter().map(|node| {
+            let held = holders.as_ref().and_then(|holders| holders.0.get(&node.id));
+            let (is_me, held_ms) = (node.id == me, held.map(|held| held.left_ms));
+            NodeStatus {
+                id: node.id,
+                linked: is_me || self.links.is_open(node.id),
+                // What the leader has granted itself is nothing before a majority has confirmed it.
+                lease_ms: if is_me { Some(lease_ms) } else { held_ms },
+                trouble: match is_me {
+                    true => (self.trouble)(),
+                    false => held.map(|held| held.trouble.clone()).unwrap_or_default(),
+                },
+            }
         });
         let nodes = nodes.collect();
         let reason = self.reason();

@@ -30,6 +30,8 @@ pub struct Node {
     libraries: Arc<Mutex<(u64, Vec<u8>)>>,
     /// It cannot take libraries.
     pub refuses: Arc<AtomicBool>,
+    /// What it says that does not work.
+    pub trouble: Arc<Mutex<String>>,
     links: Channel<DataLink>,
     no_links: Channel<(u64, String)>,
 }
@@ -173,7 +175,8 @@ impl Nodes {
 impl Node {
     pub fn new(settings: Settings) -> Self {
         let (maps, libraries, refuses) = (Arc::default(), Arc::default(), Arc::default());
-        Self { settings, control: None, maps, libraries, refuses, links: channel(), no_links: channel() }
+        let (links, no_links, trouble) = (channel(), channel(), Arc::default());
+        Self { settings, control: None, maps, libraries, refuses, trouble, links, no_links }
     }
 
     /// Where its certificates are.
@@ -191,11 +194,13 @@ impl Node {
         let (links, no_links) = (self.links.0.clone(), self.no_links.0.clone());
         self.libraries = Arc::default();
         let (libraries, refuses) = (Arc::clone(&self.libraries), Arc::clone(&self.refuses));
+        let trouble = Arc::clone(&self.trouble);
         let hooks = Hooks {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
             is_leaving: Arc::new(|| false),
+            trouble: Arc::new(move || trouble.lock().unwrap().clone()),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {
                     return Err("a test says so".to_owned());

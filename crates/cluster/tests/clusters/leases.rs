@@ -41,6 +41,21 @@ fn a_lease_runs_from_the_sending_o1() {
     }
 }
 
+/// Whoever is asked knows what does not work at a node that serves, until it does.
+#[test]
+fn troubles_are_known_at_every_node() {
+    let nodes = Nodes::formed(47, 3);
+    let known = |asked: usize| nodes.nodes[asked].status().nodes.into_iter().map(|node| node.trouble);
+    for trouble in ["it refuses writes", "it refuses them for another reason", ""] {
+        *nodes.nodes[1].trouble.lock().unwrap() = trouble.to_owned();
+        for asked in 0..3 {
+            wait("it is known", || known(asked).any(|told| told == trouble).then_some(()));
+            wait("of this one only", || (known(asked).filter(|told| !told.is_empty()).count() <= 1).then_some(()));
+        }
+    }
+    wait("it is forgotten", || known(0).all(|told| told.is_empty()).then_some(()));
+}
+
 /// O1: slots are not taken from who may hold a lease; they are when it is certainly over.
 #[test]
 fn slots_are_given_away_when_the_lease_is_over_o1() {

@@ -232,7 +232,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let holder = Weak::clone(&watcher);
     let (taken, failed) = (links.clone(), links.clone());
-    let leaver = watcher.clone();
+    let (leaver, troubled) = (watcher.clone(), watcher.clone());
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
@@ -249,6 +249,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
             }
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
+        trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
         on_libraries: Arc::new(move |version, payload| {
             holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))

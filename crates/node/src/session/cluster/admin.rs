@@ -173,6 +173,9 @@ fn problems(status: &Status) -> Vec<String> {
         let keys = if slots > 0 { format!("; nobody serves its {slots} slots") } else { String::new() };
         problems.push(format!("node {} at {}:{} {what}{keys}", node.id, node.host, node.port));
     }
+    for (node, known) in map.nodes().iter().zip(&status.nodes).filter(|(_, known)| !known.trouble.is_empty()) {
+        problems.push(format!("node {} at {}:{} {}", node.id, node.host, node.port, known.trouble));
+    }
     let voters: Vec<usize> = (0..map.nodes().len()).filter(|&index| map.nodes()[index].voter).collect();
     let is_me = |index: usize| map.nodes()[index].id == status.me;
     let up = voters.iter().filter(|&&index| is_me(index) || is_up(index) == Some(true)).count();
@@ -212,7 +215,8 @@ mod tests {
         let range = |start, end, node| Range { start, end, node };
         let ranges = vec![range(0, 8000, 0), range(8001, 16383, 1)];
         let map = Map::new(Some(ClusterId([9; 20])), 4, 1, (1..4).map(node).collect(), ranges);
-        let nodes = (1..4).zip(leases).map(|(n, lease_ms)| NodeStatus { id: NodeId([n; 20]), linked: true, lease_ms });
+        let of = |(n, lease_ms)| NodeStatus { id: NodeId([n; 20]), linked: true, lease_ms, trouble: String::new() };
+        let nodes = (1..4).zip(leases).map(of);
         Status {
             me: NodeId([1; 20]),
             cluster: map.cluster(),
@@ -249,6 +253,11 @@ mod tests {
         ] {
             assert!(down.contains(line), "{line}: {down}");
         }
+        let mut full = status([Some(1999), Some(1500), Some(7)]);
+        full.nodes[1].trouble = "refuses writes: No space left on device".to_owned();
+        let full = text(&full, &[]);
+        let problem = "at 10.0.0.1:7002 refuses writes: No space left on device\n";
+        assert!(full.contains("health: not ok") && full.contains(problem), "{full}");
         let doubts = [("10.0.0.1:7002".to_owned(), Doubt { transactions: 2, keys: 3 })];
         let doubtful = text(&status([Some(1999), Some(1500), Some(7)]), &doubts);
         for line in [

@@ -1,0 +1,183 @@
+//! What the leader grants, and what it knows of those who ask for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::agent::Agent;
+use super::links::Reply;
+use super::types::Wire;
+use crate::NodeId;
+use crate::codec::{Malformed, Reader, put_bytes, put_count};
+
+/// Bytes of what a node says of what does not work there, at most.
+pub const TROUBLE_MAX: usize = 512;
+
+impl Agent {
+    /// Grants a lease, if this node leads (rule O1).
+    pub async fn grant(self: &Arc<Self>, Renewal { id, incarnation, libraries, trouble }: Renewal) -> Reply {
+        let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
+        match self.machine.look(|applied| applied.state.incarnation(id)) {
+            None => {
+                return Reply::Failed(format!(
+                    "the cluster has no node {id} any more; with an empty dir it would join as a new one"
+                ));
+            }
+            Some(known) if known != incarnation => {
+                return Reply::Failed(format!("node {id} is known to have started {known} times, not {incarnation}"));
+            }
+            Some(_) => {}
+        }
+        let now = (self.clock)();
+        let granted = {
+            let mut volatile = self.volatile();
+            let known = volatile.libraries.entry(id).or_default();
+            *known = libraries.max(*known);
+            match trouble.is_empty() {
+                true => volatile.troubles.remove(&id),
+                false => volatile.troubles.insert(id, trouble),
+            };
+            volatile.leases.grant(term, id, now)
+        };
+        if !granted {
+            return Reply::Failed("its slots are being given to others".to_owned());
+        }
+        // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
+        match self.confirmed().await {
+            Ok(index) => Reply::Done(Granted { index, silent: self.silent(term) }.to_bytes()),
+            Err(reply) => reply,
+        }
+    }
+
+    /// Nodes that hold no lease any more, as this node knows if it leads, or has been told. A leader whose own lease is over may have been deposed without
+    /// having heard of it: others may hold leases of another one.
+    pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
+        let is_confirmed = self.shared.lease_until.load(Ordering::Acquire) > (self.clock)();
+        match self.leads().filter(|_| is_confirmed) {
+            Some(term) => Arc::new(self.silent(term)),
+            None => self.shared.silent(),
+        }
+    }
+
+    /// Nodes that hold no lease any more. This node leads in `term`, perhaps since just now: then it does not know what others have granted.
+    fn silent(&self, term: u64) -> BTreeSet<NodeId> {
+        let now = (self.clock)();
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let mut volatile = self.volatile();
+        nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
+    }
+
+    /// Who holds leases of this leader, and for how many more milliseconds.
+    pub fn holders(&self) -> Holders {
+        let now = (self.clock)();
+        let nodes = self.machine.look(|applied| applied.state.nodes());
+        let volatile = self.volatile();
+        let held = |id: NodeId| Held {
+            left_ms: volatile.leases.held(id, now) / 1_000_000,
+            trouble: volatile.troubles.get(&id).cloned().unwrap_or_default(),
+        };
+        Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
+    }
+}
+
+/// What a node says when it renews its lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    /// Its name.
+    pub id: NodeId,
+    /// How often it has started.
+    pub incarnation: u64,
+    /// The version of the libraries that it has.
+    pub libraries: u64,
+    /// What does not work there, in words, though it serves; at most [`TROUBLE_MAX`] bytes. Empty: nothing.
+    pub trouble: String,
+}
+
+impl Wire for Renewal {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.id.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.libraries.to_le_bytes());
+        put_bytes(out, self.trouble.as_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (id, incarnation, libraries) = (NodeId::read(from)?, from.u64()?, from.u64()?);
+        Ok(Self { id, incarnation, libraries, trouble: from.text(TROUBLE_MAX)?.to_owned() })
+    }
+}
+
+/// What is answered to a renewal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// What the node must have applied before the lease is one.
+    pub index: u64,
+    /// Nodes that hold no lease.
+    pub silent: BTreeSet<NodeId>,
+}
+
+impl Wire for Granted {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.index.to_le_bytes());
+        put_count(out, self.silent.len());
+        self.silent.iter().for_each(|id| id.put(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let index = from.u64()?;
+        let count = from.count(crate::meta::NODES_MAX)?;
+        Ok(Self { index, silent: (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()? })
+    }
+}
+
+/// A node, as the leader knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// For how many more milliseconds it has a lease of this leader.
+    pub left_ms: u64,
+    /// As in [`Renewal`].
+    pub trouble: String,
+}
+
+/// See [`Agent::holders`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Holders(pub BTreeMap<NodeId, Held>);
+
+impl Wire for Holders {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_count(out, self.0.len());
+        for (id, held) in &self.0 {
+            id.put(out);
+            out.extend_from_slice(&held.left_ms.to_le_bytes());
+            put_bytes(out, held.trouble.as_bytes());
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let held = |from: &mut Reader<'_>| {
+            let (id, left_ms) = (NodeId::read(from)?, from.u64()?);
+            Ok((id, Held { left_ms, trouble: from.text(TROUBLE_MAX)?.to_owned() }))
+        };
+        let count = from.count(crate::meta::NODES_MAX)?;
+        (0..count).map(|_| held(from)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_read() {
+        let id = NodeId([3; 20]);
+        for trouble in ["", "it writes nothing"] {
+            let renewal = Renewal { id, incarnation: 2, libraries: 7, trouble: trouble.to_owned() };
+            assert_eq!(Renewal::whole(&renewal.to_bytes()), Ok(renewal));
+            let held = Held { left_ms: 1500, trouble: trouble.to_owned() };
+            let holders = Holders([(id, held)].into());
+            assert_eq!(Holders::whole(&holders.to_bytes()), Ok(holders));
+        }
+        let long = Renewal { id, incarnation: 2, libraries: 7, trouble: "x".repeat(TROUBLE_MAX + 1) };
+        assert!(Renewal::whole(&long.to_bytes()).is_err());
+    }
+}
