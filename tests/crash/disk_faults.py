@@ -271,7 +271,7 @@ def cramped(options, folder, rng):
             expect("CONFIG SET appendonly yes", "OK")
             again("after appendonly was switched on a full disk")
             said = server.log.read_text(errors="replace")
-            for words in ("No space is left on the device of the log", "There is space on the device of the log again"):
+            for words in ("The log's next segment cannot be had: No space left on device", "There is a next segment of the log again"):
                 if words not in said:
                     problems.append(f"its log does not say: {words}")
             server.kill()

@@ -60,7 +60,9 @@ pub trait File: Send + Sync + 'static {
 /// A folder of the file system.
 pub struct Folder {
     path: PathBuf,
-    writes: bool,
+    /// The folder itself, for its names, unless it is only read: open all the time, since a name that has been given must not lack a descriptor to be
+    /// synced.
+    names: Option<fs::File>,
     device: Option<Arc<Device>>,
     /// Files of it are written past the cache: so are new ones, which is less work, and nobody will want them in the cache.
     past_cache: Arc<AtomicBool>,
@@ -110,12 +112,12 @@ impl Folder {
     /// The folder at `path`, made if it is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         make_folders(path)?;
-        Ok(Self { path: path.into(), writes: true, device: None, past_cache: Arc::default() })
+        Ok(Self { names: Some(fs::File::open(path)?), ..Self::to_read(path) })
     }
 
     /// The folder at `path`, which is there and is not to be changed.
     pub fn to_read(path: &Path) -> Self {
-        Self { path: path.into(), writes: false, device: None, past_cache: Arc::default() }
+        Self { path: path.into(), names: None, device: None, past_cache: Arc::default() }
     }
 
     /// As on a disk that is as slow as this: writes and syncs of files, not making them.
@@ -123,10 +125,14 @@ impl Folder {
         Self { device: Some(Arc::new(Device::new(pace, clock))), ..self }
     }
 
+    fn writes(&self) -> bool {
+        self.names.is_some()
+    }
+
     fn file(&self, file: fs::File, path: &Path) -> PlainFile {
         let mut options = fs::File::options();
         options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
-        let direct = self.writes.then(|| options.open(path).ok()).flatten();
+        let direct = self.writes().then(|| options.open(path).ok()).flatten();
         let (refused, past_cache) = (AtomicBool::new(false), self.past_cache.clone());
         PlainFile { file, direct, refused, past_cache, device: self.device.clone() }
     }
@@ -176,7 +182,7 @@ impl Disk for Folder {
 
     fn open(&self, name: &str) -> io::Result<PlainFile> {
         let path = self.path.join(name);
-        let file = fs::File::options().read(true).write(self.writes).open(&path)?;
+        let file = fs::File::options().read(true).write(self.writes()).open(&path)?;
         Ok(self.file(file, &path))
     }
 
@@ -202,7 +208,7 @@ impl Disk for Folder {
     }
 
     fn sync(&self) -> io::Result<()> {
-        fs::File::open(&self.path)?.sync_all()
+        self.names.as_ref().map_or(Ok(()), fs::File::sync_all)
     }
 
     fn describe(&self, name: &str) -> String {

@@ -5,8 +5,9 @@ use std::io;
 
 use crate::disk::{Disk, File};
 use crate::format::SegmentHeader;
+use crate::lack::Lack;
 use crate::scan::Scan;
-use crate::segments::{Identity, Limits, is_full};
+use crate::segments::{Identity, Limits};
 use crate::tail::{Put, Tail};
 use crate::writer::{Position, Writer};
 use crate::{Lsn, stream_of};
@@ -241,8 +242,8 @@ impl<D: Disk> Recovery<D> {
             let blocks = |put: &mut Put<'_>| tail.blocks(put);
             let writer = Writer::begin(scan.disk.clone(), identity, limits, position, blocks);
             writers.push(writer.map_err(|damage| match damage {
-                Damage::Io(error) if is_full(&error) => Damage::Streams(format!(
-                    "{}: no room for the segment of at least {needed} bytes that a start writes",
+                Damage::Io(error) if Lack::of(&error).is_some() => Damage::Streams(format!(
+                    "{}: the segment of at least {needed} bytes that a start writes cannot be made: {error}",
                     scan.disk.describe("")
                 )),
                 damage => damage,

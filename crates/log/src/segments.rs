@@ -8,6 +8,7 @@ use crate::Lsn;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
 use crate::format::{BLOCK_HEADER, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
+use crate::lack::Lack;
 
 /// How a stream is kept.
 #[derive(Clone, Copy, Debug)]
@@ -65,51 +66,87 @@ pub(crate) struct Full {
 /// Segments that are kept to be used again at most, unless [`Limits`] say more.
 const SPARES_MAX: usize = 8;
 
-/// Segments to be used, by name, all of the size of [`Limits`]. Made and retired by others than the writer.
-pub(crate) struct Spares {
-    names: Mutex<VecDeque<String>>,
+/// Segments to be used, all of the size of [`Limits`]. Made and retired by others than the writer.
+pub(crate) struct Spares<F> {
+    kept: Mutex<Kept<F>>,
     limits: Limits,
     incarnation: u64,
 }
 
-impl Spares {
+/// By name. The next are open, so that nothing is needed to go on in them; not all are, for they may be many.
+struct Kept<F> {
+    ready: VecDeque<(F, String)>,
+    closed: VecDeque<String>,
+}
+
+impl<F: File> Spares<F> {
     pub(crate) fn new(names: Vec<String>, limits: Limits, incarnation: u64) -> Self {
-        Self { names: Mutex::new(names.into()), limits, incarnation }
+        Self { kept: Mutex::new(Kept { ready: VecDeque::new(), closed: names.into() }), limits, incarnation }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept<F>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+    fn count(&self) -> usize {
+        let kept = self.lock();
+        kept.ready.len() + kept.closed.len()
     }
 
-    /// Makes one. `number`: unlike that of any other that was made in this incarnation.
-    pub(crate) fn make<D: Disk>(&self, disk: &D, number: u64) -> io::Result<()> {
+    /// How many can be used without anything being needed for it.
+    pub(crate) fn ready(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Opens one that is kept, or makes one. `number`: unlike that of any other that was made in this incarnation.
+    pub(crate) fn make_ready<D: Disk<File = F>>(&self, disk: &D, number: u64) -> io::Result<()> {
+        if self.open(disk)? {
+            return Ok(());
+        }
         let (making, spare) = (making(self.incarnation, number), format!("spare-{:x}-{number:x}", self.incarnation));
-        disk.create(&making, self.limits.size())?;
+        let file = disk.create(&making, self.limits.size())?;
         disk.rename(&making, &spare)?;
-        self.lock().push_back(spare);
+        self.lock().ready.push_back((file, spare));
         Ok(())
+    }
+
+    /// Opens one more. False: none is closed.
+    fn open<D: Disk<File = F>>(&self, disk: &D) -> io::Result<bool> {
+        let Some(name) = self.lock().closed.pop_front() else { return Ok(false) };
+        match disk.open(&name) {
+            Ok(file) => self.lock().ready.push_back((file, name)),
+            Err(error) => {
+                self.lock().closed.push_front(name);
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next.
+    fn take<D: Disk<File = F>>(&self, disk: &D) -> io::Result<Option<(F, String)>> {
+        if self.ready() == 0 {
+            self.open(disk)?;
+        }
+        Ok(self.lock().ready.pop_front())
     }
 
     /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as many again before
     /// that happens next, and one that is made costs as much writing as what goes into it.
-    pub(crate) fn retire_all<D: Disk>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
+    pub(crate) fn retire_all<D: Disk<File = F>>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
         let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };
         full.iter().try_for_each(|full| self.retire(disk, full, most))
     }
 
     /// Keeps a segment to be used again, if there are not enough, or removes it.
-    fn retire<D: Disk>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
+    fn retire<D: Disk<File = F>>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
         point("log-before-truncate");
         if self.count() < most && full.size == self.limits.size() {
             let spare = format!("spare-{}", full.name);
             disk.rename(&full.name, &spare)?;
             // Before it gets a new header: a crash must not find that under the old name.
             disk.sync()?;
-            self.lock().push_back(spare);
+            self.lock().closed.push_back(spare);
         } else {
             disk.remove(&full.name)?;
         }
@@ -150,33 +187,30 @@ pub(crate) fn is_made(name: &str) -> bool {
     name.starts_with("making-")
 }
 
-/// Whether an error says that there is no room: it may go away (rule L8).
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 /// What a sync says. That there was no room for what had been taken is no word of going away: the system has dropped it, and says so once (rule L9).
 /// Where space is given late, or counted, it is what a full disk says.
 pub(crate) fn finally(synced: io::Result<()>) -> io::Result<()> {
-    synced.map_err(|error| if is_full(&error) { io::Error::other(format!("sync: {error}")) } else { error })
+    synced.map_err(|error| if Lack::of(&error).is_some() { io::Error::other(format!("sync: {error}")) } else { error })
 }
 
-/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing. False: there
-/// is no room for it; an older one says less.
-pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<bool> {
+/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing.
+pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<()> {
     let Identity { node, stream, incarnation, .. } = *identity;
     let end = CleanEnd { node, stream, number, sequence };
     let name = making(incarnation, END);
-    let made = create_anew(disk, &name, END_SIZE as u64).and_then(|file| {
-        let written = file.write(0, &end.encode()).and_then(|()| file.sync());
-        if written.is_err() {
-            let _ = disk.remove(&name);
-        }
-        written
-    });
-    match made {
-        Err(error) if is_full(&error) => Ok(false),
-        made => made.map(|()| true),
+    let file = create_anew(disk, &name, END_SIZE as u64)?;
+    let written = file.write(0, &end.encode()).and_then(|()| file.sync());
+    if written.is_err() {
+        let _ = disk.remove(&name);
+    }
+    written
+}
+
+/// Whether that file was made. It can be done without if there is nothing to make it of: an older one says less.
+pub(crate) fn was_made(prepared: io::Result<()>) -> io::Result<bool> {
+    match prepared {
+        Err(error) if Lack::of(&error).is_some() => Ok(false),
+        prepared => prepared.map(|()| true),
     }
 }
 
@@ -197,12 +231,17 @@ pub(crate) fn encode_header(
 }
 
 /// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.
-pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares, size: u64, body: usize) -> io::Result<(D::File, String, u64)> {
+pub(crate) fn take<D: Disk>(
+    disk: &D,
+    spares: &Spares<D::File>,
+    size: u64,
+    body: usize,
+) -> io::Result<(D::File, String, u64)> {
     let needed = (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64;
     let size = needed.max(size).max(spares.limits.size());
-    let spare = if size == spares.limits.size() { spares.lock().pop_front() } else { None };
-    if let Some(spare) = spare {
-        let file = disk.open(&spare)?;
+    if size == spares.limits.size()
+        && let Some((file, spare)) = spares.take(disk)?
+    {
         return Ok((file, spare, size));
     }
     let name = making(spares.incarnation, u64::MAX);

@@ -96,6 +96,8 @@ struct Inside {
     retries_syncs: bool,
     /// Bytes that files can still have.
     room: Option<u64>,
+    /// Files cannot be opened nor made, as the process has too many open.
+    out_of_descriptors: bool,
     /// What is written without room is dropped, and seems to be there: a planted bug.
     swallows: bool,
     /// Syncs wait while this is set.
@@ -114,6 +116,10 @@ impl Inside {
             *left = left.saturating_sub(1);
         }
         Ok(self.dead)
+    }
+
+    fn check_descriptors(&self) -> io::Result<()> {
+        if self.out_of_descriptors { Err(io::Error::from_raw_os_error(libc::EMFILE)) } else { Ok(()) }
     }
 }
 
@@ -170,7 +176,7 @@ impl Simulated {
     /// The process ends: what was written stays written, and is no more durable than before.
     pub fn kill(&self) {
         let mut inside = self.inside();
-        (inside.power, inside.bad_sync, inside.dead) = (None, None, false);
+        (inside.power, inside.bad_sync, inside.out_of_descriptors, inside.dead) = (None, None, false, false);
     }
 
     /// Whether the power has failed.
@@ -233,9 +239,15 @@ impl Simulated {
         self.inside().room = room;
     }
 
-    /// Whether it is known how much files can grow by.
+    /// Whether the process has no descriptor for another file, from now on.
+    pub fn set_out_of_descriptors(&self, out: bool) {
+        self.inside().out_of_descriptors = out;
+    }
+
+    /// Whether it is known how much files can grow by, or no more can be opened.
     pub fn is_tight(&self) -> bool {
-        self.inside().room.is_some()
+        let inside = self.inside();
+        inside.room.is_some() || inside.out_of_descriptors
     }
 
     /// Whether syncs take for ever.
@@ -300,12 +312,16 @@ impl Disk for Simulated {
     }
 
     fn open(&self, name: &str) -> io::Result<Open> {
-        let contents = self.inside().now.get(name).ok_or(io::ErrorKind::NotFound)?.clone();
+        let inside = self.inside();
+        inside.check_descriptors()?;
+        let contents = inside.now.get(name).ok_or(io::ErrorKind::NotFound)?.clone();
+        drop(inside);
         Ok(Open(contents, self.clone()))
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Open> {
         let mut inside = self.inside();
+        inside.check_descriptors()?;
         let fails = inside.step()?;
         let (swallows, mut swallowed) = (inside.swallows, false);
         if let Some(room) = &mut inside.room {

@@ -14,11 +14,12 @@ use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
+use crate::lack::Lack;
 use crate::pieces::Piece;
 use crate::recover::Damage;
 use crate::segments::{
-    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, finally, is_end, is_full, making, name,
-    prepare_end, say_end, take,
+    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, finally, is_end, making, name, prepare_end,
+    say_end, take, was_made,
 };
 use crate::tail::{Body, Put};
 use crate::{Lsn, Taken};
@@ -52,7 +53,7 @@ struct Present<F> {
 }
 
 /// The writer of one stream. It holds nothing back: what is to be written past the cache is handed out. After an error other than
-/// [`is_full`] nothing is known of what was written since the last sync: it must not be used on (rule L9).
+/// that something lacks ([`Lack`]) nothing is known of what was written since the last sync: it must not be used on (rule L9).
 pub struct Writer<D: Disk> {
     disk: Arc<D>,
     identity: Identity,
@@ -74,7 +75,7 @@ pub struct Writer<D: Disk> {
     /// Somebody else is at syncing what was written: see [`Self::give_unsynced`].
     given: bool,
     full: VecDeque<Full>,
-    spares: Arc<Spares>,
+    spares: Arc<Spares<D::File>>,
     /// What the page in which the next block begins holds before it.
     page: Vec<u8>,
     buffer: Aligned,
@@ -112,9 +113,7 @@ impl<D: Disk> Writer<D> {
         let spares = Spares::new(spares, limits, identity.incarnation);
         if !disk.list()?.iter().any(|name| is_end(name)) {
             // From now on there always is one: every segment that is begun says so.
-            if !prepare_end(&*disk, &identity, number, 0)? {
-                return Err(io::Error::from(io::ErrorKind::StorageFull).into());
-            }
+            prepare_end(&*disk, &identity, number, 0)?;
             say_end(&*disk, &identity)?;
             disk.sync()?;
         }
@@ -123,7 +122,7 @@ impl<D: Disk> Writer<D> {
         let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
         let (file, spare, size) = match take(&*disk, &spares, size, 0) {
             // Room for what must be there: reads are served, and writes when there is more.
-            Err(error) if is_full(&error) => {
+            Err(error) if Lack::of(&error).is_some() => {
                 let name = making(identity.incarnation, u64::MAX);
                 (create_anew(&*disk, &name, size)?, name, size)
             }
@@ -163,7 +162,7 @@ impl<D: Disk> Writer<D> {
             writer.block(&[], end, false)?;
         }
         writer.sync()?;
-        let says = prepare_end(&*writer.disk, &identity, number, writer.sequence)?;
+        let says = was_made(prepare_end(&*writer.disk, &identity, number, writer.sequence))?;
         writer.disk.rename(&spare, &writer.present.name)?;
         if says {
             // Names change in this order, on the disk as well.
@@ -194,12 +193,12 @@ impl<D: Disk> Writer<D> {
         self.present.size + self.full.iter().map(|full| full.size).sum::<u64>()
     }
 
-    /// Bytes for which there is room already.
+    /// Bytes for which there is room already, whatever lacks.
     pub(crate) fn room(&self) -> u64 {
-        self.present.size - self.at + self.spares.count() as u64 * self.limits.size()
+        self.present.size - self.at + self.spares.ready() as u64 * self.limits.size()
     }
 
-    pub(crate) fn spares(&self) -> &Arc<Spares> {
+    pub(crate) fn spares(&self) -> &Arc<Spares<D::File>> {
         &self.spares
     }
 
@@ -212,7 +211,7 @@ impl<D: Disk> Writer<D> {
         self.write_from(bytes, taken, through, &mut 0)
     }
 
-    /// Writes what was taken from byte `*done` on. If there is no room (see [`is_full`]), it is called again with what `*done` has
+    /// Writes what was taken from byte `*done` on. If something lacks ([`Lack`]), it is called again with what `*done` has
     /// become, when there is; and if others have to sync first, when they have: see [`Self::sync`].
     pub(crate) fn write_from(
         &mut self,
@@ -255,7 +254,7 @@ impl<D: Disk> Writer<D> {
             self.block(&[], self.cut, false)?;
             self.sync()?;
         }
-        if prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence)? {
+        if was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence))? {
             say_end(&*self.disk, &self.identity)?;
             self.disk.sync()?;
         }
@@ -390,7 +389,7 @@ impl<D: Disk> Writer<D> {
         let number = self.present.number + 1;
         let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
         // The last block may not be on the disk yet.
-        let says = prepare_end(&*self.disk, &self.identity, number, 0)?;
+        let says = was_made(prepare_end(&*self.disk, &self.identity, number, 0))?;
         let reach = self.reach.max(self.cut);
         let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;

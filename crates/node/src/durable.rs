@@ -90,7 +90,7 @@ impl Durable {
     fn explain(&self) -> Option<String> {
         let why = match self.log.state() {
             State::Running => return self.tail.refusal(),
-            State::Full => "No space left on device".into(),
+            State::Full(lack) => lack.to_string(),
             State::Failed(reason) => reason,
         };
         Some(format!("MISCONF Errors writing to the AOF file: {why}"))

@@ -60,20 +60,27 @@ impl Hardware {
         disk.fail_sync_after(chance.below(most));
     }
 
-    /// Some disk of the log has no room for more, or for one more segment.
+    /// Some disk of the log has no room for more, or for one more segment; or there is no descriptor for another file of it.
     pub fn fill(&self, chance: &mut Chance) {
         let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
-        disk.set_room(Some(chance.below(3) / 2 * u64::from(SEGMENT)));
+        match chance.below(3) {
+            0 => disk.set_room(Some(0)),
+            1 => disk.set_out_of_descriptors(true),
+            _ => disk.set_room(Some(u64::from(SEGMENT))),
+        }
     }
 
-    /// Whether some disk of the log has no room for more, or little.
+    /// Whether some disk of the log has no room for more, or little, or no descriptor.
     pub fn is_full(&self) -> bool {
         self.disks.iter().any(Simulated::is_tight)
     }
 
-    /// All disks of the log have room again.
+    /// All disks of the log have room and descriptors again.
     pub fn make_room(&self) {
-        self.disks.iter().for_each(|disk| disk.set_room(None));
+        for disk in &self.disks {
+            disk.set_room(None);
+            disk.set_out_of_descriptors(false);
+        }
     }
 
     /// The next flush of the store is the last: it is durable, or it is not.

@@ -98,7 +98,7 @@ impl Runner {
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= most
                 // A shorter log may be what there is room for.
-                || (self.outside.log.state() == State::Full && now.saturating_sub(last) >= RETRY_MS)
+                || (matches!(self.outside.log.state(), State::Full(lack) if lack.is_of_disk()) && now.saturating_sub(last) >= RETRY_MS)
                 || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
                 || self.outside.node.engine.keyspace.tombstones() > TOMBSTONES_MAX;
             if !asked && (stopping || !due || now < retry_at || !self.checkpoints.may_begin()) {
@@ -292,8 +292,8 @@ fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Opti
     match log {
         State::Failed(why) => return Some(format!("the log has failed: {why}")),
         // It could wait for ever, and the process with it: what was left and is not written is not confirmed to anybody.
-        State::Full if stopping => return Some(format!("{STOPPING}; and there is no space left for the log")),
-        State::Full | State::Running => {}
+        State::Full(lack) if stopping => return Some(format!("{STOPPING}; and the log does not go on: {lack}")),
+        State::Full(_) | State::Running => {}
     }
     // Workers have ended when it stops: a latch that is busy then, as a script had it, is never given back.
     (stopping && (!urgent || latch)).then(|| STOPPING.into())
@@ -301,6 +301,8 @@ fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use log::Lack;
+
     use super::*;
 
     #[test]
@@ -316,7 +318,7 @@ mod tests {
             let ends = |log: &State| waits_in_vain(log, urgent, stopping, latch).is_some();
             assert!(ends(&failed));
             assert_eq!(ends(&State::Running), stopping && (!urgent || latch));
-            assert_eq!(ends(&State::Full), stopping, "urgent {urgent}, latch {latch}");
+            assert_eq!(ends(&State::Full(Lack::Space)), stopping, "urgent {urgent}, latch {latch}");
         }
     }
 }

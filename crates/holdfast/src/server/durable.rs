@@ -263,11 +263,10 @@ pub fn run(
 /// What is said of a log that has this state now.
 fn news(state: &State) -> String {
     match state {
-        State::Running => "There is space on the device of the log again: commands that write are accepted".into(),
-        State::Full => {
-            "No space is left on the device of the log: commands that write are refused until there is; nothing that was confirmed is lost"
-                .into()
-        }
+        State::Running => "There is a next segment of the log again: commands that write are accepted".into(),
+        State::Full(lack) => format!(
+            "The log's next segment cannot be had: {lack}: commands that write are refused until it can; nothing that was confirmed is lost"
+        ),
         State::Failed(why) => format!(
             "The log has failed: commands that write are refused until the server is started again; nothing that was confirmed is lost: {why}"
         ),

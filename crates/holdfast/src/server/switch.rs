@@ -244,7 +244,7 @@ impl Switch {
         while !happened() {
             match log.state() {
                 State::Running => {}
-                State::Full => return Err("No space left on device".into()),
+                State::Full(lack) => return Err(lack.to_string()),
                 State::Failed(why) => return Err(why),
             }
             if self.node.is_stopping() {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{self, How, Raw, Server, bulk, long, request, simple, text};
-use crate::{falls_to, ok};
+use crate::attack::{self, How, Raw, Scratch, Server, bulk, long, request, simple, text};
+use crate::{error, falls_to, ok};
 
 pub fn clients_have_a_limit(how: How) {
     let Some(server) = Server::start(how, &["--maxclients", "10"]) else { return };
@@ -78,6 +78,45 @@ pub fn the_log_has_descriptors_left(how: How) {
         assert_eq!(client.reply(), simple("PONG"));
     }
     server.is_well();
+}
+
+/// Without any it refuses what writes, and goes on when there are some.
+pub fn the_log_waits_for_descriptors(how: How) {
+    let scratch = Scratch::new();
+    let dir = scratch.path().display().to_string();
+    let settings = ["--appendonly", "yes", "--log-segment-size", "64kb", "--dir", &dir];
+    let Some(server) = Server::start(how, &settings) else { return };
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let value = "x".repeat(2000);
+    assert_eq!(client.call(&["SET", "key", &value]), ok());
+    let refused = error("MISCONF Errors writing to the AOF file: Too many open files");
+    assert_eq!(other.call(&["PING"]), simple("PONG"));
+    // What is open stays.
+    let old = server.limit_files(3);
+    let mut sent = 0;
+    while !text(&other.call(&["INFO", "persistence"])).contains("aof_last_write_status:err") {
+        client.command(&["SET", &format!("key:{sent}"), &value]);
+        sent += 1;
+    }
+    assert_eq!(other.call(&["SET", "key", "value"]), refused);
+    assert_eq!(other.call(&["GET", "key"]), bulk(&value));
+    server.limit_files(old);
+    // Those that were on their way when it was found out have waited.
+    let replies: Vec<Value> = (0..sent).map(|_| client.reply()).collect();
+    assert!(replies.iter().all(|reply| *reply == ok() || *reply == refused), "{replies:?}");
+    let deadline = Instant::now() + attack::PATIENCE;
+    while other.call(&["SET", "key", "value"]) != ok() {
+        assert!(Instant::now() < deadline, "it does not go on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let server = Server::start(how, &settings).expect("the driver was there");
+    let mut client = server.connect();
+    assert_eq!(client.call(&["GET", "key"]), bulk("value"));
+    for (n, reply) in replies.iter().enumerate() {
+        let confirmed = if *reply == ok() { bulk(&value) } else { Value::Null };
+        assert_eq!(client.call(&["GET", &format!("key:{n}")]), confirmed, "key:{n}");
+    }
 }
 
 pub fn half_closed_gets_all_replies(how: How) {

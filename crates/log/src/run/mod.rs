@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 
 use crate::commit::Moved;
 use crate::intake::Waiting;
+use crate::lack::Lack;
 use crate::{Lsn, Watermarks};
 use bell::Bell;
 use demand::Demand;
@@ -53,16 +54,27 @@ impl Fsync {
 pub enum State {
     /// It does.
     Running,
-    /// There is no room for more (rule L8): writes are to be refused until there is. What has been left is written.
-    Full,
+    /// The next segment cannot be had for now, and for lack of what: mostly, of room on the disk (rule L8). Writes are to be refused until it can. What
+    /// has been left is written then.
+    Full(Lack),
     /// A write or sync failed, and why (rule L9). The watermark of that stream does not move any more, and nothing makes it run again but a
     /// new start: whoever waits for the log is to be cut off without an answer.
     Failed(String),
 }
 
 const RUNNING: u8 = 0;
-const FULL: u8 = 1;
-const FAILED: u8 = 2;
+const FAILED: u8 = 1;
+const FULL: u8 = 2;
+
+/// [`State::Full`] as a number.
+const fn full(lack: Lack) -> u8 {
+    FULL + lack as u8
+}
+
+/// What a number other than `FAILED` stands for.
+fn of_code(code: u8) -> State {
+    code.checked_sub(FULL).and_then(Lack::from_number).map_or(State::Running, State::Full)
+}
 
 /// What a stream shares with everybody.
 #[derive(Default)]
@@ -73,7 +85,8 @@ pub(crate) struct Stream {
     sync_wanted: AtomicU64,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
-    is_full: AtomicBool,
+    /// `RUNNING`, or what it lacks.
+    state: AtomicU8,
     /// `always` has been set since its thread looked.
     demanded: AtomicBool,
     /// Its watermark waits for those of other streams.
@@ -164,10 +177,10 @@ impl Shared {
     fn look_at_full(&self) {
         {
             let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-            let full = self.streams.iter().any(|stream| stream.is_full.load(SeqCst));
-            let (code, state) = if full { (FULL, State::Full) } else { (RUNNING, State::Running) };
+            let mut codes = self.streams.iter().map(|stream| stream.state.load(SeqCst));
+            let code = codes.find(|code| *code != RUNNING).unwrap_or(RUNNING);
             if reason.is_none() && self.state.swap(code, SeqCst) != code {
-                self.changed(&state);
+                self.changed(&of_code(code));
             }
         }
         self.moved();
@@ -283,12 +296,11 @@ impl Log {
     /// Whether writes are taken, and why not.
     pub fn state(&self) -> State {
         match self.shared.state.load(Acquire) {
-            RUNNING => State::Running,
-            FULL => State::Full,
-            _ => {
+            FAILED => {
                 let reason = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner);
                 State::Failed(reason.clone().unwrap_or_default())
             }
+            code => of_code(code),
         }
     }
 

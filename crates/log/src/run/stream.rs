@@ -14,9 +14,9 @@ use crate::commit::{Committer, Moved, Promise};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
+use crate::lack::Lack;
 use crate::run::helper::Helper;
-use crate::run::{FAILED, Fsync, Shared, Stream};
-use crate::segments::is_full;
+use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
 use crate::writer::Unsynced;
 
 /// Longest that records wait for which nobody has rung.
@@ -36,12 +36,12 @@ const SPINS: u32 = 50;
 const YIELDS: u32 = 100;
 /// How long it sleeps then.
 const PAUSE: Duration = Duration::from_micros(50);
-/// How often a full disk is tried.
+/// How often what lacked something is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// What a helper has done.
 enum Done<D: Disk> {
-    /// Made a segment, or not.
+    /// Made a segment ready, or not.
     Made(io::Result<()>),
     /// Retired segments.
     Retired(io::Result<()>),
@@ -83,7 +83,7 @@ struct Unwritten {
     taken: Taken,
     /// Bytes of it that are written.
     done: usize,
-    /// There was no room: when it is tried again.
+    /// Something lacked: when it is tried again.
     retry_at: u64,
 }
 
@@ -98,10 +98,10 @@ pub(crate) struct Runner<D: Disk> {
     syncing: bool,
     /// A weaker setting has been seen after the last records were taken.
     weakening: bool,
-    /// How many segments were asked for, whether one is being made, and since when there was no room for one.
+    /// How many segments were asked for, whether one is being made ready, and since when something lacks for that.
     asked: u64,
     making: bool,
-    no_room_since: Option<u64>,
+    lacks_since: Option<(Lack, u64)>,
     unwritten: Option<Unwritten>,
     /// A block has landed since the last step.
     landed: bool,
@@ -134,7 +134,7 @@ impl<D: Disk> Runner<D> {
             weakening: false,
             asked: 0,
             making: false,
-            no_room_since: None,
+            lacks_since: None,
             unwritten: None,
             landed: false,
             ended: false,
@@ -243,8 +243,8 @@ impl<D: Disk> Runner<D> {
         let records = self.committer.intake().has_records().then_some(PATIENCE_MAX);
         let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced() && !self.syncing;
         let sync = is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub(self.now())));
-        let room = self.no_room_since.map(|_| RETRY);
-        records.into_iter().chain(sync).chain(room).min()
+        let segment = self.lacks_since.map(|_| RETRY);
+        records.into_iter().chain(sync).chain(segment).min()
     }
 
     /// Commits what has been left, or begins to.
@@ -300,7 +300,7 @@ impl<D: Disk> Runner<D> {
         }
     }
 
-    /// Writes what was taken, or hands it out; if there is no room for it, it stays until there is (rule L8).
+    /// Writes what was taken, or hands it out; if there is no segment for it, it stays until there is (rule L8).
     fn write(&mut self, mut unwritten: Unwritten) -> io::Result<Round<D::File>> {
         let now = self.now();
         if now < unwritten.retry_at && !self.shared.stopping.load(SeqCst) {
@@ -333,9 +333,9 @@ impl<D: Disk> Runner<D> {
                 self.wait_for_syncer()?;
                 return self.write(unwritten);
             }
-            Err(error) if !is_full(&error) => return Err(error),
             Err(error) => {
-                self.set_full(true);
+                let Some(lack) = Lack::of(&error) else { return Err(error) };
+                self.set_lack(Some(lack));
                 if self.shared.stopping.load(SeqCst) {
                     return Err(error);
                 }
@@ -497,16 +497,13 @@ impl<D: Disk> Runner<D> {
         match done {
             Done::Made(result) => {
                 self.making = false;
-                match result {
-                    Err(error) if is_full(&error) => self.no_room_since = Some(self.now()),
-                    result => {
-                        self.no_room_since = None;
-                        result?;
-                    }
-                }
+                self.lacks_since = match result {
+                    Ok(()) => None,
+                    Err(error) => Some((Lack::of(&error).ok_or(error)?, self.now())),
+                };
             }
             Done::Retired(result) => {
-                self.no_room_since = self.no_room_since.map(|_| 0);
+                self.lacks_since = self.lacks_since.map(|(lack, _)| (lack, 0));
                 result?;
             }
             Done::Synced(unsynced, result) => {
@@ -519,7 +516,7 @@ impl<D: Disk> Runner<D> {
         Ok(())
     }
 
-    /// Has a segment made ahead, and says whether there is room for more records (rule L8).
+    /// Has a segment made ready ahead, and says whether there is room for more records (rule L8).
     fn look_at_room(&mut self) {
         if self.unwritten.is_some() {
             // What room there will be is for that.
@@ -528,23 +525,24 @@ impl<D: Disk> Runner<D> {
         let writer = self.committer.writer();
         let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
         let left = room.saturating_sub(self.stream().backlog());
-        self.set_full(left < self.reserve && self.no_room_since.is_some());
+        self.set_lack(self.lacks_since.filter(|_| left < self.reserve).map(|(lack, _)| lack));
         let wait = RETRY.as_nanos() as u64;
-        let may_try = self.no_room_since.is_none_or(|since| self.now() >= since + wait);
-        if self.making || !may_try || spares.count() > 0 && left >= self.reserve {
+        let may_try = self.lacks_since.is_none_or(|(_, since)| self.now() >= since + wait);
+        if self.making || !may_try || spares.ready() > 0 && left >= self.reserve {
             return;
         }
         self.making = true;
         self.asked += 1;
         let (number, shared, index, done) = (self.asked, self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
-            let _ = done.send(Done::Made(spares.make(&*disk, number)));
+            let _ = done.send(Done::Made(spares.make_ready(&*disk, number)));
             shared.streams[index].bell.ring();
         });
     }
 
-    fn set_full(&self, full: bool) {
-        if self.stream().is_full.swap(full, SeqCst) != full {
+    fn set_lack(&self, lack: Option<Lack>) {
+        let code = lack.map_or(RUNNING, full);
+        if self.stream().state.swap(code, SeqCst) != code {
             self.shared.look_at_full();
         }
     }

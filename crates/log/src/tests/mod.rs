@@ -4,6 +4,7 @@ mod alike;
 mod copies;
 mod crashes;
 mod failing;
+mod lacking;
 mod reuse;
 mod running;
 mod standing;

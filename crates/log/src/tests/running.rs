@@ -1,7 +1,7 @@
 //! The log with its threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::simulated::{Chance, Open, Simulated};
@@ -331,55 +331,6 @@ fn who_writes_himself_hears_of_a_failure() {
     assert!(!log.lend(0));
     assert!(matches!(log.stop(), State::Failed(_)));
     assert_eq!(log.marks().of(0), first);
-}
-
-/// Rule L8: without room writes are refused, what has been left is written, and it goes on when there is room.
-#[test]
-fn a_full_disk_is_waited_for() {
-    let disks = [Simulated::default()];
-    let limits = Limits { segment: 16384, spares: 1, reserve: 8192, block: 16 << 20 };
-    disks[0].set_room(Some(3 * 16384));
-    // Time passes whenever somebody looks.
-    let time = AtomicU64::new(1);
-    let clock: Clock = Arc::new(move || time.fetch_add(10_000_000, SeqCst));
-    let (log, mut gates) = start(&disks, Settings { limits, clock, ..settings(Fsync::Always) });
-    let told: Arc<Mutex<Vec<State>>> = Arc::default();
-    let tell = told.clone();
-    log.on_state(Box::new(move |state| tell.lock().unwrap().push(state.clone())));
-    let mut left = Vec::new();
-    let mut write = |size: usize| {
-        let gate = &mut gates[0][0];
-        let lsn = ((gate.enter() >> 4) + 1) << 4;
-        gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
-        gate.exit();
-        log.ring(0);
-        left.push(lsn);
-        lsn
-    };
-    while log.takes_writes() {
-        let lsn = write(1000);
-        while log.marks().of(0) < lsn && log.takes_writes() {
-            thread::yield_now();
-        }
-    }
-    assert_eq!(log.state(), State::Full);
-    assert!(log.facts(0).written <= 3 * 16384);
-    // One that was on its way when the disk was found full, and is larger than what is left.
-    let lsn = write(20_000);
-    assert_eq!(log.state(), State::Full);
-    disks[0].set_room(Some(1 << 20));
-    wait(log.marks(), 0, lsn);
-    while !log.takes_writes() {
-        thread::yield_now();
-    }
-    let lsn = write(30_000);
-    wait(log.marks(), 0, lsn);
-    assert_eq!(log.stop(), State::Running);
-    assert_eq!(found(&disks), left);
-    // Each change is told once. It may have been full again for a moment, as the disk is small.
-    let told = told.lock().unwrap();
-    assert!(told.len() >= 2 && told.len().is_multiple_of(2), "{told:?}");
-    assert!(told.chunks(2).all(|pair| pair == [State::Full, State::Running]), "{told:?}");
 }
 
 /// While a sync hangs nothing is promised, and it can be seen.

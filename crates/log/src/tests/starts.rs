@@ -6,7 +6,7 @@ use super::running::{found, leave, settings, start, wait};
 use crate::check::examine;
 use crate::disk::Disk;
 use crate::simulated::{Chance, Simulated};
-use crate::{Fsync, Limits, Opened, Settings, State};
+use crate::{Fsync, Lack, Limits, Opened, Settings, State};
 
 #[test]
 fn what_is_truncated_is_gone_and_its_files_are_used_again() {
@@ -210,7 +210,7 @@ fn a_start_on_a_full_disk() {
     std::mem::forget(log);
     let refused = Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always));
     let text = refused.err().map(|damage| damage.to_string()).unwrap_or_default();
-    assert!(text.contains("no room for the segment"), "{text}");
+    assert!(text.contains("that a start writes cannot be made: "), "{text}");
     assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
     disks[0].set_room(Some(8192));
     let limits = Limits { segment: 16384, spares: 0, reserve: 4096, block: 16 << 20 };
@@ -219,5 +219,5 @@ fn a_start_on_a_full_disk() {
     while log.takes_writes() {
         thread::yield_now();
     }
-    assert_eq!((log.state(), log.marks().of(0)), (State::Full, lsn));
+    assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), lsn));
 }

@@ -78,9 +78,9 @@ impl Host {
         matches!(self.machine.log.state(), State::Failed(_))
     }
 
-    /// Whether the log has no room.
+    /// Whether the log lacks something, as room.
     pub fn is_full(&self) -> bool {
-        self.machine.log.state() == State::Full
+        matches!(self.machine.log.state(), State::Full(_))
     }
 
     /// What must hold while the log has failed.
