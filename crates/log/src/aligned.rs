@@ -1,6 +1,7 @@
 //! Memory for writing past the cache.
 
 use crate::disk::PAGE;
+use crate::intake::empty;
 
 /// Bytes that begin at a multiple of [`PAGE`] in memory.
 #[derive(Default)]
@@ -10,13 +11,10 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// Empties it; it has room for `size` bytes. What it had room for beyond `keep` is given back.
-    pub(crate) fn clear(&mut self, size: usize, keep: usize) {
+    /// Empties it; it has room for `size` bytes.
+    pub(crate) fn clear(&mut self, size: usize) {
         let size = size.next_multiple_of(PAGE) + PAGE;
         self.bytes.clear();
-        if self.bytes.capacity() > keep.max(size) {
-            self.bytes.shrink_to(size);
-        }
         self.bytes.reserve(size);
         self.from = self.bytes.as_ptr().align_offset(PAGE).min(PAGE);
         self.bytes.resize(self.from, 0);
@@ -33,6 +31,12 @@ impl Aligned {
         self.bytes.resize(self.from + whole, 0);
     }
 
+    /// To be used again.
+    pub(crate) fn emptied(mut self) -> Self {
+        empty(&mut self.bytes);
+        self
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..]
     }
@@ -46,7 +50,7 @@ mod tests {
     fn it_is_aligned() {
         let mut buffer = Aligned::default();
         for size in [1, 5000, 100, 1 << 20, 3] {
-            buffer.clear(size, 10_000);
+            buffer.clear(size);
             buffer.append(|bytes| bytes.resize(bytes.len() + size, 7));
             assert_eq!(buffer.bytes(), vec![7; size]);
             buffer.pad();

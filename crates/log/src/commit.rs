@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::format::Block;
-use crate::intake::{Intake, Take};
+use crate::intake::{Intake, Take, empty};
 use crate::writer::Writer;
 use crate::{Lsn, Taken, stream_of};
 
@@ -122,6 +122,7 @@ pub struct Committer<D: Disk> {
     standing: BTreeMap<Lsn, Vec<Lsn>>,
     /// Where less is promised: what those of them up to here stand on is committed.
     settled: Lsn,
+    /// What was taken and is not written.
     buffer: Vec<u8>,
     /// Up to here there is no record that has not been written: some LSNs belong to none.
     passed: Lsn,
@@ -176,9 +177,6 @@ impl<D: Disk> Committer<D> {
 
     /// Takes what has been left: the first step of a round.
     pub(crate) fn take(&mut self) -> Take {
-        self.buffer.clear();
-        // After a group of a size that is rare.
-        self.buffer.shrink_to(4 * self.writer.block_max());
         let taken = self.intake.take(&mut self.buffer);
         if let Take::Taken(taken) = &taken {
             self.note_dependencies(taken);
@@ -197,7 +195,9 @@ impl<D: Disk> Committer<D> {
             self.passed = taken.cut;
             return Ok(());
         }
-        self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)
+        self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)?;
+        empty(&mut self.buffer);
+        Ok(())
     }
 
     /// Instead of [`Self::write`]: a block to be written past the cache by whoever gets it, while others may be in flight; then
@@ -207,6 +207,7 @@ impl<D: Disk> Committer<D> {
         let mut flight = self.writer.depart(&self.buffer, taken.cut, now)?;
         if let Some(flight) = &mut flight {
             flight.records = taken.ends.len();
+            empty(&mut self.buffer);
         }
         Ok(flight)
     }

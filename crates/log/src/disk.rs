@@ -140,7 +140,7 @@ impl Folder {
     fn fill(&self, path: &Path, size: u64) -> io::Result<fs::File> {
         let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
         let mut zeros = Aligned::default();
-        zeros.clear(CHUNK, CHUNK);
+        zeros.clear(CHUNK);
         zeros.append(|bytes| bytes.resize(bytes.len() + CHUNK, 0));
         let mut direct = None;
         if self.past_cache.load(Relaxed) {

@@ -108,7 +108,7 @@ impl Flights {
         debug_assert!(block.is_some(), "it departed, and has not landed");
         block?.landed = true;
         self.count -= 1;
-        self.buffers.push(flight.bytes);
+        self.buffers.push(flight.bytes.emptied());
         let mut durable = None;
         while let Some(block) = self.departed.pop_front_if(|block| block.landed) {
             durable = Some(block.cut);

@@ -11,8 +11,16 @@ use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, f
 /// Bytes of what is appended above which a buffer gets exactly the room that it needs: twice that could be what the system has no memory for.
 pub(crate) const LARGE_RECORD: usize = 1 << 20;
 
-/// Bytes of memory that a worker's lane keeps when nothing is in it.
-const KEPT: usize = 16 << 20;
+/// Bytes of memory that a buffer keeps when nothing is in it: what was needed once, for something large, may not be needed again.
+const KEPT: usize = 2 << 20;
+
+/// Empties a buffer whose contents are not needed any more.
+pub(crate) fn empty<T>(buffer: &mut Vec<T>) {
+    buffer.clear();
+    if buffer.capacity() * size_of::<T>() > KEPT {
+        *buffer = Vec::new();
+    }
+}
 
 /// What a worker has left and the writer has not taken.
 #[derive(Default)]
@@ -163,7 +171,8 @@ impl Intake {
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);
             if pending.bytes.is_empty() {
-                pending.bytes.shrink_to(KEPT);
+                empty(&mut pending.bytes);
+                empty(&mut pending.ends);
             }
             lane.taken.fetch_add(end as u64, Release);
             pending.ends.iter_mut().for_each(|(_, other)| *other -= end);

@@ -357,7 +357,7 @@ impl<D: Disk> Writer<D> {
         self.dirty = true;
         point("log-after-append");
         self.passed(&buffer, before + size, size, cut);
-        self.buffer = buffer;
+        self.buffer = buffer.emptied();
         Ok(())
     }
 
@@ -365,7 +365,7 @@ impl<D: Disk> Writer<D> {
     fn encode(&self, buffer: &mut Aligned, body: &[u8], is_part: bool, size: usize, cut: Lsn) -> usize {
         let (incarnation, sequence) = (self.identity.incarnation, self.sequence + 1);
         let block = Block { incarnation, sequence, cut, synced: self.synced, is_part, body };
-        buffer.clear(self.page.len() + size, 2 * self.limits.block);
+        buffer.clear(self.page.len() + size);
         buffer.append(|bytes| {
             bytes.extend_from_slice(&self.page);
             block.encode(bytes);

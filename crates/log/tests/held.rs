@@ -1,10 +1,10 @@
-//! What a start holds in memory, counted: the tail of the log that it writes again may be as long as three segments, and the start that does not
-//! fit would be the one after a kill, again and again.
+//! What a log holds in memory, counted. A start: the tail of the log that it writes again may be as long as three segments, and the start that does not
+//! fit would be the one after a kill, again and again. And a log that has written something large: that is not held any more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use log::{After, Folder, Fsync, Limits, Opened, Record, STREAM_BITS, Settings};
 
@@ -13,6 +13,8 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
+/// One counts at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn count(more: usize, less: usize) {
     let held = HELD.fetch_add(more, Relaxed).wrapping_add(more);
@@ -86,6 +88,7 @@ fn live(folder: &Path, found: usize, sizes: &[usize]) -> usize {
 
 #[test]
 fn a_start_holds_a_record_and_a_block_however_long_the_tail_is() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = std::env::temp_dir().join(format!("holdfast-log-held-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let nothing = live(&folder, 0, &vec![1000; 20_000]);
@@ -101,5 +104,37 @@ fn a_start_holds_a_record_and_a_block_however_long_the_tail_is() {
     assert!(third < most + (3 << 20) + 2 * CHUNK, "{third} bytes for a record of 3 MB");
     let fourth = live(&folder, 20_003, &[]);
     assert!(fourth < most + (3 << 20) + 2 * CHUNK, "{fourth} bytes for a record of 3 MB");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn what_was_large_is_not_held_when_it_is_written() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = std::env::temp_dir().join(format!("holdfast-log-large-{}", std::process::id()));
+    for fsync in [Fsync::Always, Fsync::No] {
+        let _ = std::fs::remove_dir_all(&folder);
+        let opened = Opened::of(vec![Folder::new(&folder).expect("a folder")], &[]).expect("a log");
+        let limits = Limits { block: Limits::default().block, ..settings().limits };
+        let settings = Settings { limits, fsync, ..settings() };
+        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], 0, 1, settings).expect("a start");
+        let gate = &mut gates[0][0];
+        let mut write = |size: usize, records: usize| {
+            for _ in 0..records {
+                let lsn = ((gate.enter() >> STREAM_BITS) + 1) << STREAM_BITS;
+                gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![5; size], out));
+                gate.exit();
+            }
+            assert_ne!(streams[0].step(true), After::End);
+            assert_eq!(log.backlog(), 0);
+        };
+        write(1000, 1);
+        let before = HELD.load(Relaxed);
+        // As one block, as several, and as many records.
+        for (size, records) in [(10 << 20, 1), (40 << 20, 1), (100, 200_000)] {
+            write(size, records);
+            let more = HELD.load(Relaxed).saturating_sub(before);
+            assert!(more < 10 << 20, "{more} bytes are held after {records} records of {size}, {fsync:?}");
+        }
+    }
     std::fs::remove_dir_all(folder).expect("removed");
 }

@@ -73,6 +73,25 @@ pub fn long_strings_are_let_go_of(how: How) {
     server.is_well();
 }
 
+/// Nothing of a large value stays in buffers of its connection or of the log, and the allocator can be asked to give back what is free.
+pub fn what_was_large_is_given_back(how: How) {
+    // The store has memory of its own.
+    let no_checkpoints = ["--checkpoint-interval", "0", "--checkpoint-log-size", "1gb", "--checkpoint-log-max", "10gb"];
+    let settings = [&["--appendonly", "yes"][..], &no_checkpoints].concat();
+    let Some(server) = Server::start(how, &settings) else { return };
+    let mut client = server.connect();
+    assert_eq!(client.call(&["SET", "key", "value"]), ok());
+    let (used, resident) = (client.info("used_memory"), server.rss());
+    for key in ["a", "b"] {
+        assert_eq!(client.call(&["SET", key, &"x".repeat(100 << 20)]), ok());
+    }
+    assert!(client.info("used_memory") > used + (200 << 20));
+    assert_eq!(client.call(&["DEL", "a", "b"]), Value::Integer(2));
+    falls_to(&server, "used_memory", used + (10 << 20));
+    assert_eq!(client.call(&["MEMORY", "PURGE"]), ok());
+    assert!(server.rss() < resident + (60 << 20), "{} MB, and {} MB before", server.rss() >> 20, resident >> 20);
+}
+
 fn fill(client: &mut Raw, n: usize) {
     for start in (0..n).step_by(1000) {
         let mut push = vec!["RPUSH".to_string(), "list".into()];

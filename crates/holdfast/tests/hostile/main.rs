@@ -36,6 +36,7 @@ under_both_drivers! { "2":
     output::large_replies_are_not_moved_about
     long::long_strings_are_of_their_moment
     long::long_strings_are_let_go_of
+    long::what_was_large_is_given_back
     long::long_collections_are_of_their_moment
     long::long_collections_wait_for_their_reader
     connections::clients_have_a_limit

@@ -75,10 +75,17 @@ fn a_stronger_promise_waits_for_the_sync() {
 #[test]
 fn what_is_tried_again_stands_once() {
     let (mut committers, mut gates, _) = two(Promise::Synced);
-    leave(&mut gates[1], 0x21, &[0x10, 0x20]);
-    let crate::Take::Taken(taken) = committers[1].take() else { panic!("there is a record") };
+    gates[1].enter();
+    gates[1].leave(0x21, |out| Record::encode(0x21, &[0x10, 0x20], &[7; 1 << 17], out));
+    gates[1].exit();
+    let committer = &mut committers[1];
+    let crate::Take::Taken(taken) = committer.take() else { panic!("there is a record") };
+    let disk = committer.writer().disk().clone();
+    disk.set_room(Some(0));
     for _ in 0..3 {
-        committers[1].write_from(&taken, &mut 0).unwrap();
+        assert!(committer.write_from(&taken, &mut 0).is_err());
     }
-    assert_eq!(committers[1].dependencies(), 2);
+    disk.set_room(None);
+    committer.write_from(&taken, &mut 0).unwrap();
+    assert_eq!(committer.dependencies(), 2);
 }

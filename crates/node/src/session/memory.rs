@@ -137,8 +137,11 @@ fn malloc_stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// The allocator gives unused pages back by itself.
+/// By itself the allocator gives pages back as others are asked of it: not what is free when nobody asks any more.
 fn purge(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if let Some(give_back) = ctx.node.facts.give_back {
+        give_back();
+    }
     ctx.reply().ok();
     Ok(Flow::Done)
 }
