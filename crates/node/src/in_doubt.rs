@@ -53,6 +53,8 @@ pub(crate) struct Hindrance {
     tries: u32,
     /// It has been said that it cannot be done.
     is_told: bool,
+    /// Why it could not be done the last time.
+    pub(crate) why: Option<NotInstalled>,
 }
 
 impl Hindrance {
@@ -61,10 +63,10 @@ impl Hindrance {
         let (first, most) = HINDERED_MS;
         let wait = (first << self.tries.min(16)).min(most);
         self.tries = self.tries.saturating_add(1);
-        let lasts = self.tries >= READS || matches!(why, NotInstalled::Damaged(_));
+        let lasts = self.tries >= READS || matches!(why, NotInstalled::Damaged(..));
         if lasts && !std::mem::replace(&mut self.is_told, true) {
             let why = match why {
-                NotInstalled::Damaged(what) => {
+                NotInstalled::Damaged(what, _) => {
                     format!("damaged: a key is not what it was when it was prepared ({})", what.0)
                 }
                 NotInstalled::Unreadable => "a key cannot be read from the store".to_owned(),
@@ -119,11 +121,12 @@ fn is_followed(outcomes: &Outcomes, tx: TxId) -> bool {
 impl Worker {
     /// An attempt to do what was prepared has failed: if that is going to last, those who need its keys hear so. When the next is due, in milliseconds from
     /// now.
-    pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, hindrance: &mut Hindrance, why: &NotInstalled) -> u64 {
-        let wait = hindrance.note(prepared, why);
+    pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, hindrance: &mut Hindrance, why: NotInstalled) -> u64 {
+        let wait = hindrance.note(prepared, &why);
         if hindrance.is_told {
-            self.node.doubts.is_hindered(prepared, why);
+            self.node.doubts.is_hindered(prepared, &why);
         }
+        hindrance.why = Some(why);
         wait
     }
 
@@ -143,11 +146,11 @@ impl Worker {
             let gives_up = is_followed(&outcomes, prepared.tx);
             let logged = match gives_up {
                 true => self.engine.abort(prepared.tx, &prepared.locks, 0).map(Ok),
-                false => self.engine.install(prepared, 0),
+                false => self.engine.install(prepared, hindrance.why.as_ref(), 0),
             };
             let (logged, wait) = match logged {
                 Ok(Ok(logged)) => (Some(logged), None),
-                Ok(Err(why)) => (None, Some(self.is_hindered(prepared, hindrance, &why))),
+                Ok(Err(why)) => (None, Some(self.is_hindered(prepared, hindrance, why))),
                 Err(_) => (None, Some(BUSY_MS)),
             };
             again = again.min(wait.unwrap_or(again));

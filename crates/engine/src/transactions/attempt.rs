@@ -42,8 +42,9 @@ pub struct Undone {
 pub enum NotInstalled {
     /// A key cannot be read.
     Unreadable,
-    /// What is there is not what it was prepared for: the store is damaged, or what was prepared.
-    Damaged(Corrupt),
+    /// What is there is not what it was prepared for: the store is damaged, or what was prepared. And the versions that its keys have since, as it
+    /// was tried: nothing else comes of it while they have these.
+    Damaged(Corrupt, Box<[u64]>),
 }
 
 impl Engine {
@@ -210,8 +211,13 @@ impl Engine {
     }
 
     /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for, or why
-    /// nothing was done.
-    pub fn install(&mut self, prepared: &Prepared, token: u64) -> Result<Result<Horizon, NotInstalled>, Busy> {
+    /// nothing was done. `before`: what came of the last attempt. To try gives keys new versions, and so leaves a record, whatever comes of it.
+    pub fn install(
+        &mut self,
+        prepared: &Prepared,
+        before: Option<&NotInstalled>,
+        token: u64,
+    ) -> Result<Result<Horizon, NotInstalled>, Busy> {
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         let keys = || effects::decode(&prepared.effects).flatten().map(|effect| (effect.db, hasher.key(effect.key)));
@@ -220,7 +226,7 @@ impl Engine {
             let held = self.acquire_for(need, token)?;
             if let Err(corrupt) = self.check_prepared(prepared, &held) {
                 self.release(held);
-                return Ok(Err(NotInstalled::Damaged(corrupt)));
+                return Ok(Err(NotInstalled::Damaged(corrupt, Box::default())));
             }
             let mut missing = std::collections::BTreeSet::new();
             if self.has_reaching(&held) {
@@ -240,12 +246,22 @@ impl Engine {
                 return Ok(Err(NotInstalled::Unreadable));
             }
         }
+        let versions = |engine: &mut Self| -> Box<[u64]> {
+            keys().map(|(db, key)| engine.db(&held, db, 0).peek(&key).map_or(0, |entry| entry.version())).collect()
+        };
+        if let Some(NotInstalled::Damaged(corrupt, left)) = before
+            && *left == versions(self)
+        {
+            self.release(held);
+            return Ok(Err(NotInstalled::Damaged(*corrupt, left.clone())));
+        }
         self.recorder.of = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).min();
         if let Err(corrupt) = self.replay_prepared(prepared, &held) {
+            let left = versions(self);
             self.seal(&held);
             self.recorder.of = None;
             self.release(held);
-            return Ok(Err(NotInstalled::Damaged(corrupt)));
+            return Ok(Err(NotInstalled::Damaged(corrupt, left)));
         }
         let (tx, members) = (prepared.tx, prepared.members.clone());
         self.say(&Record::Commit { tx, members: members.clone() });

@@ -95,7 +95,7 @@ pub(super) fn waits(engine: &mut Engine, command: &str) -> bool {
 }
 
 pub(crate) fn install(engine: &mut Engine, prepared: &Prepared) {
-    assert!(engine.install(prepared, 0).expect("nobody else is there").is_ok());
+    assert!(engine.install(prepared, None, 0).expect("nobody else is there").is_ok());
 }
 
 #[test]
@@ -341,6 +341,19 @@ proptest! {
     }
 }
 
+/// As if a list `l` had left memory and come back.
+fn become_other(engine: &mut Engine, is_list: bool) {
+    let shared = engine.shared.clone();
+    let key = shared.keyspace.hasher().key(b"l");
+    let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
+    let mut db = engine.db(&held, 0, 1);
+    db.remove(&key);
+    if !is_list {
+        db.set_string(&key, b"text", false, keyspace::Expiry::Clear);
+    }
+    engine.release(held);
+}
+
 /// A store that is damaged may bring back another value than what was prepared is to be done to: then nothing is done, and it is said.
 #[test]
 fn what_is_prepared_for_another_value_is_not_installed() {
@@ -349,22 +362,10 @@ fn what_is_prepared_for_another_value_is_not_installed() {
     say(&mut one, "rpush l x");
     let keys = locks(&["a", "l", "new"], Mode::Exclusive);
     let prepared = prepared(prepare(&mut one, 1, &keys, &["incrby a 4", "set new v", "rpush l y", "append a 0"]));
-    // As if it had left memory and come back.
-    let become_other = |engine: &mut Engine, is_list: bool| {
-        let shared = engine.shared.clone();
-        let key = shared.keyspace.hasher().key(b"l");
-        let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
-        let mut db = engine.db(&held, 0, 1);
-        db.remove(&key);
-        if !is_list {
-            db.set_string(&key, b"text", false, keyspace::Expiry::Clear);
-        }
-        engine.release(held);
-    };
     become_other(&mut one, false);
     for _ in 0..2 {
-        let refused = one.install(&prepared, 0).expect("nobody else is there").err();
-        assert!(matches!(refused, Some(NotInstalled::Damaged(_))), "{refused:?}");
+        let refused = one.install(&prepared, None, 0).expect("nobody else is there").err();
+        assert!(matches!(refused, Some(NotInstalled::Damaged(..))), "{refused:?}");
         assert!(one.fx.encoded.is_empty() && one.fx.touched.is_empty());
     }
     assert!(waits(&mut other, "get a") && waits(&mut other, "get new"), "it has its locks");
@@ -385,10 +386,42 @@ fn what_is_prepared_for_another_value_is_not_installed() {
     // So it is with what is no effect at all.
     let unlocked = Prepared { locks: Arc::from([]), ..(*prepared).clone() };
     let broken = Prepared { effects: Arc::from(*b"\xff\xff"), ..unlocked.clone() };
-    assert!(matches!(one.install(&broken, 0), Ok(Err(NotInstalled::Damaged(_)))));
+    assert!(matches!(one.install(&broken, None, 0), Ok(Err(NotInstalled::Damaged(..)))));
     // And with effects on keys whose latches nobody has.
-    assert!(matches!(one.install(&unlocked, 0), Ok(Err(NotInstalled::Damaged(_)))));
+    assert!(matches!(one.install(&unlocked, None, 0), Ok(Err(NotInstalled::Damaged(..)))));
     assert_eq!(say(&mut other, "mget a new"), "*2\r\n$2\r\n50\r\n$1\r\nv\r\n");
+}
+
+/// It is tried again and again, which leaves nothing in the log that grows as long as nothing has changed.
+#[test]
+fn what_is_tried_in_vain_is_logged_once() {
+    let [mut one] = engines();
+    let (intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, 0)).unzip();
+    let gates = gates.into_iter().flatten().collect();
+    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true }));
+    one.begin_turn(NOW);
+    let logged = || intakes.iter().map(|intake| intake.waiting().ever()).sum::<u64>();
+    say(&mut one, "rpush l x");
+    let prepared = prepared(prepare(&mut one, 1, &locks(&["l", "new"], Mode::Exclusive), &["set new v", "rpush l y"]));
+    become_other(&mut one, false);
+    let vain = |one: &mut Engine, before: Option<&NotInstalled>| {
+        let refused = one.install(&prepared, before, 0).expect("nobody else is there").expect_err("it is no list");
+        assert!(matches!(refused, NotInstalled::Damaged(..)), "{refused:?}");
+        refused
+    };
+    let mut why = vain(&mut one, None);
+    let first = logged();
+    for _ in 0..5 {
+        why = vain(&mut one, Some(&why));
+        assert_eq!(logged(), first);
+    }
+    // Something else, but no better.
+    become_other(&mut one, false);
+    why = vain(&mut one, Some(&why));
+    assert!(logged() > first);
+    become_other(&mut one, true);
+    assert!(one.install(&prepared, Some(&why), 0).expect("nobody else is there").is_ok());
+    assert_eq!(say(&mut one, "lrange l 0 -1"), "*1\r\n$1\r\ny\r\n");
 }
 
 /// The journal of an install had long strings copied: under all latches, without having asked for room.

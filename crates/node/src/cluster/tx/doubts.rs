@@ -137,7 +137,7 @@ impl Doubts {
     /// What was prepared cannot be done.
     pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
         let cause = match why {
-            NotInstalled::Damaged(_) => Cause::Damaged,
+            NotInstalled::Damaged(..) => Cause::Damaged,
             NotInstalled::Unreadable => Cause::Unreadable,
         };
         self.known().hindered.insert(prepared.tx, (Arc::clone(prepared), cause));

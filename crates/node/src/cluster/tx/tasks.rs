@@ -173,13 +173,15 @@ impl Worker {
                     Locked::Block(block) => self.execute_part(*block, tx, &locks, (&commands, logged), refusal),
                 }
             }
-            Work::Install { prepared, hindrance } => match self.engine.install(prepared, token)? {
-                Ok(seen) => {
-                    self.is_done(prepared, hindrance);
-                    Done::Logged(seen, prepared.tx, RecordKind::Commit)
+            Work::Install { prepared, hindrance } => {
+                match self.engine.install(prepared, hindrance.why.as_ref(), token)? {
+                    Ok(seen) => {
+                        self.is_done(prepared, hindrance);
+                        Done::Logged(seen, prepared.tx, RecordKind::Commit)
+                    }
+                    Err(why) => Done::Later(self.is_hindered(prepared, hindrance, why)),
                 }
-                Err(why) => Done::Later(self.is_hindered(prepared, hindrance, &why)),
-            },
+            }
             Work::Abort { tx, locks } => Done::Logged(self.engine.abort(*tx, locks, token)?, *tx, RecordKind::Abort),
             Work::Refuse { tx } => Done::Logged(self.engine.refuse(*tx, token)?, *tx, RecordKind::Refuse),
             Work::Unlock { tx, locks } => {
