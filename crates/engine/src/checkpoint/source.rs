@@ -19,10 +19,6 @@ pub struct StoreSource {
 }
 
 impl Source for StoreSource {
-    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
-        self.fetch_within(space, key, &mut |_| true)
-    }
-
     fn fetch_within(
         &self,
         space: Space,

@@ -31,7 +31,9 @@ use crate::engine::Engine;
 /// Where cold keys are.
 pub trait Source: Send + Sync {
     /// What there is under a key, written or durable.
-    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable>;
+    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
+        self.fetch_within(space, key, &mut |_| true)
+    }
 
     /// The same, as long as there is room: before something large is read, `has_room` is asked whether there is any for a value of so many bytes, and again when
     /// it turns out that they are more. If it says no, nothing that is returned counts.

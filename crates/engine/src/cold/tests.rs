@@ -33,12 +33,20 @@ struct Shelf {
 }
 
 impl Source for Shelf {
-    fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
-        if self.broken.load(std::sync::atomic::Ordering::Relaxed) {
+    fn fetch_within(
+        &self,
+        space: Space,
+        key: &Key<'_>,
+        has_room: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable> {
+        let kept = self.kept.lock().unwrap().get(&(space, key.bytes.into())).cloned();
+        let bytes = match &kept {
+            Some((Value::Blob(text), ..)) => text.len() as u64,
+            _ => 0,
+        };
+        if !has_room(bytes) || self.broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Unreadable);
         }
-        let kept = self.kept.lock().unwrap();
-        let kept = kept.get(&(space, key.bytes.into())).cloned();
         Ok(kept.map(|(mut value, expiry, access, version)| {
             if let Value::Blob(text) = &mut value {
                 *text = Arc::new(text.to_vec());
@@ -47,19 +55,6 @@ impl Source for Shelf {
             let mark = Mark::live(expiry.is_some(), value.field_expiry().is_some(), false);
             Fetched::There(Record { value, expiry, access, version, mark })
         }))
-    }
-
-    fn fetch_within(
-        &self,
-        space: Space,
-        key: &Key<'_>,
-        has_room: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<Fetched>, Unreadable> {
-        let bytes = match self.kept.lock().unwrap().get(&(space, key.bytes.into())) {
-            Some((Value::Blob(text), ..)) => text.len() as u64,
-            _ => 0,
-        };
-        if has_room(bytes) { self.fetch(space, key) } else { Err(Unreadable) }
     }
 
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable> {

@@ -92,28 +92,30 @@ fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
     loader
 }
 
-/// There is a store again, and nothing in it.
-fn readable(net: &Net, node: usize) {
-    struct Nothing;
-    impl Source for Nothing {
-        fn fetch(&self, _: Space, _: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
-            Ok(None)
-        }
+/// A store that can be read, with the same under every key.
+struct Readable(Option<&'static [u8]>);
 
-        fn fetch_within(
-            &self,
-            space: Space,
-            key: &Key<'_>,
-            _: &mut dyn FnMut(u64) -> bool,
-        ) -> Result<Option<Fetched>, Unreadable> {
-            self.fetch(space, key)
-        }
-
-        fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
-            Err(Unreadable)
-        }
+impl Source for Readable {
+    fn fetch_within(
+        &self,
+        _: Space,
+        _: &Key<'_>,
+        _: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Fetched>, Unreadable> {
+        Ok(self.0.map(|text| {
+            let (value, mark) = (Value::Short(text.into()), Mark::live(false, false, false));
+            Fetched::There(Record { value, expiry: None, access: 0, version: 1, mark })
+        }))
     }
-    net.node(node).engine.source.set(Some(Arc::new(Nothing)));
+
+    fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
+        Err(Unreadable)
+    }
+}
+
+/// There is a store again, and this text under every key, or nothing in it.
+fn readable(net: &Net, node: usize, text: Option<&'static [u8]>) {
+    net.node(node).engine.source.set(Some(Arc::new(Readable(text))));
 }
 
 fn load(net: &mut Net, node: usize, loader: &mut Loader) {
@@ -145,26 +147,6 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
 /// What a damaged store brings back may be another value than what was prepared is to be done to. Nothing is done, nobody sees it, and others are served.
 #[test]
 fn what_was_prepared_for_another_value_is_not_installed() {
-    struct Text;
-    impl Source for Text {
-        fn fetch(&self, _: Space, _: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
-            let (value, mark) = (Value::Short(b"text"[..].into()), Mark::live(false, false, false));
-            Ok(Some(Fetched::There(Record { value, expiry: None, access: 0, version: 1, mark })))
-        }
-
-        fn fetch_within(
-            &self,
-            space: Space,
-            key: &Key<'_>,
-            _: &mut dyn FnMut(u64) -> bool,
-        ) -> Result<Option<Fetched>, Unreadable> {
-            self.fetch(space, key)
-        }
-
-        fn list(&self, _: Space, _: Span) -> Result<Names, Unreadable> {
-            Err(Unreadable)
-        }
-    }
     let mut net = Net::new(2, 1, 2);
     let ([client, other], [a, b]) = two(&mut net);
     assert_eq!(net.say(client, &format!("EXISTS {b}")), "0");
@@ -172,7 +154,7 @@ fn what_was_prepared_for_another_value_is_not_installed() {
     slip_in_prepare(&mut net, 1_000_000, vec![lock], &["RPUSH", &b, "x"]);
     assert!(!net.is_quiet(), "it is prepared");
     let mut loader = unreadable(&net, 1, &b);
-    net.node(1).engine.source.set(Some(Arc::new(Text)));
+    readable(&net, 1, Some(b"text"));
     slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
     load(&mut net, 1, &mut loader);
     (0..5).for_each(|_| net.sleep(50));
@@ -196,7 +178,7 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     slip_in(&mut net, &Message::Commit { tx: tx_of(1_000_000), finished: 0 });
     (0..5).for_each(|_| net.sleep(50));
     assert!(!net.is_quiet(), "it is not done");
-    readable(&net, 1);
+    readable(&net, 1, None);
     load(&mut net, 1, &mut loader);
     (0..5).for_each(|_| net.sleep(50));
     assert!(net.is_quiet());
@@ -220,7 +202,7 @@ fn who_needs_keys_of_what_cannot_be_read_hears_so() {
         assert_eq!(net.say(client, &format!("LLEN {b}")), UNREAD);
     }
     assert!(net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
-    readable(&net, 1);
+    readable(&net, 1, None);
     load(&mut net, 1, &mut loader);
     (0..12).for_each(|_| net.sleep(500));
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
@@ -251,7 +233,7 @@ fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
         }
         assert_eq!(net.say(clients[0], "DBSIZE"), UNREAD);
         assert!(net.say(clients[0], "INFO stats").contains("transactions_over_nodes_in_doubt:1"));
-        readable(&net, 1);
+        readable(&net, 1, None);
         load(&mut net, 1, &mut loader);
         (0..12).for_each(|_| net.sleep(500));
         assert_eq!(net.say(clients[1], &format!("LRANGE {b} 0 -1")), "[x]");

@@ -38,14 +38,6 @@ impl Shelf {
 }
 
 impl Source for Shelf {
-    fn fetch(&self, space: Space, key: &Key<'_>) -> Read {
-        if let Some(stale) = &*self.stale.lock().unwrap_or_else(PoisonError::into_inner) {
-            return stale.fetch(space, key);
-        }
-        let read = self.read().pop_front();
-        read.unwrap_or_else(|| self.store.fetch(space, key))
-    }
-
     fn fetch_within(&self, space: Space, key: &Key<'_>, has_room: &mut dyn FnMut(u64) -> bool) -> Read {
         if let Some(stale) = &*self.stale.lock().unwrap_or_else(PoisonError::into_inner) {
             return stale.fetch_within(space, key, has_room);
