@@ -288,19 +288,23 @@ impl Engine {
         if call.caller.caches && !block.caches {
             (block.caches, block.interest) = (true, true);
         }
-        // What is fetched now was there before.
+        // What is fetched now was there before. What is not there cannot be undone: without it, nothing runs.
         let readable = self.settle(call, &block.held);
         if let Some(journal) = block.journal.as_mut().filter(|_| readable.is_ok()) {
             self.journal(journal, &block.held, call);
         }
-        let outcome = match call.row.run {
+        let outcome = match (readable, call.row.run) {
+            (Err(error), _) => {
+                Reply::new(out, call.protocol).error(error.as_bytes());
+                Outcome::Done
+            }
             // What holds for the whole block need not be found out for each of its commands.
-            Run::Keyed(handler) => {
+            (Ok(()), Run::Keyed(handler)) => {
                 let version = self.following_version();
                 self.fx.interest = block.interest;
                 self.run_prepared(call, handler, &block.held, version, out)
             }
-            _ => self.run_handler_now(call, &block.held, out),
+            (Ok(()), _) => self.run_handler_now(call, &block.held, out),
         };
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
             let _ = reclaim.step_at_once(&mut self.local, FREED_AT_ONCE);

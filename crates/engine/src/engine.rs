@@ -132,6 +132,8 @@ pub struct Engine {
     pub(crate) positions: Vec<KeyAt>,
     /// Commands since it was last asked whether there is room (`space.rs`).
     pub(crate) unasked: Unasked,
+    /// What this worker has itself read of the store since there was room last.
+    pub(crate) portion: crate::cold::Portion,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
     /// Who of this worker has waited last for keys that its command has found out, and how often.
@@ -188,6 +190,7 @@ impl Engine {
             reservation: None,
             positions: Vec::new(),
             unasked: Unasked::default(),
+            portion: crate::cold::Portion::default(),
             keep_expired: false,
             found: None,
             claims: BTreeMap::new(),

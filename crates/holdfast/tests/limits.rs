@@ -131,6 +131,47 @@ fn with_a_store() {
 }
 
 #[test]
+fn a_store_that_has_more_than_there_is_room_for() {
+    // None is so large that it is asked for by itself, and together they are more than the limit.
+    const KEYS: usize = 2600;
+    const SIZE: usize = 220_000;
+    let dir = Scratch::new();
+    let dir = dir.path().display().to_string();
+    let settings = ["--dir", &dir, "--appendonly", "yes", "--appendfsync", "no", "--workers", "2"];
+    let names = (0..KEYS).map(|n| format!("key:{n}")).collect::<Vec<_>>();
+    {
+        let server = Server::start(&settings);
+        let mut client = server.client();
+        for name in &names {
+            assert_eq!(client.call(&format!("setrange {name} {} x", SIZE - 1)), format!(":{SIZE}"));
+        }
+        while client.reply_to("save") != "+OK" {
+            // One is under way.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    let server = Server::within(LIMIT, &settings);
+    let mut client = server.client();
+    // What fits is read into memory in the background.
+    while server.has_thread("warm-up") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(client.call("ping"), "+PONG");
+    // Commands that need more of it at once than there may ever be.
+    let reply = client.call(&format!("mget {}", names.join(" ")));
+    assert!(reply.starts_with("-OOM"), "{reply:.60}");
+    let lengths = names.iter().map(|name| format!("strlen {name};")).collect::<String>();
+    client.send(&format!("multi;{lengths}exec"));
+    assert!((0..=KEYS).all(|_| client.reply().starts_with('+')));
+    let reply = client.reply();
+    assert!(reply.starts_with(&format!("*{KEYS} :{SIZE} ")) && reply.contains("-OOM"), "{reply:.60}");
+    for name in names.iter().step_by(100) {
+        assert_eq!(client.call(&format!("strlen {name}")), format!(":{SIZE}"));
+    }
+    assert!(server.peak_virtual() <= LIMIT << 10);
+}
+
+#[test]
 fn an_eviction_policy_makes_room() {
     let server = Server::within(LIMIT, &["--workers", "2", "--maxmemory-policy", "allkeys-lru"]);
     let mut client = server.client();

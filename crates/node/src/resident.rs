@@ -234,7 +234,7 @@ impl Node {
     }
 
     /// The same; what it knows is a few milliseconds old at most, where that matters.
-    pub(crate) fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
+    pub fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
         self.look_at_limits_now(now);
         self.usable_of(settings, |limit| self.resident_limit_now(limit, now))
     }

@@ -72,13 +72,8 @@ pub(super) fn of_key(
     decode_within(stored_key, &stored, leaves, has_room)
 }
 
-/// What stands under a key. `leaves`: those of a large value are read from here.
-pub(super) fn decode(stored_key: &[u8], stored: &Stored<'_>, leaves: &dyn Snapshot) -> Result<Fetched, Unloadable> {
-    decode_within(stored_key, stored, leaves, &mut |_| true)
-}
-
-/// The same, if there is room for it.
-fn decode_within(
+/// What stands under a key, if there is room for it. `leaves`: those of a large value are read from here.
+pub(super) fn decode_within(
     stored_key: &[u8],
     stored: &Stored<'_>,
     leaves: &dyn Snapshot,

@@ -114,7 +114,7 @@ impl WarmUp {
     }
 
     /// Goes on. What stands between two holds of latches is bounded, and each hold. Who waits for a latch is handed to `wake`. An error: the
-    /// store cannot be read; the rest stays where it is.
+    /// store cannot be read, or the system has no memory for what it has; the rest stays where it is.
     pub fn step(&mut self, mut wake: impl FnMut(Waiter)) -> Result<Warmth, Unloadable> {
         self.local.begin_turn();
         let step = self.go_on(&mut wake);
@@ -190,7 +190,8 @@ impl WarmUp {
             let (stored_key, value) = entry?;
             bytes += stored_key.len() as u64 + fetch::weight(&value);
             let (key, stored) = read(&stored_key, &value, self.space, ks.hasher())?;
-            let fetched = fetch::decode(&stored_key, &stored, &*snapshot);
+            let mut has_room = |bytes| headroom::has_room(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+            let fetched = fetch::decode_within(&stored_key, &stored, &*snapshot, &mut has_room);
             self.read.push(Read { key, fetched });
             self.then = stored_key;
             if bytes >= BYTES_AT_ONCE {

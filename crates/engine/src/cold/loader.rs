@@ -1,6 +1,5 @@
 //! Asks the store for cold keys and puts what it has into memory.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,11 +9,13 @@ use keyspace::{Db, Fetched, Held, Local, PhysicalKey, Ticket, Unreadable, Waiter
 use super::Request;
 use super::budget::is_large;
 use super::due::{Found, Search};
+use super::portion::Portion;
 use crate::engine::Shared;
 
 /// For so long a key that was fetched stays for those who have waited for it, in milliseconds: they run again in that time, or ask again.
 const STAYS_MS: u64 = 250;
-/// For so long what is large is not read while memory is tight, in milliseconds; then one such load goes on: there may never be room for it.
+/// For so long nothing more is read while memory is tight, in milliseconds; then one load goes on, and as many small ones as are a portion: there may never
+/// be room for them.
 pub(super) const PATIENCE_MS: u64 = 1000;
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
@@ -40,8 +41,10 @@ pub struct Loader {
     fetched: Vec<(Load, Result<Option<Fetched>, Unreadable>)>,
     /// What has to wait until others have put into memory what they have read: in the order in which this loader was asked.
     postponed: VecDeque<Load>,
-    /// When something large was read last though memory was tight, in monotonic milliseconds.
-    forced: Cell<u64>,
+    /// What was read since there was room last.
+    portion: Portion,
+    /// When something was read last though memory was tight, in monotonic milliseconds.
+    forced: u64,
     /// Loads to be ended, and when: milliseconds, ascending.
     known: VecDeque<(u64, PhysicalKey, Ticket)>,
     /// Searches for what has expired.
@@ -58,7 +61,8 @@ impl Loader {
             clock: AccessClock::new(1),
             fetched: Vec::new(),
             postponed: VecDeque::new(),
-            forced: Cell::new(0),
+            portion: Portion::default(),
+            forced: 0,
             known: VecDeque::new(),
             searches: VecDeque::new(),
         }
@@ -109,8 +113,15 @@ impl Loader {
                 self.postponed.push_back(load);
                 continue;
             }
-            let may_go_on = self.shared.budget.take(load.ticket, load.bytes) && self.fits(load.asked, load.bytes, now);
-            let Some(found) = may_go_on.then(|| self.fetch(&mut load, false, now)).flatten() else {
+            let found = if !self.shared.budget.take(load.ticket, load.bytes) {
+                None
+            } else if self.fits(load.asked, load.bytes, now) {
+                self.fetch(&mut load, false, now)
+            } else {
+                self.shared.budget.give_back(load.bytes);
+                None
+            };
+            let Some(found) = found else {
                 self.postponed.push_front(load);
                 return;
             };
@@ -148,23 +159,28 @@ impl Loader {
     }
 
     /// Whether the system has memory for a load of so many bytes. What nobody can make room for meanwhile, as a checkpoint has to come first or a client
-    /// has to read, must not become more: who reads is not refused for want of room.
-    fn fits(&self, asked: u64, bytes: u64, now: u64) -> bool {
-        if !is_large(bytes) || headroom::has_room_to_talk(headroom::LARGE, 0) {
-            return true;
-        }
-        let is_overdue = now.saturating_sub(asked.max(self.forced.get())) >= PATIENCE_MS;
-        if is_overdue {
-            self.forced.set(now);
-        }
-        is_overdue
+    /// has to read, must not become more: who waits for a loader is not refused for want of room.
+    fn fits(&mut self, asked: u64, bytes: u64, now: u64) -> bool {
+        let forced = &mut self.forced;
+        // How much is read at once of what is large, the budget says.
+        self.portion.fits(bytes, |_| {
+            if headroom::has_room_to_talk(headroom::LARGE, 0) {
+                return true;
+            }
+            let is_overdue = now.saturating_sub(asked.max(*forced)) >= PATIENCE_MS;
+            if is_overdue {
+                *forced = now;
+            }
+            is_overdue
+        })
     }
 
     /// Fetches a key, and takes of the budget what is still to be taken for it. `None`: there is no room, and nothing is taken; the load says what it needs.
     /// `is_behind`: others wait for room, and are before this one if it is large.
-    fn fetch(&self, load: &mut Load, is_behind: bool, now: u64) -> Option<Result<Option<Fetched>, Unreadable>> {
-        let Shared { keyspace, budget, .. } = &*self.shared;
-        let Some(source) = self.shared.source.get() else { return Some(Err(Unreadable)) };
+    fn fetch(&mut self, load: &mut Load, is_behind: bool, now: u64) -> Option<Result<Option<Fetched>, Unreadable>> {
+        let shared = self.shared.clone();
+        let Shared { keyspace, budget, .. } = &*shared;
+        let Some(source) = shared.source.get() else { return Some(Err(Unreadable)) };
         let mut lacks = None;
         let mut has_room = |bytes| {
             let has_room = bytes <= load.bytes

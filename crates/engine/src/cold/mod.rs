@@ -8,6 +8,7 @@ mod budget;
 mod due;
 mod listing;
 mod loader;
+mod portion;
 mod requests;
 mod shelf;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use budget::Budget;
 pub(crate) use listing::{Asked, Listing};
 pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
+pub(crate) use portion::Portion;
 pub use requests::{Request, Requests};
 pub use shelf::Shelf;
 
@@ -35,7 +37,7 @@ pub trait Source: Send + Sync {
         self.fetch_within(space, key, &mut |_| true)
     }
 
-    /// The same, as long as there is room: before something large is read, `has_room` is asked whether there is any for a value of so many bytes, and again when
+    /// The same, as long as there is room: before a value is made, `has_room` is asked whether there is any for a value of so many bytes, and again when
     /// it turns out that they are more. If it says no, nothing that is returned counts.
     fn fetch_within(
         &self,
@@ -146,7 +148,8 @@ impl Engine {
         self.positions = positions;
     }
 
-    /// Makes the keys of a command known that runs now: whoever could wait for them has done so. An error: the store cannot be read.
+    /// Makes the keys of a command known that runs now: whoever could wait for them has done so. An error: the store cannot be read, or there is no memory for
+    /// what it has.
     #[inline]
     pub(crate) fn settle(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         if self.shared.keyspace.has_cold() { self.fetch_now(call, held) } else { Ok(()) }
@@ -157,7 +160,7 @@ impl Engine {
         let mut lacking = Lacking::new();
         self.lacking(call, held, |db, key| lacking.push((db, key)));
         for (db, key) in lacking {
-            self.fetch_key(held, db, &key)?;
+            self.fetch_for_command(held, db, &key)?;
         }
         let unreadable = self.any_unreadable(call, held);
         if unreadable { Err(Error::UNREADABLE) } else { Ok(()) }
@@ -166,15 +169,38 @@ impl Engine {
     /// Makes a held key known at once, if memory does not know it.
     pub(crate) fn fetch_key(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
         let shared = self.shared.clone();
-        let physical = shared.keyspace.physical(db);
         let source = shared.source.get().ok_or(Error::UNREADABLE)?;
-        let fetched =
-            source.fetch(shared.keyspace.present_space(physical), key).map_err(|Unreadable| Error::UNREADABLE)?;
+        let space = shared.keyspace.present_space(shared.keyspace.physical(db));
+        let fetched = source.fetch(space, key).map_err(|Unreadable| Error::UNREADABLE)?;
+        self.know_now(held, db, key, fetched);
+        Ok(())
+    }
+
+    /// The same for a command, which is refused if the system has no memory for what the store has.
+    fn fetch_for_command(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
+        let space = self.shared.keyspace.present_space(self.shared.keyspace.physical(db));
+        let fetched = self.read_for_command(space, key)?;
+        self.know_now(held, db, key, fetched);
+        Ok(())
+    }
+
+    fn read_for_command(&mut self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Error> {
+        let shared = self.shared.clone();
+        let source = shared.source.get().ok_or(Error::UNREADABLE)?;
+        let mut is_refused = false;
+        let fetched = source.fetch_within(space, key, &mut |bytes| {
+            is_refused = !self.portion.fits(bytes, |bytes| headroom::has_room_to_talk(bytes, 0));
+            !is_refused
+        });
+        if is_refused { Err(Error::OOM) } else { fetched.map_err(|Unreadable| Error::UNREADABLE) }
+    }
+
+    fn know_now(&mut self, held: &Held, db: u16, key: &Key<'_>, fetched: Option<Fetched>) {
+        let physical = self.shared.keyspace.physical(db);
         let mut wakes = std::mem::take(&mut self.wakes);
         let ticket = self.db(held, db, 0).know_now(key, fetched, |waiter| wakes.push(waiter));
         self.wakes = wakes;
-        shared.requests.push(Request::Forget { physical, key: key.bytes.into(), ticket });
-        Ok(())
+        self.shared.requests.push(Request::Forget { physical, key: key.bytes.into(), ticket });
     }
 
     /// Has cold keys of a held slot fetched whose time has come, for the sweep.
@@ -196,7 +222,7 @@ impl Engine {
                 Outcome::Load(keys) => {
                     let shared = self.shared.clone();
                     let mut keys = keys.iter().map(|key| shared.keyspace.hasher().key(key));
-                    if let Err(error) = keys.try_for_each(|key| self.fetch_key(held, call.db, &key)) {
+                    if let Err(error) = keys.try_for_each(|key| self.fetch_for_command(held, call.db, &key)) {
                         Reply::new(out, call.protocol).error(error.as_bytes());
                         return Outcome::Done;
                     }
@@ -242,11 +268,11 @@ impl Engine {
                         match self.db(held, db, 0).whereabouts(&key) {
                             Whereabouts::Known => {}
                             Whereabouts::Cold => {
-                                let fetched = source.fetch(space, &key).map_err(|Unreadable| Error::UNREADABLE)?;
+                                let fetched = self.read_for_command(space, &key)?;
                                 self.db(held, db, 0).warm(&key, fetched);
                             }
                             // Whoever is fetching it must not find it absent, deleted, later.
-                            Whereabouts::Awaited | Whereabouts::Unreadable => self.fetch_key(held, db, &key)?,
+                            Whereabouts::Awaited | Whereabouts::Unreadable => self.fetch_for_command(held, db, &key)?,
                         }
                     }
                     if let Some(until) = until {

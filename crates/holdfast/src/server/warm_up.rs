@@ -16,7 +16,7 @@ const BUSY: Duration = Duration::from_micros(50);
 const SLEEP_MIN_NS: u64 = 500_000;
 /// No step is slept off for longer than this.
 const SLEEP_MAX_NS: u64 = 20_000_000;
-/// Percent of `maxmemory` that it fills.
+/// Percent that it fills of what data may take, by `maxmemory` and by the limits of the system.
 const FILL: u64 = 90;
 
 /// Starts it.
@@ -41,15 +41,18 @@ fn run(node: &Node, checkpoints: &Checkpoints, warm: &mut WarmUp) -> Result<bool
     let mut owed = 0;
     loop {
         let settings = node.config.settings();
-        let (share, most) = (u64::from(settings.warm_up_cpu), node.resident_limit(settings.maxmemory) / 100 * FILL);
-        if node.stopping.load(Relaxed) || share == 0 || most > 0 && node.uses_more_than(most) {
+        let (share, most) =
+            (u64::from(settings.warm_up_cpu), node.usable_now(&settings, node.clock.unix_ms()) / 100 * FILL);
+        if node.stopping.load(Relaxed) || share == 0 || node.uses_more_than(most) {
             return Ok(false);
         }
         let before = node.clock.monotonic_ns();
-        match warm.step(|waiter| node.wake(waiter))? {
-            Warmth::Done => return Ok(true),
-            Warmth::Busy => thread::park_timeout(BUSY),
-            Warmth::More => {}
+        match warm.step(|waiter| node.wake(waiter)) {
+            Ok(Warmth::Done) => return Ok(true),
+            Ok(Warmth::Busy) => thread::park_timeout(BUSY),
+            Ok(Warmth::More) => {}
+            Err(Unloadable::NoRoom) => return Ok(false),
+            Err(why) => return Err(why),
         }
         let took = node.clock.monotonic_ns().saturating_sub(before);
         owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);

@@ -105,6 +105,15 @@ impl Server {
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
+    /// Whether the process has a thread of that name.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn has_thread(&self, name: &str) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.process.id())).unwrap();
+        tasks
+            .flatten()
+            .any(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|found| found.trim() == name))
+    }
+
     /// Waits for the end of the process; whether it was a good one.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn ends_well(&mut self) -> bool {

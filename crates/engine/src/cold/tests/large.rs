@@ -111,7 +111,7 @@ fn what_cannot_be_put_into_memory_is_read_once() {
 fn what_is_large_is_read_seldom_while_memory_is_tight() {
     let mut cold = Cold::new();
     let mut loaders = asked_while_tight(&mut cold);
-    // What is not large is read, and of what is large, one by each loader when its patience is at an end.
+    // What is not large is read as long as it is little, and of what is large, one by each loader when its patience is at an end.
     for (now, expected) in [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 5)] {
         cold.now = now;
         (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
@@ -122,12 +122,64 @@ fn what_is_large_is_read_seldom_while_memory_is_tight() {
 #[test]
 fn what_was_put_off_is_read_when_memory_is_tight_no_more() {
     let mut cold = Cold::new();
+    // What waits takes nothing of it.
+    cold.engine.shared.budget.limit_to(5 * SIZE as u64);
     let mut loaders = asked_while_tight(&mut cold);
     (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
     assert_eq!(reads(&cold), 1);
     LEFT.set(i64::MAX);
     serve_all(&mut cold, &mut loaders);
     assert_eq!(reads(&cold), 5);
+}
+
+/// Strings that are too small to be asked for one by one, and together many times what is left.
+const MANY: usize = 12;
+const SMALL: usize = headroom::LARGE / 4;
+
+/// A command that reads all of them, which only the store has.
+fn many_small(cold: &mut Cold) -> Vec<String> {
+    for name in &NAMES[..MANY] {
+        cold.run(false, &[["0", "set", name, &"x".repeat(SMALL)].map(String::from).to_vec()]);
+    }
+    cold.checkpoint();
+    assert_eq!(cold.evict(), MANY);
+    headroom::limit_resident(u64::MAX, 0);
+    headroom::ask(headroom::Asked { left: Box::new(|| LEFT.get()), has_block: |_| true });
+    LEFT.set(0);
+    ["0", "mget"].iter().chain(&NAMES[..MANY]).map(|word| word.to_string()).collect()
+}
+
+/// A block or an MGET may need thousands of keys at once: each was read because it was small, until the process ended.
+#[test]
+fn of_what_is_small_only_a_portion_is_read_while_memory_is_tight() {
+    let mut cold = Cold::new();
+    let all = many_small(&mut cold);
+    assert!(cold.try_one(&all).is_none());
+    for (now, portions) in
+        [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 2), (2 * PATIENCE_MS - 1, 2), (2 * PATIENCE_MS, 3)]
+    {
+        cold.now = now;
+        (0..5).for_each(|_| cold.serve());
+        assert_eq!(reads(&cold), portions * headroom::LARGE / SMALL - 1, "at {now}");
+    }
+    LEFT.set(i64::MAX);
+    (0..5).for_each(|_| cold.serve());
+    assert_eq!(reads(&cold), MANY);
+    assert!(cold.try_one(&all).is_some(), "all of it is there");
+}
+
+/// Who has waited often enough reads the store itself, and had no bound.
+#[test]
+fn a_command_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
+    let mut cold = Cold::new();
+    let all = many_small(&mut cold);
+    cold.engine.insists = true;
+    let reply = cold.try_one(&all).expect("it does not wait").concat();
+    assert!(reply.starts_with("-OOM"), "{reply:.60}");
+    assert_eq!(reads(&cold), headroom::LARGE / SMALL - 1);
+    LEFT.set(i64::MAX);
+    let reply = cold.try_one(&all).expect("it does not wait").concat();
+    assert!(reply.starts_with(&format!("*{MANY}")) && reads(&cold) == MANY, "{reply:.60}");
 }
 
 #[test]
