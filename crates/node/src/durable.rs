@@ -172,8 +172,8 @@ impl Worker {
 
     fn let_out(&mut self, durable: &Durable) {
         let failed = matches!(durable.log.state(), State::Failed(_));
-        if let Some(peers) = self.peers.as_deref_mut().filter(|_| failed) {
-            peers.tx.forget_log();
+        if let Some(why) = durable.refusal().filter(|_| failed) {
+            self.tx_log_failed(&why);
         }
         self.marks = durable.log.marks().all().collect();
         let marks = self.marks.clone();

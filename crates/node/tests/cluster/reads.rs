@@ -1,8 +1,11 @@
 //! What only reads at several nodes, and logs nothing (rule T3).
 
 use cluster::Map;
+use txn::Lock;
+use txn::locks::Mode;
 
 use crate::net::{Net, even_map, keys};
+use crate::transactions::slip_in_prepare;
 
 /// Reads of two keys, as a block, a command and a script, and what they answer.
 fn reads(a: &str, b: &str) -> [(Vec<String>, &'static str); 3] {
@@ -51,14 +54,44 @@ fn a_node_whose_log_has_failed_is_read() {
     let [a, b, c] = keys(3);
     assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1 {c} 1")), "OK");
     net.sleep(600);
+    let x = format!("{b}x{{{b}}}");
+    net.hang_log(1, true);
+    net.send(other, &format!("SET {x} 1"));
+    let reader = net.connect(2);
+    net.send(reader, &format!("MGET {a} {x}"));
+    assert!(net.heard(reader).is_empty(), "it may be lost");
     net.fail_sync(1);
-    net.send(other, &format!("SET {}x 1", &b));
-    net.sleep(100);
+    net.hang_log(1, false);
+    let refused = net.heard(reader).join("");
+    assert!(refused.starts_with("-MISCONF"), "what is not committed is not told: {refused}");
     for (lines, answer) in reads(&a, &b) {
         assert_eq!(last(&mut net, client, &lines), answer, "{lines:?}");
     }
     let refused = net.say(client, &format!("MSET {a} 2 {b} 2"));
     assert!(refused.starts_with("-MISCONF") && refused.ends_with("(node 10.0.0.2:7001)"), "{refused}");
+}
+
+/// Rule L7: nobody hears of what is not committed, also if he asks twice.
+#[test]
+fn what_is_not_committed_is_not_told() {
+    let mut net = Net::logged(2, 1, 5, "always");
+    let (client, reader) = (net.connect(1), net.connect(0));
+    let [a, b] = keys(2);
+    assert_eq!(net.say(reader, &format!("MSET {a} 1 {b} 1")), "OK");
+    net.sleep(600);
+    net.hang_log(1, true);
+    net.send(client, &format!("SET {b} 2"));
+    net.run();
+    net.send(reader, &format!("MGET {a} {b}"));
+    net.run();
+    let lock = Lock { db: 0, key: b.as_bytes().into(), mode: Mode::Shared };
+    slip_in_prepare(&mut net, 2, vec![lock], &["GET", &b]);
+    assert!(net.heard(reader).is_empty(), "it may be lost");
+    net.hang_log(1, false);
+    assert_eq!(net.heard(client), ["OK"]);
+    assert_eq!(net.heard(reader), ["[1 2]"]);
+    net.sleep(300);
+    assert!(net.is_quiet());
 }
 
 /// Who waits for longer than a read counts logs its next attempt, and has its answer however long that takes.

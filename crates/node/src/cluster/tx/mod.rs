@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use engine::{WatchedKey, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
-use txn::{Coordinator, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
+use txn::{Coordinator, Execution, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
 
 pub(crate) use coordinator::Begun;
 use coordinator::Block;
@@ -81,6 +81,14 @@ enum Watched {
     Lost,
 }
 
+/// What an attempt has looked at, and keeps its locks for.
+enum Looked {
+    /// It fetches: what is there.
+    Found(Arc<[u8]>),
+    /// It only reads (rule T3): what its commands answered.
+    Read(Execution),
+}
+
 /// A worker's part in transactions.
 #[derive(Default)]
 pub(crate) struct Transacting {
@@ -116,7 +124,7 @@ pub(crate) struct Transacting {
     /// When the log was last asked to sync them, or the first of them was left.
     asked_to_sync: u64,
     /// What was looked at for attempts, and is not committed.
-    found: Vec<(Horizon, TxId, Arc<[u8]>)>,
+    looked: Vec<(Horizon, TxId, Looked)>,
     /// Refusals that follow from what is not committed.
     held_back: Vec<(Horizon, Vec<txn::Action>)>,
     /// Blocks that run in workspaces, and have had their turn for now.
@@ -163,21 +171,12 @@ impl Transacting {
 
     /// Whether somebody is to be told, when the log has come so far, what attempts came to.
     pub(crate) fn owes_answers(&self) -> bool {
-        !self.logged.is_empty() || !self.unsynced.is_empty() || !self.found.is_empty() || !self.held_back.is_empty()
+        !self.logged.is_empty() || !self.unsynced.is_empty() || !self.looked.is_empty() || !self.held_back.is_empty()
     }
 
     /// Whether something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
         self.owes_answers() || !self.outcomes.is_empty()
-    }
-
-    /// There is no log any more that could commit anything.
-    pub(crate) fn forget_log(&mut self) {
-        self.logged.clear();
-        self.unsynced.clear();
-        self.outcomes.clear();
-        self.found.clear();
-        self.held_back.clear();
     }
 }
 

@@ -7,12 +7,12 @@ use command::{Row, Run, flags};
 use engine::{BlockRun, Call, Caller, Undone};
 use resp::{Args, Batch};
 use txn::locks::Mode;
-use txn::{Action, Execution, Lock, Message, Record, RecordKind, Refusal, TxId};
+use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
 
 use super::coordinator::mode_of;
 use super::split::is_splittable;
 use super::tasks::Done;
-use super::{Watched, wire};
+use super::{Looked, Watched, wire};
 use crate::table::{Command, Handler};
 use crate::worker::Worker;
 
@@ -88,7 +88,13 @@ impl Worker {
                 (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
             }
         };
-        self.conclude_part((block, looked), tx, locks, execution.unwrap_or_else(Execution::Refused), undone)
+        match execution.unwrap_or_else(Execution::Refused) {
+            // Who asks again is not answered before it is committed, either.
+            read @ Execution::Done { .. } if !logged => {
+                Done::Looked(self.engine.hold_attempt(block), tx, Looked::Read(read))
+            }
+            execution => self.conclude_part((block, looked), tx, locks, execution, undone),
+        }
     }
 
     fn conclude_part(
@@ -110,12 +116,7 @@ impl Worker {
         match prepared {
             Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
             None => {
-                // Who only reads is prepared without a record, and keeps its locks for a while (rule T3).
-                let keeps = |action: &Action| matches!(action, Action::Send { message: Message::Prepared { .. }, .. });
-                let seen = match actions.iter().any(keeps) {
-                    true => self.engine.hold_attempt(block),
-                    false => self.engine.drop_attempt(block, tx, locks),
-                };
+                let seen = self.engine.drop_attempt(block, tx, locks);
                 actions.retain(|action| !matches!(action, Action::Unlock { .. }));
                 match self.peers.as_deref_mut().filter(|_| looked) {
                     Some(peers) => {
@@ -149,7 +150,7 @@ impl Worker {
         });
         let undone = self.engine.undo_attempt(&mut block);
         match refusal {
-            None => Done::Found(self.engine.hold_attempt(block), tx, found.into()),
+            None => Done::Looked(self.engine.hold_attempt(block), tx, Looked::Found(found.into())),
             Some(why) => {
                 let looked = why == Refusal::Changed;
                 self.conclude_part((block, looked), tx, locks, Execution::Refused(why), undone)

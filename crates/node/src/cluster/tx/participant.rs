@@ -1,9 +1,9 @@
 //! What the node's participant asks for becomes tasks and messages.
 
-use txn::{Action, Record, RecordKind};
+use txn::{Action, Execution, Record, RecordKind, Refusal};
 
 use super::tasks::Work;
-use super::{Logged, SYNC_MS};
+use super::{Logged, Looked, SYNC_MS};
 use crate::in_doubt::Hindrance;
 use crate::worker::Worker;
 
@@ -72,6 +72,22 @@ impl Worker {
         self.tx_committed(now);
     }
 
+    /// The log has failed, and commits nothing any more: `why`. Who has looked at what is not committed does not hear of that, and keeps no locks.
+    pub(crate) fn tx_log_failed(&mut self, why: &str) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let tx = &mut peers.tx;
+        tx.logged.clear();
+        tx.unsynced.clear();
+        tx.outcomes.clear();
+        tx.held_back.clear();
+        let mut actions = Vec::new();
+        for (_, tx, _) in std::mem::take(&mut tx.looked) {
+            let refused = Execution::Refused(Refusal::Failed(why.as_bytes().into()));
+            peers.shared.parts.with(|parts| parts.executed(tx, refused, &mut actions));
+        }
+        self.act(actions);
+    }
+
     /// Tells the participant which records are committed.
     pub(super) fn tx_committed(&mut self, now: u64) {
         let Some(peers) = self.peers.as_deref_mut().filter(|peers| peers.tx.awaits_log()) else { return };
@@ -98,10 +114,13 @@ impl Worker {
             durable.sync(peers.tx.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
         }
         let held_back: Vec<_> = peers.tx.held_back.extract_if(.., |(seen, _)| is_committed(seen)).collect();
-        let found: Vec<_> = peers.tx.found.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
+        let looked: Vec<_> = peers.tx.looked.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         let mut actions: Vec<_> = held_back.into_iter().flat_map(|(_, actions)| actions).collect();
-        for (_, tx, found) in found {
-            peers.shared.parts.with(|parts| parts.fetched(now, tx, found, &mut actions));
+        for (_, tx, looked) in looked {
+            peers.shared.parts.with(|parts| match looked {
+                Looked::Found(found) => parts.fetched(now, tx, found, &mut actions),
+                Looked::Read(read) => parts.executed(tx, read, &mut actions),
+            });
         }
         for (_, tx, kind) in committed {
             peers.shared.parts.with(|parts| parts.committed(now, tx, kind, &mut actions));

@@ -7,7 +7,7 @@ use keyspace::{Horizon, Need};
 use txn::locks::Mode;
 use txn::{Action, Lock, Prepared, RecordKind, Refusal, Stamp, TxId};
 
-use super::{TASK, Watched};
+use super::{Looked, TASK, Watched};
 use crate::execute::INSISTS;
 use crate::in_doubt::Hindrance;
 use crate::worker::{Token, Worker};
@@ -47,8 +47,8 @@ pub(super) enum Done {
     Waits,
     /// A record was left.
     Logged(Horizon, TxId, RecordKind),
-    /// This was looked at.
-    Found(Horizon, TxId, Arc<[u8]>),
+    /// This was looked at, and nothing was left.
+    Looked(Horizon, TxId, Looked),
     /// Again after so many milliseconds.
     Later(u64),
 }
@@ -94,10 +94,10 @@ impl Worker {
                 self.tx_logged((seen, tx, kind));
                 self.tx_forget();
             }
-            Ok(Done::Found(seen, tx, found)) => {
+            Ok(Done::Looked(seen, tx, looked)) => {
                 self.engine.cancel_reservation(token);
                 if let Some(peers) = self.peers.as_deref_mut() {
-                    peers.tx.found.push((seen, tx, found));
+                    peers.tx.looked.push((seen, tx, looked));
                 }
                 let now = self.tx_now();
                 self.tx_committed(now);
