@@ -398,8 +398,12 @@ impl Engine {
 
     /// Undoes what a block did, under its latches. What it would have said is left in it.
     pub(crate) fn undo_changes(&mut self, block: &mut BlockRun) {
-        if let Some(journal) = block.journal.take() {
-            self.undo(journal, &block.held);
+        // Readers' keys are saved where keys expire: put back for nothing, they would have versions that no log has.
+        let is_unchanged = block.deferred && !block.stamped && block.pending.encoded.is_empty();
+        match block.journal.take() {
+            Some(journal) if is_unchanged => self.rng = journal.chance(),
+            Some(journal) => self.undo(journal, &block.held),
+            None => {}
         }
         self.fx.dirty -= std::mem::take(&mut block.pending.dirty);
     }

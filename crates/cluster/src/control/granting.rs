@@ -72,9 +72,11 @@ impl Agent {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let volatile = self.volatile();
-        let held = |id: NodeId| Held {
-            left_ms: volatile.leases.held(id, now) / 1_000_000,
-            trouble: volatile.troubles.get(&id).cloned().unwrap_or_default(),
+        let held = |id: NodeId| {
+            let left_ms = volatile.leases.held(id, now) / 1_000_000;
+            // Who is down has said nothing since.
+            let trouble = volatile.troubles.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
+            Held { left_ms, trouble }
         };
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
     }

@@ -113,10 +113,15 @@ impl Engine {
         self.fx.recording = recording;
     }
 
+    /// Tells of what an attempt has looked at that only read: nobody installs that.
+    pub fn tell(&mut self, undone: Undone) {
+        self.published.extend(undone.events);
+    }
+
     /// Undoes all that an attempt did; it still has its latches.
     pub fn undo_attempt(&mut self, block: &mut BlockRun) -> Undone {
-        let (effects, events) = block.take_effects();
         self.undo_changes(block);
+        let (effects, events) = block.take_effects();
         Undone { effects, events }
     }
 

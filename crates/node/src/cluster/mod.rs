@@ -122,7 +122,7 @@ impl Cluster {
     }
 
     /// Whether this node may serve its slots: it has a lease, and has not just started. What an earlier life of it had locked for who only reads, and has not
-    /// logged, counts for a while (rule T3).
+    /// logged, counts for a while (rule T3). Whoever gets slots of a node that is lost gets them empty, and later than that.
     pub(crate) fn may_serve(&self, now: u64) -> bool {
         self.rests_until <= now && now < self.lease.until_ns()
     }

@@ -27,10 +27,12 @@ fn nothing_is_logged() {
         let (client, other) = (net.connect(0), net.connect(2));
         let [a, b, _] = keys(3);
         assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1")), "OK");
+        assert_eq!(net.say(client, &format!("PEXPIRE {b} 100000000")), "1");
         net.sleep(600);
         (0..3).for_each(|node| net.hang_log(node, true));
         for (lines, answer) in reads(&a, &b) {
             assert_eq!(last(&mut net, client, &lines), answer, "{lines:?}");
+            assert_eq!(net.say(other, &format!("GET {b}")), "1", "nor changed");
         }
         for command in [format!("WATCH {b}"), "MULTI".into(), format!("GET {a}")] {
             net.ask(other, &command);
@@ -53,6 +55,7 @@ fn a_node_whose_log_has_failed_is_read() {
     let (client, other) = (net.connect(0), net.connect(1));
     let [a, b, c] = keys(3);
     assert_eq!(net.say(client, &format!("MSET {a} 1 {b} 1 {c} 1")), "OK");
+    assert_eq!(net.say(client, &format!("PEXPIRE {b} 100000000")), "1");
     net.sleep(600);
     let x = format!("{b}x{{{b}}}");
     net.hang_log(1, true);
@@ -66,6 +69,7 @@ fn a_node_whose_log_has_failed_is_read() {
     assert!(refused.starts_with("-MISCONF"), "what is not committed is not told: {refused}");
     for (lines, answer) in reads(&a, &b) {
         assert_eq!(last(&mut net, client, &lines), answer, "{lines:?}");
+        assert_eq!(net.say(client, &format!("GET {b}")), "1", "as it was");
     }
     let refused = net.say(client, &format!("MSET {a} 2 {b} 2"));
     assert!(refused.starts_with("-MISCONF") && refused.ends_with("(node 10.0.0.2:7001)"), "{refused}");
@@ -92,6 +96,23 @@ fn what_is_not_committed_is_not_told() {
     assert_eq!(net.heard(reader), ["[1 2]"]);
     net.sleep(300);
     assert!(net.is_quiet());
+}
+
+/// As of reads at one node: each owner tells of the keys that it lacks.
+#[test]
+fn what_is_not_there_is_told() {
+    let mut net = Net::with(3, 1, 5, &[("notify-keyspace-events", "Em")]);
+    let (client, other) = (net.connect(0), net.connect(1));
+    let [a, b, _] = keys(3);
+    net.ask(other, "SUBSCRIBE __keyevent@0__:keymiss");
+    for (lines, _) in reads(&a, &b) {
+        lines.iter().for_each(|line| net.send(client, line));
+        net.sleep(100);
+        let mut told = net.heard(other);
+        told.sort();
+        let of = |key: &str| format!("[message __keyevent@0__:keymiss {key}]");
+        assert_eq!(told, [of(&a), of(&b)], "{lines:?}");
+    }
 }
 
 /// Who waits for longer than a read counts logs its next attempt, and has its answer however long that takes.

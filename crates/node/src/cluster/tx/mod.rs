@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use engine::{WatchedKey, Workspace};
+use engine::{Undone, WatchedKey, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
 use txn::{Coordinator, Execution, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
@@ -85,8 +85,8 @@ enum Watched {
 enum Looked {
     /// It fetches: what is there.
     Found(Arc<[u8]>),
-    /// It only reads (rule T3): what its commands answered.
-    Read(Execution),
+    /// It only reads (rule T3): what its commands answered, and what is to be told of it.
+    Read(Execution, Undone),
 }
 
 /// A worker's part in transactions.

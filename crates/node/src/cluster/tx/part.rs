@@ -91,7 +91,7 @@ impl Worker {
         match execution.unwrap_or_else(Execution::Refused) {
             // Who asks again is not answered before it is committed, either.
             read @ Execution::Done { .. } if !logged => {
-                Done::Looked(self.engine.hold_attempt(block), tx, Looked::Read(read))
+                Done::Looked(self.engine.hold_attempt(block), tx, Looked::Read(read, undone))
             }
             execution => self.conclude_part((block, looked), tx, locks, execution, undone),
         }

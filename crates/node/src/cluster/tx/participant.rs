@@ -119,7 +119,10 @@ impl Worker {
         for (_, tx, looked) in looked {
             peers.shared.parts.with(|parts| match looked {
                 Looked::Found(found) => parts.fetched(now, tx, found, &mut actions),
-                Looked::Read(read) => parts.executed(tx, read, &mut actions),
+                Looked::Read(read, undone) => {
+                    self.engine.tell(undone);
+                    parts.executed(tx, read, &mut actions);
+                }
             });
         }
         for (_, tx, kind) in committed {
