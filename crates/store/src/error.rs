@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk is full. Nothing durable is lost, and the same call may be made again.
+    /// The disk is full, or files cannot be opened as too many are open. Nothing durable is lost, and the same call may be made again.
     NoSpace(String),
     /// A file is not what was written. Nothing was changed.
     Damaged {
@@ -42,7 +42,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSpace(what) => write!(f, "no room on the disk: {what}"),
+            Self::NoSpace(what) => f.write_str(what),
             Self::Damaged { file, offset: Some(at), what } => {
                 write!(f, "{} is damaged at byte {at}: {what}", file.display())
             }
@@ -62,6 +62,9 @@ impl Error {
     pub(crate) fn io(file: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace(format!("no room on the disk: {}: {error}", file.display()))
+            }
+            _ if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                 Self::NoSpace(format!("{}: {error}", file.display()))
             }
             io::ErrorKind::NotFound => Self::damaged(file, "it is missing"),

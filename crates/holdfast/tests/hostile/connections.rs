@@ -119,6 +119,37 @@ pub fn the_log_waits_for_descriptors(how: How) {
     }
 }
 
+/// As the log does, checkpoints.
+pub fn checkpoints_wait_for_descriptors(how: How) {
+    let scratch = Scratch::new();
+    let dir = scratch.path().display().to_string();
+    let settings = ["--appendonly", "yes", "--dir", &dir];
+    let Some(server) = Server::start(how, &settings) else { return };
+    let mut client = server.connect();
+    for n in 0..100 {
+        assert_eq!(client.call(&["SET", &format!("key:{n}"), "value"]), ok());
+    }
+    let mut saved = |is: &str| {
+        let deadline = Instant::now() + attack::PATIENCE;
+        let told = format!("rdb_last_bgsave_status:{is}");
+        while !text(&client.call(&["INFO", "persistence"])).contains(&told) {
+            client.call(&["BGSAVE"]);
+            assert!(Instant::now() < deadline, "{told}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let old = server.limit_files(3);
+    saved("err");
+    server.limit_files(old);
+    saved("ok");
+    drop(server);
+    let server = Server::start(how, &settings).expect("the driver was there");
+    let mut client = server.connect();
+    for n in 0..100 {
+        assert_eq!(client.call(&["GET", &format!("key:{n}")]), bulk("value"), "key:{n}");
+    }
+}
+
 pub fn half_closed_gets_all_replies(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

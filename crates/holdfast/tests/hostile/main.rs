@@ -43,6 +43,7 @@ under_both_drivers! { "2":
     connections::descriptors_run_out
     connections::the_log_has_descriptors_left
     connections::the_log_waits_for_descriptors
+    connections::checkpoints_wait_for_descriptors
     connections::half_closed_gets_all_replies
     connections::half_closed_while_waiting
     connections::resets

@@ -3,6 +3,7 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
 
 use lsm_tree::{AbstractTree, InternalValue, SeqNo, Slice, Table};
 
@@ -18,6 +19,10 @@ const RUNS_MAX: u64 = 24;
 
 /// Sorted runs beyond which there are no more flushes: `lsm-tree` counts the runs of a level in one byte.
 const RUNS_LIMIT: u64 = 200;
+
+/// How often it is looked, at most, which manifest counts on the disk, and how long is waited while that cannot be read: a minute in all.
+const LOOKS_MAX: usize = 600;
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// Makes room for a batch: if memory is full, what is not being flushed is spilled to disk. If there is no room there, twice as much
@@ -209,18 +214,21 @@ impl Shared {
         }
     }
 
-    /// Whether the manifest that counts on disk is the one that counts here.
+    /// Whether the manifest that counts on disk is the one that counts here. If it cannot be read for want of descriptors, that is found out when there are some.
     fn is_as_on_disk(&self) -> bool {
-        loop {
+        for _ in 0..LOOKS_MAX {
             let before = self.tree.current_version().id();
             // While this is held, no other manifest begins to count.
             let history = self.tree.get_version_history_lock();
             let counts = read_current(self.tree_folder()).map(|(id, _)| id);
             drop(history);
-            if self.tree.current_version().id() == before {
+            if matches!(counts, Err(Error::NoSpace(_))) {
+                std::thread::park_timeout(LOOK);
+            } else if self.tree.current_version().id() == before {
                 return counts == Ok(before);
             }
         }
+        false
     }
 }
 
