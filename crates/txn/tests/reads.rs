@@ -115,10 +115,46 @@ fn locks_of_what_only_read_are_held_for_d_and_no_longer() {
     assert!(!one.locks.is_empty());
     one.tick(10 + D, &mut Vec::new());
     assert!(one.locks.is_empty());
-    // The coordinator does not hear of the other and tries again.
+    // The coordinator does not hear of the other and tries again, and waits for whoever is slow: that is logged.
+    assert_eq!(attempts(&mut reader, D - 1), []);
+    assert_eq!(attempts(&mut reader, D), []);
+    assert_eq!(attempts(&mut reader, D + 1), [(2, true); 2]);
+}
+
+/// The attempts that a coordinator sends at this time, and whether they are logged.
+fn attempts(coordinator: &mut Coordinator, now: u64) -> Vec<(u32, bool)> {
     let mut events = Vec::new();
-    reader.tick(D, &mut events);
-    reader.tick(D + 1, &mut events);
-    let again = |message: &Message| matches!(message, Message::Prepare(prepare) if prepare.tx.attempt == 2);
-    assert_eq!(messages(events).iter().filter(|message| again(message)).count(), 2);
+    coordinator.tick(now, &mut events);
+    prepares(&messages(events))
+}
+
+fn prepares(messages: &[Message]) -> Vec<(u32, bool)> {
+    let attempt = |message: &Message| match message {
+        Message::Prepare(prepare) => Some((prepare.tx.attempt, prepare.logged)),
+        _ => None,
+    };
+    messages.iter().filter_map(attempt).collect()
+}
+
+/// Clocks of participants may be faster by a quarter.
+#[test]
+fn answers_count_for_three_quarters_of_d() {
+    for (at, counts) in [(D / 4 * 3, true), (D / 4 * 3 + 1, false)] {
+        let mut reader = coordinator(8);
+        let mut servers = [server(1), server(2)];
+        let asked = begin(&mut reader, 0, 1, [servers[0].me, servers[1].me], false);
+        assert_eq!(prepares(&asked), [(1, false); 2]);
+        let mut events = Vec::new();
+        for (server, message) in servers.iter_mut().zip(asked) {
+            for answer in tell(server, 1, member(8), message) {
+                reader.message(at, server.me, answer, &mut events);
+            }
+        }
+        assert_eq!(events.iter().any(|event| matches!(event, Event::Reply { .. })), counts, "{at}");
+        // What begins while that is so is logged at once; then it is tried without again.
+        let begun = begin(&mut reader, at + 10 * D - 1, 2, [servers[0].me, servers[1].me], false);
+        assert_eq!(prepares(&begun), [(1, !counts); 2], "{at}");
+        let begun = begin(&mut reader, at + 10 * D, 3, [servers[0].me, servers[1].me], false);
+        assert_eq!(prepares(&begun), [(1, false); 2], "{at}");
+    }
 }
