@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// The same for a command, which is refused if the system has no memory for what the store has.
-    fn fetch_for_command(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
+    pub(crate) fn fetch_for_command(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
         let space = self.shared.keyspace.present_space(self.shared.keyspace.physical(db));
         let fetched = self.read_for_command(space, key)?;
         self.know_now(held, db, key, fetched);

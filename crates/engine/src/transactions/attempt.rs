@@ -136,7 +136,7 @@ impl Engine {
 
     /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key
     /// what it is`, of those that are there. One whose time has passed is not, and has version 0, as [`Self::is_at`] has it: whoever writes it deletes
-    /// what is left of it first. False: that would be more than `most` bytes. An error: the store cannot be read.
+    /// what is left of it first. False: that would be more than `most` bytes. An error: a key cannot be made known.
     pub fn look(
         &mut self,
         block: &BlockRun,
@@ -170,7 +170,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there. An error: the store cannot be read.
+    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there. An error: it cannot be made known.
     pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> Result<bool, command::Error> {
         let shared = self.shared.clone();
         let (now, key) = (self.now, shared.keyspace.hasher().key(key));
@@ -179,10 +179,10 @@ impl Engine {
         Ok(entry.unwrap_or(0) == version)
     }
 
-    /// Who insists has not waited for keys that memory does not know. An error: the store cannot be read.
+    /// Who insists has not waited for keys that memory does not know. An error: the store cannot be read, or there is no memory for what it has.
     fn make_known(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), command::Error> {
         if is_lacking(&self.db(held, db, 0), key) {
-            self.fetch_key(held, db, key)?;
+            self.fetch_for_command(held, db, key)?;
         }
         match self.db(held, db, 0).whereabouts(key) {
             Whereabouts::Unreadable => Err(command::Error::UNREADABLE),

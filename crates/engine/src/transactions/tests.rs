@@ -29,7 +29,7 @@ pub(crate) fn engines<const N: usize>() -> [Engine; N] {
     })
 }
 
-pub(super) fn tx(sequence: u64) -> (TxId, Stamp) {
+pub(crate) fn tx(sequence: u64) -> (TxId, Stamp) {
     let member = Member { node: NodeId(1), incarnation: 1 };
     let stamp = Stamp { time: sequence, node: NodeId(1), lane: 0 };
     (TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }, stamp)

@@ -2,8 +2,11 @@
 
 use std::cell::Cell;
 
+use command::Error;
+
 use super::super::loader::PATIENCE_MS;
 use super::*;
+use crate::transactions::tests::{locks, tx};
 
 thread_local! {
     /// Bytes that the system leaves, as far as this test knows: others run in the same process.
@@ -180,6 +183,28 @@ fn a_command_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
     LEFT.set(i64::MAX);
     let reply = cold.try_one(&all).expect("it does not wait").concat();
     assert!(reply.starts_with(&format!("*{MANY}")) && reads(&cold) == MANY, "{reply:.60}");
+}
+
+/// A part of a transaction over nodes reads as many keys, only to look at them.
+#[test]
+fn a_part_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
+    let mut cold = Cold::new();
+    many_small(&mut cold);
+    cold.engine.insists = true;
+    let (tx, stamp) = tx(1);
+    let locks = locks(&NAMES[..MANY], Mode::Shared);
+    let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut false, 9) else {
+        panic!("it has its locks")
+    };
+    let mut found = Vec::new();
+    assert_eq!(cold.engine.look(&block, &locks, 1 << 20, &mut found), Err(Error::OOM));
+    let is_at = |cold: &mut Cold, lock: &Lock| cold.engine.is_at(&block, (0, &lock.key), 1);
+    assert_eq!(locks.iter().find_map(|lock| is_at(&mut cold, lock).err()), Some(Error::OOM));
+    assert_eq!(reads(&cold), headroom::LARGE / SMALL - 1);
+    LEFT.set(i64::MAX);
+    assert_eq!(cold.engine.look(&block, &locks, 1 << 20, &mut found), Ok(true));
+    assert_eq!(reads(&cold), MANY);
+    cold.engine.drop_attempt(*block, tx, &locks);
 }
 
 #[test]
