@@ -284,7 +284,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
     let mut control = ControlSettings::new(folder(settings), bind, settings.port);
-    control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@bus-port], ...")?;
+    control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@cluster-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
     control.tls = files(settings)?;
     control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
