@@ -90,6 +90,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
+    (
+        "info",
+        "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted",
+    ),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("readonly", "accepted: there are no replicas yet"),
     ("readwrite", "accepted: there are no replicas yet"),
