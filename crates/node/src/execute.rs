@@ -172,7 +172,7 @@ impl Worker {
                 // Keys may go as soon as the log takes that.
                 Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn, Until::LessIsLeft),
                 Room::None | Room::Dirty => {
-                    let why = self.out_of_memory(settings, more);
+                    let why = self.out_of_memory(settings, more, conn.is_virtual());
                     self.refuse(conn, Some(command), why.as_bytes());
                     return Next::Continue;
                 }
@@ -300,7 +300,7 @@ impl Worker {
         args: Args<'a>,
     ) -> SessionCtx<'a> {
         // The clients of other nodes are shown there.
-        let monitored = self.monitored && conn.is_client();
+        let (monitored, forwarded) = (self.monitored && conn.is_client(), conn.is_virtual());
         SessionCtx {
             node,
             engine: &mut self.engine,
@@ -312,6 +312,7 @@ impl Worker {
             log: self.durable.as_deref().filter(|_| self.promised),
             monitored,
             peers: self.peers.as_deref(),
+            forwarded,
             command,
             args,
             out: &mut conn.out.bytes,
@@ -412,8 +413,18 @@ impl Worker {
     #[inline]
     fn refusal_of_log(&self, conn: &Conn, command: &Command) -> Option<String> {
         let error = self.promise()?.refusal()?;
-        (conn.session.queues(command) && command.spec.has(flags::WRITE) || self.does(conn, command, flags::WRITE))
-            .then_some(error)
+        // Who has queued a block at another node hears of EXEC alone.
+        let forwarded = conn.is_virtual();
+        let unheard = forwarded && conn.session.queues(command);
+        (!unheard && self.does(conn, command, flags::WRITE)).then(|| self.signed(error, forwarded))
+    }
+
+    /// What a client is told of this node's disk. `forwarded`: by another node.
+    pub(crate) fn signed(&self, text: String, forwarded: bool) -> String {
+        match self.peers.as_deref() {
+            Some(peers) if forwarded => peers.signed(text),
+            _ => text,
+        }
     }
 
     /// Whether CLIENT PAUSE holds this command back.

@@ -292,14 +292,14 @@ impl Worker {
         moves_to_store(&self.node, settings)
     }
 
-    /// What a command is told that there is no room for, with `more` bytes of its own.
-    pub(crate) fn out_of_memory(&mut self, settings: &Settings, more: u64) -> Cow<'static, str> {
+    /// What a command is told that there is no room for, with `more` bytes of its own. `forwarded`: by another node.
+    pub(crate) fn out_of_memory(&mut self, settings: &Settings, more: u64, forwarded: bool) -> Cow<'static, str> {
         if let Some(fault) = fault_of_disk(&self.node, self.promise(), settings) {
             // One for which there would be no room without any data is not refused for the disk.
             let excess = (self.node.used_memory() + more).saturating_sub(self.limit(settings));
             let (now, engine) = (self.engine.now(), &mut self.engine);
             if more == 0 || self.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
-                return fault.into();
+                return self.signed(fault, forwarded).into();
             }
         }
         if settings.maxmemory == 0 || self.node.uses_more_than(self.node.system_limit()) {

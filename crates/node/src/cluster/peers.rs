@@ -132,6 +132,14 @@ impl Peers {
         (self.me != NOT_THERE).then_some(self.me)
     }
 
+    /// What is said of this node to somebody who spoke to another one, and may not know which one it is.
+    pub(crate) fn signed(&self, text: String) -> String {
+        match self.my_place().map(|me| self.map.node(me)) {
+            Some(me) => format!("{text} (node {}:{})", me.host, me.port),
+            None => text,
+        }
+    }
+
     /// Whether the cluster goes on without this node: it was taken out, or is not in yet.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {

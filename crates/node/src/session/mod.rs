@@ -260,6 +260,8 @@ pub struct SessionCtx<'a> {
     pub monitored: bool,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<&'a Peers>,
+    /// The client is another node's.
+    pub(crate) forwarded: bool,
     /// The command that runs.
     pub command: &'a Command,
     /// Its arguments.
@@ -282,6 +284,14 @@ impl<'a> SessionCtx<'a> {
         }
     }
 
+    /// What the client is told of this node's disk.
+    pub(crate) fn signed(&self, text: String) -> String {
+        match self.peers {
+            Some(peers) if self.forwarded => peers.signed(text),
+            _ => text,
+        }
+    }
+
     /// What a command sees that runs inside a block, its reply being written behind what has been written.
     pub(crate) fn inside<'b>(
         &'b mut self,
@@ -300,6 +310,7 @@ impl<'a> SessionCtx<'a> {
             log: self.log,
             monitored: self.monitored,
             peers: self.peers,
+            forwarded: self.forwarded,
             command,
             args,
             out: self.out,

@@ -30,6 +30,38 @@ fn what_may_have_been_executed_closes_the_connection() {
     assert_eq!(net.say(idle, &format!("GET {key}")), "1");
 }
 
+/// Who speaks to one node may not know which one it is whose disk is to be seen to.
+#[test]
+fn a_node_that_refuses_writes_is_named_to_clients_of_others() {
+    let mut net = Net::logged(2, 1, 5, "always");
+    let (client, own) = (net.connect(0), net.connect(1));
+    let key = key_of(1, 2, "k");
+    assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
+    net.fail_sync(1);
+    net.send(own, &format!("SET {key} 2"));
+    assert!(net.heard(own).is_empty() && net.clients[own].closed);
+    let own = net.connect(1);
+    let set = format!("SET {key} 3");
+    let commands = [
+        vec![set.clone()],
+        vec!["MULTI".into(), set, "EXEC".into()],
+        vec![format!("EVAL return(redis.call('set',KEYS[1],4)) 1 {key}")],
+    ];
+    for lines in &commands {
+        let [refused, to_its_own] = [client, own].map(|client| {
+            lines.iter().for_each(|line| net.send(client, line));
+            net.heard(client).join(" ")
+        });
+        assert!(refused.contains("MISCONF") && refused.contains("(node 10.0.0.2:7001)"), "{lines:?}: {refused}");
+        assert!(to_its_own.contains("MISCONF") && !to_its_own.contains("(node"), "{lines:?}: {to_its_own}");
+    }
+    // What every node runs is not known to be one node's.
+    for client in [client, own] {
+        let refused = net.say(client, "FLUSHALL");
+        assert!(refused.starts_with("-ERR 1 of 2 nodes") && refused.ends_with("(node 10.0.0.2:7001)"), "{refused}");
+    }
+}
+
 #[test]
 fn what_has_not_left_is_answered_with_an_error() {
     let mut net = Net::new(2, 1, 2);

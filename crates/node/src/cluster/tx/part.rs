@@ -201,9 +201,7 @@ impl Worker {
             return Some(Refusal::Failed(peers.no_lease().into()));
         }
         let text = self.promise().filter(|_| logged)?.refusal()?;
-        // Whose client it is may be of another node.
-        let me = peers.map.node(peers.my_place()?);
-        Some(Refusal::Failed(format!("{text} (node {}:{})", me.host, me.port).into_bytes().into()))
+        Some(Refusal::Failed(peers.signed(text).into_bytes().into()))
     }
 
     /// Whether a command of a part is refused when memory is full.

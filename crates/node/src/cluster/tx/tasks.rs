@@ -214,7 +214,7 @@ impl Worker {
             return None;
         }
         match self.make_room(&settings, 0) {
-            Room::None => Some(Refusal::Failed(self.out_of_memory(&settings, 0).as_bytes().into())),
+            Room::None => Some(Refusal::Failed(self.out_of_memory(&settings, 0, true).as_bytes().into())),
             Room::Enough | Room::Soon | Room::Dirty => None,
         }
     }

@@ -161,11 +161,11 @@ impl ScriptRun {
         if spec.has(flags::WRITE)
             && let Some(error) = ctx.log.and_then(Durable::refusal)
         {
-            return Err(error.into());
+            return Err(ctx.signed(error).into());
         }
         if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.has_changed(block) {
             let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
-            return Err(fault.map_or_else(|| room::OOM.into(), String::into_bytes));
+            return Err(fault.map_or_else(|| room::OOM.into(), |fault| ctx.signed(fault).into_bytes()));
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     }
     if short && !flags.allow_oom && !flags.no_writes {
         let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
-        return Err(fault.map_or(Error::new(NO_ALLOW_OOM), Error::text));
+        return Err(fault.map_or(Error::new(NO_ALLOW_OOM), |fault| Error::text(ctx.signed(fault))));
     }
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
 }
