@@ -19,9 +19,9 @@ use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{Kind, begin, finish};
 use crate::{ClusterId, NodeId};
 
-/// Versions of the protocol that this code speaks: the lowest and the highest. Before 3 nodes did not say what does not
-/// work there, nor keep locks for who only reads and logs nothing.
-pub const VERSIONS: (u16, u16) = (3, 3);
+/// Versions of the protocol that this code speaks: the lowest and the highest. Before 4 transactions did not name the moment
+/// that their keys are of.
+pub const VERSIONS: (u16, u16) = (4, 4);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;

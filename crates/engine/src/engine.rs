@@ -227,6 +227,11 @@ impl Engine {
         self.local.begin_turn();
     }
 
+    /// The turn goes on at `now`.
+    pub fn advance(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
     /// Ends a turn.
     pub fn end_turn(&mut self) {
         self.local.end_turn();

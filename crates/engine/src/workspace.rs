@@ -84,6 +84,18 @@ impl Workspace {
         Ok(())
     }
 
+    /// When a key, or the first of its fields that has not ended at `from`, ends, unix milliseconds.
+    pub fn ends(&mut self, db: u16, key: &[u8], from: u64) -> Option<u64> {
+        let shared = self.engine.shared.clone();
+        let key = shared.keyspace.hasher().key(key);
+        let held = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0).ok()?;
+        let ends =
+            |entry: keyspace::EntryRef<'_>| entry.expiry().into_iter().chain(entry.field_expiry_from(from)).min();
+        let first = self.engine.db(&held, db, 0).peek(&key).and_then(ends);
+        self.engine.release(held);
+        first
+    }
+
     /// The effect that makes a key what it is; empty: it is not there.
     pub fn image(&mut self, db: u16, key: &[u8]) -> Vec<u8> {
         let shared = self.engine.shared.clone();

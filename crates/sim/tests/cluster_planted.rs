@@ -9,7 +9,7 @@ const MORE: u64 = 16;
 fn first(planted: Planted) -> u64 {
     match planted {
         Planted::EarlyUnlock => 2,
-        Planted::UnlockedByStart => 4,
+        Planted::UnlockedByStart => 28,
         Planted::UnloggedPrepare => 36,
         Planted::LeaseIgnored => 7,
         Planted::StaleEpoch => 4,

@@ -19,12 +19,14 @@
 
 mod attempt;
 mod fetch;
+mod moment;
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{Lock, Member, Message, NodeId, Origin, Prepare, Refusal, Settings, Stamp, TxId};
+use moment::Aim;
 
 /// What a transaction does at one participant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -124,6 +126,10 @@ struct Open {
     phase: Phase,
     /// When the attempt was sent.
     sent: u64,
+    /// Which moment it is of, unix milliseconds.
+    moment: u64,
+    /// How that is chosen.
+    aim: Aim,
     due: Option<u64>,
     /// Aborts that have not been acknowledged: of which attempt, by whom.
     aborting: BTreeSet<(u32, NodeId)>,
@@ -169,6 +175,8 @@ pub struct Coordinator {
     next: u64,
     /// The last time given to a transaction.
     last: u64,
+    /// Unix milliseconds when the clock of [`Self::tick`] was at 0.
+    epoch: u64,
     open: BTreeMap<u64, Open>,
     /// When something is due, and for which transaction: as in `open`.
     timers: BTreeSet<(u64, u64)>,
@@ -190,6 +198,7 @@ impl Coordinator {
             settings,
             next: 1,
             last: 0,
+            epoch: 0,
             open: BTreeMap::new(),
             timers: BTreeSet::new(),
             peers: BTreeMap::new(),
@@ -236,6 +245,8 @@ impl Coordinator {
             parts,
             phase: Phase::Waiting,
             sent: now,
+            moment: 0,
+            aim: Aim::new(self.settings.moment_ms),
             due: None,
             aborting: BTreeSet::new(),
             untold: true,
@@ -436,6 +447,7 @@ impl Coordinator {
             logged: open.logged(),
             patient: open.alone,
             finished,
+            moment: open.moment,
         };
         let message = if open.fetches { Message::Fetch } else { Message::Prepare };
         self.told.insert(part.member.node, finished);

@@ -1,14 +1,14 @@
 //! What coordinators and participants say to each other.
 //!
 //! ```text
-//! message := version u8 (1) · kind u8 · body                            docs/formats.md, "Messages of transactions"
+//! message := version u8 (2) · kind u8 · body                            docs/formats.md, "Messages of transactions"
 //! ```
 //! The link that carries it guards its bytes; what is read is checked nevertheless: bytes that no version writes are refused.
 
 use std::sync::Arc;
 
 use crate::locks::Mode;
-use crate::wire::{Malformed, Reader, VERSION, Writer};
+use crate::wire::{MESSAGE, Malformed, Reader, Writer};
 use crate::{Member, Origin, Stamp, TxId};
 
 /// A key that an attempt locks at a participant.
@@ -55,6 +55,8 @@ pub struct Prepare {
     pub patient: bool,
     /// All transactions of this coordinator with a lower sequence are finished (rule T5).
     pub finished: u64,
+    /// Which moment the keys of all participants are to be of, unix milliseconds (`coordinator/moment.rs`).
+    pub moment: u64,
 }
 
 /// Why a participant does not take part in an attempt: nothing of it is or will be there.
@@ -72,6 +74,13 @@ pub enum Refusal {
     Changed,
     /// It cannot be executed; the text is for the client.
     Failed(Box<[u8]>),
+    /// What is there is not known to be there at the moment that the attempt names. Trying again with another one helps.
+    Untimely {
+        /// The participant's clock, unix milliseconds.
+        now: u64,
+        /// When the first of its keys ends, if that is before the moment; none: the moment is over.
+        ends: Option<u64>,
+    },
 }
 
 /// What a participant knows of an attempt.
@@ -227,7 +236,7 @@ impl Message {
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut w = Writer(out);
-        w.u8(VERSION);
+        w.u8(MESSAGE);
         match self {
             Message::Prepare(p) | Message::Fetch(p) => {
                 w.u8(if matches!(self, Message::Prepare(_)) { 1 } else { 10 });
@@ -238,6 +247,7 @@ impl Message {
                 w.bytes(&p.commands);
                 w.u8(u8::from(p.logged) | u8::from(p.patient) << 1);
                 w.varint(p.finished);
+                w.u64(p.moment);
             }
             Message::Prepared { tx, replies } => {
                 w.u8(2);
@@ -259,6 +269,14 @@ impl Message {
                     Refusal::Failed(text) => {
                         w.u8(6);
                         w.bytes(text);
+                    }
+                    Refusal::Untimely { now, ends } => {
+                        w.u8(7);
+                        w.u64(*now);
+                        w.u8(u8::from(ends.is_some()));
+                        if let Some(ends) = ends {
+                            w.u64(*ends);
+                        }
                     }
                 }
             }
@@ -333,7 +351,7 @@ impl Message {
     /// If the bytes are not what some [`Self::encode`] has written.
     pub fn decode(bytes: &[u8]) -> Result<Message, Malformed> {
         let mut r = Reader(bytes);
-        r.version()?;
+        r.version(MESSAGE)?;
         let message = match r.u8()? {
             1 => Message::Prepare(prepare(&mut r)?),
             2 => {
@@ -350,6 +368,11 @@ impl Message {
                     4 => Refusal::Moved,
                     5 => Refusal::Changed,
                     6 => Refusal::Failed(r.bytes()?.into()),
+                    7 => {
+                        let now = r.u64()?;
+                        let ends = if r.flag()? { Some(r.u64()?) } else { None };
+                        Refusal::Untimely { now, ends }
+                    }
                     _ => return Err(Malformed("a refusal that is not known")),
                 },
             },
@@ -391,5 +414,6 @@ fn prepare(r: &mut Reader<'_>) -> Result<Arc<Prepare>, Malformed> {
         return Err(Malformed("a way to prepare that is not known"));
     }
     let (logged, patient) = (how & 1 == 1, how & 2 == 2);
-    Ok(Arc::new(Prepare { tx, stamp, members, locks, commands, logged, patient, finished: r.varint()? }))
+    let (finished, moment) = (r.varint()?, r.u64()?);
+    Ok(Arc::new(Prepare { tx, stamp, members, locks, commands, logged, patient, finished, moment }))
 }

@@ -65,6 +65,8 @@ pub enum Action {
         commands: Arc<[u8]>,
         /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
         logged: bool,
+        /// See [`crate::Prepare::moment`]. None: nobody else takes part, and any moment will do.
+        moment: Option<u64>,
     },
     /// Says what is there for the commands; answered by [`Participant::fetched`], when that is committed (rule L7), or, if it cannot,
     /// by [`Participant::executed`].

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::{Malformed, Reader, VERSION, Writer};
+use crate::wire::{Malformed, RECORD, Reader, Writer};
 use crate::{Lock, Member, Stamp, TxId};
 
 /// A participant's part of an attempt, executed and not yet installed.
@@ -83,7 +83,7 @@ impl Record {
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut w = Writer(out);
-        w.u8(VERSION);
+        w.u8(RECORD);
         match self {
             Record::Prepare(p) => {
                 w.u8(1);
@@ -115,7 +115,7 @@ impl Record {
     /// If the bytes are not what some [`Self::encode`] has written.
     pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         let mut r = Reader(bytes);
-        r.version()?;
+        r.version(RECORD)?;
         let record = match r.u8()? {
             1 => Record::Prepare(Arc::new(Prepared {
                 tx: r.tx()?,

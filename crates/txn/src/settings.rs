@@ -14,6 +14,9 @@ pub struct Settings {
     pub read_ms: u64,
     /// A participant that has said what is there, or has an attempt wait that asked it first, gives it up if it hears nothing of the coordinator for so long.
     pub hold_ms: u64,
+    /// How far ahead the moment is that the first attempt of a transaction over several nodes names: longer than it takes until all of them have executed it, if
+    /// nobody is in its way and clocks agree.
+    pub moment_ms: u64,
     /// A transaction that was refused is tried again after this; twice that the next time, and so on.
     pub backoff_ms: u64,
     /// But no later than after this.
@@ -28,6 +31,7 @@ impl Settings {
         outcome_ms: 2000,
         read_ms: 200,
         hold_ms: 3000,
+        moment_ms: 1000,
         backoff_ms: 1,
         backoff_max_ms: 50,
     };

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::{Lock, Member, NodeId, Origin, Stamp, TxId, locks::Mode};
 
-/// The version of messages and records that is written, and the only one that is read.
-pub(crate) const VERSION: u8 = 1;
+/// The version of records that is written, and the only one that is read.
+pub(crate) const RECORD: u8 = 1;
+/// The same of messages.
+pub(crate) const MESSAGE: u8 = 2;
 
 /// Bytes that are no message or record, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,8 +183,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn version(&mut self) -> Result<(), Malformed> {
-        if self.u8()? == VERSION { Ok(()) } else { Err(Malformed("a version that is not known")) }
+    pub(crate) fn version(&mut self, known: u8) -> Result<(), Malformed> {
+        if self.u8()? == known { Ok(()) } else { Err(Malformed("a version that is not known")) }
     }
 
     pub(crate) fn end(&self) -> Result<(), Malformed> {

@@ -16,6 +16,7 @@ const SETTINGS: Settings = Settings {
     outcome_ms: 100,
     read_ms: 100,
     hold_ms: 100,
+    moment_ms: 1000,
     backoff_ms: 4,
     backoff_max_ms: 10,
 };
@@ -189,7 +190,8 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
     let tx = TxId { origin: Origin { member: member(9, 1), lane: 0 }, sequence: 1, attempt: 2 };
-    let prepare = txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0 };
+    let prepare =
+        txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
     for message in [Message::Prepare, Message::Fetch] {
         let said = |patient| message(Arc::new(txn::Prepare { patient, ..prepare.clone() }));
         let mut actions = Vec::new();
@@ -266,6 +268,7 @@ fn who_takes_part_in_nothing_refuses_and_remembers_it() {
             logged: true,
             patient: false,
             finished,
+            moment: 0,
         })
     };
     let mut participant = Participant::refusing(member(1, 1), SETTINGS, b"not yet");
@@ -461,7 +464,8 @@ fn in_doubt() -> (Participant, TxId) {
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1), member(3, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
-    let prepare = txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0 };
+    let prepare =
+        txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0, moment: 0 };
     let mut participant = Participant::new(member(1, 1), SETTINGS);
     let mut actions = Vec::new();
     participant.message(0, member(9, 1), Message::Prepare(Arc::new(prepare)), &mut actions);
@@ -512,7 +516,8 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let (patient, logged) = (false, true);
-    let prepare = Arc::new(txn::Prepare { tx, stamp, members, locks, commands, logged, patient, finished: 0 });
+    let prepare =
+        Arc::new(txn::Prepare { tx, stamp, members, locks, commands, logged, patient, finished: 0, moment: 0 });
     let mut participant = Participant::new(member(1, 1), SETTINGS);
     let why = || Refusal::Failed(Box::new(*b"no"));
     let mut actions = Vec::new();
@@ -610,7 +615,8 @@ fn what_is_finished_is_forgotten_and_not_done_again() {
     let (locks, commands) = program(1, &[], &[1]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
     let members = Arc::new([member(1, 1), member(2, 1)]);
-    let prepare = txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0 };
+    let prepare =
+        txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0, moment: 0 };
     participant.message(4, coordinator, Message::Prepare(Arc::new(prepare)), &mut actions);
     participant.message(4, member(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
     assert_eq!(actions, [], "it has been on its way for long");

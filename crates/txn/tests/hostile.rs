@@ -22,12 +22,14 @@ fn tx(dice: &mut Dice) -> TxId {
 }
 
 fn refusal(dice: &mut Dice) -> Refusal {
-    match dice.below(6) {
+    match dice.below(8) {
         0 => Refusal::Conflict,
         1 => Refusal::Stale,
         2 => Refusal::Over,
         3 => Refusal::Moved,
         4 => Refusal::Changed,
+        5 => Refusal::Untimely { now: [0, 1, u64::MAX][dice.below(3)], ends: None },
+        6 => Refusal::Untimely { now: 1, ends: Some([0, 1, 2, u64::MAX][dice.below(4)]) },
         _ => Refusal::Failed((*b"x").into()),
     }
 }
@@ -52,6 +54,7 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
                 logged,
                 patient: dice.percent(30),
                 finished: number,
+                moment: number,
             });
             if kind == 9 { Message::Fetch(prepare) } else { Message::Prepare(prepare) }
         }

@@ -15,6 +15,7 @@ const SETTINGS: Settings = Settings {
     outcome_ms: 500,
     read_ms: D,
     hold_ms: 500,
+    moment_ms: 1000,
     backoff_ms: 1,
     backoff_max_ms: 1,
 };

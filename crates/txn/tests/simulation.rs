@@ -31,6 +31,7 @@ fn seeds() {
             && all.read_only > 0
             && all.plain > 0
             && all.retried > 0
+            && all.untimely > 0
             && all.crashes > 0
     );
 }

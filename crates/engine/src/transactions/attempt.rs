@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use command::{Event, Touched, effects};
-use keyspace::{Held, Horizon, Key, Need, Whereabouts};
+use keyspace::{Held, Horizon, Key, Kind, Need, Whereabouts};
 use object::Corrupt;
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
@@ -27,6 +27,15 @@ pub enum Locked {
     Dies,
     /// It was given up while it waited: it has nothing.
     GivenUp,
+}
+
+/// Why what is there is not known to be what is there at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Untimely {
+    /// Something ends before it, then.
+    Ends(u64),
+    /// It is over, and something may have ended since.
+    Over,
 }
 
 /// What a block would have done.
@@ -168,6 +177,44 @@ impl Engine {
             out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         }
         Ok(true)
+    }
+
+    /// Whether the keys that an attempt has locked, and their fields, are at `moment`, unix milliseconds, what they are now, or else why not: none that is there
+    /// ends before, and none that is not there may have ended since. An error: there is no memory for what the store has.
+    pub fn is_untimely(
+        &mut self,
+        block: &BlockRun,
+        locks: &[Lock],
+        moment: u64,
+    ) -> Result<Option<Untimely>, command::Error> {
+        let (shared, now) = (self.shared.clone(), self.now);
+        let is_over = now > moment;
+        let (mut may_have_ended, mut first) = (false, None);
+        // Who coordinates it may have more databases.
+        for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
+            // Who insists has not waited until memory knows its keys.
+            let may_end = self.insists || self.db(block.held(), lock.db, 0).may_expire(keyspace::slot_of(&lock.key));
+            if !may_end && !is_over {
+                continue;
+            }
+            let key = shared.keyspace.hasher().key(&lock.key);
+            match self.make_known(block.held(), lock.db, &key) {
+                // Whoever executes finds that out, too.
+                Err(error) if error == command::Error::UNREADABLE => continue,
+                known => known?,
+            }
+            let db = self.db(block.held(), lock.db, 0);
+            match db.peek(&key).filter(|entry| !entry.expired(now)) {
+                Some(entry) => {
+                    // Fields that have ended leave no trace.
+                    may_have_ended |= entry.kind() == Kind::Hash;
+                    first = entry.expiry().into_iter().chain(entry.field_expiry_from(now)).chain(first).min();
+                }
+                None => may_have_ended = true,
+            }
+        }
+        let over = (is_over && may_have_ended).then_some(Untimely::Over);
+        Ok(first.filter(|ends| *ends < moment).map(Untimely::Ends).or(over))
     }
 
     /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there. An error: it cannot be made known.

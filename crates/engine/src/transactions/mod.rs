@@ -7,7 +7,7 @@ mod locks;
 mod outcomes;
 mod shared;
 
-pub use attempt::{Locked, NotInstalled, Undone};
+pub use attempt::{Locked, NotInstalled, Undone, Untimely};
 pub(crate) use locks::Owner;
 pub use locks::restore_locks;
 pub use outcomes::Outcomes;

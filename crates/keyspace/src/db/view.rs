@@ -105,6 +105,11 @@ impl<'a> EntryRef<'a> {
         self.entry.collection::<Hash>().and_then(Hash::next_expiry)
     }
 
+    /// When the first of the fields of a hash expires that have not at `now`, in unix milliseconds.
+    pub fn field_expiry_from(self, now: u64) -> Option<u64> {
+        self.entry.collection::<Hash>().and_then(|hash| hash.next_expiry_from(now))
+    }
+
     /// What the store has under the key.
     pub fn mark(self) -> Mark {
         self.entry.mark()

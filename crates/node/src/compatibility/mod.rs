@@ -128,8 +128,8 @@ What differs from a single server:
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
-- Whether a key's time has come each node says by its own clock, at the moment in which it does its part of a command or block. Keys of several nodes that expire at the same time may be
-  seen to do so one after the other, and by two readers in different orders. Scripts, and what runs on copies, have one time for all their keys.
+- Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say: if by one clock a key is
+  there whose time has come by another, it waits until it has come by both.
 - `SCRIPT KILL` and `FUNCTION KILL` kill at whichever node the script runs. One that runs on copies of keys of several nodes can be killed also when it has written:
   nothing of it, and of the block it is in, is done.
 - A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.

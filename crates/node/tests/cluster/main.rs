@@ -16,6 +16,7 @@ mod leaving;
 mod libraries;
 mod lists;
 mod members;
+mod moments;
 mod moves;
 mod parts;
 mod pipelines;

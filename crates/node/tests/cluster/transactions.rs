@@ -362,6 +362,7 @@ pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: 
         logged: true,
         patient: false,
         finished: 0,
+        moment: u64::MAX,
     };
     slip_in(net, &Message::Prepare(prepare.into()));
 }

@@ -139,6 +139,12 @@ impl Hash {
         (expiry != NEVER).then_some(expiry)
     }
 
+    /// As [`Self::next_expiry`], of the fields that have not expired at `now`. O(fields) while some have that are still there.
+    pub fn next_expiry_from(&self, now: u64) -> Option<u64> {
+        let next = self.next_expiry()?;
+        if next >= now { Some(next) } else { self.iter(now).filter_map(|field| field.expiry).min() }
+    }
+
     /// The value of a field that has not expired at `now`.
     #[inline]
     pub fn get(&self, name: &[u8], now: u64) -> Option<Elem<'_>> {

@@ -20,6 +20,7 @@ impl Coordinator {
         }
         open.attempt += 1;
         open.sent = now;
+        open.moment = open.aim.moment(now.saturating_add(self.epoch));
         open.made.clear();
         open.phase = match open.fetches {
             true => Phase::Fetching { found: vec![None; open.parts.len()] },

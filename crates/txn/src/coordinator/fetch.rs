@@ -95,6 +95,14 @@ impl Coordinator {
         true
     }
 
+    /// What was found cannot be used yet: it is fetched again after a while. Nothing, if the attempt is void.
+    pub fn later(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) {
+        if self.is_running(sequence, attempt) {
+            self.drop_attempt(sequence, None, out);
+            self.wait(now, sequence);
+        }
+    }
+
     /// It has seen what it wanted to see, or cannot be done: nothing is. Nobody is answered by the coordinator. False: the attempt is void.
     pub fn give_up(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) -> bool {
         let running = self.is_running(sequence, attempt);

@@ -78,6 +78,9 @@ impl Coordinator {
                 open.first = Some(from);
                 return self.wait(now, sequence);
             }
+            Refusal::Untimely { now: theirs, ends } if !open.abandoned => {
+                return self.untimely(now, sequence, (theirs, ends), out);
+            }
             Refusal::Stale | Refusal::Over if !open.abandoned => return self.wait(now, sequence),
             Refusal::Moved if !open.abandoned => return self.route_again(now, sequence, out),
             _ => {

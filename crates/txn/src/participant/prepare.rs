@@ -82,13 +82,14 @@ impl Participant {
         let (prepare, fetches) = (Arc::clone(prepare), *fetches);
         if granted {
             let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
+            let moment = (prepare.members.len() > 1).then_some(prepare.moment);
             attempt.phase = Phase::Executing { prepare, cancelled: false };
             if logged || fetches {
                 self.arm(tx, None);
             }
             return out.push(match fetches {
                 true => Action::Fetch { tx, commands, logged },
-                false => Action::Execute { tx, commands, logged },
+                false => Action::Execute { tx, commands, logged, moment },
             });
         }
         self.refuse(tx, Refusal::Conflict, out);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
-use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Settings, TxId};
+use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, TxId};
 
 /// A mistake that is made on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,8 +60,8 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Send(NodeId, Message),
-    /// The commands are to be run later with [`Server::execute`].
-    Execute(TxId, Arc<[u8]>, bool),
+    /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the moment.
+    Execute(TxId, Arc<[u8]>, bool, Option<u64>),
     /// What is there is to be said later with [`Server::fetch`].
     Fetch(TxId, Arc<[u8]>),
     /// An attempt was committed or aborted here.
@@ -254,11 +254,11 @@ impl Server {
                         self.unlock(now, Owner::Tx(tx), &locks, said);
                     }
                 }
-                Action::Execute { tx, commands, logged } => {
+                Action::Execute { tx, commands, logged, moment } => {
                     if self.instant {
                         self.execute(now, tx, &commands, logged, said);
                     } else {
-                        said.push(Said::Execute(tx, commands, logged));
+                        said.push(Said::Execute(tx, commands, logged, moment));
                     }
                 }
                 Action::Fetch { tx, commands, .. } => {
@@ -352,6 +352,18 @@ impl Server {
         let mut actions = Vec::new();
         self.participant.executed(tx, execution, &mut actions);
         self.act(now, actions, said);
+    }
+
+    /// Refuses a transaction that is to be of another moment: it is over, or a key `ends` before. False: it is of this one.
+    pub fn untimely(&mut self, now: u64, (tx, moment): (TxId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
+        let ends = ends.iter().copied().find(|ends| (now..moment).contains(ends));
+        let untimely = now > moment || ends.is_some();
+        if untimely {
+            let mut actions = Vec::new();
+            self.participant.executed(tx, Execution::Refused(Refusal::Untimely { now, ends }), &mut actions);
+            self.act(now, actions, said);
+        }
+        untimely
     }
 
     /// Says what is there for a transaction's commands.

@@ -18,6 +18,7 @@ const NO_TIME: Settings = Settings {
     outcome_ms: 0,
     read_ms: 0,
     hold_ms: LATER,
+    moment_ms: 0,
     backoff_ms: 0,
     backoff_max_ms: 0,
 };

@@ -15,9 +15,13 @@ const SETTINGS: Settings = Settings {
     outcome_ms: 100,
     read_ms: 100,
     hold_ms: 200,
+    moment_ms: 40,
     backoff_ms: 1,
     backoff_max_ms: 20,
 };
+
+/// When the time of some keys comes, by the clock of whose they are.
+const ENDS: [u64; 3] = [300, 900, 1500];
 
 /// Milliseconds in which transactions begin and faults happen.
 const BUSY_MS: u64 = 2500;
@@ -73,6 +77,7 @@ pub struct Told {
     pub read_only: usize,
     pub plain: usize,
     pub retried: usize,
+    pub untimely: usize,
     pub fetched: usize,
     pub crashes: usize,
 }
@@ -84,6 +89,7 @@ impl std::ops::AddAssign for Told {
         self.read_only += other.read_only;
         self.plain += other.plain;
         self.retried += other.retried;
+        self.untimely += other.untimely;
         self.fetched += other.fetched;
         self.crashes += other.crashes;
     }
@@ -91,7 +97,7 @@ impl std::ops::AddAssign for Told {
 
 enum Happening {
     Deliver(Member, usize, Vec<u8>),
-    Execute(usize, u64, TxId, Vec<u8>, bool),
+    Execute(usize, u64, (TxId, Option<u64>), Vec<u8>, bool),
     Fetch(usize, u64, TxId, Vec<u8>),
     /// A node has run what it has fetched.
     Ran(usize, u64, (u64, u32)),
@@ -243,9 +249,16 @@ impl Cluster {
                 let message = Message::decode(&bytes).map_err(|wrong| format!("{wrong} in {bytes:?}"))?;
                 self.deliver(from, to, message)?;
             }
-            Happening::Execute(node, life, tx, commands, logged) => {
+            Happening::Execute(node, life, (tx, moment), commands, logged) => {
                 if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
-                    self.on(node, |server, now, said| server.execute(now, tx, &commands, logged, said))?;
+                    let mut untimely = false;
+                    self.on(node, |server, now, said| {
+                        untimely = moment.is_some_and(|moment| server.untimely(now, (tx, moment), &ENDS, said));
+                        if !untimely {
+                            server.execute(now, tx, &commands, logged, said);
+                        }
+                    })?;
+                    self.told.untimely += usize::from(untimely);
                 }
             }
             Happening::Fetch(node, life, tx, commands) => {
@@ -316,9 +329,9 @@ impl Cluster {
         for said in said {
             match said {
                 Said::Send(to, message) => self.send(me, to, &message),
-                Said::Execute(tx, commands, logged) => {
+                Said::Execute(tx, commands, logged, moment) => {
                     let ms = self.dice.next() % 6;
-                    self.after(ms, Happening::Execute(node, me.incarnation, tx, commands.to_vec(), logged));
+                    self.after(ms, Happening::Execute(node, me.incarnation, (tx, moment), commands.to_vec(), logged));
                 }
                 Said::Fetch(tx, commands) => {
                     let ms = self.dice.next() % 6;

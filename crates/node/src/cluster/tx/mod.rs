@@ -6,6 +6,7 @@
 
 mod coordinator;
 mod doubts;
+mod found;
 mod interactive;
 mod part;
 mod participant;
@@ -413,14 +414,15 @@ impl Worker {
 
     /// Does what can be done now.
     pub(super) fn tx_step(&mut self) {
-        let now = self.tx_now();
+        let (now, unix_ms) = (self.tx_now(), self.node.clock.unix_ms());
         let Some(peers) = self.peers.as_deref_mut() else { return };
-        if let Some(coordinator) = peers.tx.coordinator.as_mut()
-            && coordinator.next_tick().is_some_and(|due| due <= now)
-        {
-            let mut events = Vec::new();
-            coordinator.tick(now, &mut events);
-            self.tx_events(events);
+        if let Some(coordinator) = peers.tx.coordinator.as_mut() {
+            coordinator.set_clock(now, unix_ms);
+            if coordinator.next_tick().is_some_and(|due| due <= now) {
+                let mut events = Vec::new();
+                coordinator.tick(now, &mut events);
+                self.tx_events(events);
+            }
         }
         let Some(peers) = self.peers.as_deref_mut() else { return };
         if peers.shared.parts.due.load(Relaxed) <= now {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::effects::{self, op};
 use command::{Row, Run, flags};
-use engine::{BlockRun, Call, Caller, Undone};
+use engine::{BlockRun, Call, Caller, Undone, Untimely};
 use resp::{Args, Batch};
 use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
@@ -44,8 +44,9 @@ impl Worker {
         };
         let refusal = if changed { Some(Refusal::Changed) } else { refusal };
         match wanted {
-            Some(Action::Execute { commands, logged, .. }) => {
+            Some(Action::Execute { commands, logged, moment, .. }) => {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed || self.needs_room(&commands));
+                let refusal = refusal.or_else(|| self.refusal_of_moment(&block, locks, moment?));
                 self.execute_part(block, tx, locks, (&commands, logged), refusal)
             }
             Some(Action::Fetch { logged, .. }) => {
@@ -202,6 +203,18 @@ impl Worker {
         }
         let text = self.promise().filter(|_| logged)?.refusal()?;
         Some(Refusal::Failed(peers.signed(text).into_bytes().into()))
+    }
+
+    /// Why a part is not executed at the moment that its attempt names.
+    fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
+        let now = self.engine.now();
+        match self.engine.is_untimely(block, locks, moment) {
+            Ok(untimely) => untimely.map(|untimely| match untimely {
+                Untimely::Ends(ends) => Refusal::Untimely { now, ends: Some(ends) },
+                Untimely::Over => Refusal::Untimely { now, ends: None },
+            }),
+            Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
+        }
     }
 
     /// Whether a command of a part is refused when memory is full.

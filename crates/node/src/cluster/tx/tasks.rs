@@ -154,6 +154,8 @@ impl Worker {
                     return Ok(Done::Waits);
                 }
                 let refusal = self.refusal_of_room(&locks);
+                // The clock may have gone on since the turn began, and somebody may have seen by it that a key is gone.
+                self.engine.advance(self.node.clock.unix_ms());
                 match self.engine.lock_attempt((tx, age, &locks), asked, token)? {
                     Locked::GivenUp => Done::Over,
                     Locked::Dies if self.is_refused_in_doubt(tx, &locks) => Done::Over,

@@ -19,9 +19,10 @@ use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
 use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
 use super::doubts::LOOK_MS;
+use super::found::Unusable;
 use super::part::TOO_LARGE;
 use super::waiting::Unserved;
-use super::wire::{self, Changes};
+use super::wire::Changes;
 use crate::conn::Conn;
 use crate::node::Node;
 use crate::session::{Aside, Flow, Multi, SessionCtx, Suspended, database, exec, is_read_only_script};
@@ -32,20 +33,13 @@ use crate::worker::Worker;
 const IDLE: usize = 4;
 /// Before the reply of a block of one command.
 const OF_ONE: &[u8] = b"*1\r\n";
-/// Why a transaction is over.
-const TOO_MUCH: &str = "it has looked at more than 16 MB";
 /// A script that finds out so often that it needs further keys will not come to an end.
 const ROUNDS: u32 = 100;
 /// Keys that scripts find out about, at most.
 const EXTRA_MAX: usize = 100_000;
 const TOO_CURIOUS: &[u8] = b"ERR a script used too many keys of several nodes that it had not declared";
-/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them, by which keys
-/// expire, perhaps before their time.
-const APART_MAX: u64 = 60_000;
-const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
-
 /// Of keys, with their databases.
-type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
+pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 
 /// A block that runs on copies.
 #[derive(Default)]
@@ -63,11 +57,11 @@ pub(super) struct Fetching {
     /// When it was first asked for, unix milliseconds.
     pub(super) asked_at: u64,
     /// The command waits if it finds nothing: the versions of the keys that there are.
-    patient: Option<Versions>,
+    pub(super) patient: Option<Versions>,
     /// It runs.
     run: Option<Box<Run>>,
     /// It has run.
-    told: Option<Told>,
+    pub(super) told: Option<Told>,
 }
 
 /// A block under way in a workspace.
@@ -83,7 +77,7 @@ struct Run {
 }
 
 /// What a block tells once it is committed.
-struct Told {
+pub(super) struct Told {
     reply: Vec<u8>,
     aside: Aside,
     /// The client's connection is to be closed.
@@ -162,7 +156,7 @@ impl Fetching {
         of(&self.parts) != of(parts)
     }
 
-    fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
+    pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
         let has = |part: &&Part| part.locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
         self.parts.iter().find(has).map(|part| part.member.node)
     }
@@ -246,7 +240,14 @@ impl Worker {
             }
             (filled, _) => {
                 self.put_workspace(workspace);
-                filled.map(|_| ())
+                match filled {
+                    Err(Unusable::Wrong(text)) => Err(text),
+                    _ => {
+                        self.put_conn(conn);
+                        self.put_running(sequence, block);
+                        return self.fetch_later((sequence, attempt));
+                    }
+                }
             }
         };
         let session = &mut conn.session;
@@ -270,68 +271,6 @@ impl Worker {
         let idle = self.peers.as_deref_mut().and_then(|peers| peers.tx.idle.pop());
         let seed = self.engine.rng().next_u64();
         idle.unwrap_or_else(|| Workspace::new(&self.node.engine, self.index as u16, seed))
-    }
-
-    /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
-    fn fill_workspace(
-        &mut self,
-        conn: &mut Conn,
-        block: &mut Block,
-        workspace: &mut Workspace,
-        found: &[(NodeId, Arc<[u8]>)],
-    ) -> Result<(u64, Aside), String> {
-        const WRONG: &str = "ERR a node of the cluster has said what cannot be";
-        let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
-        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
-        let patient =
-            block.alone && !fetching.interactive && block.multi.queue.iter().all(|queued| waits(queued.command));
-        fetching.patient = patient.then(BTreeMap::new);
-        let (mut now, clock) = (self.engine.now(), self.node.clock.unix_ms());
-        let tunables = self.engine.tunables().clone();
-        workspace.begin(now, &tunables);
-        for (node, found) in found {
-            let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
-            // It has answered after it was asked, and before this.
-            if there > clock + APART_MAX || there + APART_MAX < fetching.asked_at {
-                let ahead_ms = there.wrapping_sub(clock) as i64;
-                tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
-                return Err(APART.into());
-            }
-            // Nobody may see a key that another has seen to be gone.
-            now = now.max(there);
-            if let Some(transaction) = conn.session.transaction.as_deref_mut().filter(|_| fetching.interactive) {
-                let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
-                let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
-                if !transaction.note_found(&asked, &keys) {
-                    transaction.end(TOO_MUCH);
-                    return Err(format!("ABORTED The transaction was rolled back: {TOO_MUCH}"));
-                }
-                continue;
-            }
-            for (version, image) in keys {
-                workspace.put(image).map_err(|_| WRONG)?;
-                if let (Some(versions), Some(Ok(effect))) = (&mut fetching.patient, effects::decode(image).next()) {
-                    versions.insert((effect.db, effect.key.into()), version);
-                }
-            }
-        }
-        if let Some(transaction) = conn.session.transaction.as_deref().filter(|_| fetching.interactive) {
-            for lock in fetching.parts.iter().flat_map(|part| part.locks.iter()) {
-                let seen = transaction.keys.get(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
-                workspace.put(&seen.image).map_err(|_| WRONG)?;
-            }
-        }
-        if let Some(transaction) = conn.session.transaction.as_deref_mut().filter(|_| fetching.interactive) {
-            // Nor one that it has itself.
-            now = now.max(transaction.now);
-            transaction.now = now;
-        }
-        workspace.end();
-        let locks = fetching.parts.iter().flat_map(|part| part.locks.iter());
-        let keys = locks.map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
-        let aside = Aside { keys, ..Aside::default() };
-        fetching.told = None;
-        Ok((now, aside))
     }
 
     pub(super) fn take_running(&mut self, sequence: u64) -> Option<(Block, Box<Conn>)> {

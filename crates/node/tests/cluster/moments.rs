@@ -1,0 +1,163 @@
+//! Keys of several nodes whose time comes at one moment: nobody sees one gone and the other there, whatever the nodes' clocks say.
+
+use crate::net::Net;
+
+/// When the clock of a node is ahead: of which, and by how many milliseconds; and the workers of a node.
+const CLOCKS: [(usize, u64, usize); 5] = [(0, 0, 1), (0, 25, 1), (1, 25, 2), (1, 3, 1), (2, 5000, 1)];
+
+/// Milliseconds for which keys are there, by the clock that is right.
+const LIFE: u64 = 60;
+
+/// Two keys of different nodes, there until the same moment, and clients of three nodes.
+fn with_keys((node, ahead_ms, workers): (usize, u64, usize), setting: &str) -> (Net, [usize; 3], [String; 2]) {
+    let (mut net, clients, [a, b, _]) = Net::three(workers, 5);
+    net.sets_clock(node, ahead_ms);
+    let ends = net.node(0).clock.unix_ms() + LIFE;
+    let block = ["MULTI".into(), format!("SET {a} 1"), format!("SET {b} 1")];
+    let end = [&a, &b].map(|key| setting.replace("KEY", key).replace("ENDS", &ends.to_string()));
+    for line in block.iter().chain(&end).chain(["EXEC".to_owned()].iter()) {
+        net.send(clients[2], line);
+    }
+    net.sleep(1);
+    net.heard(clients[2]);
+    (net, clients, [a, b])
+}
+
+/// Asks again and again until the keys are gone by every clock. What each client heard last in each answer, in the order in which they heard.
+fn answers(net: &mut Net, clients: &[usize], lines: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut lacking = vec![0; clients.len()];
+    for step in 0..2000 {
+        for (client, lacking) in clients.iter().zip(&mut lacking).filter(|(_, lacking)| **lacking == 0) {
+            if step < 3 * LIFE {
+                lines.iter().for_each(|line| net.send(*client, line));
+                *lacking = lines.len();
+            }
+        }
+        net.sleep(if step < 3 * LIFE { 1 } else { 10 });
+        for (client, lacking) in clients.iter().zip(&mut lacking).filter(|(_, lacking)| **lacking > 0) {
+            let mut heard = net.heard(*client);
+            *lacking -= heard.len();
+            all.extend(heard.pop().filter(|_| *lacking == 0));
+        }
+    }
+    assert!(net.is_quiet());
+    all
+}
+
+#[test]
+fn readers_see_them_end_together() {
+    for clocks in CLOCKS {
+        for how in ["MGET", "block", "EXISTS", "script"] {
+            let (mut net, clients, [a, b]) = with_keys(clocks, "PEXPIREAT KEY ENDS");
+            let lines: Vec<String> = match how {
+                "MGET" => vec![format!("MGET {a} {b}")],
+                "EXISTS" => vec![format!("EXISTS {a} {b}")],
+                "block" => vec!["MULTI".into(), format!("GET {a}"), format!("GET {b}"), "EXEC".into()],
+                _ => vec![format!("EVAL_RO return{{redis.call('get',KEYS[1]),redis.call('get',KEYS[2])}} 2 {a} {b}")],
+            };
+            let seen = answers(&mut net, &clients[..2], &lines);
+            let there = |answer: &String| match answer.as_str() {
+                "[1 1]" | "2" => true,
+                "[nil nil]" | "0" => false,
+                torn => panic!("{clocks:?} {how}: {torn}"),
+            };
+            let seen: Vec<bool> = seen.iter().map(there).collect();
+            assert!(seen.is_sorted_by(|before, after| before >= after), "{clocks:?} {how}: what is gone comes back");
+            assert!(seen.last() == Some(&false) && (clocks.1 > LIFE || seen[0]), "{clocks:?} {how}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn writers_find_them_together() {
+    for clocks in CLOCKS {
+        let (mut net, clients, [a, b]) = with_keys(clocks, "PEXPIREAT KEY ENDS");
+        let lines = ["MULTI".into(), format!("APPEND {a} x"), format!("APPEND {b} x"), "EXEC".into()];
+        let lengths = answers(&mut net, &clients[..2], &lines);
+        for answer in &lengths {
+            let (one, other) = answer.trim_matches(['[', ']']).split_once(' ').unwrap();
+            assert_eq!(one, other, "{clocks:?}: {answer}");
+        }
+        let value = |net: &mut Net, key: &str| net.say(clients[2], &format!("GET {key}"));
+        let (one, other) = (value(&mut net, &a), value(&mut net, &b));
+        assert!(one == other && one.chars().all(|c| c == 'x'), "{clocks:?}: {one} {other}");
+    }
+}
+
+#[test]
+fn fields_end_together() {
+    for clocks in CLOCKS {
+        let (mut net, clients, [a, b, _]) = Net::three(clocks.2, 5);
+        net.sets_clock(clocks.0, clocks.1);
+        let ends = net.node(0).clock.unix_ms() + LIFE;
+        for key in [&a, &b] {
+            assert_eq!(net.say(clients[2], &format!("HSET {key} f 1 g 2")), "2");
+            net.ask(clients[2], &format!("HPEXPIREAT {key} {ends} FIELDS 1 f"));
+        }
+        let lines = ["MULTI".into(), format!("HGET {a} f"), format!("HGET {b} f"), "EXEC".into()];
+        for answer in answers(&mut net, &clients[..2], &lines) {
+            assert!(["[1 1]", "[nil nil]"].contains(&&*answer), "{clocks:?}: {answer}");
+        }
+        assert_eq!(net.say(clients[0], &format!("HGET {a} g")), "2");
+    }
+}
+
+/// Nor do they come back: whoever looks at one of them alone, afterwards, is told by its owner's clock.
+#[test]
+fn what_was_seen_gone_is_gone() {
+    for clocks in CLOCKS {
+        let (mut net, clients, [a, b]) = with_keys(clocks, "PEXPIREAT KEY ENDS");
+        let script = format!("EVAL_RO return{{redis.call('get',KEYS[1]),redis.call('get',KEYS[2])}} 2 {a} {b}");
+        let mut answers = Vec::new();
+        for _ in 0..200 {
+            for line in [&script, &format!("MGET {a} {b}")] {
+                net.send(clients[0], line);
+                let answer = (0..10_000).find_map(|_| {
+                    let heard = net.heard(clients[0]).pop();
+                    if heard.is_none() {
+                        net.sleep(1);
+                    }
+                    heard
+                });
+                let answer = answer.expect("it is answered");
+                for key in [&a, &b].into_iter().filter(|_| answer == "[nil nil]") {
+                    assert_eq!(net.say(clients[1], &format!("GET {key}")), "nil", "{clocks:?} {line}");
+                }
+                answers.push(answer);
+            }
+            net.sleep(1);
+        }
+        assert!(answers.iter().all(|answer| answer == "[1 1]" || answer == "[nil nil]"), "{clocks:?}: {answers:?}");
+        assert_eq!(answers.last().map(String::as_str), Some("[nil nil]"), "{clocks:?}");
+    }
+}
+
+/// What is committed was so at one moment.
+#[test]
+fn who_commits_has_seen_them_together() {
+    for clocks in CLOCKS {
+        let (mut net, clients, [a, b]) = with_keys(clocks, "PEXPIREAT KEY ENDS");
+        let mut committed = 0;
+        for _ in 0..3 * LIFE {
+            let mut say = |line: &str| {
+                net.send(clients[0], line);
+                (0..1000).find_map(|_| {
+                    let heard = net.heard(clients[0]).pop();
+                    if heard.is_none() {
+                        net.sleep(1);
+                    }
+                    heard
+                })
+            };
+            say("BEGIN");
+            let seen = [say(&format!("GET {a}")), say(&format!("GET {b}"))];
+            let done = say("COMMIT").unwrap();
+            assert!(done == "OK" || done.starts_with("-CONFLICT"), "{done}");
+            assert!(done != "OK" || seen[0] == seen[1], "{clocks:?}: {seen:?}");
+            committed += usize::from(done == "OK");
+            net.sleep(1);
+        }
+        assert!(committed > 0, "{clocks:?}");
+    }
+}
