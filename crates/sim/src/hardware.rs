@@ -34,7 +34,7 @@ pub struct Hardware {
 pub const SEGMENT: u32 = 8192;
 
 /// When the first machine starts, unix milliseconds.
-const BEGINNING: u64 = 1_000_000_000_000;
+pub const BEGINNING: u64 = 1_000_000_000_000;
 
 impl Hardware {
     /// Empty disks.

@@ -9,10 +9,10 @@ const MORE: u64 = 16;
 fn first(planted: Planted) -> u64 {
     match planted {
         Planted::EarlyUnlock => 2,
-        Planted::UnlockedByStart => 28,
-        Planted::UnloggedPrepare => 36,
-        Planted::LeaseIgnored => 7,
-        Planted::StaleEpoch => 4,
+        Planted::UnlockedByStart => 48,
+        Planted::UnloggedPrepare => 4,
+        Planted::LeaseIgnored => 0,
+        Planted::StaleEpoch => 0,
         Planted::ForgottenCommit => 1,
         Planted::EarlyFinished => 1,
         Planted::SkippedSync => 2,

@@ -7,6 +7,7 @@ use resp::Value;
 
 use super::history::{Came, History};
 use crate::clients::{Request, Words, number};
+use crate::hardware::BEGINNING;
 use crate::invariants::{Violation, violated};
 use crate::link::Link;
 
@@ -14,6 +15,10 @@ use crate::link::Link;
 pub const REGISTERS: usize = 3;
 /// Groups of them.
 pub const GROUPS: usize = 2;
+/// The group after these, whose registers are there until a moment that all have in common.
+pub const LENT: usize = GROUPS;
+/// For how long they are there, in milliseconds; by a clock that is far ahead, not at all.
+const LENT_MS: u64 = 400;
 
 /// One command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +27,8 @@ enum Act {
     Read(usize),
     Ping,
     Write(usize),
+    /// One of the registers that are lent, and until when, unix milliseconds.
+    Lend(usize, u64),
     See(usize),
 }
 
@@ -101,6 +108,10 @@ impl Act {
                 let pairs = registers(group).flat_map(|name| [name, number.to_string()]);
                 ["mset".to_owned()].into_iter().chain(pairs).collect()
             }
+            Act::Lend(n, until) => {
+                let name = registers(LENT).nth(n).unwrap_or_default();
+                words(&["set", &name, &number.to_string(), "pxat", &until.to_string()])
+            }
             Act::See(group) => ["mget".to_owned()].into_iter().chain(registers(group)).collect(),
         }
     }
@@ -150,7 +161,7 @@ impl Client {
                 0 => Act::Ping,
                 1..6 if !reads && !acts.contains(&append) => append,
                 6 if !acts.iter().any(|act| matches!(act, Act::Write(_) | Act::See(_))) => {
-                    let group = chance.below(GROUPS as u64) as usize;
+                    let group = chance.below(GROUPS as u64 + u64::from(reads)) as usize;
                     if reads { Act::See(group) } else { Act::Write(group) }
                 }
                 _ => Act::Read(key),
@@ -172,7 +183,7 @@ impl Client {
         if self.watching.is_some() && self.asked.is_empty() {
             return Some(self.block(true, history, now, chance));
         }
-        Some(match chance.below(10) {
+        Some(match chance.below(12) {
             0 | 1 if self.watching.is_none() && self.asked.is_empty() => {
                 let mut keys: Vec<usize> = (0..1 + chance.below(2)).map(|_| self.key(chance)).collect();
                 keys.dedup();
@@ -180,6 +191,8 @@ impl Client {
             }
             0..5 => self.block(false, history, now, chance),
             5 => self.script(history, now, chance),
+            10 => self.lend(history, now, chance),
+            11 => self.alone(vec![Act::See(LENT)], history, now),
             6 => {
                 let group = chance.below(GROUPS as u64) as usize;
                 let act = if chance.below(2) == 0 { Act::Write(group) } else { Act::See(group) };
@@ -194,7 +207,7 @@ impl Client {
 
     /// What it asks when all is over.
     pub fn look(&mut self, history: &mut History, now: u64) -> Request {
-        let acts = (0..self.keys).map(Act::Read).chain((0..GROUPS).map(Act::See)).collect();
+        let acts = (0..self.keys).map(Act::Read).chain((0..=LENT).map(Act::See)).collect();
         self.alone(acts, history, now)
     }
 
@@ -223,8 +236,17 @@ impl Client {
         request
     }
 
+    fn lend(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Request {
+        let until = BEGINNING + now / 1000 + chance.below(LENT_MS);
+        self.block_of((0..REGISTERS).map(|n| Act::Lend(n, until)).collect(), false, history, now)
+    }
+
     fn block(&mut self, watched: bool, history: &mut History, now: u64, chance: &mut Chance) -> Request {
         let acts = self.acts(chance);
+        self.block_of(acts, watched, history, now)
+    }
+
+    fn block_of(&mut self, acts: Vec<Act>, watched: bool, history: &mut History, now: u64) -> Request {
         let deed = begin(self.id, &acts, history);
         if let Some(reads) = self.watching.take_if(|_| watched) {
             history.deeds[deed].reads = reads;
@@ -329,7 +351,11 @@ impl Client {
 
 fn begin(client: usize, acts: &[Act], history: &mut History) -> usize {
     let appends = acts.iter().filter_map(|act| if let Act::Append(key) = act { Some(*key) } else { None });
-    let wrote = acts.iter().find_map(|act| if let Act::Write(group) = act { Some(*group) } else { None });
+    let wrote = acts.iter().find_map(|act| match act {
+        Act::Write(group) => Some(*group),
+        Act::Lend(..) => Some(LENT),
+        _ => None,
+    });
     history.begin(client, appends.collect(), wrote)
 }
 
@@ -352,7 +378,7 @@ fn note(act: Act, reply: &Value, deed: usize, history: &mut History) -> bool {
             known.saw = Some((group, values.iter().map(number).collect()));
             true
         }
-        (Act::Write(_), Value::Simple(ok)) => ok == b"OK",
+        (Act::Write(_) | Act::Lend(..), Value::Simple(ok)) => ok == b"OK",
         (Act::Ping, Value::Simple(_)) => true,
         _ => false,
     }
@@ -363,7 +389,7 @@ fn undo(act: Act, deed: usize, history: &mut History) {
     let known = &mut history.deeds[deed];
     match act {
         Act::Append(key) => known.appends.retain(|(of, _)| *of != key),
-        Act::Write(_) => known.wrote = None,
+        Act::Write(_) | Act::Lend(..) => known.wrote = None,
         _ => {}
     }
 }

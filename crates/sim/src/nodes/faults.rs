@@ -91,6 +91,7 @@ impl World {
                 let ms = self.story.chance.below(3_000);
                 note!(self.story.trace, "the clock of node {node} is set back by {ms} ms");
                 self.members[node].host.hardware.clock.set_back_ms(ms);
+                self.history.is_set_back = true;
             }
             8 => {
                 let deaf = self.story.chance.below(400_000);

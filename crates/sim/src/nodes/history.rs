@@ -48,6 +48,8 @@ pub struct History {
     /// Keys whose slot was given to another node, and when. What was there before is there no more, and the owner before must not be asked
     /// by anybody who begins later.
     pub moved: BTreeMap<usize, Moment>,
+    /// Somebody has set a node's clock back: what is gone by that has not ended yet by what it says now.
+    pub is_set_back: bool,
     now: Moment,
 }
 

@@ -1,12 +1,14 @@
-//! Registers that are written together are seen together, and nobody sees what was replaced before he asked.
+//! Registers that are written together are seen together, those that are lent until they are gone together, and nobody sees what was replaced before he asked.
 
 use crate::invariants::{Verdict, violated};
+use crate::nodes::clients::LENT;
 use crate::nodes::history::{Came, Deed, History};
 
 /// They are seen together, though what was replaced may come back.
 pub fn check_alike(history: &History) -> Verdict {
     for (number, deed) in history.deeds.iter().enumerate() {
         if let Some((group, seen)) = &deed.saw
+            && !(*group == LENT && history.is_set_back)
             && seen.iter().any(|other| *other != seen[0])
         {
             return violated("atomicity", format_args!("{number} has seen {seen:?} in group {group}"));
@@ -23,6 +25,7 @@ pub fn check(history: &History) -> Verdict {
         let Some((group, seen)) = &deed.saw else { continue };
         let first = seen[0];
         let ended = match first {
+            None if *group == LENT => continue,
             None => 0,
             Some(by) => match history.deeds.get(by as usize) {
                 Some(by) if by.wrote == Some(*group) && by.came != Came::Refused && by.began < deed.ended => by.ended,
