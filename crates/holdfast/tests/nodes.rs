@@ -437,3 +437,41 @@ fn equal_lists(reply: &str) -> Vec<String> {
     assert!(lists[0] == lists[1] && lists[1] == lists[2], "half a transaction is seen: {lists:?}");
     lists.swap_remove(0)
 }
+
+/// What was prepared when the log ended would wait for its outcome for ever, since the others have forgotten it.
+#[test]
+fn a_log_that_is_switched_off_leaves_nothing_in_doubt() {
+    let ports = ports(3);
+    let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let dirs: Vec<Scratch> = ports.iter().map(|_| Scratch::new()).collect();
+    let mut nodes: Vec<Server> = ports.iter().zip(&dirs).map(|(port, dir)| start(*port, &seeds, dir, &[])).collect();
+    nodes.iter().for_each(until_ok);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let (stop, mut client) = (&stop, nodes[1 + n % 2].client());
+            scope.spawn(move || {
+                for round in 0.. {
+                    if stop.load(Relaxed) {
+                        break;
+                    }
+                    let pairs: String = (0..6).map(|key| format!(" key{n}.{key} {round}")).collect();
+                    let reply = client.call(&format!("mset{pairs}"));
+                    assert!(reply == "+OK" || reply.contains("CLUSTERDOWN"), "{reply}");
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let reply = nodes[0].client().call("config set appendonly no");
+        std::thread::sleep(Duration::from_millis(500));
+        stop.store(true, Relaxed);
+        assert_eq!(reply, "+OK");
+    });
+    drop(nodes.remove(0));
+    nodes.insert(0, start(ports[0], &seeds, &dirs[0], &[]));
+    nodes.iter().for_each(until_ok);
+    let mut client = nodes[0].client();
+    for key in (0..16).flat_map(|n| (0..6).map(move |key| format!("key{n}.{key}"))) {
+        comes(&mut client, &format!("set {key} done"), "+OK");
+    }
+}

@@ -1,4 +1,4 @@
-//! When commands are held back: CLIENT PAUSE, and DEBUG SLEEP, which stands for a server that is busy.
+//! When commands are held back: CLIENT PAUSE, the end of the log, and DEBUG SLEEP, which stands for a server that is busy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,6 +16,8 @@ pub enum Pause {
 pub struct Pauses {
     /// Twice the unix milliseconds at which CLIENT PAUSE ends, plus 1 if all commands wait.
     paused: AtomicU64,
+    /// Unix milliseconds until which the node itself has what may write wait.
+    held: AtomicU64,
     /// Unix milliseconds until which nothing is executed at all.
     frozen: AtomicU64,
 }
@@ -32,8 +34,26 @@ impl Pauses {
         self.paused.store(0, Relaxed);
     }
 
+    /// Holds back what may write until `until` (unix milliseconds), or [`Self::let_go`].
+    pub fn hold(&self, until: u64) {
+        self.held.store(until, Relaxed);
+    }
+
+    /// Nothing is held back any more, but by clients.
+    pub fn let_go(&self) {
+        self.held.store(0, Relaxed);
+    }
+
     /// What is held back at `now`, and until when.
     pub fn current(&self, now: u64) -> Option<(Pause, u64)> {
+        let held = Some(self.held.load(Relaxed)).filter(|until| *until > now).map(|until| (Pause::Write, until));
+        match (self.paused(now), held) {
+            (Some((kind, until)), Some((_, held))) => Some((kind, until.max(held))),
+            (paused, held) => paused.or(held),
+        }
+    }
+
+    fn paused(&self, now: u64) -> Option<(Pause, u64)> {
         let paused = self.paused.load(Relaxed);
         if paused == 0 {
             return None;
@@ -74,6 +94,19 @@ mod tests {
         assert_eq!(pauses.current(20), Some((Pause::Write, 30)));
         pauses.unpause();
         assert_eq!(pauses.current(20), None);
+    }
+
+    #[test]
+    fn what_the_node_holds_back_clients_do_not_let_go() {
+        let pauses = Pauses::default();
+        pauses.hold(20);
+        pauses.unpause();
+        assert_eq!(pauses.current(5), Some((Pause::Write, 20)));
+        pauses.pause(Pause::All, 10);
+        assert_eq!(pauses.current(5), Some((Pause::All, 20)));
+        assert_eq!(pauses.current(10), Some((Pause::Write, 20)));
+        pauses.let_go();
+        assert_eq!(pauses.current(5), None);
     }
 
     #[test]

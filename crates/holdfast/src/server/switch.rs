@@ -33,6 +33,8 @@ use super::durable::{Disks, Kept, Running, fetch_from, fsync, limit_loads, note_
 use super::places::Places;
 use super::warm_up::WARM_UP;
 
+/// For so long the end of the log waits until transactions over nodes are decided, in milliseconds.
+const DECIDED_MS: u64 = 5_000;
 /// Between two looks at whether something has happened.
 const LOOK: Duration = Duration::from_micros(500);
 /// Between two looks at whether everything is in memory.
@@ -290,7 +292,7 @@ impl Switch {
     /// Switches the log off, and returns when what was logged is committed and answered, and the disks are not used any more.
     ///
     /// # Errors
-    /// Some keys are in the store only, and stay there: it stays on.
+    /// Some keys are in the store only, and stay there, or a transaction over nodes is not decided in time: it stays on.
     pub fn off(&self) -> Result<(), String> {
         while self.node.engine.keyspace.may_have_cold() && self.is_warming_up() {
             if self.node.is_stopping() {
@@ -302,7 +304,10 @@ impl Switch {
             return Ok(());
         }
         // Whoever sets something before everybody stands still finds the log, which may stay.
-        let halted = self.halt();
+        let halted = self.halt_decided();
+        self.node.pauses.let_go();
+        self.node.look_all();
+        let halted = halted?;
         let Some(mut kept) = self.kept().take() else { return Ok(()) };
         if let Ok(halted) = halted {
             if self.node.engine.keyspace.may_have_cold() {
@@ -324,6 +329,26 @@ impl Switch {
         self.clear();
         tracing::info!("appendonly is off: log and store stay as they are now");
         Ok(())
+    }
+
+    /// All workers stand still, or the server stops, and nothing is prepared here whose outcome would follow: a log that ended before that would have a start wait for
+    /// it for ever, as the others forget what this node has acknowledged. Until then nobody writes, but [`Pauses::let_go`](node::Pauses::let_go) is for the caller.
+    fn halt_decided(&self) -> Result<Result<Halted<'_>, String>, String> {
+        let mut until = None;
+        loop {
+            let halted = self.halt();
+            let is_decided = self.node.engine.transactions.outcomes().prepared().next().is_none();
+            if halted.is_err() || is_decided {
+                return Ok(halted);
+            }
+            drop(halted);
+            let now = self.node.clock.unix_ms();
+            if now >= *until.get_or_insert(now + DECIDED_MS) {
+                return Err("transactions over nodes that are prepared here are not decided yet".into());
+            }
+            self.node.pauses.hold(until.unwrap_or(now));
+            thread::park_timeout(LOOK);
+        }
     }
 
     /// Nothing is kept for a store any more.
