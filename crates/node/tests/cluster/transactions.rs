@@ -52,6 +52,23 @@ fn a_block_over_several_nodes_runs_as_one() {
     }
 }
 
+/// MSET that lacks a value is queued, and fails when it runs, as at a single server: the rest of its block runs.
+#[test]
+fn a_command_that_lacks_an_argument_fails_alone() {
+    const LACKING: &str = "-ERR wrong number of arguments for 'mset' command";
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
+    let [set_a, set_b, set_c] = [&a, &b, &c].map(|key| format!("SET {key} 1"));
+    let lacking = format!("MSET {a} 2 {b}");
+    assert_eq!(block(&mut net, client, &[&set_a, &lacking, &set_b]), format!("[OK {LACKING} OK]"));
+    assert_eq!(block(&mut net, client, &[&lacking, "PING"]), format!("[{LACKING} PONG]"));
+    // Where the block runs on copies of what it uses.
+    let script = format!("EVAL return(redis.call('get',KEYS[1])..redis.call('get',KEYS[2])) 2 {a} {b}");
+    assert_eq!(block(&mut net, client, &[&lacking, &script, &set_c]), format!("[{LACKING} 11 OK]"));
+    assert_eq!(net.say(client, &lacking), LACKING);
+    assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[1 1 1]");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
 #[test]
 fn databases_are_selected_in_a_block() {
     let mut net = Net::new(2, 1, 2);

@@ -12,7 +12,7 @@ use txn::{Event, Lock, Member, NodeId, Part, Refusal};
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
-use super::split::{Join, join};
+use super::split::{Join, join, lacking};
 use super::waiting::Waiting;
 use super::workspace::Fetching;
 use super::{Watched, member, wire};
@@ -227,6 +227,11 @@ impl Peers {
                         Place::Nobody => return Err(NO_OWNER.into()),
                         Place::At(..) | Place::Anywhere => return Ok(None),
                         Place::Several => {
+                            if let Some(error) = lacking(command, args) {
+                                reply.error(&error);
+                                answers.push(Answer::Here(here));
+                                continue;
+                            }
                             let Some(split) = self.split(command, args)? else { return Ok(None) };
                             let mut of_nodes = Vec::with_capacity(split.nodes.len());
                             for (owner, (words, numbers)) in split.nodes {
@@ -286,6 +291,9 @@ impl Worker {
         hole: Option<(u64, bool)>,
     ) -> Begun {
         let extra = conn.session.goes_over.take().unwrap_or_default();
+        if let Some(error) = alone.and_then(|args| lacking(command, args)) {
+            return Begun::Refused(error);
+        }
         let multi = match alone {
             None => conn.session.multi.take(),
             Some(args) => {

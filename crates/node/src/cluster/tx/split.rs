@@ -38,20 +38,24 @@ pub(super) struct Split<'a> {
     pub(super) nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)>,
 }
 
+/// The error that is the reply to a command that lacks an argument of its last key: it has no parts, and does nothing anywhere.
+pub(super) fn lacking(command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
+    let (_, step) = Join::of(command)?;
+    let lacks = !args.len().saturating_sub(1).is_multiple_of(step);
+    lacks.then(|| format!("ERR wrong number of arguments for '{}' command", command.name).into())
+}
+
 /// Whether parts of a command may be at several nodes.
 pub(super) fn is_splittable(command: &Command) -> bool {
     Join::of(command).is_some()
 }
 
 impl Peers {
-    /// Splits a command with keys of several nodes. `Ok(None)`: it works on its keys together. The error is for the client.
+    /// Splits a command with keys of several nodes, which is not [`lacking`]. `Ok(None)`: it works on its keys together. The error is for the client.
     pub(super) fn split<'a>(&self, command: &Command, args: Args<'a>) -> Result<Option<Split<'a>>, Vec<u8>> {
         let Some((join, step)) = Join::of(command) else { return Ok(None) };
         let words: Vec<&'a [u8]> = args.iter().collect();
         let Some((name, rest)) = words.split_first() else { return Ok(None) };
-        if rest.len() % step != 0 {
-            return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
-        }
         let mut nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)> = BTreeMap::new();
         for (number, of_key) in rest.chunks(step).enumerate() {
             let owner = self.map.owner_of(keyspace::slot_of(of_key[0])).ok_or(NO_OWNER)?;
