@@ -12,6 +12,7 @@ use super::frames::Stage;
 use super::origin::Broken;
 use crate::client::{Client, Peer};
 use crate::conn::Conn;
+use crate::outgoing::Outgoing;
 use crate::session::Session;
 use crate::worker::{Token, Worker};
 
@@ -261,13 +262,15 @@ impl Worker {
     fn speak_for(&mut self, conn: &mut Conn) -> bool {
         conn.note_end();
         let sendable = conn.out.sendable().min(WINDOW.saturating_sub(conn.in_flight));
-        let done = conn.closing && (conn.cut || conn.out.is_done());
+        let (closing, cut) = (conn.closing, conn.cut);
+        let is_over = |out: &Outgoing| closing && (cut || out.is_done());
+        let was_over = is_over(&conn.out);
         let Role::Virtual(line) = &mut conn.role else { return false };
         let link = line.link as u32 as usize;
         let end = self.conns.get_mut(link).and_then(Option::as_deref_mut).filter(|end| end.token == line.link);
         let Some(Conn { role: Role::Owner(inbound), out, in_flight, .. }) = end else { return true };
         let unsaid = inbound.stage.len() + out.unsent() + *in_flight;
-        if unsaid > LINK_MAX && inbound.partner.is_none() && !done {
+        if unsaid > LINK_MAX && inbound.partner.is_none() && !was_over {
             // Looked at again in the next turn, which comes when some of it was sent.
             conn.dirty = true;
             if let Some(peers) = &mut self.peers {
@@ -275,7 +278,7 @@ impl Worker {
             }
             return false;
         }
-        let mut left = if conn.cut { 0 } else { sendable };
+        let mut left = if cut { 0 } else { sendable };
         while left > 0 {
             let plain = conn.out.plain();
             let mixed;
@@ -303,6 +306,8 @@ impl Worker {
             conn.in_flight += n;
             left -= n;
         }
+        // Nothing calls again when the last of it was said.
+        let done = is_over(&conn.out);
         if done {
             inbound.stage.put(&Item::Closed { vc: line.vc });
             inbound.lines[line.vc as usize] = None;

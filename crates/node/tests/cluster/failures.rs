@@ -62,6 +62,29 @@ fn a_node_that_refuses_writes_is_named_to_clients_of_others() {
     }
 }
 
+/// The owner of a key may take shorter arguments than the node that a client speaks to.
+#[test]
+fn what_the_owner_cannot_parse_is_answered_and_closes_the_connection() {
+    for crumbles in [false, true] {
+        let mut net = Net::new(2, 1, 2);
+        let (client, block, idle, own) = (net.connect(0), net.connect(0), net.connect(0), net.connect(1));
+        let key = key_of(1, 2, "k");
+        assert_eq!(net.say(idle, &format!("SET {key} 1")), "OK");
+        assert_eq!(net.say(own, "CONFIG SET proto-max-bulk-len 1mb"), "OK");
+        net.crumbles = crumbles;
+        let long = format!("SET {key} {}", "x".repeat(3 << 20));
+        for client in [client, own] {
+            [&format!("GET {key}"), &long, "PING"].iter().for_each(|command| net.send(client, command));
+            assert_eq!(net.heard(client), ["1", "-ERR Protocol error: invalid bulk length"]);
+            assert!(net.clients[client].closed);
+        }
+        ["MULTI", &long, "EXEC"].iter().for_each(|command| net.send(block, command));
+        assert_eq!(net.heard(block), ["OK", "QUEUED"]);
+        assert!(net.clients[block].closed, "a block whose keys are all its own");
+        assert_eq!(net.say(idle, &format!("GET {key}")), "1");
+    }
+}
+
 #[test]
 fn what_has_not_left_is_answered_with_an_error() {
     let mut net = Net::new(2, 1, 2);
