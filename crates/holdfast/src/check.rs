@@ -1,10 +1,12 @@
-//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, or of a backup, and says what it found. Changes nothing.
+//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, also of its part in a cluster, or of a backup, and says what it found. Changes nothing.
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cluster::control::Control;
+use cluster::handshake::Party;
 
 use crate::backup::{is_backup, verify};
 use crate::server::rehearsal::{Found, rehearse};
@@ -45,7 +47,9 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             return Err(format!("{}: no such directory; {}", folder.display(), hint(dir)).into());
         }
     }
-    let Some(Found { keys, records }) = check_data(&folders, &store, "a server with this data")? else {
+    let cluster = dir.join("cluster");
+    let Some(Found { keys, records, .. }) = check_data(&folders, &store, Some(&cluster), "a server with this data")?
+    else {
         return Err(
             "there is damage: a server starts with this data, and answers errors where it cannot read it".into()
         );
@@ -56,13 +60,24 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Verifies a log and a store, prints what is in them, and tries whether `server`, as people are told of it, starts with them. `None`: it does, and there is
-/// damage all the same.
-pub fn check_data(logs: &[PathBuf], store: &Path, server: &str) -> Result<Option<Found>, Box<dyn Error>> {
+/// Verifies a log and a store, prints what is in them, and tries whether `server`, as people are told of it, starts with them, and with what it keeps in
+/// `cluster` if it is a node of one. `None`: it does, and there is damage all the same.
+pub fn check_data(
+    logs: &[PathBuf],
+    store: &Path,
+    cluster: Option<&Path>,
+    server: &str,
+) -> Result<Option<Found>, Box<dyn Error>> {
     let log = log::check(logs)?;
     print!("{log}");
     let is_whole = check_store(store)? && log.is_sound();
     let found = rehearse(logs, store).map_err(|why| format!("{server} does not start: {why}"))?;
+    if let Some(folder) = cluster {
+        let party = Control::look(folder, found.id).map_err(|why| format!("{server} does not start: {why}"))?;
+        if let Some(Party { node, .. }) = party {
+            println!("{}: node {node} of a cluster", folder.display());
+        }
+    }
     Ok(is_whole.then_some(found))
 }
 

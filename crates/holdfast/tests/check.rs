@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use support::{Client, Scratch, Server, random};
 
@@ -202,4 +203,51 @@ fn a_check_says_what_a_start_does_with_other_folders() {
             assert!(!said.is_empty() && text.contains(&said), "check: {text}\nstart: {error}");
         }
     }
+}
+
+/// A node that does not start with what it keeps of its cluster: as it is damaged, or beside another's data.
+#[test]
+fn a_check_says_what_a_start_of_a_node_does() {
+    let (here, other) = (Scratch::new(), Scratch::new());
+    let node = |dir: &Scratch| {
+        let mut settings = settings(dir.path());
+        settings.extend(["--cluster-enabled", "yes"].map(str::to_owned));
+        settings
+    };
+    let begin = |dir: &Scratch| {
+        let settings = node(dir);
+        Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    for dir in [&here, &other] {
+        let server = begin(dir);
+        let end = Instant::now() + Duration::from_secs(120);
+        while server.client().call("set k v") != "+OK" {
+            assert!(Instant::now() < end, "it forms a cluster of itself");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let (verdict, text) = check(here.path());
+    assert_eq!(verdict, Verdict::Whole, "{text}");
+    assert!(text.contains("/cluster: node "), "{text}");
+    drop(begin(&here));
+    let agree = |way: &str, expected: &str| {
+        let (verdict, text) = check(here.path());
+        let settings = node(&here);
+        let said = Server::refused(&settings.iter().map(String::as_str).collect::<Vec<_>>());
+        let said = said.trim().lines().last().unwrap_or_default().to_owned();
+        assert_eq!(verdict, Verdict::Unstartable, "{way}: {text}");
+        assert!(said.contains(expected), "{way}: a start says {said}");
+        let (_, why) = text.trim().rsplit_once("does not start: ").unwrap_or_else(|| panic!("{way}: {text}"));
+        assert!(said.ends_with(why), "{way}: a start says {said}, the check {why}");
+    };
+    let file = here.path().join("cluster/state");
+    let state = fs::read(&file).unwrap();
+    for (way, damaged) in ways(&state, None).into_iter().filter_map(|(way, damaged)| Some((way, damaged?))) {
+        fs::write(&file, &damaged).unwrap();
+        agree(&way, "cluster/state: damaged: expected ");
+    }
+    fs::write(&file, &state).unwrap();
+    assert_eq!(check(here.path()).0, Verdict::Whole);
+    put_back(here.path(), &files(other.path()));
+    agree("another's data", "the data that this node of a cluster had is gone");
 }

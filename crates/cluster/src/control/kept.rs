@@ -165,14 +165,26 @@ impl Folder {
             TryLockError::WouldBlock => error(&lock_path, "another server uses this folder".to_owned()),
             TryLockError::Error(why) => system(&lock_path)(why),
         })?;
+        let fresh = || Kept { node: NodeId::random(random), inherited: true, ..Kept::default() };
+        let mut kept = Self::read(path, data)?.unwrap_or_else(fresh);
+        kept.data = data.or(kept.data);
+        kept.incarnation += 1;
+        kept.inherited &= knows;
+        let folder = Self { path: path.to_owned(), _lock: lock };
+        folder.write(&kept.encode()).map_err(system(&path.join(FILE)))?;
+        Ok((folder, kept))
+    }
+
+    /// What the folder has, which is looked at only; `None`: it is no node's. With what is on the node's disks, as for [`Self::open`], which refuses what
+    /// this refuses.
+    pub fn read(path: &Path, data: Option<DataId>) -> Result<Option<Kept>, KeptError> {
         let file = path.join(FILE);
-        let mut kept = match fs::read(&file) {
+        let kept = match fs::read(&file) {
             Ok(bytes) => Kept::decode(&bytes).map_err(|Malformed(what)| {
-                error(&file, format!("damaged: it is not {what}. Nothing was changed; without this folder the node would be a new one"))
+                let why = "Nothing was changed; without this folder the node would be a new one";
+                error(&file, format!("damaged: expected {what}. {why}"))
             })?,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                Kept { node: NodeId::random(random), inherited: true, ..Kept::default() }
-            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(system(&file)(why)),
         };
         if kept.cluster.is_some() && data.is_some() && kept.data.is_some() && kept.data != data {
@@ -180,12 +192,7 @@ impl Folder {
                        remove this folder: then it joins as a new node, and `holdfast cluster forget --lose-data` takes out the old one";
             return Err(error(path, why.to_owned()));
         }
-        kept.data = data.or(kept.data);
-        kept.incarnation += 1;
-        kept.inherited &= knows;
-        let folder = Self { path: path.to_owned(), _lock: lock };
-        folder.write(&kept.encode()).map_err(system(&file))?;
-        Ok((folder, kept))
+        Ok(Some(kept))
     }
 
     /// Replaces the file; durable when it returns.

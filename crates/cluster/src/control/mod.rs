@@ -49,11 +49,12 @@ use stream::Stream;
 use tls::Tls;
 use told::Told;
 
+pub use kept::KeptError;
 pub use libraries::OnLibraries;
 pub use status::{NodeStatus, Status};
 pub use tls::TlsFiles;
 
-use crate::handshake::{Peer, Role};
+use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Response};
@@ -232,6 +233,14 @@ impl Control {
     /// Whether `folder` has the state of a node.
     pub fn is_kept_in(folder: &Path) -> bool {
         folder.join(kept::FILE).exists()
+    }
+
+    /// Whose state is in `folder`, if it is any node's; nothing is changed. `data`: what log and store on the node's disks are called.
+    ///
+    /// # Errors
+    /// Why a node does not start with it.
+    pub fn look(folder: &Path, data: [u8; 16]) -> Result<Option<Party>, KeptError> {
+        Ok(Folder::read(folder, Some(data))?.map(|kept| kept.party()))
     }
 
     /// Ends the thread. What has been acknowledged is durable; what is under way is dropped, and its completions with it.

@@ -29,7 +29,8 @@ pub fn verify(folder: &Path) -> Result<(), Box<dyn Error>> {
     for place in logs.iter().chain([&store]) {
         refuse_strangers(folder, place, &manifest)?;
     }
-    let Some(Found { keys, records }) = check_data(&logs, &store, "a server of which this is restored")? else {
+    let Some(Found { keys, records, .. }) = check_data(&logs, &store, None, "a server of which this is restored")?
+    else {
         return Err("there is damage: `holdfast restore` refuses this backup".into());
     };
     println!(

@@ -71,11 +71,13 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
     let recovered = disks.recover(&node)?;
     let databases = node.config.settings().databases;
     let keys = (0..databases).map(|db| node.engine.keyspace.len(db)).sum();
-    Ok(Found { keys, records: recovered.replayed.records })
+    Ok(Found { id: disks.id(), keys, records: recovered.replayed.records })
 }
 
 /// What a start finds.
 pub struct Found {
+    /// What log and store are called.
+    pub id: [u8; 16],
     /// Keys in all databases.
     pub keys: u64,
     /// Records of the log that are applied.
