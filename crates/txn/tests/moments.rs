@@ -91,6 +91,31 @@ fn a_key_that_ends_soon_is_gone_before() {
     assert!(moment >= EPOCH + 160, "no moment helps before it has ended by both: {moment}");
 }
 
+/// No key goes by the coordinator's clock.
+#[test]
+fn a_coordinator_that_is_ahead_names_the_moments_of_others() {
+    let (mut coordinator, sent) = begun(60_000);
+    let (theirs, ends) = (EPOCH + 10, EPOCH + 3000);
+    let (_, moment) = refused(&mut coordinator, sent[0].tx, 60_001, theirs, Some(ends));
+    assert!((theirs + AHEAD..=ends).contains(&moment), "{moment}");
+}
+
+/// Who is ahead can be of a moment that is over by its clock, if all its keys are there: it says so if that is not so.
+#[test]
+fn keys_that_are_there_are_of_a_moment_that_is_over() {
+    let (mut coordinator, sent) = begun(0);
+    // A key of one that is far ahead ends soon, and then one of another sooner, by a clock that is right.
+    let (tx, _) = refused(&mut coordinator, sent[0].tx, 10, EPOCH + 9000, Some(EPOCH + 9500));
+    let ends = EPOCH + 3000;
+    let (tx, moment) = refused(&mut coordinator, tx, 20, EPOCH + 20, Some(ends));
+    assert!((EPOCH + 20..=ends).contains(&moment), "{moment}");
+    let (tx, moment) = refused(&mut coordinator, tx, 30, EPOCH + 9020, None);
+    assert!(moment >= EPOCH + 9020, "{moment}");
+    // It begins anew after a while, as there is none.
+    let (_, moment) = refused(&mut coordinator, tx, 40, EPOCH + 40, Some(ends));
+    assert!((EPOCH + 40..EPOCH + 9000).contains(&moment), "{moment}");
+}
+
 #[test]
 fn who_is_alone_is_of_any_moment() {
     let (_, sent) = begun(0);

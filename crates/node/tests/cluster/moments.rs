@@ -161,3 +161,30 @@ fn who_commits_has_seen_them_together() {
         assert!(committed > 0, "{clocks:?}");
     }
 }
+
+/// The clock of a coordinator that has none of the keys does not matter: it neither waits for keys to end nor changes what is seen of them.
+#[test]
+fn who_asks_may_be_ahead() {
+    for ahead_ms in [5000, 50_000] {
+        let (mut net, clients, [a, b, _]) = Net::three(1, 5);
+        net.sets_clock(2, ahead_ms);
+        for line in [format!("MGET {a} {b}"), format!("MSET {a} 1 {b} 1"), format!("EXISTS {a} {b}")] {
+            net.ask(clients[0], &format!("SET {a} 1 PX 3000"));
+            net.ask(clients[1], &format!("SET {b} 1 PX 3000"));
+            let answer = net.say(clients[2], &line);
+            assert!(["[1 1]", "OK", "2"].contains(&&*answer), "{ahead_ms} {line}: {answer}");
+        }
+    }
+}
+
+/// A key that ends soon by a clock that is behind: another node, whose key is there, takes part in a moment that is over by its own.
+#[test]
+fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
+    let (mut net, clients, [a, b, _]) = Net::three(1, 5);
+    net.sets_clock(1, 5000);
+    net.ask(clients[0], &format!("SET {a} 1 PX 3000"));
+    net.ask(clients[1], &format!("SET {b} 1 PX 300"));
+    for client in clients {
+        assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
+    }
+}
