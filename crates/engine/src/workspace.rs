@@ -84,16 +84,15 @@ impl Workspace {
         Ok(())
     }
 
-    /// When a key, or the first of its fields that has not ended at `from`, ends, unix milliseconds.
-    pub fn ends(&mut self, db: u16, key: &[u8], from: u64) -> Option<u64> {
+    /// When a key ends, and the first of its fields that have not ended at `from`, unix milliseconds.
+    pub fn ends(&mut self, db: u16, key: &[u8], from: u64) -> [Option<u64>; 2] {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
-        let held = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0).ok()?;
-        let ends =
-            |entry: keyspace::EntryRef<'_>| entry.expiry().into_iter().chain(entry.field_expiry_from(from)).min();
-        let first = self.engine.db(&held, db, 0).peek(&key).and_then(ends);
+        let Ok(held) = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0) else { return [None; 2] };
+        let of = |entry: keyspace::EntryRef<'_>| [entry.expiry(), entry.field_expiry_from(from)];
+        let ends = self.engine.db(&held, db, 0).peek(&key).map_or([None; 2], of);
         self.engine.release(held);
-        first
+        ends
     }
 
     /// The effect that makes a key what it is; empty: it is not there.

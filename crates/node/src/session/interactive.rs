@@ -48,6 +48,8 @@ pub struct Interactive {
     pub active: u64,
     /// The time of its last command, as all nodes have it that were asked, unix milliseconds.
     pub now: u64,
+    /// By so many milliseconds that time was ahead of this node's clock.
+    pub lead: i64,
     /// Why it cannot go on, if so: all it did is forgotten.
     pub over: Option<&'static str>,
     /// Keys that it has looked at, with their databases.
@@ -69,10 +71,29 @@ pub struct Interactive {
 pub struct Seen {
     /// Its version where it is; 0: it is not there.
     pub version: u64,
+    /// When it was fetched by the clock of its owner, until it is looked at.
+    pub fetched: Option<u64>,
+    /// When its time comes, and that of the first of its fields, as it was fetched; unix milliseconds.
+    pub ends: [Option<u64>; 2],
     /// What makes it what it is for the transaction; nothing: it is not there.
     pub image: Box<[u8]>,
     /// The transaction has changed it.
     pub written: bool,
+}
+
+impl Seen {
+    /// A version that no key has.
+    const NEVER: u64 = u64::MAX;
+
+    /// It was seen there, and is gone for the transaction, while its owner may still have it: it was so at no one moment.
+    pub fn doubt(&mut self) {
+        self.version = Self::NEVER;
+    }
+
+    /// The version at which its owner must have it when a transaction commits whose last time was `now`. For its owner it may be unchanged though a field has ended.
+    pub fn version_at(&self, now: u64) -> u64 {
+        if self.ends[1].is_some_and(|ends| ends < now) { Self::NEVER } else { self.version }
+    }
 }
 
 impl Interactive {
@@ -87,6 +108,7 @@ impl Interactive {
             isolation,
             active,
             now: 0,
+            lead: 0,
             over: None,
             keys: BTreeMap::new(),
             effects: Vec::new(),

@@ -188,3 +188,80 @@ fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
         assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 1]");
     }
 }
+
+/// Sends a line; what is answered, however long that takes.
+fn told(net: &mut Net, client: usize, line: &str) -> String {
+    net.send(client, line);
+    let mut answer = || {
+        let heard = net.heard(client).pop();
+        if heard.is_none() {
+            net.sleep(1);
+        }
+        heard
+    };
+    (0..20_000).find_map(|_| answer()).unwrap_or_else(|| panic!("{line} is not answered"))
+}
+
+/// Between BEGIN and COMMIT: a key that its owner has is not gone for somebody whose clock is ahead.
+#[test]
+fn who_has_begun_sees_what_its_owner_has() {
+    for isolation in ["strict-serializable", "read-committed"] {
+        let (mut net, clients, [a, b, c]) = Net::three(1, 5);
+        net.sets_clock(2, 5000);
+        net.ask(clients[0], &format!("SET {a} 1 PX 3000"));
+        let begin = format!("BEGIN {isolation}");
+        for line in [&begin, &format!("SET {b} 2"), &format!("SET {b} 3")] {
+            assert_eq!(net.say(clients[2], line), "OK");
+        }
+        assert_eq!(net.say(clients[2], &format!("SET {a} 2 NX")), "nil", "{isolation}");
+        net.sleep(10);
+        assert_eq!(net.say(clients[2], &format!("GET {a}")), "1", "{isolation}");
+        assert_eq!(net.say(clients[2], "COMMIT"), "OK");
+        // The owner of a key of its own is ahead: what is there by another clock is waited for.
+        net.ask(clients[2], &format!("SET {c} 1"));
+        net.ask(clients[2], &begin);
+        assert_eq!(net.say(clients[2], &format!("GET {c}")), "1");
+        assert_eq!(told(&mut net, clients[2], &format!("GET {a}")), "nil", "{isolation}");
+        assert_eq!(net.say(clients[0], &format!("GET {a}")), "nil", "{isolation}: what is gone comes back");
+        assert_eq!(told(&mut net, clients[2], "COMMIT"), "OK");
+    }
+}
+
+/// What a transaction has seen there, and then gone by a clock that is ahead, was so at no one moment.
+#[test]
+fn who_has_seen_it_there_and_gone_commits_nothing() {
+    for written in [false, true] {
+        let (mut net, clients, [a, _, c]) = Net::three(1, 5);
+        net.sets_clock(2, 5000);
+        net.ask(clients[0], &format!("SET {a} 1 PX 3000"));
+        net.ask(clients[2], "BEGIN");
+        let first = if written { format!("APPEND {a} x") } else { format!("GET {a}") };
+        assert_eq!(net.say(clients[2], &first), if written { "2" } else { "1" });
+        assert_eq!(net.say(clients[2], &format!("SET {c} 1")), "OK");
+        assert_eq!(net.say(clients[2], &format!("GET {a}")), "nil");
+        assert_eq!(net.say(clients[0], &format!("GET {a}")), "1");
+        assert!(told(&mut net, clients[2], "COMMIT").starts_with("-CONFLICT"), "{written}");
+        assert_eq!(net.say(clients[2], &format!("GET {c}")), "nil");
+    }
+}
+
+/// A hash whose field has ended is of the same version until its owner has looked after it.
+#[test]
+fn who_commits_has_seen_fields_together() {
+    let (mut net, clients, [a, b, _]) = Net::three(1, 5);
+    for key in [&a, &b] {
+        net.ask(clients[0], &format!("HSET {key} f 1 g 1"));
+        net.ask(clients[0], &format!("HPEXPIRE {key} {LIFE} FIELDS 1 f"));
+    }
+    let mut conflicts = 0;
+    for _ in 0..2 * LIFE {
+        net.ask(clients[2], "BEGIN");
+        let one = net.say(clients[2], &format!("HGET {a} f"));
+        net.clock_only(1);
+        let other = net.say(clients[2], &format!("HGET {b} f"));
+        let done = told(&mut net, clients[2], "COMMIT");
+        assert_eq!(done == "OK", one == other, "{one} {other}: {done}");
+        conflicts += usize::from(done != "OK");
+    }
+    assert_eq!(conflicts, 1);
+}

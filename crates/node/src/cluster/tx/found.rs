@@ -63,24 +63,39 @@ impl Worker {
         // Nobody may see a key that another has seen to be gone.
         let latest = of_nodes.iter().map(|(_, there, _)| *there).max();
         let mut now = latest.unwrap_or(self.engine.now());
+        let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
+        if let Some(transaction) = transaction.as_deref() {
+            // Nor one that it has itself. Its time goes on as the clocks of those who were asked, whatever that of this node says.
+            let goes_on = clock.saturating_add_signed(transaction.lead);
+            now = latest.unwrap_or(goes_on).max(transaction.now);
+        }
         let tunables = self.engine.tunables().clone();
         workspace.begin(now, &tunables);
-        let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
         if let Some(transaction) = transaction {
-            for (node, _, keys) in &of_nodes {
+            for (node, there, keys) in &of_nodes {
                 let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
                 let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
-                if !transaction.note_found(&asked, keys) {
+                if !transaction.note_found(&asked, *there, keys) {
                     transaction.end(TOO_MUCH);
                     return Err(Unusable::Wrong(format!("ABORTED The transaction was rolled back: {TOO_MUCH}")));
                 }
             }
             for lock in fetching.parts.iter().flat_map(|part| part.locks.iter()) {
-                let seen = transaction.keys.get(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
+                let seen = transaction.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
                 workspace.put(&seen.image).map_err(|_| WRONG)?;
+                let fetched = seen.fetched.take();
+                if let Some(there) = fetched.filter(|_| seen.version != 0) {
+                    seen.ends = workspace.ends(lock.db, &lock.key, there);
+                }
+                match fetched {
+                    _ if seen.ends.iter().flatten().all(|ends| now <= *ends) => {}
+                    Some(_) => return Err(Unusable::Untimely),
+                    None => seen.doubt(),
+                }
             }
-            // Nor one that it has itself.
-            now = now.max(transaction.now).max(self.engine.now());
+            if latest.is_some() {
+                transaction.lead = now.wrapping_sub(clock) as i64;
+            }
             transaction.now = now;
         } else {
             for (_, there, keys) in &of_nodes {
@@ -89,7 +104,9 @@ impl Worker {
                     let Some(Ok(effect)) = effects::decode(image).next() else { continue };
                     // Whoever asks its owner alone is told by that one's clock.
                     let is_there = *version != 0 && *there < now;
-                    if is_there && workspace.ends(effect.db, effect.key, *there).is_some_and(|ends| ends < now) {
+                    if is_there
+                        && workspace.ends(effect.db, effect.key, *there).into_iter().flatten().any(|ends| ends < now)
+                    {
                         return Err(Unusable::Untimely);
                     }
                     if let Some(versions) = &mut fetching.patient {

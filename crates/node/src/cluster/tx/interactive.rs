@@ -336,11 +336,12 @@ impl Interactive {
         });
     }
 
-    /// Notes what there is under keys that were asked for. False: that is too much.
-    pub(super) fn note_found(&mut self, asked: &[Lock], found: &[(u64, &[u8])]) -> bool {
+    /// Notes what there is under keys that were asked for, `there` by the clock of their owner. False: that is too much.
+    pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[(u64, &[u8])]) -> bool {
         for lock in asked {
             // An earlier attempt may have found something else.
-            match self.keys.insert((lock.db, lock.key.clone()), Seen::default()) {
+            let seen = Seen { fetched: Some(there), ..Seen::default() };
+            match self.keys.insert((lock.db, lock.key.clone()), seen) {
                 Some(before) => self.bytes -= before.image.len(),
                 None => self.bytes += KEY + lock.key.len(),
             }
@@ -412,7 +413,7 @@ impl Peers {
             let owner = self.owner(key)?;
             let mode = if seen.written { Mode::Exclusive } else { Mode::Shared };
             locks.entry(owner).or_default().push(Lock { db: *db, key: key.clone(), mode });
-            changes.entry(owner).or_default().0.push((*db, key, seen.version));
+            changes.entry(owner).or_default().0.push((*db, key, seen.version_at(transaction.now)));
         }
         for effect in effects::split(&transaction.effects) {
             let (effect, bytes) = effect.map_err(|_| TOO_LONG)?;
