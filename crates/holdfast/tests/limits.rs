@@ -106,6 +106,24 @@ fn without_a_store() {
     assert!(server.peak_virtual() <= LIMIT << 10);
 }
 
+/// Most threads are started after the first look at what is mapped: what they take seemed to be there for data.
+#[test]
+fn what_threads_take_is_no_room_for_data() {
+    let server = Server::within(LIMIT, &["--workers", "12"]);
+    let mut client = server.client();
+    let limit = LIMIT << 10;
+    let is_counted = |client: &mut Client| {
+        let of = ["address_space_mapped", "address_space_reserve", "used_memory", "maxmemory_usable"];
+        let [mapped, reserve, used, usable] = of.map(|name| info(client, name));
+        usable + limit / 8 * 3 + (mapped - reserve - used) <= limit + (4 << 20)
+    };
+    let counted = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        is_counted(&mut client)
+    });
+    assert!(counted, "{}", client.call("info memory"));
+}
+
 #[test]
 fn with_a_store() {
     let dir = Scratch::new();

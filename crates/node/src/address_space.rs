@@ -1,12 +1,12 @@
 //! How much of a limit of the address space (`headroom`) data may use, and whether memory is tight.
 //!
-//! What is mapped while nothing has been written yet is no room for data. The rest is, but for a margin: for what allocators have mapped and not
-//! handed out, threads, and what comes between two looks. If the system refuses memory all the same (`headroom` gives a part of its reserve then),
-//! all that is mapped and not in use is doubted to be of use; for as long as the reserve is whole that is forgotten little by little, because it
-//! depends on what was asked for.
+//! What is mapped when all workers have begun, and not in use, is no room for data. The rest is, but for a margin: for what
+//! allocators have mapped and not handed out, threads that come and go, and what comes between two looks. If the system refuses memory all the same
+//! (`headroom` gives a part of its reserve then), all that is mapped and not in use is doubted to be of use; for as long as the reserve is whole that is
+//! forgotten little by little, because it depends on what was asked for.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::node::Node;
 
@@ -21,7 +21,7 @@ const FORGOTTEN: u64 = 16;
 /// What was seen at the last look.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// Bytes mapped and not in use at the first look.
+    /// Bytes mapped and not in use when the last worker had begun, or the least since.
     base: u64,
     /// Bytes mapped since and not in use, of which a refusal has made believe that data cannot use them.
     doubted: u64,
@@ -30,9 +30,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(self, mapped: u64, used: u64, refusals: u64) -> Seen {
+    /// `begins`: there are workers that have not begun, whose stacks, rings and first pages are not mapped yet.
+    fn look(self, mapped: u64, used: u64, refusals: u64, begins: bool) -> Seen {
         let gap = mapped.saturating_sub(used);
-        let base = if self.base == 0 { gap } else { self.base.min(gap) };
+        let base = if self.base == 0 || begins { gap } else { self.base.min(gap) };
         let doubted = if refusals == self.refusals { self.doubted.min(gap - base) } else { gap - base };
         Seen { base, doubted, refusals }
     }
@@ -50,6 +51,8 @@ impl Seen {
 #[derive(Default)]
 pub(crate) struct AddressSpace {
     seen: Mutex<Seen>,
+    /// Workers that have begun.
+    workers: AtomicUsize,
     /// Up to which use there is room.
     usable: AtomicU64,
     /// Bytes mapped, without the reserve.
@@ -93,7 +96,8 @@ impl Node {
         let reserve = headroom::mapped();
         let mapped = mapped().saturating_sub(reserve);
         let scripts = script::memory() as u64;
-        *seen = seen.look(mapped, self.used_memory() + scripts, headroom::refusals());
+        let begins = self.address_space.workers.load(Relaxed) < self.workers();
+        *seen = seen.look(mapped, self.used_memory() + scripts, headroom::refusals(), begins);
         if headroom::missing() == 0 && self.is_time_to_forget() {
             seen.forget();
         }
@@ -101,6 +105,13 @@ impl Node {
         self.address_space.usable.store(headroom::limit().saturating_sub(taken), Relaxed);
         self.address_space.mapped.store(mapped, Relaxed);
         headroom::restock(mapped);
+    }
+
+    /// A worker has begun: what it needs besides data is mapped.
+    pub(crate) fn worker_has_begun(&self) {
+        // Before it counts: of the last one, too, what it takes is not data's.
+        self.look_at_limits();
+        self.address_space.workers.fetch_add(1, Relaxed);
     }
 
     fn is_time_to_forget(&self) -> bool {
@@ -163,15 +174,15 @@ mod tests {
 
     #[test]
     fn what_is_mapped_and_free_is_doubted_once_memory_is_refused() {
-        let start = Seen::default().look(100, 10, 0);
+        let start = Seen::default().look(50, 10, 0, true).look(100, 10, 0, true);
         assert_eq!(start.overhead(), 90);
-        let filled = start.look(190, 90, 0);
+        let filled = start.look(190, 90, 0, false);
         assert_eq!(filled.overhead(), 90, "what was mapped is there to be used");
-        let mut refused = filled.look(190, 60, 1);
+        let mut refused = filled.look(190, 60, 1, false);
         assert_eq!(refused.overhead(), 130, "but of no use, it turns out");
-        assert_eq!(refused.look(190, 80, 1).overhead(), 110, "or it was");
+        assert_eq!(refused.look(190, 80, 1, false).overhead(), 110, "or it was");
         refused.forget();
         assert_eq!(refused.overhead(), 127);
-        assert_eq!(refused.look(190, 150, 1).overhead(), 40);
+        assert_eq!(refused.look(190, 150, 1, false).overhead(), 40);
     }
 }

@@ -38,6 +38,9 @@ impl Worker {
         if now < self.next_round {
             return;
         }
+        if self.next_round == 0 {
+            self.node.worker_has_begun();
+        }
         let begun = self.node.clock.monotonic_ns();
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
