@@ -120,6 +120,7 @@ What differs from a single server:
 - A script may use keys that it has not declared, wherever they are. If one of them is at another node, what the script has done is undone, and it runs again,
   on copies of its keys; and again for each further key that is found so, a hundred times at most. A script in a block whose keys are all of one node
   uses keys of others only if it declares them. Values of more than 8 MB together at one node are too large to be copied.
+- A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. What is longer is refused, and nothing of it was done.
 - When slots get another owner, commands for them wait for nodes that hear of it late, for 2 s at most, and go where the keys are. One behind which others of
   its pipeline have been executed by then is answered -TRYAGAIN, and a block with watched keys of the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
