@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cluster::control::Control;
 use cluster::handshake::Party;
+use log::counted;
 
 use crate::backup::{is_backup, verify};
 use crate::server::rehearsal::{Found, rehearse};
@@ -55,7 +56,9 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         );
     };
     println!(
-        "everything is as it was written: a server that starts with it has {keys} keys, and applies {records} records of the log"
+        "everything is as it was written: a server that starts with it has {}, and applies {} of the log",
+        counted(keys, "key"),
+        counted(records, "record")
     );
     Ok(())
 }
@@ -104,7 +107,8 @@ fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
         return Ok(true);
     }
     let found = store::check(store)?;
-    println!("{}: {} files, {} bytes verified", store.display(), found.files, found.bytes);
+    let (files, bytes) = (counted(found.files, "file"), counted(found.bytes, "byte"));
+    println!("{}: {files}, {bytes} verified", store.display());
     for finding in &found.findings {
         let at = finding.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
         let word = if finding.damage { "DAMAGED" } else { "left over" };

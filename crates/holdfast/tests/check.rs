@@ -229,6 +229,7 @@ fn a_check_says_what_a_start_of_a_node_does() {
     let (verdict, text) = check(here.path());
     assert_eq!(verdict, Verdict::Whole, "{text}");
     assert!(text.contains("/cluster: node "), "{text}");
+    assert!(text.contains(" has 1 key, and") && !text.contains(" 1 records"), "{text}");
     drop(begin(&here));
     let agree = |way: &str, expected: &str| {
         let (verdict, text) = check(here.path());

@@ -41,6 +41,11 @@ pub struct Report {
     pub damage: Option<String>,
 }
 
+/// So many, as a report says it: `1 record`, `2 records`.
+pub fn counted(n: u64, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
 impl Report {
     /// Whether the log is as it was written.
     pub fn is_sound(&self) -> bool {
@@ -58,7 +63,11 @@ impl fmt::Display for Report {
             }
             write!(
                 f,
-                "{folder}: {segments} segments, {blocks} blocks, {records} records of {bytes} bytes, up to {end}"
+                "{folder}: {}, {}, {} of {}, up to {end}",
+                counted(*segments as u64, "segment"),
+                counted(*blocks, "block"),
+                counted(*records, "record"),
+                counted(*bytes, "byte")
             )?;
             match torn {
                 Some((file, at)) => writeln!(f, "; {file} is torn at byte {at}: what follows was never synced")?,
@@ -68,7 +77,8 @@ impl fmt::Display for Report {
         match &self.damage {
             Some(damage) => writeln!(f, "DAMAGED: {damage}"),
             None => {
-                writeln!(f, "{} records are valid: a start applies those that the store does not have", self.survive)
+                let valid = counted(self.survive, "valid record");
+                writeln!(f, "{valid}: a start applies what of it the store does not have")
             }
         }
     }

@@ -30,7 +30,7 @@ mod tail;
 mod tests;
 mod writer;
 
-pub use check::{Report, StreamReport, check};
+pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use copy::copy;
 pub use device::Pace;

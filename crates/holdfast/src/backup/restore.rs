@@ -65,10 +65,10 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     rehearse(&logs, &store).map_err(|why| format!("no server starts with what was restored: {why}"))?;
     println!(
-        "{} files, {bytes} bytes, of unix time {}, are verified and restored: {} records of the log, beside a checkpoint that has some of them",
+        "{} files, {bytes} bytes, of unix time {}, are verified and restored: {} of the log, beside a checkpoint that has some of them",
         files.len(),
         manifest.moment(),
-        log.survive
+        log::counted(log.survive, "record")
     );
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use log::counted;
+
 use crate::check::check_data;
 use crate::server::rehearsal::Found;
 
@@ -34,7 +36,9 @@ pub fn verify(folder: &Path) -> Result<(), Box<dyn Error>> {
         return Err("there is damage: `holdfast restore` refuses this backup".into());
     };
     println!(
-        "everything is as it was written: a server of which this is restored has {keys} keys, and applies {records} records of the log"
+        "everything is as it was written: a server of which this is restored has {}, and applies {} of the log",
+        counted(keys, "key"),
+        counted(records, "record")
     );
     Ok(())
 }
