@@ -265,3 +265,22 @@ fn who_commits_has_seen_fields_together() {
     }
     assert_eq!(conflicts, 1);
 }
+
+/// In whichever database, and though nothing is left at its owner of a key that has ended.
+#[test]
+fn what_has_ended_and_is_deleted_is_missed() {
+    for db in [0, 1] {
+        let (mut net, clients, [a, b, _]) = Net::three(1, 5);
+        net.sets_clock(1, 5000);
+        let ends = net.node(0).clock.unix_ms() + 3000;
+        for client in clients {
+            net.ask(client, &format!("SELECT {db}"));
+        }
+        for key in [&a, &b] {
+            net.ask(clients[0], &format!("SET {key} 1 PXAT {ends}"));
+        }
+        net.sleep(1000);
+        assert_eq!(net.say(clients[1], "DBSIZE"), "1", "{b} is deleted, and {a} is there");
+        assert_eq!(told(&mut net, clients[2], &format!("MGET {a} {b}")), "[nil nil]", "{db}");
+    }
+}
