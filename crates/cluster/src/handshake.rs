@@ -413,8 +413,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 3 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 3 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 4 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 4 }));
         }
     }
 
@@ -442,8 +442,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((4, 9)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 3 to 3, the other 4 to 9"
+            common_version((5, 9)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 4 to 4, the other 5 to 9"
         );
     }
 
@@ -470,7 +470,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x03\0\x03\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x04\0\x04\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -130,7 +130,8 @@ What differs from a single server:
   clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node. With
   `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
 - Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say, if none is set back
-  meanwhile: where by one clock a key is there whose time has come by another, it waits until it has come by both. A time to live that is relative (EXPIRE, SET EX) counts from when the key's node does its part.
+  meanwhile: where by one clock a key is there whose time has come by another, it waits until it has come by both. A time to live that is relative (EXPIRE, SET EX) counts from when the key's node does its part. What a block itself sets
+  to end (PEXPIREAT), and looks at again, each node judges by its own clock.
 - `SCRIPT KILL` and `FUNCTION KILL` kill at whichever node the script runs. One that runs on copies of keys of several nodes can be killed also when it has written:
   nothing of it, and of the block it is in, is done.
 - A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.
