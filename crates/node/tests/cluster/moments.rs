@@ -112,15 +112,7 @@ fn what_was_seen_gone_is_gone() {
         let mut answers = Vec::new();
         for _ in 0..200 {
             for line in [&script, &format!("MGET {a} {b}")] {
-                net.send(clients[0], line);
-                let answer = (0..10_000).find_map(|_| {
-                    let heard = net.heard(clients[0]).pop();
-                    if heard.is_none() {
-                        net.sleep(1);
-                    }
-                    heard
-                });
-                let answer = answer.expect("it is answered");
+                let answer = told(&mut net, clients[0], line);
                 for key in [&a, &b].into_iter().filter(|_| answer == "[nil nil]") {
                     assert_eq!(net.say(clients[1], &format!("GET {key}")), "nil", "{clocks:?} {line}");
                 }
@@ -133,6 +125,27 @@ fn what_was_seen_gone_is_gone() {
     }
 }
 
+/// Nor is it taken for something that was never there, by a worker of its owner whose turn began before it ended.
+#[test]
+fn who_began_its_turn_before_knows_what_has_ended() {
+    for slow in [0, 1] {
+        let (mut net, clients, [a, b]) = with_keys((0, 0, 2), "PEXPIREAT KEY ENDS");
+        // Clients of both workers of a node.
+        let other = [net.connect(0), clients[0]][slow];
+        net.long_turn = Some(((0, slow), net.node(0).clock.unix_ms()));
+        // One owner has said that its key is there at a moment before both end, and the other has not been reached yet.
+        net.stalled = vec![0];
+        net.send(clients[2], &format!("MGET {a} {b}"));
+        net.run();
+        net.clock_only(LIFE + 1);
+        assert_eq!(net.say(other, &format!("GET {a}")), "nil");
+        net.stalled.clear();
+        net.run();
+        net.long_turn = None;
+        assert_eq!(answer(&mut net, clients[2]).as_deref(), Some("[nil nil]"), "worker {slow}");
+    }
+}
+
 /// What is committed was so at one moment.
 #[test]
 fn who_commits_has_seen_them_together() {
@@ -140,19 +153,10 @@ fn who_commits_has_seen_them_together() {
         let (mut net, clients, [a, b]) = with_keys(clocks, "PEXPIREAT KEY ENDS");
         let mut committed = 0;
         for _ in 0..3 * LIFE {
-            let mut say = |line: &str| {
-                net.send(clients[0], line);
-                (0..1000).find_map(|_| {
-                    let heard = net.heard(clients[0]).pop();
-                    if heard.is_none() {
-                        net.sleep(1);
-                    }
-                    heard
-                })
-            };
+            let mut say = |line: &str| told(&mut net, clients[0], line);
             say("BEGIN");
             let seen = [say(&format!("GET {a}")), say(&format!("GET {b}"))];
-            let done = say("COMMIT").unwrap();
+            let done = say("COMMIT");
             assert!(done == "OK" || done.starts_with("-CONFLICT"), "{done}");
             assert!(done != "OK" || seen[0] == seen[1], "{clocks:?}: {seen:?}");
             committed += usize::from(done == "OK");
@@ -189,9 +193,8 @@ fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
     }
 }
 
-/// Sends a line; what is answered, however long that takes.
-fn told(net: &mut Net, client: usize, line: &str) -> String {
-    net.send(client, line);
+/// What a client is answered, however long that takes.
+fn answer(net: &mut Net, client: usize) -> Option<String> {
     let mut answer = || {
         let heard = net.heard(client).pop();
         if heard.is_none() {
@@ -199,7 +202,13 @@ fn told(net: &mut Net, client: usize, line: &str) -> String {
         }
         heard
     };
-    (0..20_000).find_map(|_| answer()).unwrap_or_else(|| panic!("{line} is not answered"))
+    (0..20_000).find_map(|_| answer())
+}
+
+/// Sends a line; what is answered.
+fn told(net: &mut Net, client: usize, line: &str) -> String {
+    net.send(client, line);
+    answer(net, client).unwrap_or_else(|| panic!("{line} is not answered"))
 }
 
 /// Between BEGIN and COMMIT: a key that its owner has is not gone for somebody whose clock is ahead.

@@ -119,6 +119,8 @@ pub struct Net {
     pub mute: Vec<usize>,
     /// Nodes from and to which no bytes of links are moved.
     pub stalled: Vec<usize>,
+    /// A worker (node, index) that is in a turn since then, unix milliseconds.
+    pub long_turn: Option<((usize, usize), u64)>,
     /// Replies go over links a byte at a time: each is an item of its own.
     pub crumbles: bool,
 }
@@ -209,6 +211,7 @@ impl Net {
             unreachable: Vec::new(),
             mute: Vec::new(),
             stalled: Vec::new(),
+            long_turn: None,
             crumbles: false,
         }
     }
@@ -508,7 +511,8 @@ impl Net {
 
     fn turn(&mut self, node: usize, index: usize) -> bool {
         let mut busy = false;
-        let now = self.machines[node].node.clock.unix_ms();
+        let began = self.long_turn.filter(|(worker, _)| *worker == (node, index)).map(|(_, began)| began);
+        let now = began.unwrap_or(self.machines[node].node.clock.unix_ms());
         let machine = &mut self.machines[node];
         if machine.workers[index].has_left() {
             return self.ends(node, index);
