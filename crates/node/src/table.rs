@@ -28,7 +28,7 @@ pub struct Command {
     pub spec: &'static Spec,
     /// What runs it.
     pub handler: Handler,
-    /// Its only key is argument 1.
+    /// Its only key is argument 1, and it works on no others.
     pub has_one_key: bool,
     /// It never takes long with few arguments: it need not be timed by itself.
     pub is_short: bool,
@@ -190,6 +190,12 @@ impl Default for Table {
     }
 }
 
+/// The patterns of SORT_RO lead to keys that no argument is.
+fn has_one_key(spec: &Spec, handler: Handler) -> bool {
+    let may_need_all = matches!(handler, Handler::Data(row) if matches!(row.run, Run::KeyedOrWhole(..)));
+    spec.has_one_key() && !may_need_all
+}
+
 /// Redis's word for it is FAST; SET lacks that because it may free a large value, which is cheap here.
 fn is_short(spec: &Spec) -> bool {
     (spec.has(flags::FAST) || spec.name == "set") && !spec.has(flags::BLOCKING)
@@ -206,7 +212,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
             is_subcommand: false,
             spec,
             handler,
-            has_one_key: spec.has_one_key(),
+            has_one_key: has_one_key(spec, handler),
             is_short: is_short(spec),
             subcommands: Vec::new(),
         });
@@ -222,7 +228,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
             is_subcommand: true,
             spec: sub,
             handler: *handler,
-            has_one_key: sub.has_one_key(),
+            has_one_key: has_one_key(sub, *handler),
             is_short: is_short(sub),
             subcommands: Vec::new(),
         });

@@ -32,6 +32,9 @@ pub(crate) const SEVERAL: &[u8] =
     b"ERR the keys belong to several nodes: a script in a block whose other keys are of one node can use them only if it declares them";
 pub(crate) const EVERYTHING: &[u8] =
     b"ERR a block or script with keys of several nodes cannot contain a command that works on more than its keys";
+/// SORT, whose patterns lead to keys anywhere.
+const PATTERNS: &[u8] =
+    b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern may be in different slots";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 /// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
 pub(super) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
@@ -81,10 +84,14 @@ impl Peers {
         self.map.owner_of(slot).map_or(Place::Nobody, |owner| Place::At(owner, slot))
     }
 
-    /// To whom the keys of a command belong. `key`: the slot of its only key, if that is known.
+    /// To whom the keys of a command belong: if it works on keys that are not its arguments, to all nodes. `key`: the slot of its only key, if that
+    /// is known.
     pub(crate) fn place_of(&self, command: &Command, args: Args<'_>, key: Option<u16>) -> Place {
         if let Some(slot) = key {
             return self.place(slot);
+        }
+        if !self.is_alone() && works_on_everything(command, args) {
+            return Place::Several;
         }
         let mut positions: Vec<KeyAt> = Vec::new();
         command.spec.keys_of(args, &mut positions);
@@ -131,6 +138,9 @@ impl Peers {
             }
             _ => return Call::Runs,
         }
+        if !self.is_alone() && works_on_everything(command, args) {
+            return not_here(EVERYTHING);
+        }
         let (mut place, mut is_held) = (Place::Anywhere, true);
         let mut positions: Vec<KeyAt> = Vec::new();
         command.spec.keys_of(args, &mut positions);
@@ -151,9 +161,10 @@ impl Peers {
     }
 
     /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there.
-    pub(crate) fn refuses_in_workspace(&self, command: &Command) -> Option<&'static [u8]> {
+    pub(crate) fn refuses_in_workspace(&self, command: &Command, args: Args<'_>) -> Option<&'static [u8]> {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
+            Kind::Keyed if works_on_everything(command, args) => Some(EVERYTHING),
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,
         }
@@ -350,6 +361,7 @@ impl Worker {
             }
             Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
+            Place::Several if works_on_everything(command, args) => Some(self.decline(conn, command, PATTERNS)),
             Place::Several if matches!(kind, Kind::Keyed | Kind::Patient | Kind::Script) => {
                 Some(self.run_over_nodes(conn, command, args))
             }

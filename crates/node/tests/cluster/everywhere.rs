@@ -380,3 +380,43 @@ fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
     let expected = [Command::Leave { id: id(3) }, Command::Forget { id: id(2) }, Command::Leave { id: id(1) }];
     assert_eq!(*commands.lock().unwrap(), expected);
 }
+
+/// The keys that SORT finds by patterns may be of any node: where there are several it is refused, as in Redis Cluster, and not answered as if they were not there.
+#[test]
+fn sort_with_patterns_of_other_slots_is_refused() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
+    for (tag, other) in [(&a, &c), (&b, &a)] {
+        let list = format!("{{{tag}}}list");
+        assert_eq!(net.say(client, &format!("RPUSH {list} 2 1")), "2");
+        assert_eq!(net.say(client, &format!("MSET w_1 9 w_2 8 {{{tag}}}w_1 9 {{{tag}}}w_2 8")), "OK");
+        for options in ["BY w_*", "GET w_*", "BY none GET # GET w_*->field"] {
+            for command in ["SORT", "SORT_RO"] {
+                let sort = format!("{command} {list} {options}");
+                let refused = net.say(client, &sort);
+                assert!(refused.starts_with("-ERR") && refused.contains("in different slots"), "{sort}: {refused}");
+                net.ask(client, "MULTI");
+                assert_eq!(net.say(client, &sort), "QUEUED");
+                let refused = net.say(client, "EXEC");
+                assert!(refused.starts_with("-EXECABORT") && refused.contains("more than its keys"), "{refused}");
+                // A script, at the node of its keys and on copies.
+                let text = "return redis.call(unpack(ARGV))";
+                for keys in [&["1", &list][..], &["2", &list, other][..]] {
+                    let words = [&["EVAL", text], keys, &sort.split(' ').collect::<Vec<_>>()].concat();
+                    let refused = net.say_words(client, &words);
+                    assert!(refused.contains("more than its keys"), "{words:?}: {refused}");
+                }
+            }
+        }
+        assert!(net.say(client, &format!("SORT {list} BY w_* STORE {other}")).contains("in different slots"));
+        // Of the slot of what is sorted.
+        assert_eq!(net.say(client, &format!("SORT {list} BY {{{tag}}}w_*")), "[2 1]");
+        assert_eq!(net.say(client, &format!("SORT {list} BY none GET # GET {{{tag}}}w_*")), "[2 8 1 9]");
+    }
+    assert!(net.is_quiet(), "nothing is left");
+    // All keys are there.
+    let mut net = Net::new(1, 1, 2);
+    let client = net.connect(0);
+    net.ask(client, "RPUSH list 2 1");
+    net.ask(client, "MSET w_1 9 w_2 8");
+    assert_eq!(net.say(client, "SORT list BY w_* GET w_*"), "[8 9]");
+}

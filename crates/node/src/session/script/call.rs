@@ -134,7 +134,7 @@ impl ScriptRun {
     ) -> Result<Option<&'static [u8]>, Busy> {
         let Some(peers) = ctx.peers else { return Ok(None) };
         if ctx.aside.is_some() {
-            return Ok(peers.refuses_in_workspace(command));
+            return Ok(peers.refuses_in_workspace(command, args));
         }
         match peers.may_call(command, args, block) {
             Call::Runs => return Ok(None),
