@@ -361,6 +361,8 @@ impl Worker {
             }
             Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
+            // They are not at one place, of which the client could be told: EXEC brings them together.
+            Place::Several if queues => None,
             Place::Several if works_on_everything(command, args) => Some(self.decline(conn, command, PATTERNS)),
             Place::Several if matches!(kind, Kind::Keyed | Kind::Patient | Kind::Script) => {
                 Some(self.run_over_nodes(conn, command, args))

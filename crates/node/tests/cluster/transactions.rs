@@ -61,11 +61,32 @@ fn a_command_that_lacks_an_argument_fails_alone() {
     let lacking = format!("MSET {a} 2 {b}");
     assert_eq!(block(&mut net, client, &[&set_a, &lacking, &set_b]), format!("[OK {LACKING} OK]"));
     assert_eq!(block(&mut net, client, &[&lacking, "PING"]), format!("[{LACKING} PONG]"));
+    // Whose keys are all of one node.
+    let of_one = format!("MSET {a} 2 {a}");
+    assert_eq!(block(&mut net, client, &[&set_b, &of_one, &set_c]), format!("[OK {LACKING} OK]"));
     // Where the block runs on copies of what it uses.
     let script = format!("EVAL return(redis.call('get',KEYS[1])..redis.call('get',KEYS[2])) 2 {a} {b}");
     assert_eq!(block(&mut net, client, &[&lacking, &script, &set_c]), format!("[{LACKING} 11 OK]"));
     assert_eq!(net.say(client, &lacking), LACKING);
     assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[1 1 1]");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
+/// A client that is told where keys are is not told so of keys of several nodes: in a block these commands are queued as any other.
+#[test]
+fn a_block_of_a_redirected_client_has_keys_of_several_nodes() {
+    let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 2);
+    assert_eq!(net.say(client, "CLUSTER REDIRECT MOVED"), "OK");
+    let (set, get) = (format!("MSET {a} 1 {b} 1"), format!("MGET {a} {b}"));
+    let script = format!("EVAL return(redis.call('incr',KEYS[1])+redis.call('incr',KEYS[2])) 2 {a} {c}");
+    for command in [&set, &script] {
+        assert_eq!(net.say(client, "MULTI"), "OK");
+        assert_eq!(net.say(client, command), "QUEUED");
+        assert_eq!(net.say(other, &format!("EXISTS {a} {b} {c}")), "0", "nothing has run");
+        assert_eq!(net.say(client, "DISCARD"), "OK");
+    }
+    assert_eq!(block(&mut net, client, &[&set, &script, &get]), "[OK 3 [2 1]]");
+    assert_eq!(net.say(other, &get), "[2 1]");
     assert!(net.is_quiet(), "nothing is left");
 }
 

@@ -221,17 +221,17 @@ impl Peers {
                     answers.push(Answer::Here(here));
                 }
                 (Kind::Keyed | Kind::Patient, Handler::Data(row)) => {
+                    if let Some(error) = lacking(command, args) {
+                        reply.error(&error);
+                        answers.push(Answer::Here(here));
+                        continue;
+                    }
                     let whole = matches!(row.run, Run::KeyedOrWhole(_, whole) if whole(args));
                     let owner = match self.place_of(command, args, queued.key.map(|(slot, _)| slot)) {
                         Place::At(owner, _) if !whole => owner,
                         Place::Nobody => return Err(NO_OWNER.into()),
                         Place::At(..) | Place::Anywhere => return Ok(None),
                         Place::Several => {
-                            if let Some(error) = lacking(command, args) {
-                                reply.error(&error);
-                                answers.push(Answer::Here(here));
-                                continue;
-                            }
                             let Some(split) = self.split(command, args)? else { return Ok(None) };
                             let mut of_nodes = Vec::with_capacity(split.nodes.len());
                             for (owner, (words, numbers)) in split.nodes {
