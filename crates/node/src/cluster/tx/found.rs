@@ -1,6 +1,5 @@
 //! What was fetched from other nodes, on its way into a workspace: of which moment it is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use command::effects;
@@ -8,9 +7,11 @@ use engine::Workspace;
 use txn::{Lock, NodeId};
 
 use super::coordinator::Block;
-use super::wire;
+use super::wire::{self, Image};
+use super::workspace::{Fetching, Versions};
 use crate::conn::Conn;
 use crate::session::Aside;
+use crate::session::interactive::Interactive;
 use crate::worker::Worker;
 
 /// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them.
@@ -34,6 +35,14 @@ impl From<&str> for Unusable {
     }
 }
 
+/// What a node has said that there is.
+struct Found<'a> {
+    node: NodeId,
+    /// Its time then, unix milliseconds.
+    there: u64,
+    keys: Vec<Image<'a>>,
+}
+
 impl Worker {
     /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
     pub(super) fn fill_workspace(
@@ -43,84 +52,38 @@ impl Worker {
         workspace: &mut Workspace,
         found: &[(NodeId, Arc<[u8]>)],
     ) -> Result<(u64, Aside), Unusable> {
+        let may_wait = self.may_wait_for_keys(block);
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
-        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
-        let patient =
-            block.alone && !fetching.is_interactive() && block.multi.queue.iter().all(|queued| waits(queued.command));
-        fetching.patient = patient.then(BTreeMap::new);
+        fetching.patient = may_wait.then(Versions::new);
         let clock = self.node.clock.unix_ms();
-        let mut of_nodes = Vec::with_capacity(found.len());
-        for (node, found) in found {
-            let (there, keys) = wire::found(found).map_err(|_| WRONG)?;
-            // It has answered after it was asked, and before this.
-            if there > clock + APART_MAX || there + APART_MAX < fetching.asked_at {
-                let ahead_ms = there.wrapping_sub(clock) as i64;
-                tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
-                return Err(APART.into());
-            }
-            of_nodes.push((*node, there, keys));
-        }
+        let found = read(found, fetching.asked_at, clock)?;
         // Nobody may see a key that another has seen to be gone.
-        let latest = of_nodes.iter().map(|(_, there, _)| *there).max();
-        let mut now = latest.unwrap_or(self.engine.now());
+        let latest = found.iter().map(|found| found.there).max();
         let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
-        if let Some(transaction) = transaction.as_deref() {
-            // Nor one that it has itself. Its time goes on as the clocks of those who were asked, whatever that of this node says.
-            let goes_on = clock.saturating_add_signed(transaction.lead);
-            now = latest.unwrap_or(goes_on).max(transaction.now);
-        }
-        let tunables = self.engine.tunables().clone();
-        workspace.begin(now, &tunables);
-        if let Some(transaction) = transaction {
-            for (node, there, keys) in &of_nodes {
-                let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
-                let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
-                if !transaction.note_found(&asked, *there, keys) {
-                    transaction.end(TOO_MUCH);
-                    return Err(Unusable::Wrong(format!("ABORTED The transaction was rolled back: {TOO_MUCH}")));
-                }
+        let now = match transaction.as_deref() {
+            Some(transaction) => transaction.next_time(clock, latest),
+            None => latest.unwrap_or(self.engine.now()),
+        };
+        workspace.begin(now, self.engine.tunables());
+        match transaction {
+            Some(transaction) => {
+                transaction.note_all_found(fetching, &found)?;
+                transaction.fill(workspace, fetching, now)?;
+                transaction.note_time(now, clock, latest.is_some());
             }
-            for lock in fetching.parts.iter().flat_map(|part| part.locks.iter()) {
-                let seen = transaction.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
-                workspace.put(&seen.image).map_err(|_| WRONG)?;
-                let fetched = seen.fetched.take();
-                if let Some(there) = fetched.filter(|_| seen.version != 0) {
-                    seen.ends = workspace.ends(lock.db, &lock.key, there);
-                }
-                match fetched {
-                    _ if seen.ends.iter().flatten().all(|ends| now <= *ends) => {}
-                    Some(_) => return Err(Unusable::Untimely),
-                    None => seen.doubt(),
-                }
-            }
-            if latest.is_some() {
-                transaction.lead = now.wrapping_sub(clock) as i64;
-            }
-            transaction.now = now;
-        } else {
-            for (_, there, keys) in &of_nodes {
-                for (version, image) in keys {
-                    workspace.put(image).map_err(|_| WRONG)?;
-                    let Some(Ok(effect)) = effects::decode(image).next() else { continue };
-                    // Whoever asks its owner alone is told by that one's clock.
-                    let is_there = *version != 0 && *there < now;
-                    if is_there
-                        && workspace.ends(effect.db, effect.key, *there).into_iter().flatten().any(|ends| ends < now)
-                    {
-                        return Err(Unusable::Untimely);
-                    }
-                    if let Some(versions) = &mut fetching.patient {
-                        versions.insert((effect.db, effect.key.into()), *version);
-                    }
-                }
-            }
+            None => fetching.fill(workspace, &found, now)?,
         }
         workspace.end();
-        let locks = fetching.parts.iter().flat_map(|part| part.locks.iter());
-        let keys = locks.map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
-        let aside = Aside { keys, ..Aside::default() };
         fetching.told = None;
-        Ok((now, aside))
+        let keys = fetching.locks().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
+        Ok((now, Aside { keys, ..Aside::default() }))
+    }
+
+    /// Whether it is a command that waits if it finds nothing.
+    fn may_wait_for_keys(&self, block: &Block) -> bool {
+        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
+        let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
+        block.alone && !is_interactive && block.multi.queue.iter().all(|queued| waits(queued.command))
     }
 
     /// What was found is of no one moment: it is fetched again.
@@ -131,5 +94,108 @@ impl Worker {
             coordinator.later(now, which, &mut events);
         }
         self.tx_events(events);
+    }
+}
+
+/// Reads what nodes have said that were asked at `asked_at` by the clock of this one, which is `clock` now.
+fn read(said: &[(NodeId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
+    let mut all = Vec::with_capacity(said.len());
+    for (node, said) in said {
+        let (there, keys) = wire::found(said).map_err(|_| WRONG)?;
+        // It has answered after it was asked, and before this.
+        if there > clock + APART_MAX || there + APART_MAX < asked_at {
+            let ahead_ms = there.wrapping_sub(clock) as i64;
+            tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
+            return Err(APART.into());
+        }
+        all.push(Found { node: *node, there, keys });
+    }
+    Ok(all)
+}
+
+/// Whose image it is: the database, and the key.
+pub(super) fn place_of(image: &[u8]) -> Option<(u16, &[u8])> {
+    let effect = effects::decode(image).next()?.ok()?;
+    Some((effect.db, effect.key))
+}
+
+/// Whether the time has come of a key, or of one of its fields, that [ends](Workspace::ends) so.
+fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
+    ends.into_iter().flatten().any(|ends| ends < now)
+}
+
+/// A command or block runs on what was found for it, and on nothing else.
+impl Fetching {
+    fn fill(&mut self, workspace: &mut Workspace, found: &[Found<'_>], now: u64) -> Result<(), Unusable> {
+        for Found { there, keys, .. } in found {
+            for (version, image) in keys {
+                workspace.put(image).map_err(|_| WRONG)?;
+                // Whoever asks its owner alone is told by that one's clock.
+                let may_have_ended = *version != 0 && *there < now;
+                if may_have_ended
+                    && let Some((db, key)) = place_of(image)
+                    && have_ended(workspace.ends(db, key, *there), now)
+                {
+                    return Err(Unusable::Untimely);
+                }
+                if let Some(versions) = &mut self.patient
+                    && let Some((db, key)) = place_of(image)
+                {
+                    versions.insert((db, key.into()), *version);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A command between BEGIN and COMMIT runs on what its transaction has: what was found for that, now or earlier, and what that has made of it.
+impl Interactive {
+    /// The time of its next command; `latest`: that of those who were asked for that.
+    fn next_time(&self, clock: u64, latest: Option<u64>) -> u64 {
+        // It goes on as the clocks of those who were asked, whatever that of this node says.
+        let goes_on = clock.saturating_add_signed(self.lead);
+        // It sees no key again that it has seen to be gone.
+        latest.unwrap_or(goes_on).max(self.now)
+    }
+
+    /// The time of its next command is `now`, when this node's clock is at `clock`.
+    fn note_time(&mut self, now: u64, clock: u64, others_were_asked: bool) {
+        if others_were_asked {
+            self.lead = now.wrapping_sub(clock) as i64;
+        }
+        self.now = now;
+    }
+
+    fn note_all_found(&mut self, fetching: &Fetching, found: &[Found<'_>]) -> Result<(), Unusable> {
+        for Found { node, there, keys } in found {
+            let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
+            let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
+            if !self.note_found(&asked, *there, keys) {
+                self.end(TOO_MUCH);
+                return Err(Unusable::Wrong(format!("ABORTED The transaction was rolled back: {TOO_MUCH}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the keys of a command into a workspace.
+    fn fill(&mut self, workspace: &mut Workspace, fetching: &Fetching, now: u64) -> Result<(), Unusable> {
+        for lock in fetching.locks() {
+            let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
+            workspace.put(&seen.image).map_err(|_| WRONG)?;
+            let fetched = seen.fetched.take();
+            if let Some(there) = fetched.filter(|_| seen.version != 0) {
+                seen.ends = workspace.ends(lock.db, &lock.key, there);
+            }
+            match fetched {
+                _ if !have_ended(seen.ends, now) => {}
+                // It is asked for again.
+                Some(_) => return Err(Unusable::Untimely),
+                // It was there for an earlier command.
+                None => seen.doubt(),
+            }
+        }
+        Ok(())
     }
 }

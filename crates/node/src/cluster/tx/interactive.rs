@@ -16,6 +16,7 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::calls_function;
 use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
+use super::found::place_of;
 use super::wire::{Changes, Check};
 use super::workspace::{Fetching, works_on_everything};
 use super::{Worker, member};
@@ -347,8 +348,8 @@ impl Interactive {
             }
         }
         for (version, image) in found {
-            let Some(Ok(effect)) = effects::decode(image).next() else { continue };
-            if let Some(seen) = self.keys.get_mut(&(effect.db, Box::from(effect.key))) {
+            let Some((db, key)) = place_of(image) else { continue };
+            if let Some(seen) = self.keys.get_mut(&(db, Box::from(key))) {
                 self.bytes = self.bytes - seen.image.len() + image.len();
                 (seen.version, seen.image) = (*version, (*image).into());
             }

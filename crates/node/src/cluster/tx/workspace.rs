@@ -156,6 +156,11 @@ impl Fetching {
         of(&self.parts) != of(parts)
     }
 
+    /// All its keys.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.parts.iter().flat_map(|part| part.locks.iter())
+    }
+
     pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
         let has = |part: &&Part| part.locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
         self.parts.iter().find(has).map(|part| part.member.node)
