@@ -61,6 +61,7 @@ fn change(keyspace: &Keyspace, local: &mut Local, key: &[u8], version: u64, f: i
     let held = keyspace.try_one(slot).expect("nobody else is there");
     f(&mut Db::new(keyspace, &held, local, &clock, 0, version));
     keyspace.raise_slot(&held, slot, version);
+    local.publish_counts();
     keyspace.release(held, |_| {});
 }
 

@@ -114,6 +114,7 @@ impl Engine {
             self.unhide(&held);
         }
         self.seal(&held);
+        self.local.publish_counts();
         let wakes = &mut self.wakes;
         self.shared.keyspace.release(held, |w| wakes.push(w));
     }

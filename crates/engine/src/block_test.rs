@@ -103,3 +103,25 @@ fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
     assert_eq!(records(&mut engine, "zadd z 1 a"), Some(1));
     assert_eq!(records(&mut engine, "zrem z b"), Some(1));
 }
+
+#[test]
+fn others_count_the_keys_of_a_block_when_it_has_ended() {
+    let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
+    engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
+    engine.begin_turn(1_000_000_000_000);
+    run(&mut engine, 0, &["mset", "a", "1", "b", "2"]);
+    let (shared, mut out) = (engine.shared.clone(), Vec::new());
+    let counted = || (shared.keyspace.len(0), shared.keyspace.expires(0));
+    assert_eq!(counted(), (2, 0));
+    let mut block = engine.begin_block(&Begin { may_widen: true, ..Begin::default() }, 0).ok().flatten().expect("free");
+    for words in [&["del", "a", "b"][..], &["dbsize"], &["set", "c", "1", "px", "5000"], &["dbsize"]] {
+        with_call(0, words, |call| {
+            assert!(engine.widen_block(&mut block, call).is_ok(), "nobody else is there");
+            engine.run_in_block(&mut block, call, &mut out);
+        });
+        assert_eq!(counted(), (2, 0), "after {words:?}");
+    }
+    assert_eq!(out, b":2\r\n:0\r\n+OK\r\n:1\r\n", "the block itself sees what it has done");
+    engine.end_block(block, 0);
+    assert_eq!(counted(), (1, 1));
+}

@@ -493,3 +493,15 @@ fn an_argument_counts_when_it_is_announced() {
     let (a, b) = (weigh(&mut client, 10), weigh(&mut client, 300_000));
     assert_eq!(a, b);
 }
+
+#[test]
+fn a_block_counts_the_keys_that_it_has_made() {
+    let server = Server::start(&["--workers", "2", "--appendonly", "no"]);
+    let mut client = server.client();
+    client.send("multi;set a 1;set b 1 px 1000000;dbsize;info keyspace;del b;dbsize;randomkey;exec");
+    let replies: Vec<String> = (0..9).map(|_| client.reply()).collect();
+    let counted = replies[8].split_once(":2 ").expect("of two keys").1;
+    assert!(counted.contains("keys=2,expires=1,") && counted.ends_with(" :1 :1 $1 a"), "{counted}");
+    let script = "redis.call('set', KEYS[1], 1) return redis.call('dbsize')";
+    assert_eq!(client.call(&format!("eval \"{script}\" 1 b")), ":2");
+}

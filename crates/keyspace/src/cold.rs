@@ -276,7 +276,7 @@ impl Keyspace {
 
     /// Says that of a physical database in a held slot, of which memory has nothing yet, the store has this. Not even none is believed
     /// before [`Self::complete`].
-    pub fn restore_cold(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &Local) {
+    pub fn restore_cold(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &mut Local) {
         let table = self.body(held, slot).table_or_new(physical);
         self.cold.with(slot, |there| {
             let of = OfDatabase { figures, ..OfDatabase::default() };
@@ -293,15 +293,13 @@ impl Keyspace {
     }
 
     /// The counters of a database count what is cold with the rest.
-    pub(crate) fn count_cold(&self, physical: u16, before: ColdFigures, after: ColdFigures, local: &Local) {
-        let number = usize::from(physical);
-        let count = |counter: &std::sync::atomic::AtomicI64, before: u64, after: u64| {
-            shift(counter, after as i64 - before as i64);
-        };
-        count(&local.counters.keys[number], before.keys, after.keys);
-        count(&local.counters.expires[number], before.expiring, after.expiring);
-        count(&local.counters.field_expires[number], before.field_expiring, after.field_expiring);
-        count(&local.counters.cold, before.keys, after.keys);
+    pub(crate) fn count_cold(&self, physical: u16, before: ColdFigures, after: ColdFigures, local: &mut Local) {
+        let change = |before: u64, after: u64| after as i64 - before as i64;
+        let counts = local.unpublished.of(physical);
+        counts.keys += change(before.keys, after.keys);
+        counts.expires += change(before.expiring, after.expiring);
+        counts.field_expires += change(before.field_expiring, after.field_expiring);
+        shift(&local.counters.cold, change(before.keys, after.keys));
     }
 
     /// What is cold of a physical database in a held slot; `None`: nothing is, and that is known.
@@ -325,7 +323,7 @@ impl Keyspace {
     }
 
     /// Somebody has gone through everything that the store has of a physical database in a held slot: exactly this of it is cold now.
-    pub fn complete(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &Local) {
+    pub fn complete(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &mut Local) {
         let Some(table) = self.body(held, slot).table(physical).filter(|table| table.graves.is_cold()) else { return };
         self.cold.with(slot, |there| {
             if let Some(of) = there.of(physical) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cold::ColdFigures;
 use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, bump, shift};
+use crate::local::{Local, bump};
 use crate::slot::SLOTS;
 use crate::table::{Garbage, Table};
 use crate::tombstone::OfDatabase;
@@ -42,11 +42,12 @@ impl Keyspace {
             if count == 0 {
                 return;
             }
-            shift(&local.counters.keys[usize::from(number)], -i64::from(count));
-            shift(&local.counters.expires[usize::from(number)], -i64::from(expiring));
             bump(&local.counters.reclaiming, count.into());
             let fields = i64::from(table.volatile.get() - expiring);
-            shift(&local.counters.field_expires[usize::from(number)], -fields);
+            let counts = local.unpublished.of(number);
+            counts.keys -= i64::from(count);
+            counts.expires -= i64::from(expiring);
+            counts.field_expires -= fields;
             reclaim.tables.push(table.take());
         };
         // Of slots without keys there may be tombstones.

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::acquire::{Latches, Waiting};
 use crate::cold::Cold;
+use crate::counts::Unpublished;
 use crate::epoch::{Epochs, Retired};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
@@ -252,6 +253,7 @@ impl Keyspace {
             retired: Retired::new(self.epochs.clone(), index),
             dying: Default::default(),
             counters: self.counters[index].clone(),
+            unpublished: Unpublished::new(self.databases()),
             sightings: Default::default(),
             seen: Default::default(),
             stamped: false,
@@ -302,10 +304,9 @@ impl Keyspace {
         self.database_map[usize::from(b)].store(pa, Relaxed);
     }
 
-    /// Keys in logical database `db`.
+    /// Keys in logical database `db`, as workers have published it ([`Local::publish_counts`]).
     pub fn len(&self, db: u16) -> u64 {
-        let physical = usize::from(self.physical(db));
-        self.counters.iter().map(|c| c.keys[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+        Counters::sum(&self.counters, |counters| &counters.keys, self.physical(db)).max(0) as u64
     }
 
     /// Whether logical database `db` has no keys.
@@ -315,14 +316,12 @@ impl Keyspace {
 
     /// Keys with an expiry in logical database `db`.
     pub fn expires(&self, db: u16) -> u64 {
-        let physical = usize::from(self.physical(db));
-        self.counters.iter().map(|c| c.expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+        Counters::sum(&self.counters, |counters| &counters.expires, self.physical(db)).max(0) as u64
     }
 
     /// Hashes with fields that expire in logical database `db`.
     pub fn field_expires(&self, db: u16) -> u64 {
-        let physical = usize::from(self.physical(db));
-        self.counters.iter().map(|c| c.field_expires[physical].load(Relaxed)).sum::<i64>().max(0) as u64
+        Counters::sum(&self.counters, |counters| &counters.field_expires, self.physical(db)).max(0) as u64
     }
 
     /// Bytes of tables in use, and bytes in partly used pages that hold tables, entries of these sizes included.

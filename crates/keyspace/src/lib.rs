@@ -8,6 +8,7 @@ pub mod access;
 mod acquire;
 mod bucket;
 mod cold;
+mod counts;
 mod db;
 mod dying;
 mod entry;

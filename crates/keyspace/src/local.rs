@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 
+use crate::counts::Unpublished;
 use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
@@ -11,7 +12,8 @@ use crate::seen::{Horizon, Seen};
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
 
-/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight.
+/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight; what a command or block
+/// does to the numbers of keys shows all at once ([`Local::publish_counts`]).
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Counters {
@@ -90,6 +92,7 @@ pub struct Local {
     pub(crate) retired: Retired,
     pub(crate) dying: Dying,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) unpublished: Unpublished,
     pub(crate) sightings: Sightings,
     pub(crate) seen: Seen,
     /// Something was given a version.
@@ -250,6 +253,7 @@ impl Drop for Local {
     fn drop(&mut self) {
         // What others may still be reading is left to them for ever: a few segments at shutdown.
         self.end_turn();
+        self.publish_counts();
         self.counters.claimed.store(false, Release);
     }
 }

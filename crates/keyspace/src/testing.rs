@@ -32,6 +32,7 @@ impl<'a> Single<'a> {
         let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
         self.version += 1;
         let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, db, self.version));
+        self.local.publish_counts();
         self.ks.release(held, |_| {});
         self.local.end_turn();
         result
@@ -44,6 +45,7 @@ impl<'a> Single<'a> {
         self.version += 1;
         let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, 0, self.version));
         self.ks.raise(&held, self.version);
+        self.local.publish_counts();
         self.ks.release(held, |_| {});
         self.local.end_turn();
         result
@@ -54,6 +56,7 @@ impl<'a> Single<'a> {
         self.local.begin_turn();
         let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
         let result = f(self.ks, &held, &mut self.local);
+        self.local.publish_counts();
         self.ks.release(held, |_| {});
         self.local.end_turn();
         result

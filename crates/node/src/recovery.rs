@@ -63,8 +63,8 @@ pub fn recover_by(
     replay: impl FnOnce(Dealer<'_>, Vec<(Hand<'_>, Local)>) -> Result<Replayed, Box<dyn Error>>,
 ) -> Result<Recovered, Box<dyn Error>> {
     let keyspace = &node.engine.keyspace;
-    let local = keyspace.local(0);
-    let loaded = restore(store, keyspace, &local)?;
+    let mut local = keyspace.local(0);
+    let loaded = restore(store, keyspace, &mut local)?;
     let limits = node.config.settings().tunables.limits.clone();
     let from = loaded.as_ref().map(|loaded| (loaded, store));
     let (dealer, hands) = Dealer::new(keyspace, local, limits, from, node.clock.unix_ms(), hands);

@@ -289,7 +289,7 @@ fn scan(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
         }
         i += 2;
     }
-    let empty = ctx.db.keyspace().len(ctx.db.logical()) == 0;
+    let empty = ctx.db.is_empty();
     let start = if empty { THE_END } else { position_of(cursor) };
     Ok(Box::new(Scan {
         start,
@@ -350,7 +350,7 @@ impl Walk for RandomKey {
 }
 
 fn randomkey(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
-    let empty = ctx.db.keyspace().len(ctx.db.logical()) == 0;
+    let empty = ctx.db.is_empty();
     let anywhere = Position { slot: ctx.rng.below(SLOTS as u64) as u16, hash: ctx.rng.next_u64() };
     let start = if empty { THE_END } else { anywhere };
     let rng = Rng::new(ctx.rng.next_u64());
@@ -378,7 +378,7 @@ impl Walk for DbSize {
 }
 
 fn dbsize(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
-    Ok(Box::new(DbSize(ctx.db.keyspace().len(ctx.db.logical()))))
+    Ok(Box::new(DbSize(ctx.db.len())))
 }
 
 #[cfg(test)]

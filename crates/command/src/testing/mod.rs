@@ -120,6 +120,7 @@ impl Bench {
         {
             while !reclaim.step(&mut self.local, 100) {}
         }
+        self.local.publish_counts();
         self.keyspace.release(held, |_| {});
         out
     }
@@ -128,6 +129,7 @@ impl Bench {
     pub fn inspect<R>(&mut self, f: impl FnOnce(&Db<'_>) -> R) -> R {
         let held = self.hold();
         let result = f(&Db::new(&self.keyspace, &held, &mut self.local, &self.clock, self.db, self.version));
+        self.local.publish_counts();
         self.keyspace.release(held, |_| {});
         result
     }
@@ -139,6 +141,7 @@ impl Bench {
         let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version);
         let key = db.key(key.as_bytes());
         let result = f(&mut db, &key, &mut self.effects);
+        self.local.publish_counts();
         self.keyspace.release(held, |_| {});
         result
     }
@@ -204,6 +207,7 @@ impl Bench {
         }
         let held = self.keyspace.try_acquire(&Need::Slots(slots), |_| {}).expect("nobody else is there");
         let result = f(&mut Db::new(&self.keyspace, &held, &mut self.local, &self.clock, self.db, self.version));
+        self.local.publish_counts();
         self.keyspace.release(held, |_| {});
         result
     }
@@ -243,6 +247,7 @@ impl Bench {
             let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, effect.db, 1);
             effects::replay(&mut effect, &mut db, &self.tunables.limits).expect("our own effect");
         }
+        other.local.publish_counts();
         other.keyspace.release(held, |_| {});
         other
     }
@@ -257,6 +262,7 @@ impl Bench {
                 break;
             }
         }
+        self.local.publish_counts();
         self.keyspace.release(held, |_| {});
     }
 

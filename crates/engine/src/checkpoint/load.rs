@@ -106,7 +106,7 @@ pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
 
 /// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5).
 /// `None`: no checkpoint has been written to it.
-pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &Local) -> Result<Option<Loaded>, Unloadable> {
+pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
     with_header(store, keyspace, |header, held| {
         let loaded = restore_held(store, header, keyspace, held)?;
         let spaces = &loaded.header.databases.spaces;
@@ -118,6 +118,7 @@ pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &Local) -> Result<
                 keyspace.restore_cold(held, slot, *physical, figures, local);
             }
         }
+        local.publish_counts();
         Ok(loaded)
     })
 }
@@ -128,6 +129,7 @@ pub(super) fn load(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) ->
     with_header(store, keyspace, |header, held| {
         let mut loaded = restore_held(store, header, keyspace, held)?;
         load_held(store, &mut loaded, keyspace, held, local)?;
+        local.publish_counts();
         Ok(loaded)
     })
 }

@@ -279,6 +279,7 @@ impl<'a> Dealer<'a> {
             }
         }
         keyspace.raise(&held, lsn);
+        self.local.publish_counts();
         keyspace.release(held, |_| {});
         Ok(())
     }

@@ -140,6 +140,7 @@ impl WarmUp {
             }
             let Some(held) = self.acquire() else { return Ok(Warmth::Busy) };
             let outcome = self.hold(&held);
+            self.local.publish_counts();
             ks.release(held, &mut *wake);
             match outcome? {
                 Progress::Begun => {}
@@ -247,7 +248,7 @@ impl WarmUp {
         if !self.ended {
             return Ok(Progress::More);
         }
-        ks.complete(held, self.slot, self.physical, ColdFigures::default(), &self.local);
+        ks.complete(held, self.slot, self.physical, ColdFigures::default(), &mut self.local);
         Ok(Progress::Ended)
     }
 }

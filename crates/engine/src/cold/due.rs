@@ -68,6 +68,7 @@ impl Loader {
                 Found::End
             }
         };
+        self.local.publish_counts();
         self.shared.keyspace.release(held, wake);
         found
     }

@@ -247,6 +247,7 @@ impl Loader {
             let mut db = Db::new(&shared.keyspace, &held, &mut self.local, &self.clock, logical, 0);
             stays = db.know(&key, load.ticket, found, |waiter| waiters.push(waiter));
         }
+        self.local.publish_counts();
         shared.keyspace.release(held, &mut *wake);
         budget.give_back(load.bytes);
         if stays {

@@ -279,7 +279,7 @@ impl Engine {
                         from = until;
                         continue;
                     }
-                    keyspace.complete(held, slot, physical, ColdFigures::default(), &self.local);
+                    keyspace.complete(held, slot, physical, ColdFigures::default(), &mut self.local);
                 }
                 from = Position { slot: slot + 1, hash: 0 };
             }

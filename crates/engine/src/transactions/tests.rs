@@ -299,7 +299,7 @@ fn locks_of_a_database_that_there_is_not_are_harmless() {
     let keys = Lock::normalized(vec![key.clone(), Lock { db: 0, ..key }]);
     let shared = one.shared.clone();
     let held = one.acquire_one(keyspace::slot_of(b"b")).expect("nobody else is there");
-    shared.keyspace.restore_cold(&held, keyspace::slot_of(b"b"), 0, ColdFigures::default(), &one.local);
+    shared.keyspace.restore_cold(&held, keyspace::slot_of(b"b"), 0, ColdFigures::default(), &mut one.local);
     one.release(held);
     let prepared = prepared(prepare(&mut one, 1, &keys, &["set a 1"]));
     install(&mut one, &prepared);

@@ -11,7 +11,7 @@ use crate::access::AccessClock;
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, bump};
+use crate::local::{Counters, Local, bump};
 use crate::value::Collection;
 
 pub use undo::Saved;
@@ -167,6 +167,17 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn may_expire(&self, slot: u16) -> bool {
         self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
+    }
+
+    /// Keys in the logical database, those counted that have come and gone under these latches.
+    pub fn len(&self) -> u64 {
+        let published = Counters::sum(self.ks.counters(), |counters| &counters.keys, self.physical);
+        (published + self.local.unpublished.peek(self.physical).keys).max(0) as u64
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The local part, for statistics.

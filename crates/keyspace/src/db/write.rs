@@ -7,9 +7,9 @@ use object::saved::string_has_leaves;
 
 use super::{Db, EntryRef, WrongType};
 use crate::cold::Record;
+use crate::counts::Counts;
 use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
-use crate::local::shift;
 use crate::mark::Mark;
 use crate::value::{Blob, Collection, Kind, Value};
 
@@ -107,6 +107,12 @@ impl Db<'_> {
         entry
     }
 
+    /// What the worker counts of the database.
+    #[inline]
+    fn counts(&mut self) -> &mut Counts {
+        self.local.unpublished.of(self.physical)
+    }
+
     /// Puts a new entry into the table and the counters.
     fn link(&mut self, key: &Key<'_>, entry: Entry) {
         self.local.stamped = true;
@@ -117,9 +123,9 @@ impl Db<'_> {
             self.ks.mark_volatile(key.slot);
             table.volatile.set(table.volatile.get() + 1);
             table.expiring.set(table.expiring.get() + 1);
-            shift(&self.local.counters.expires[usize::from(self.physical)], 1);
+            self.counts().expires += 1;
         }
-        shift(&self.local.counters.keys[usize::from(self.physical)], 1);
+        self.counts().keys += 1;
         self.ks.mark_occupied(key.slot);
         if table.graves.are_of_interest()
             && let Some(mark) = self.ks.dig_up(self.held, key, self.physical, self.local)
@@ -152,13 +158,13 @@ impl Db<'_> {
         if entry.expiry().is_some() {
             table.volatile.set(table.volatile.get() - 1);
             table.expiring.set(table.expiring.get() - 1);
-            shift(&self.local.counters.expires[usize::from(self.physical)], -1);
+            self.counts().expires -= 1;
         }
         if entry.has_field_expiry() {
             table.volatile.set(table.volatile.get() - 1);
-            shift(&self.local.counters.field_expires[usize::from(self.physical)], -1);
+            self.counts().field_expires -= 1;
         }
-        shift(&self.local.counters.keys[usize::from(self.physical)], -1);
+        self.counts().keys -= 1;
         if table.count.get() == 0 {
             self.ks.mark_if_empty(self.held, key.slot);
         }
@@ -240,10 +246,9 @@ impl Db<'_> {
         }
         table.volatile.set(table.volatile.get() + after - before);
         table.expiring.set(table.expiring.get() + u32::from(has.is_some()) - u32::from(had.is_some()));
-        let delta = i64::from(has.is_some()) - i64::from(had.is_some());
-        shift(&self.local.counters.expires[usize::from(self.physical)], delta);
-        let delta = i64::from(has_fields) - i64::from(had_fields);
-        shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
+        let counts = self.counts();
+        counts.expires += i64::from(has.is_some()) - i64::from(had.is_some());
+        counts.field_expires += i64::from(has_fields) - i64::from(had_fields);
     }
 
     /// Sets any value, whatever was there. A hash brings the expiry of its fields along.
@@ -362,8 +367,7 @@ impl Db<'_> {
             self.ks.mark_volatile(key.slot);
         }
         table.volatile.set(table.volatile.get() + u32::from(next.is_some()) - u32::from(had));
-        let delta = i64::from(next.is_some()) - i64::from(had);
-        shift(&self.local.counters.field_expires[usize::from(self.physical)], delta);
+        self.counts().field_expires += i64::from(next.is_some()) - i64::from(had);
     }
 
     /// A long string to be changed: the present one, made a `Blob` if it was not. Others may share it, and see nothing of what replaces it.

@@ -1,6 +1,7 @@
 //! Databases against models: contents, counters, walks, flushes.
 
 mod cold;
+mod counts;
 mod crowded;
 mod graves;
 mod model;

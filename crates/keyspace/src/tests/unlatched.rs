@@ -45,6 +45,7 @@ fn unlatched_and_twice_read() {
             assert_eq!(ks.with_attachment(&held, slot, |a| a.downcast_ref().copied()), Some(Some(n)));
             assert!(ks.interest(&held, slot));
             ks.attach(&held, slot, None);
+            one.publish_counts();
             ks.release(held, |_| {});
             one.end_turn();
         }

@@ -299,6 +299,8 @@ impl<'a> SessionCtx<'a> {
         command: &'b Command,
         args: Args<'b>,
     ) -> SessionCtx<'b> {
+        // INFO has what the block has done so far.
+        self.engine.local().publish_counts();
         SessionCtx {
             node: self.node,
             engine: self.engine,

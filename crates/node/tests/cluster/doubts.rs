@@ -132,6 +132,7 @@ fn who_needs_keys_of_what_cannot_be_done_hears_so() {
         if let Some(text) = text {
             db.set_string(&key, text, false, Expiry::Clear);
         }
+        local.publish_counts();
         keyspace.release(held, |_| {});
     };
     assert_eq!(net.say(owner, &format!("RPUSH {z} 0")), "1");

@@ -86,8 +86,9 @@ fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
     let loader = Loader::new(net.node(node).engine.clone(), place);
     let slot = keyspace::slot_of(key.as_bytes());
     let held = keyspace.try_one(slot).expect("nobody else is there");
-    let local = keyspace.local(place + 1);
-    keyspace.restore_cold(&held, slot, 0, ColdFigures { keys: 1, ..ColdFigures::default() }, &local);
+    let mut local = keyspace.local(place + 1);
+    keyspace.restore_cold(&held, slot, 0, ColdFigures { keys: 1, ..ColdFigures::default() }, &mut local);
+    local.publish_counts();
     keyspace.release(held, |_| {});
     loader
 }

@@ -52,8 +52,8 @@ impl Memory {
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let memory = Self::empty();
         let keyspace = &memory.0.keyspace;
-        let local = keyspace.local(0);
-        let loaded = restore(&**store, keyspace, &local)?;
+        let mut local = keyspace.local(0);
+        let loaded = restore(&**store, keyspace, &mut local)?;
         let from = loaded.as_ref().map(|loaded| (loaded, &**store));
         let mut replay = Replay::new(keyspace, local, Tunables::default().limits, from, now);
         for (lsn, effects) in records {

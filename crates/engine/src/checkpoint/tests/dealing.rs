@@ -53,8 +53,8 @@ fn records_of_transactions_that_a_checkpoint_covers_are_not_noted() {
     let [(covered, _), (later, _)] = &machine.log.records[..] else { panic!("two records") };
     assert!((*covered..*later).contains(&machine.log.cut));
     let (store, keyspace) = (machine.store.crashed(), Keyspace::new(2, DATABASES, 7));
-    let local = keyspace.local(0);
-    let restored = restore(&store, &keyspace, &local).expect("a store that can be read").expect("a checkpoint");
+    let mut local = keyspace.local(0);
+    let restored = restore(&store, &keyspace, &mut local).expect("a store that can be read").expect("a checkpoint");
     let mut replay = Replay::new(&keyspace, local, tunables().limits.clone(), Some((&restored, &store)), NOW);
     for (lsn, effects) in &machine.log.records {
         replay.record(*lsn, effects).expect("our own record");

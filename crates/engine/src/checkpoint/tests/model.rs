@@ -256,8 +256,8 @@ impl Machine {
         let keyspace = Keyspace::new(4, DATABASES, hashes);
         let other = Keyspace::new(1, DATABASES, hashes);
         let loaded = load(&store, &other, &mut other.local(0)).map_err(|error| error.to_string())?;
-        let local = keyspace.local(0);
-        let restored = restore(&store, &keyspace, &local).map_err(|error| error.to_string())?;
+        let mut local = keyspace.local(0);
+        let restored = restore(&store, &keyspace, &mut local).map_err(|error| error.to_string())?;
         if let (Some(restored), Some(loaded)) = (&restored, &loaded) {
             if !loaded.counts.agree(&restored.counts) {
                 return Err(format!("the store has {:?}, not {:?}", loaded.counts, restored.counts));
