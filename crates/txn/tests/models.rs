@@ -56,7 +56,8 @@ fn fetching(cluster: Cluster) -> Cluster {
 
 fn explore(name: &str, cluster: Cluster) {
     let cluster = Cluster { healed: if long() { 1 } else { 8 }, ..cluster };
-    let checker = cluster.checker().threads(2).spawn_bfs().join();
+    // Depth first: what is still to be looked at stays short.
+    let checker = cluster.checker().threads(2).spawn_dfs().join();
     eprintln!("{name}: {} states", checker.unique_state_count());
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
         let last = path.last_state().clone();
