@@ -224,6 +224,7 @@ impl Db<'_> {
             old
         } else {
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
+            self.local.stamped = true;
             new.set_mark(old.mark());
             place.set_address(new.to_word());
             old.free(self.local);

@@ -328,3 +328,33 @@ fn a_shared_value_stays_as_it_was() {
         assert_eq!(db.peek(&a).unwrap().collection::<List>().unwrap().len(), 5001);
     });
 }
+
+/// Of a version that nobody has heard of nothing would be logged, and who sees it would wait for ever.
+#[test]
+fn whatever_is_given_a_version_is_noted() {
+    let ks = Keyspace::new(1, 1, 1);
+    let mut single = Single::new(&ks);
+    let texts: [(&[u8], bool); 7] = [
+        (b"1", false),
+        (b"1", true),
+        (b"text", false),
+        (&[b'x'; 60], false),
+        (&[b'x'; 900], false),
+        (b"2", false),
+        (b"", true),
+    ];
+    for (from, from_raw) in texts {
+        for (to, to_raw) in texts {
+            single.with(0, |db| {
+                let key = db.key(b"key");
+                db.set_string(&key, from, from_raw, Expiry::Clear);
+                db.local().take_stamped();
+            });
+            single.with(0, |db| {
+                let key = db.key(b"key");
+                db.set_string(&key, to, to_raw, Expiry::Keep);
+                assert!(db.local().take_stamped(), "{} over {}", to.escape_ascii(), from.escape_ascii());
+            });
+        }
+    }
+}
