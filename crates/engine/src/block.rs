@@ -7,7 +7,7 @@
 use std::ops::AddAssign;
 
 use command::{Error, Event, Outcome, Rng, Run, Touched};
-use keyspace::{Held, Need};
+use keyspace::{Held, Need, Unpublished};
 use resp::Reply;
 use txn::locks::Mode;
 
@@ -53,6 +53,7 @@ struct Pending {
     published: Vec<Event>,
     invalidated: Vec<Invalidation>,
     dirty: u64,
+    counts: Unpublished,
 }
 
 /// What a block that runs again must have in common with the run that was undone.
@@ -346,6 +347,7 @@ impl Engine {
         std::mem::swap(&mut self.fx.encoded, &mut pending.encoded);
         std::mem::swap(&mut self.published, &mut pending.published);
         std::mem::swap(&mut self.invalidated, &mut pending.invalidated);
+        self.local.exchange_counts(&mut pending.counts);
     }
 
     /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
@@ -361,6 +363,7 @@ impl Engine {
         }
         self.published.append(&mut block.pending.published);
         self.invalidated.append(&mut block.pending.invalidated);
+        self.local.take_counts(&mut block.pending.counts);
         self.mark_watched(&block.touched, &block.held);
         self.invalidate_in_order(&block.touched, &block.reads, &block.held);
         let now = self.now;
@@ -398,6 +401,7 @@ impl Engine {
 
     /// Undoes what a block did, under its latches. What it would have said is left in it.
     pub(crate) fn undo_changes(&mut self, block: &mut BlockRun) {
+        self.local.take_counts(&mut block.pending.counts);
         // Readers' keys are saved where keys expire: put back for nothing, they would have versions that no log has.
         let is_unchanged = block.deferred && !block.stamped && block.pending.encoded.is_empty();
         match block.journal.take() {
@@ -423,8 +427,14 @@ impl BlockRun {
         (std::mem::take(&mut self.pending.encoded), std::mem::take(&mut self.pending.published))
     }
 
+    /// How many keys it has added and taken away.
+    pub fn counts(&self) -> &Unpublished {
+        &self.pending.counts
+    }
+
     /// Gives the latches back to whoever takes it apart.
     pub(crate) fn into_held(self) -> Held {
+        debug_assert!(self.pending.counts.is_empty(), "it was undone, or has done nothing");
         self.held
     }
 

@@ -504,4 +504,11 @@ fn a_block_counts_the_keys_that_it_has_made() {
     assert!(counted.contains("keys=2,expires=1,") && counted.ends_with(" :1 :1 $1 a"), "{counted}");
     let script = "redis.call('set', KEYS[1], 1) return redis.call('dbsize')";
     assert_eq!(client.call(&format!("eval \"{script}\" 1 b")), ":2");
+    let changes = |client: &mut Client| field(&client.call("info persistence"), "rdb_changes_since_last_save");
+    let before: u64 = changes(&mut client).parse().unwrap();
+    assert_eq!(client.call("flushall"), "+OK");
+    assert_eq!(changes(&mut client), (before + 2).to_string());
+    client.send("multi;set a 1;set b 1;del a;flushall;exec");
+    (0..6).for_each(|_| assert!(!client.reply().starts_with('-')));
+    assert_eq!(changes(&mut client), (before + 6).to_string());
 }

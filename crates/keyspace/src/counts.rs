@@ -1,61 +1,56 @@
-//! How many keys there are. What a worker adds and takes away is its own until it gives latches back, or says so: others never count a key
-//! twice that moves, and do not miss one that is replaced.
+//! How many keys there are. What a command or block adds and takes away is its own until its latches go back: others do not count a key twice
+//! that moves, and do not miss one that is replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use smallvec::SmallVec;
+
+use crate::keyspace::Keyspace;
 use crate::local::{Counters, Local, shift};
 
-/// What is counted of a physical database, or by how much that has changed.
+/// What is counted of a database, or by how much that has changed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Counts {
-    pub(crate) keys: i64,
+pub struct Counts {
+    /// Keys.
+    pub keys: i64,
     /// Keys with an expiry.
-    pub(crate) expires: i64,
+    pub expires: i64,
     /// Hashes with fields that expire.
-    pub(crate) field_expires: i64,
+    pub field_expires: i64,
 }
 
-/// What a worker has changed and others do not see yet.
-pub(crate) struct Unpublished {
-    of: Box<[Counts]>,
-    /// The first and the last physical database it may have changed: nothing if they are the wrong way round.
-    first: u16,
-    last: u16,
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.keys += other.keys;
+        self.expires += other.expires;
+        self.field_expires += other.field_expires;
+    }
 }
+
+/// What has changed in physical databases and others do not see yet: few.
+#[derive(Default, Debug)]
+pub struct Unpublished(SmallVec<[(u16, Counts); 1]>);
 
 impl Unpublished {
-    pub(crate) fn new(databases: usize) -> Self {
-        Self { of: vec![Counts::default(); databases].into(), first: u16::MAX, last: 0 }
-    }
-
     /// To be changed.
     #[inline]
     pub(crate) fn of(&mut self, physical: u16) -> &mut Counts {
-        self.first = self.first.min(physical);
-        self.last = self.last.max(physical);
-        &mut self.of[usize::from(physical)]
+        let at = self.0.iter().position(|(number, _)| *number == physical).unwrap_or_else(|| {
+            self.0.push((physical, Counts::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// What there is of a physical database.
     pub(crate) fn peek(&self, physical: u16) -> Counts {
-        self.of[usize::from(physical)]
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.first > self.last
-    }
-
-    fn move_to(&mut self, counters: &Counters) {
-        for number in usize::from(self.first)..=usize::from(self.last) {
-            let Counts { keys, expires, field_expires } = std::mem::take(&mut self.of[number]);
-            let all = [(keys, &counters.keys), (expires, &counters.expires), (field_expires, &counters.field_expires)];
-            for (change, counter) in all.into_iter().filter(|(change, _)| *change != 0) {
-                shift(&counter[number], change);
-            }
-        }
-        (self.first, self.last) = (u16::MAX, 0);
+        self.0.iter().find(|(number, _)| *number == physical).map_or_else(Counts::default, |(_, counts)| *counts)
     }
 }
 
@@ -64,14 +59,49 @@ impl Local {
     #[inline]
     pub fn publish_counts(&mut self) {
         if !self.unpublished.is_empty() {
-            self.unpublished.move_to(&self.counters);
+            self.counters.add(&mut self.unpublished);
         }
+    }
+
+    /// What is not published and `others` change places: a block that stands still while its worker does other things keeps its own.
+    #[inline]
+    pub fn exchange_counts(&mut self, others: &mut Unpublished) {
+        std::mem::swap(&mut self.unpublished, others);
+    }
+
+    /// Takes over what a block has kept.
+    pub fn take_counts(&mut self, others: &mut Unpublished) {
+        others.0.drain(..).for_each(|(physical, counts)| self.unpublished.of(physical).add(counts));
     }
 }
 
 impl Counters {
-    /// The sum of what all workers have said of a physical database.
+    fn add(&self, unpublished: &mut Unpublished) {
+        for (physical, Counts { keys, expires, field_expires }) in unpublished.0.drain(..) {
+            let all = [(keys, &self.keys), (expires, &self.expires), (field_expires, &self.field_expires)];
+            for (change, counter) in all.into_iter().filter(|(change, _)| *change != 0) {
+                shift(&counter[usize::from(physical)], change);
+            }
+        }
+    }
+
+    /// The sum of what all workers have published of a physical database.
     pub(crate) fn sum(all: &[Arc<Counters>], of: impl Fn(&Counters) -> &[AtomicI64], physical: u16) -> i64 {
         all.iter().map(|counters| of(counters)[usize::from(physical)].load(Relaxed)).sum()
+    }
+}
+
+impl Keyspace {
+    /// What logical database `db` has, for who has changed so much of it.
+    pub fn counts(&self, db: u16, own: &Unpublished) -> Counts {
+        let physical = self.physical(db);
+        let mut counts = own.peek(physical);
+        let sum = |of: fn(&Counters) -> &[AtomicI64]| Counters::sum(self.counters(), of, physical);
+        counts.add(Counts {
+            keys: sum(|counters| &counters.keys),
+            expires: sum(|counters| &counters.expires),
+            field_expires: sum(|counters| &counters.field_expires),
+        });
+        counts
     }
 }

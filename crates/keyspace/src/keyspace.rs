@@ -253,7 +253,7 @@ impl Keyspace {
             retired: Retired::new(self.epochs.clone(), index),
             dying: Default::default(),
             counters: self.counters[index].clone(),
-            unpublished: Unpublished::new(self.databases()),
+            unpublished: Unpublished::default(),
             sightings: Default::default(),
             seen: Default::default(),
             stamped: false,
@@ -309,7 +309,7 @@ impl Keyspace {
         Counters::sum(&self.counters, |counters| &counters.keys, self.physical(db)).max(0) as u64
     }
 
-    /// Whether logical database `db` has no keys.
+    /// Whether logical database `db` has no keys, as [`Self::len`] says.
     pub fn is_empty(&self, db: u16) -> bool {
         self.len(db) == 0
     }

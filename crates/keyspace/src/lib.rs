@@ -37,6 +37,7 @@ mod value;
 mod walk;
 
 pub use cold::{ColdFigures, Fetched, Record, Ticket, Unreadable, Whereabouts};
+pub use counts::{Counts, Unpublished};
 pub use db::{Db, EntryRef, Expiry, Over, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;

@@ -12,8 +12,8 @@ use crate::seen::{Horizon, Seen};
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
 
-/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight; what a command or block
-/// does to the numbers of keys shows all at once ([`Local::publish_counts`]).
+/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight: they are read one after
+/// the other. Of the numbers of keys each has what a command or block has done, or not yet ([`Local::publish_counts`]).
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Counters {

@@ -56,7 +56,7 @@ fn fetching(cluster: Cluster) -> Cluster {
 
 fn explore(name: &str, cluster: Cluster) {
     let cluster = Cluster { healed: if long() { 1 } else { 8 }, ..cluster };
-    // Depth first: what is still to be looked at stays short.
+    // Depth first: what is still to be looked at stays short. Breadth first, what is found is told in fewer steps.
     let checker = cluster.checker().threads(2).spawn_dfs().join();
     eprintln!("{name}: {} states", checker.unique_state_count());
     if let Some((property, path)) = checker.discoveries().into_iter().next() {

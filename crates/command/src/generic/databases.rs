@@ -70,8 +70,7 @@ fn check_mode(ctx: &Ctx<'_>) -> Result<(), Error> {
 
 fn flushdb(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     check_mode(ctx)?;
-    let db = ctx.db.logical();
-    let keys = ctx.db.keyspace().len(db);
+    let (db, keys) = (ctx.db.logical(), ctx.db.len());
     ctx.fx.push_barrier(Barrier::Flush(Some(db)), keys);
     ctx.out.ok();
     Ok(Outcome::Done)
@@ -79,8 +78,13 @@ fn flushdb(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 fn flushall(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     check_mode(ctx)?;
-    let keyspace = ctx.db.keyspace();
-    let keys = (0..keyspace.databases()).map(|db| keyspace.len(db as u16)).sum();
+    let (own, databases) = (ctx.db.logical(), ctx.db.keyspace().databases() as u16);
+    let count = |db| {
+        ctx.db.switch(db);
+        ctx.db.len()
+    };
+    let keys = (0..databases).map(count).sum();
+    ctx.db.switch(own);
     ctx.fx.push_barrier(Barrier::Flush(None), keys);
     ctx.out.ok();
     Ok(Outcome::Done)

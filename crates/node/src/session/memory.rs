@@ -1,6 +1,7 @@
 //! MEMORY: where the node's memory is. MEMORY USAGE looks at a key and is a row of the data plane.
 
 use command::{Error, Row, Spec, flags::*};
+use keyspace::Counts;
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
 
@@ -161,10 +162,10 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
     let memory = Memory::of(ctx);
     let clients: u64 = ctx.node.clients().values().map(|client| client.memory()).sum();
-    let keyspace = &ctx.node.engine.keyspace;
     let (selected, databases) = (ctx.session.db, ctx.settings.databases);
     let shown: Vec<(u16, u64, u64)> = (0..databases)
-        .map(|db| (db, keyspace.len(db), keyspace.expires(db)))
+        .map(|db| (db, ctx.counts(db)))
+        .map(|(db, Counts { keys, expires, .. })| (db, keys.max(0) as u64, expires.max(0) as u64))
         .filter(|&(db, keys, _)| keys > 0 || db == selected)
         .collect();
     let keys: u64 = shown.iter().map(|&(_, keys, _)| keys).sum();

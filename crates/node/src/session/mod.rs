@@ -30,8 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
 use engine::{Busy, Caller, Engine, WatchedKey};
-use keyspace::Horizon;
-use keyspace::Key;
+use keyspace::{Counts, Horizon, Key, Unpublished};
 use resp::{Args, Batch, Protocol, Reply};
 use txn::Lock;
 
@@ -299,8 +298,6 @@ impl<'a> SessionCtx<'a> {
         command: &'b Command,
         args: Args<'b>,
     ) -> SessionCtx<'b> {
-        // INFO has what the block has done so far.
-        self.engine.local().publish_counts();
         SessionCtx {
             node: self.node,
             engine: self.engine,
@@ -320,6 +317,16 @@ impl<'a> SessionCtx<'a> {
             block: Some(block),
             aside: self.aside.as_deref_mut(),
         }
+    }
+
+    /// What a database has, with what the block that runs has added and taken away. What one does in a workspace is done nowhere yet.
+    pub(crate) fn counts(&self, db: u16) -> Counts {
+        let block = self.block.as_deref().filter(|_| self.aside.is_none());
+        let keyspace = &self.node.engine.keyspace;
+        block.map_or_else(
+            || keyspace.counts(db, &Unpublished::default()),
+            |block| keyspace.counts(db, block.run.counts()),
+        )
     }
 
     /// For whom commands run. What was read in a workspace is noted nowhere.

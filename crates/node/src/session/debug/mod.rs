@@ -6,6 +6,7 @@ mod rows;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::Error;
+use keyspace::Counts;
 
 use super::{Flow, SessionCtx};
 use crate::client::Peer;
@@ -168,9 +169,9 @@ fn htstats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let db = ctx.int(2)?;
     let db = u16::try_from(db).ok().filter(|&db| db < ctx.settings.databases);
     let db = db.ok_or(Error::new("ERR Out of range database"))?;
-    let keyspace = &ctx.node.engine.keyspace;
     let mut text = String::new();
-    for (name, count) in [("Dictionary", keyspace.len(db)), ("Expires", keyspace.expires(db))] {
+    let Counts { keys, expires, .. } = ctx.counts(db);
+    for (name, count) in [("Dictionary", keys), ("Expires", expires)] {
         text.push_str(&format!("[{name} HT]\nHash table 0 stats (main hash table):\n number of elements: {count}\n"));
     }
     ctx.reply().verbatim(*b"txt", text);

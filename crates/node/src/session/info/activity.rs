@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use keyspace::Counts;
+
 use super::{Report, Text};
 use crate::pubsub::Kind;
 
@@ -106,11 +108,9 @@ pub fn cluster(r: &Report<'_>, t: &mut Text) {
 }
 
 pub fn keyspace(r: &Report<'_>, t: &mut Text) {
-    let keyspace = &r.node.engine.keyspace;
     t.title("Keyspace");
-    for db in 0..keyspace.databases() as u16 {
-        let (keys, expires, fields) = (keyspace.len(db), keyspace.expires(db), keyspace.field_expires(db));
-        if keys > 0 {
+    for (db, Counts { keys, expires, field_expires: fields }) in r.databases.iter().enumerate() {
+        if *keys > 0 {
             t.line(format_args!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={fields}"));
         }
     }

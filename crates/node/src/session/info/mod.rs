@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use command::{Error, Row, Spec, flags::*};
+use keyspace::Counts;
 
 use super::{Flow, SessionCtx, SessionRun};
 use crate::config::Settings;
@@ -72,6 +73,8 @@ struct Report<'a> {
     settings: &'a Settings,
     /// Unix milliseconds.
     now: u64,
+    /// What each database has.
+    databases: Vec<Counts>,
 }
 
 impl Report<'_> {
@@ -122,7 +125,8 @@ fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     };
     // CONFIG SET of the same turn counts already.
     let settings = ctx.node.config.settings();
-    let report = Report { node: ctx.node, settings: &settings, now: ctx.node.clock.unix_ms() };
+    let databases = (0..settings.databases).map(|db| ctx.counts(db)).collect();
+    let report = Report { node: ctx.node, settings: &settings, now: ctx.node.clock.unix_ms(), databases };
     let mut text = Text::default();
     for (name, shown, section) in SECTIONS {
         if chosen(name, *shown) {
