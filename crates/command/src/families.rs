@@ -16,14 +16,36 @@ use crate::{debug, dump, generic, geo, hash, list, set, stream, string, zset};
 pub enum Run {
     /// Runs under the latches of its keys (none, if it has none).
     Keyed(fn(&mut Ctx<'_>) -> Result<Outcome, Error>),
-    /// As `Keyed`, but needs the whole keyspace when the second function says so of the arguments (SORT with patterns).
-    KeyedOrWhole(fn(&mut Ctx<'_>) -> Result<Outcome, Error>, fn(Args<'_>) -> bool),
+    /// As `Keyed`, but may work on further keys, as the second function says of the arguments (SORT with patterns).
+    KeyedOrWhole(fn(&mut Ctx<'_>) -> Result<Outcome, Error>, fn(Args<'_>) -> Reach),
     /// Runs with the whole keyspace held.
     Whole(fn(&mut Ctx<'_>) -> Result<Outcome, Error>),
     /// Looks at keys one by one.
     Walk(fn(&mut Ctx<'_>) -> Result<Box<dyn Walk>, Error>),
     /// Has subcommands only.
     Container,
+}
+
+/// On which keys a command works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Those that are its arguments.
+    Keys,
+    /// Others in the slots of these, too.
+    Slots,
+    /// Any.
+    Everything,
+}
+
+impl Run {
+    /// On which keys a command with these arguments works.
+    pub fn reach(&self, args: Args<'_>) -> Reach {
+        match self {
+            Run::Keyed(_) | Run::Container => Reach::Keys,
+            Run::KeyedOrWhole(_, reach) => reach(args),
+            Run::Whole(_) | Run::Walk(_) => Reach::Everything,
+        }
+    }
 }
 
 /// The rows of every family of the data plane.

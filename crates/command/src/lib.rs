@@ -43,7 +43,7 @@ pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use digest::Digest;
 pub use effects::{Before, Effect, Effects, Touched};
 pub use error::Error;
-pub use families::{FAMILIES, Run};
+pub use families::{FAMILIES, Reach, Run};
 pub use generation::Generation;
 pub use generic::{CLUSTER, slot_of_argument, slot_of_cursor};
 pub use help::write_help;

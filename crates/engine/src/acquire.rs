@@ -1,6 +1,6 @@
 //! Taking latches: which ones a command needs, trying for a moment, reserving when starved, parking.
 
-use command::{Run, flags};
+use command::{Reach, Run, flags};
 use keyspace::{Held, Need, Waiter};
 use smallvec::SmallVec;
 
@@ -123,7 +123,7 @@ impl Engine {
     pub fn need_of_call(&mut self, call: &Call<'_>) -> Need {
         match call.row.run {
             Run::Whole(_) => return Need::All,
-            Run::KeyedOrWhole(_, whole) if whole(call.args) => return Need::All,
+            Run::KeyedOrWhole(_, reach) if reach(call.args) == Reach::Everything => return Need::All,
             _ => {}
         }
         let mut positions = std::mem::take(&mut self.positions);

@@ -12,7 +12,7 @@ use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SLOTS};
 use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
-use crate::families::{FAMILIES, Run};
+use crate::families::{FAMILIES, Reach, Run};
 use crate::spec::{KeyAt, Row};
 use crate::{Ctx, Digest, Effects, Events, Outcome, Position, Rng, Tunables, Walk};
 
@@ -82,7 +82,7 @@ impl Bench {
         self.version += 1;
         let held = match row.run {
             Run::Keyed(_) => self.hold_keys(args, &keys),
-            Run::KeyedOrWhole(_, whole) if !whole(args) => self.hold_keys(args, &keys),
+            Run::KeyedOrWhole(_, reach) if reach(args) != Reach::Everything => self.hold_keys(args, &keys),
             _ => self.hold(),
         };
         self.delete_expired(&held, args, &keys);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
-use command::{effects, flags};
+use command::{Reach, effects, flags};
 use keyspace::{Held, Key, Keyspace, Need, Waiter};
 use txn::locks::{KeyLock, Locks, Mode, Requested, release, request, request_plain, restore};
 use txn::{Lock, Prepared, Stamp, TxId};
@@ -199,8 +199,30 @@ impl Engine {
         if held.is_all() {
             return self.await_quiet(token, true);
         }
+        if calls.iter().any(|call| self.reaches_locked(call, held)) {
+            // Which keys it will find nobody knows, so it can claim none; and nobody who is waited for may wait for what it has claimed.
+            self.end_claims(token, held);
+            let need = Need::Slots(held.slots().into());
+            return self.await_quiet(token, true).map(|busy| Busy { need, ..busy });
+        }
         let keys = self.keys_to_lock(calls, further, held);
         self.await_claims(keys, held, token)
+    }
+
+    /// Whether a command works on keys that are not its arguments, in slots in which transactions may change something.
+    #[cold]
+    fn reaches_locked(&self, call: &Call<'_>, held: &Held) -> bool {
+        if call.row.run.reach(call.args) != Reach::Slots {
+            return false;
+        }
+        let mut positions = Vec::new();
+        call.row.spec.keys_of(call.args, &mut positions);
+        let slots = positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of);
+        let changes = |(owner, mode)| matches!((owner, mode), (Owner::Attempt(_), Mode::Exclusive));
+        let is_locked = |a: &mut Attachment| a.locks.values().any(|lock| lock.held().any(changes));
+        slots
+            .filter(|slot| held.covers(*slot))
+            .any(|slot| Attachment::of(&self.shared.keyspace, held, slot, is_locked) == Some(true))
     }
 
     #[cold]

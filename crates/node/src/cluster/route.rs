@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::cluster::items::Item;
-use command::{KeyAt, flags};
+use command::{KeyAt, Reach, flags};
 use resp::{Args, OwnedArgs, Reply};
 
 use super::Role;
@@ -11,7 +11,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::{Expect, Line, Script};
-use super::tx::works_on_everything;
+use super::tx::reach_of;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
@@ -84,13 +84,13 @@ impl Peers {
         self.map.owner_of(slot).map_or(Place::Nobody, |owner| Place::At(owner, slot))
     }
 
-    /// To whom the keys of a command belong: if it works on keys that are not its arguments, to all nodes. `key`: the slot of its only key, if that
+    /// To whom the keys of a command belong: if it works on keys of any slots, to all nodes. `key`: the slot of its only key, if that
     /// is known.
     pub(crate) fn place_of(&self, command: &Command, args: Args<'_>, key: Option<u16>) -> Place {
         if let Some(slot) = key {
             return self.place(slot);
         }
-        if !self.is_alone() && works_on_everything(command, args) {
+        if !self.is_alone() && reach_of(command, args) == Reach::Everything {
             return Place::Several;
         }
         let mut positions: Vec<KeyAt> = Vec::new();
@@ -112,7 +112,7 @@ impl Peers {
     pub(crate) fn has_elsewhere(&self, command: &Command, args: Args<'_>) -> bool {
         let is_keyed = matches!(self.kinds[command.id], Kind::Keyed | Kind::Patient | Kind::Script);
         is_keyed
-            && !works_on_everything(command, args)
+            && reach_of(command, args) == Reach::Keys
             && match self.place_of(command, args, None) {
                 Place::At(owner, _) => owner != self.me,
                 Place::Several => true,
@@ -138,7 +138,7 @@ impl Peers {
             }
             _ => return Call::Runs,
         }
-        if !self.is_alone() && works_on_everything(command, args) {
+        if !self.is_alone() && reach_of(command, args) == Reach::Everything {
             return not_here(EVERYTHING);
         }
         let (mut place, mut is_held) = (Place::Anywhere, true);
@@ -154,6 +154,8 @@ impl Peers {
             Place::At(owner, _) if owner == self.me && (self.serves || is_held) => Call::Runs,
             Place::At(owner, _) if owner == self.me && can_be_undone => Call::Undoes(self.no_lease()),
             Place::At(owner, _) if owner == self.me => Call::Runs,
+            // On copies, too, it would lack what it finds by itself.
+            Place::At(..) | Place::Several if reach_of(command, args) != Reach::Keys => not_here(EVERYTHING),
             Place::At(..) | Place::Several => not_here(SEVERAL),
             Place::Nobody if !is_old && can_be_undone => Call::Undoes(NO_OWNER.into()),
             Place::Nobody => not_here(b"ERR Hash slot not served"),
@@ -164,7 +166,7 @@ impl Peers {
     pub(crate) fn refuses_in_workspace(&self, command: &Command, args: Args<'_>) -> Option<&'static [u8]> {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
-            Kind::Keyed if works_on_everything(command, args) => Some(EVERYTHING),
+            Kind::Keyed if reach_of(command, args) != Reach::Keys => Some(EVERYTHING),
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,
         }
@@ -363,7 +365,7 @@ impl Worker {
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
             // They are not at one place, of which the client could be told: EXEC brings them together.
             Place::Several if queues => None,
-            Place::Several if works_on_everything(command, args) => Some(self.decline(conn, command, PATTERNS)),
+            Place::Several if reach_of(command, args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
             Place::Several if matches!(kind, Kind::Keyed | Kind::Patient | Kind::Script) => {
                 Some(self.run_over_nodes(conn, command, args))
             }

@@ -121,7 +121,8 @@ What differs from a single server:
   on copies of its keys; and again for each further key that is found so, a hundred times at most. A script in a block whose keys are all of one node
   uses keys of others only if it declares them. Values of more than 8 MB together at one node are too large to be copied.
 - A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. What is longer is refused, and nothing of it was done.
-- `SORT` with patterns (BY, GET) that lead to keys of other slots than the sorted key's is refused where there are several nodes, as in Redis Cluster.
+- `SORT` with patterns (BY, GET) that lead to keys of other slots than the sorted key's is refused where there are several nodes, as in Redis Cluster. With
+  patterns of the same slot (`{tag}`) it runs where that slot is: in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`, it is refused.
 - When slots get another owner, commands for them wait for nodes that hear of it late, for 2 s at most, and go where the keys are. One behind which others of
   its pipeline have been executed by then is answered -TRYAGAIN, and a block with watched keys of the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.

@@ -420,3 +420,54 @@ fn sort_with_patterns_of_other_slots_is_refused() {
     net.ask(client, "MSET w_1 9 w_2 8");
     assert_eq!(net.say(client, "SORT list BY w_* GET w_*"), "[8 9]");
 }
+
+/// What SORT finds by patterns of the slot of what is sorted is there where that is, and nowhere else: on copies, where nobody has fetched it, it is refused.
+#[test]
+fn sort_with_patterns_is_refused_on_copies() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
+    let (list, weights, home, away) =
+        (format!("{{{a}}}list"), format!("{{{a}}}w_*"), format!("{{{a}}}to"), format!("{{{c}}}to"));
+    net.ask(client, &format!("RPUSH {list} 1 2"));
+    net.ask(client, &format!("MSET {{{a}}}w_1 9 {{{a}}}w_2 8"));
+    for options in [format!("BY {weights}"), format!("GET {weights}"), format!("BY none GET # GET {weights}->field")] {
+        // Alone, with a key of another node.
+        let sort = format!("SORT {list} {options} STORE {away}");
+        let refused = net.say(client, &sort);
+        assert!(refused.starts_with("-ERR") && refused.contains("in different slots"), "{sort}: {refused}");
+        // In a block with keys of other nodes: of commands that need one node each, and of one that needs two.
+        for others in [vec![format!("SET {b} 1"), format!("SET {c} 1")], vec![format!("RENAMENX {list} {away}")]] {
+            for command in ["SORT", "SORT_RO"] {
+                net.ask(client, "MULTI");
+                for command in others.iter().chain([&format!("{command} {list} {options}")]) {
+                    assert_eq!(net.say(client, command), "QUEUED");
+                }
+                let refused = net.say(client, "EXEC");
+                assert!(refused.starts_with("-EXECABORT") && refused.contains("more than its keys"), "{refused}");
+            }
+        }
+        // In scripts: one of several nodes, and such as find that out.
+        let text = "return redis.call(unpack(ARGV))";
+        let local = format!("SORT_RO {list} {options}");
+        for (keys, sort) in [(vec!["2", &list, &c], &local), (vec!["1", &list], &sort), (vec!["1", &c], &local)] {
+            let words = [&["EVAL", text][..], &keys, &sort.split(' ').collect::<Vec<_>>()].concat();
+            let refused = net.say_words(client, &words);
+            assert!(refused.contains("more than its keys"), "{words:?}: {refused}");
+        }
+        assert_eq!(net.say(client, &format!("EXISTS {b} {c} {away}")), "0", "nothing was done");
+    }
+    // Where they are: alone, in a block, and in a script.
+    let sort = format!("SORT {list} BY {weights} GET {weights}");
+    assert_eq!(net.say(client, &sort), "[8 9]");
+    assert_eq!(net.say(client, &format!("{sort} STORE {home}")), "2");
+    net.ask(client, "MULTI");
+    net.ask(client, &sort);
+    net.ask(client, &format!("LRANGE {home} 0 -1"));
+    assert_eq!(net.say(client, "EXEC"), "[[8 9] [8 9]]");
+    let words =
+        [&["EVAL", "return redis.call(unpack(ARGV))", "1", &list], &*sort.split(' ').collect::<Vec<_>>()].concat();
+    assert_eq!(net.say_words(client, &words), "[8 9]");
+    // Patterns that lead to no key.
+    assert_eq!(net.say(client, &format!("SORT {list} BY none GET # GET none STORE {away}")), "4");
+    assert_eq!(net.say(client, &format!("LRANGE {away} 0 -1")), "[1  2 ]");
+    assert!(net.is_quiet(), "nothing is left");
+}

@@ -96,7 +96,7 @@ fn what_is_possible_between_begin_and_commit() {
     }
     net.ask(listener, "SUBSCRIBE news");
     net.ask(client, "BEGIN");
-    for command in ["MULTI", "WATCH x", "KEYS *", "FLUSHALL", "DBSIZE", "SORT x BY w_*"] {
+    for command in ["MULTI", "WATCH x", "KEYS *", "FLUSHALL", "DBSIZE", "SORT x BY w_*", "SORT {x} GET {x}w_*"] {
         assert_eq!(net.say(client, command), "-ERR this command is not possible between BEGIN and COMMIT", "{command}");
     }
     assert!(net.say(client, "NONSENSE").starts_with("-ERR unknown command"));

@@ -414,7 +414,8 @@ fn a_part_runs_under_its_locks_or_not_at_all() {
     assert_eq!(net.say(client, &format!("SET {a} 1")), "OK");
     let lock = |db: u16, mode| Lock { db, key: a.as_bytes().into(), mode };
     let (reads, writes) = (vec![lock(0, Mode::Shared)], vec![lock(0, Mode::Exclusive)]);
-    let bad: [(&[Lock], &[&str]); 12] = [
+    let pattern = format!("{{{a}}}w_*");
+    let bad: [(&[Lock], &[&str]); 14] = [
         (&[], &["SET", &a, "2"]),
         (&[], &["GET", &b]),
         (&writes, &["SET", &b, "2"]),
@@ -424,6 +425,8 @@ fn a_part_runs_under_its_locks_or_not_at_all() {
         (&writes, &["FLUSHALL"]),
         (&writes, &["SCAN", "0"]),
         (&writes, &["SORT", &a, "BY", "*"]),
+        (&writes, &["SORT", &a, "BY", &pattern]),
+        (&reads, &["SORT_RO", &a, "GET", &pattern]),
         (&writes, &["OBJECT"]),
         (&writes, &["OBJECT", "ENCODING", &b]),
         (&writes, &["EVAL", "return 1", "0"]),

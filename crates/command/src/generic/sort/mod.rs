@@ -19,7 +19,7 @@ use crate::lacking::Lacking;
 use crate::notify::class;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 use elements::Elements;
-use options::{Options, needs_all, store_key};
+use options::{Options, reach, store_key};
 use pattern::Pattern;
 
 /// The rows of this folder.
@@ -38,7 +38,7 @@ pub const ROWS: &[Row<Run>] = &[
                      [STORE destination]",
             ..Spec::NEW
         },
-        run: Run::KeyedOrWhole(sort, needs_all),
+        run: Run::KeyedOrWhole(sort, reach),
         subcommands: &[],
     },
     Row {
@@ -54,7 +54,7 @@ pub const ROWS: &[Row<Run>] = &[
             syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
             ..Spec::NEW
         },
-        run: Run::KeyedOrWhole(sort_ro, needs_all),
+        run: Run::KeyedOrWhole(sort_ro, reach),
         subcommands: &[],
     },
 ];

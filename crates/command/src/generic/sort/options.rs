@@ -5,6 +5,7 @@ use resp::Args;
 use super::pattern::Pattern;
 use crate::ctx::Ctx;
 use crate::error::Error;
+use crate::families::Reach;
 use crate::spec::{KeyAt, key_flags};
 
 /// What SORT was asked for.
@@ -97,14 +98,16 @@ pub(super) fn store_key(args: Args<'_>, out: &mut Vec<KeyAt>) {
     out.extend(last.map(|index| KeyAt { index, flags: key_flags::OW | key_flags::UPDATE }));
 }
 
-/// Whether patterns lead to keys of slots other than the sorted key's, so that everything must be held.
-pub(super) fn needs_all(args: Args<'_>) -> bool {
+/// Where the keys are that patterns lead to: in the sorted key's slot, or in any.
+pub(super) fn reach(args: Args<'_>) -> Reach {
     let home = args.get(1).map(keyspace::slot_of);
-    words(args).any(|word| match word {
-        Word::By(at) | Word::Get(at) => {
-            let text = args.get(at).unwrap_or_default();
-            Pattern::new(text).varies() && super::super::scan::slot_of_pattern(text) != home
-        }
-        _ => false,
+    let patterns = words(args).filter_map(|word| match word {
+        Word::By(at) | Word::Get(at) => args.get(at).filter(|text| Pattern::new(text).varies()),
+        _ => None,
+    });
+    patterns.fold(Reach::Keys, |reach, text| match reach {
+        Reach::Everything => reach,
+        _ if super::super::scan::slot_of_pattern(text) == home => Reach::Slots,
+        _ => Reach::Everything,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use command::{KeyAt, Run, flags};
+use command::{KeyAt, Reach, flags};
 use engine::WatchedKey;
 use resp::{Args, Protocol, Reply};
 use txn::locks::Mode;
@@ -226,9 +226,9 @@ impl Peers {
                         answers.push(Answer::Here(here));
                         continue;
                     }
-                    let whole = matches!(row.run, Run::KeyedOrWhole(_, whole) if whole(args));
+                    let is_lockable = row.run.reach(args) == Reach::Keys;
                     let owner = match self.place_of(command, args, queued.key.map(|(slot, _)| slot)) {
-                        Place::At(owner, _) if !whole => owner,
+                        Place::At(owner, _) if is_lockable => owner,
                         Place::Nobody => return Err(NO_OWNER.into()),
                         Place::At(..) | Place::Anywhere => return Ok(None),
                         Place::Several => {

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use command::effects;
+use command::{Reach, effects};
 use engine::{Made, Workspace};
 use resp::{Args, Reply};
 use txn::locks::Mode;
@@ -18,7 +18,7 @@ use super::super::route::calls_function;
 use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
 use super::found::place_of;
 use super::wire::{Changes, Check};
-use super::workspace::{Fetching, works_on_everything};
+use super::workspace::{Fetching, reach_of};
 use super::{Worker, member};
 use crate::config::Isolation;
 use crate::conn::{Conn, Wait};
@@ -102,7 +102,7 @@ impl Worker {
                 let text = self.peers.as_deref().map(Peers::no_lease).unwrap_or_default();
                 Some(self.decline(conn, command, &text))
             }
-            Kind::Keyed | Kind::Patient | Kind::Script if works_on_everything(command, args) => {
+            Kind::Keyed | Kind::Patient | Kind::Script if reach_of(command, args) != Reach::Keys => {
                 Some(self.decline(conn, command, NOT_HERE))
             }
             Kind::Keyed | Kind::Patient | Kind::Script | Kind::Gather(Merge::Receivers) => {

@@ -32,7 +32,7 @@ pub(crate) use doubts::{Doubt, Doubts};
 pub(super) use part::find;
 pub(crate) use slow::SlowScripts;
 use tasks::Task;
-pub(super) use workspace::works_on_everything;
+pub(super) use workspace::reach_of;
 
 use super::origin::Broken;
 use super::{Peers, Role};

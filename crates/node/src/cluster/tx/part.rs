@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use command::effects::{self, op};
-use command::{Row, Run, flags};
+use command::{Reach, Row, Run, flags};
 use engine::{BlockRun, Call, Caller, Undone, Untimely};
 use resp::{Args, Batch};
 use txn::locks::Mode;
@@ -286,11 +286,7 @@ impl Worker {
 /// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has
 /// said so, and what it left out nobody would latch.
 fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
-    let works_on_keys = match row.run {
-        Run::Keyed(_) => true,
-        Run::KeyedOrWhole(_, whole) => !whole(args),
-        Run::Whole(_) | Run::Walk(_) | Run::Container => false,
-    };
+    let works_on_keys = !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys;
     let mut positions = Vec::new();
     command.spec.keys_of(args, &mut positions);
     let mode = mode_of(command);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use command::{Run as How, effects};
+use command::{Reach, effects};
 use engine::Workspace;
 use resp::{Args, Batch};
 use txn::locks::Mode;
@@ -193,7 +193,7 @@ impl Peers {
                     selected = database(args.get(1).unwrap_or_default(), databases).unwrap_or(selected);
                 }
                 Kind::Keyed | Kind::Patient | Kind::Script => {
-                    if works_on_everything(command, args) {
+                    if reach_of(command, args) != Reach::Keys {
                         return Err(EVERYTHING.into());
                     }
                     let mode = match kind {
@@ -219,15 +219,11 @@ impl Peers {
     }
 }
 
-/// Whether a command works on keys that are not its arguments.
-pub(in crate::cluster) fn works_on_everything(command: &Command, args: Args<'_>) -> bool {
+/// On which keys a command works.
+pub(in crate::cluster) fn reach_of(command: &Command, args: Args<'_>) -> Reach {
     match command.handler {
-        Handler::Data(row) => match row.run {
-            How::Whole(_) | How::Walk(_) => true,
-            How::KeyedOrWhole(_, whole) => whole(args),
-            How::Keyed(_) | How::Container => false,
-        },
-        Handler::Session(_) => false,
+        Handler::Data(row) => row.run.reach(args),
+        Handler::Session(_) => Reach::Keys,
     }
 }
 
