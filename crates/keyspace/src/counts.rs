@@ -28,7 +28,7 @@ impl Counts {
     }
 }
 
-/// What has changed in physical databases and others do not see yet: few.
+/// What has changed in physical databases and others do not see yet, by their numbers.
 #[derive(Default, Debug)]
 pub struct Unpublished(SmallVec<[(u16, Counts); 1]>);
 
@@ -36,9 +36,9 @@ impl Unpublished {
     /// To be changed.
     #[inline]
     pub(crate) fn of(&mut self, physical: u16) -> &mut Counts {
-        let at = self.0.iter().position(|(number, _)| *number == physical).unwrap_or_else(|| {
-            self.0.push((physical, Counts::default()));
-            self.0.len() - 1
+        let at = self.0.binary_search_by_key(&physical, |(number, _)| *number).unwrap_or_else(|at| {
+            self.0.insert(at, (physical, Counts::default()));
+            at
         });
         &mut self.0[at].1
     }
@@ -50,7 +50,8 @@ impl Unpublished {
 
     /// What there is of a physical database.
     pub(crate) fn peek(&self, physical: u16) -> Counts {
-        self.0.iter().find(|(number, _)| *number == physical).map_or_else(Counts::default, |(_, counts)| *counts)
+        let at = self.0.binary_search_by_key(&physical, |(number, _)| *number);
+        at.map_or_else(|_| Counts::default(), |at| self.0[at].1)
     }
 }
 
@@ -92,7 +93,8 @@ impl Counters {
 }
 
 impl Keyspace {
-    /// What logical database `db` has, for who has changed so much of it.
+    /// What logical database `db` has, for who has changed so much of it. Workers are read one after the other: what one adds and another takes away
+    /// meanwhile may be missed, but nothing is less than none.
     pub fn counts(&self, db: u16, own: &Unpublished) -> Counts {
         let physical = self.physical(db);
         let mut counts = own.peek(physical);
@@ -102,6 +104,6 @@ impl Keyspace {
             expires: sum(|counters| &counters.expires),
             field_expires: sum(|counters| &counters.field_expires),
         });
-        counts
+        Counts { keys: counts.keys.max(0), expires: counts.expires.max(0), field_expires: counts.field_expires.max(0) }
     }
 }

@@ -85,7 +85,10 @@ impl Worker {
                     }
                 }
                 flow => {
-                    conn.fetches = 0;
+                    if std::mem::take(&mut conn.fetches) > 0 {
+                        // However it ended, it waits for no locks.
+                        self.engine.forget_claims(conn.token);
+                    }
                     self.ensure_out(conn);
                     self.engine.parts.copy_into(&mut out);
                     let before = conn.out.bytes.len();

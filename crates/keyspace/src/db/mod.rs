@@ -171,7 +171,7 @@ impl<'a> Db<'a> {
 
     /// Keys in the logical database, those counted that have come and gone under these latches.
     pub fn len(&self) -> u64 {
-        self.ks.counts(self.logical, &self.local.unpublished).keys.max(0) as u64
+        self.ks.counts(self.logical, &self.local.unpublished).keys as u64
     }
 
     /// Whether it has none.

@@ -165,7 +165,7 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (selected, databases) = (ctx.session.db, ctx.settings.databases);
     let shown: Vec<(u16, u64, u64)> = (0..databases)
         .map(|db| (db, ctx.counts(db)))
-        .map(|(db, Counts { keys, expires, .. })| (db, keys.max(0) as u64, expires.max(0) as u64))
+        .map(|(db, Counts { keys, expires, .. })| (db, keys as u64, expires as u64))
         .filter(|&(db, keys, _)| keys > 0 || db == selected)
         .collect();
     let keys: u64 = shown.iter().map(|&(_, keys, _)| keys).sum();
