@@ -85,7 +85,8 @@ pub fn what_was_large_is_given_back(how: How) {
     for key in ["a", "b"] {
         assert_eq!(client.call(&["SET", key, &"x".repeat(100 << 20)]), ok());
     }
-    assert!(client.info("used_memory") > used + (200 << 20));
+    // What the start needed may have been given back meanwhile.
+    assert!(client.info("used_memory") > used + (190 << 20));
     assert_eq!(client.call(&["DEL", "a", "b"]), Value::Integer(2));
     falls_to(&server, "used_memory", used + (10 << 20));
     assert_eq!(client.call(&["MEMORY", "PURGE"]), ok());
