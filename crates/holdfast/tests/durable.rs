@@ -360,3 +360,16 @@ fn a_start_that_cannot_read_the_store_says_so() {
     let error = Server::refused(&["--dir", &path, "--appendonly", "yes", "--log-segment-size", "1mb"]);
     assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
 }
+
+/// A command that changes nothing may still give its key another form, and a version: nobody waits for that to reach the log.
+#[test]
+fn what_changes_nothing_keeps_nobody_waiting() {
+    let dir = Scratch::new();
+    let server = server(&dir, &[]);
+    let mut client = server.client();
+    assert_eq!(client.call("set k 10"), "+OK");
+    assert_eq!(client.call("bitfield k incrby u8 5 0 overflow fail incrby u8 0 255"), "*2 :38 $-1");
+    assert_eq!(server.client().call("get k"), "$2 10");
+    assert_eq!(client.call("setrange k 0 10"), ":2");
+    assert_eq!(server.client().call("get k"), "$2 10");
+}

@@ -95,9 +95,9 @@ impl Counters {
 impl Keyspace {
     /// What logical database `db` has, for who has changed so much of it. Workers are read one after the other: what one adds and another takes away
     /// meanwhile may be missed, but nothing is less than none.
-    pub fn counts(&self, db: u16, own: &Unpublished) -> Counts {
+    pub fn counts(&self, db: u16, own: Option<&Unpublished>) -> Counts {
         let physical = self.physical(db);
-        let mut counts = own.peek(physical);
+        let mut counts = own.map_or_else(Counts::default, |own| own.peek(physical));
         let sum = |of: fn(&Counters) -> &[AtomicI64]| Counters::sum(self.counters(), of, physical);
         counts.add(Counts {
             keys: sum(|counters| &counters.keys),

@@ -68,10 +68,8 @@ impl Worker {
             conn.wait,
             Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Map | Wait::Replies(_) | Wait::Remote(_)
         );
-        if conn.fetches > 0 && (next != Next::Retry || waits_elsewhere) {
-            conn.fetches = 0;
-            // However it ended, it waits for no locks.
-            self.engine.forget_claims(conn.token);
+        if next != Next::Retry || waits_elsewhere {
+            self.waits_no_more(conn);
         }
         if next != Next::Retry && self.peers.is_some() {
             self.leave_map(conn);
@@ -491,6 +489,13 @@ impl Worker {
             self.again.push(conn.token);
         }
         Next::Retry
+    }
+
+    /// However a command has ended, it waits for no locks.
+    pub(crate) fn waits_no_more(&mut self, conn: &mut Conn) {
+        if std::mem::take(&mut conn.fetches) > 0 {
+            self.engine.forget_claims(conn.token);
+        }
     }
 
     /// A command that has done nothing, and waits, is refused.

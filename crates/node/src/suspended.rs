@@ -85,10 +85,7 @@ impl Worker {
                     }
                 }
                 flow => {
-                    if std::mem::take(&mut conn.fetches) > 0 {
-                        // However it ended, it waits for no locks.
-                        self.engine.forget_claims(conn.token);
-                    }
+                    self.waits_no_more(conn);
                     self.ensure_out(conn);
                     self.engine.parts.copy_into(&mut out);
                     let before = conn.out.bytes.len();

@@ -147,7 +147,6 @@ impl<'a> Hand<'a> {
             }
             let (key, payload) = dealt.parts(batch);
             if let Some((_, other)) = held.take_if(|(slot, _)| *slot != dealt.slot) {
-                local.publish_counts();
                 keyspace.release(other, |_| {});
             }
             let (_, held) = held.get_or_insert_with(|| {
@@ -171,7 +170,6 @@ impl<'a> Hand<'a> {
             }
         }
         if let Some((_, held)) = held {
-            local.publish_counts();
             keyspace.release(held, |_| {});
         }
         outcome

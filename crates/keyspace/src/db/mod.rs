@@ -11,7 +11,7 @@ use crate::access::AccessClock;
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
-use crate::local::{Local, bump};
+use crate::local::{Counters, Local, bump};
 use crate::value::Collection;
 
 pub use undo::Saved;
@@ -171,7 +171,8 @@ impl<'a> Db<'a> {
 
     /// Keys in the logical database, those counted that have come and gone under these latches.
     pub fn len(&self) -> u64 {
-        self.ks.counts(self.logical, &self.local.unpublished).keys as u64
+        let published = Counters::sum(self.ks.counters(), |counters| &counters.keys, self.physical);
+        (published + self.local.unpublished.peek(self.physical).keys).max(0) as u64
     }
 
     /// Whether it has none.

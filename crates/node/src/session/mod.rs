@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, Row, flags};
 use engine::{Busy, Caller, Engine, WatchedKey};
-use keyspace::{Counts, Horizon, Key, Unpublished};
+use keyspace::{Counts, Horizon, Key};
 use resp::{Args, Batch, Protocol, Reply};
 use txn::Lock;
 
@@ -322,11 +322,7 @@ impl<'a> SessionCtx<'a> {
     /// What a database has, with what the block that runs has added and taken away. What one does in a workspace is done nowhere yet.
     pub(crate) fn counts(&self, db: u16) -> Counts {
         let block = self.block.as_deref().filter(|_| self.aside.is_none());
-        let keyspace = &self.node.engine.keyspace;
-        block.map_or_else(
-            || keyspace.counts(db, &Unpublished::default()),
-            |block| keyspace.counts(db, block.run.counts()),
-        )
+        self.node.engine.keyspace.counts(db, block.map(|block| block.run.counts()))
     }
 
     /// For whom commands run. What was read in a workspace is noted nowhere.
