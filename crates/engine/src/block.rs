@@ -249,8 +249,8 @@ impl Engine {
             }
         };
         if block.held.is_all() {
-            if let Some(busy) = self.await_quiet(block.token, true) {
-                return Err(Busy { need: Need::All, ..busy });
+            if let Some(busy) = self.await_all_quiet(&block.held, block.token) {
+                return Err(busy);
             }
             // Nothing can be busy any more.
             block.journal = None;

@@ -1,7 +1,7 @@
 //! What coordinators and participants say to each other.
 //!
 //! ```text
-//! message := version u8 (2) · kind u8 · body                            docs/formats.md, "Messages of transactions"
+//! message := version u8 (2) · kind u8 · body                            docs/formats.md, "Transactions over nodes"
 //! ```
 //! The link that carries it guards its bytes; what is read is checked nevertheless: bytes that no version writes are refused.
 

@@ -197,32 +197,10 @@ impl Engine {
             return None;
         }
         if held.is_all() {
-            return self.await_quiet(token, true);
-        }
-        if calls.iter().any(|call| self.reaches_locked(call, held)) {
-            // Which keys it will find nobody knows, so it can claim none; and nobody who is waited for may wait for what it has claimed.
-            self.end_claims(token, held);
-            let need = Need::Slots(held.slots().into());
-            return self.await_quiet(token, true).map(|busy| Busy { need, ..busy });
+            return self.await_all_quiet(held, token);
         }
         let keys = self.keys_to_lock(calls, further, held);
         self.await_claims(keys, held, token)
-    }
-
-    /// Whether a command works on keys that are not its arguments, in slots in which transactions may change something.
-    #[cold]
-    fn reaches_locked(&self, call: &Call<'_>, held: &Held) -> bool {
-        if call.row.run.reach(call.args) != Reach::Slots {
-            return false;
-        }
-        let mut positions = Vec::new();
-        call.row.spec.keys_of(call.args, &mut positions);
-        let slots = positions.iter().filter_map(|at| call.args.get(at.index)).map(keyspace::slot_of);
-        let changes = |(owner, mode)| matches!((owner, mode), (Owner::Attempt(_), Mode::Exclusive));
-        let is_locked = |a: &mut Attachment| a.locks.values().any(|lock| lock.held().any(changes));
-        slots
-            .filter(|slot| held.covers(*slot))
-            .any(|slot| Attachment::of(&self.shared.keyspace, held, slot, is_locked) == Some(true))
     }
 
     #[cold]
@@ -244,12 +222,28 @@ impl Engine {
             };
             for key in positions.iter().filter_map(|at| call.args.get(at.index)) {
                 keys.extend(databases.clone().map(|db| ((db, Box::from(key)), mode_of(call))));
+                if call.row.run.reach(call.args) == Reach::Slots {
+                    self.changing(keyspace::slot_of(key), call.db, held, &mut keys);
+                }
             }
         }
         keys.retain(|((_, key), _)| held.covers(keyspace::slot_of(key)));
         keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         keys.dedup_by(|next, kept| next.0 == kept.0);
         keys
+    }
+
+    /// The keys of a slot that transactions may change, for a command that reads keys which are not its arguments: which ones, only the values tell. Those
+    /// that are locked while it waits it finds when it looks again.
+    fn changing(&self, slot: u16, db: u16, held: &Held, keys: &mut Claims) {
+        let changes = |(owner, mode)| matches!((owner, mode), (Owner::Attempt(_), Mode::Exclusive));
+        let find = |a: &mut Attachment| {
+            let locked = a.locks.iter().filter(|(key, lock)| key.0 == db && lock.held().any(changes));
+            keys.extend(locked.map(|(key, _)| (key.clone(), Mode::Shared)));
+        };
+        if held.covers(slot) {
+            Attachment::of(&self.shared.keyspace, held, slot, find);
+        }
     }
 
     #[cold]
@@ -365,6 +359,14 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// As [`Self::await_quiet`], for who holds everything: nobody who is waited for may wait for what this one has claimed before.
+    #[cold]
+    pub(crate) fn await_all_quiet(&mut self, held: &Held, token: u64) -> Option<Busy> {
+        let busy = self.await_quiet(token, true)?;
+        self.end_claims(token, held);
+        Some(Busy { need: Need::All, ..busy })
     }
 
     /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been

@@ -1,5 +1,6 @@
 //! Who waits beside attempts, and for how long: plain commands, and commands that block.
 
+use keyspace::Need;
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
 
@@ -141,6 +142,27 @@ fn a_block_that_widens_takes_what_a_whole_chain_needs() {
     one.run_in_block(&mut block, &call, &mut Vec::new());
     one.end_block(block, 0);
     assert_eq!(has_served(&mut one), [5, 6, 7]);
+}
+
+/// Who has claimed keys and comes to need everything waits for transactions that wait for these keys.
+#[test]
+fn a_block_that_waits_for_everything_keeps_no_claims() {
+    let [mut one] = engines();
+    let begin = Begin { declared: &[(0, b"a")], may_widen: true, ..Begin::default() };
+    let first = prepared(prepare(&mut one, 50, &locks(&["a"], Mode::Exclusive), &["set a 1"]));
+    assert!(one.begin_block(&begin, 8).is_err(), "it claims its key");
+    let (keys, mut asked) = (locks(&["a", "b"], Mode::Exclusive), false);
+    assert!(matches!(go_on(&mut one, 40, &keys, &["incr a"], &mut asked), Tried::Waits));
+    install(&mut one, &first);
+    let Ok(Some(mut block)) = one.begin_block(&begin, 8) else { panic!("its turn") };
+    assert!(one.widen_block_to(&mut block, Need::All).is_err(), "a transaction is there");
+    one.undo_block(block, Need::All);
+    let second = prepared(go_on(&mut one, 40, &keys, &["incr a"], &mut asked));
+    install(&mut one, &second);
+    let Ok(Some(mut block)) = one.begin_block(&begin, 8) else { panic!("nobody is there") };
+    assert!(one.widen_block_to(&mut block, Need::All).is_ok());
+    one.end_block(block, 0);
+    assert_eq!(say(&mut one, "get a"), "$1\r\n2\r\n");
 }
 
 /// A script that runs again may come to other keys, and back to those it had claimed.
