@@ -314,8 +314,11 @@ impl Worker {
         let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
-            Kind::Watch if moves => peers.place_of(command, args, key),
-            Kind::Watch => return self.route_watch(conn, command, args, raw),
+            Kind::Watch => match peers.place_of(command, args, key) {
+                // There is no one place of which the client could be told.
+                place if moves && place != Place::Several => place,
+                _ => return self.route_watch(conn, command, args, raw),
+            },
             Kind::Unwatch if !queues => {
                 self.forget_watched_elsewhere(conn, None);
                 return self.in_turn(conn, false);
@@ -366,10 +369,7 @@ impl Worker {
             // They are not at one place, of which the client could be told: EXEC brings them together.
             Place::Several if queues => None,
             Place::Several if reach_of(command, args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
-            Place::Several if matches!(kind, Kind::Keyed | Kind::Patient | Kind::Script) => {
-                Some(self.run_over_nodes(conn, command, args))
-            }
-            Place::Several => Some(self.decline(conn, command, SEVERAL)),
+            Place::Several => Some(self.run_over_nodes(conn, command, args)),
             // Its place may be another's by now, which would send the client there again.
             Place::At(owner, _) if moves && peers.map.node(owner).lost => Some(self.decline(conn, command, NO_OWNER)),
             Place::At(owner, slot) if moves => {

@@ -184,6 +184,25 @@ fn watched_keys_of_another_node_break_a_block() {
     assert_eq!(net.say(client, "EXEC"), "[OK]");
 }
 
+/// There is no one node that they could be sent to.
+#[test]
+fn smart_clients_watch_keys_of_several_nodes_where_they_are() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let (client, other) = (net.connect(0), net.connect(2));
+    let (near, far) = (key_of(0, 3, "near"), key_of(2, 3, "far"));
+    let both = format!("{near} {far}");
+    for (touched, outcome) in [(false, "[OK]"), (true, "nil")] {
+        assert_eq!(net.say(client, &format!("WATCH {both}")), "OK");
+        if touched {
+            assert_eq!(net.say(other, &format!("SET {far} x")), "OK");
+        }
+        net.pipeline(client, &["MULTI", &format!("SET {near} 1")]);
+        assert_eq!(net.say(client, "EXEC"), outcome);
+    }
+    let one = net.say(client, &format!("WATCH {far} {far}"));
+    assert!(one.starts_with("-MOVED"), "{one}");
+}
+
 #[test]
 fn a_watch_that_is_refused_says_why() {
     let mut net = Net::new(2, 1, 2);
