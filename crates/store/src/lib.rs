@@ -71,6 +71,10 @@ pub trait Store: Send + Sync {
     /// Flushes, and makes a copy of that state in `folder`, which must be empty or absent. Tables are linked where the file system can.
     fn backup(&self, folder: &Path) -> Result<Generation, Error>;
 
+    /// Does from now on, in the background, what keeps it small and fast to read. A store that was just opened rests until then, or until it is flushed
+    /// first: whoever starts has better use for the processors.
+    fn tend(&self) {}
+
     /// What it holds and has done since it was opened.
     fn figures(&self) -> Figures;
 

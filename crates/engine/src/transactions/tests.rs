@@ -198,7 +198,8 @@ fn who_works_on_further_keys_of_a_slot_waits_for_all_that_is_locked_there() {
     say(&mut one, "rpush {a}list 1 2");
     say(&mut one, "mset {a}w_1 1 {a}w_2 2 b 1");
     // Those of others' slots, databases and readers are not in its way.
-    let elsewhere = [(0, "b"), (1, "{a}w_1")].map(|(db, key)| Lock { db, key: key.as_bytes().into(), mode: Mode::Exclusive });
+    let elsewhere =
+        [(0, "b"), (1, "{a}w_1")].map(|(db, key)| Lock { db, key: key.as_bytes().into(), mode: Mode::Exclusive });
     let elsewhere = Lock::normalized(elsewhere.into());
     let other = prepared(prepare(&mut one, 1, &elsewhere, &["set b 2"]));
     let reader = prepared(prepare(&mut one, 2, &locks(&["{a}w_1"], Mode::Shared), &["get {a}w_1"]));

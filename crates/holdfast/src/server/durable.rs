@@ -123,6 +123,7 @@ impl Disks {
         let began = node.clock.monotonic_ns();
         node.note_startup_memory();
         let recovered = self.recover(node)?;
+        self.store.tend();
         let keyspace = &node.engine.keyspace;
         let there: u64 = (0..settings.databases).map(|db| keyspace.len(db)).sum();
         let (keys, highest) = (recovered.keys(), recovered.highest());
@@ -190,8 +191,8 @@ pub(super) fn no_log(damage: &Damage, places: &Places, folder: &Path) -> String 
     let Damage::Streams(why) = damage else { return damage.to_string() };
     let before = || -> Result<_, Box<dyn Error>> {
         let Some(node) = store::node_of(folder)? else { return Ok(Vec::new()) };
-        let limits = store::Limits { compaction_per_second: 1, ..store::Limits::default() };
-        let settings = store::Settings { node, at_least: 0, limits, clock: Arc::new(Duration::default) };
+        let settings =
+            store::Settings { node, at_least: 0, limits: store::Limits::default(), clock: Arc::new(Duration::default) };
         Ok(directories(&Embedded::open(folder, &settings)?)?)
     };
     // It is the log that is to be mended: what else is wrong shows at the next start.

@@ -101,7 +101,10 @@ impl Shared {
     pub fn flush(&self) -> Result<Generation, Error> {
         let _one = lock(&self.flushing);
         self.alive()?;
-        self.tend.wait_for_runs(|| self.runs_at_top() < RUNS_MAX || self.alive().is_err());
+        if self.runs_at_top() >= RUNS_MAX {
+            self.tend.begin();
+            self.tend.wait_for_runs(|| self.runs_at_top() < RUNS_MAX || self.alive().is_err());
+        }
         if self.runs_at_top() > RUNS_LIMIT {
             return Err(Error::NoSpace("compaction has no room, and there are too many tables without it".into()));
         }

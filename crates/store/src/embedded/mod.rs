@@ -299,6 +299,10 @@ impl Store for Embedded {
         self.shared.backup(folder)
     }
 
+    fn tend(&self) {
+        self.shared.tend.begin();
+    }
+
     fn figures(&self) -> Figures {
         self.shared.figures()
     }
@@ -326,8 +330,9 @@ impl Embedded {
         self.shared.memory.store(bytes, Relaxed);
     }
 
-    /// Waits until there is nothing to compact and no space to give back, or the store takes no more writes.
+    /// Begins to tend the tables, and waits until there is nothing to compact and no space to give back, or the store takes no more writes.
     pub fn settle(&self) {
+        self.shared.tend.begin();
         self.shared.tend.settle();
     }
 }

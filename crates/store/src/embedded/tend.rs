@@ -52,9 +52,15 @@ struct State {
 }
 
 impl Tend {
-    /// For a store that was opened with these retired prefixes.
+    /// For a store that was opened with these retired prefixes: it rests until it is told to begin, or something is flushed.
     pub fn new(retired: Arc<Retired>) -> Self {
-        Self { state: Mutex::new(State { due: true, retired, ..State::default() }), changed: Condvar::new() }
+        Self { state: Mutex::new(State { retired, ..State::default() }), changed: Condvar::new() }
+    }
+
+    /// Looks for something to do.
+    pub fn begin(&self) {
+        lock(&self.state).due = true;
+        self.changed.notify_all();
     }
 
     /// Something has become durable.
