@@ -72,6 +72,10 @@ fn place(lock: &Lock) -> DbKey {
     (lock.db, lock.key.clone())
 }
 
+/// Claims with which a command that reads keys that are not its arguments looks for further ones. Where transactions lock ever other keys of the slot, it
+/// waits as who works on everything does: they are kept out until it has had its turn.
+const LOOKS_ON_MAX: usize = 256;
+
 /// What a plain command waits for.
 type Claims = Vec<(DbKey, Mode)>;
 
@@ -199,7 +203,11 @@ impl Engine {
         if held.is_all() {
             return self.await_all_quiet(held, token);
         }
-        let keys = self.keys_to_lock(calls, further, held);
+        if self.has_looked_enough(token) && calls.iter().any(|call| call.row.run.reach(call.args) == Reach::Slots) {
+            let need = Need::Slots(held.slots().into());
+            return self.await_all_quiet(held, token).map(|busy| Busy { need, ..busy });
+        }
+        let keys = self.keys_to_lock(calls, further, held, token);
         self.await_claims(keys, held, token)
     }
 
@@ -209,6 +217,7 @@ impl Engine {
         calls: &[Call<'a>],
         further: impl Iterator<Item = (u16, &'a [u8], Mode)>,
         held: &Held,
+        token: u64,
     ) -> Claims {
         let mut keys: Claims = further.map(|(db, key, mode)| ((db, key.into()), mode)).collect();
         let mut positions = Vec::new();
@@ -222,7 +231,7 @@ impl Engine {
             };
             for key in positions.iter().filter_map(|at| call.args.get(at.index)) {
                 keys.extend(databases.clone().map(|db| ((db, Box::from(key)), mode_of(call))));
-                if call.row.run.reach(call.args) == Reach::Slots {
+                if call.row.run.reach(call.args) == Reach::Slots && self.has_all_claims(held, token) {
                     self.changing(keyspace::slot_of(key), call.db, held, &mut keys);
                 }
             }
@@ -234,7 +243,7 @@ impl Engine {
     }
 
     /// The keys of a slot that transactions may change, for a command that reads keys which are not its arguments: which ones, only the values tell. Those
-    /// that are locked while it waits it finds when it looks again.
+    /// that are locked while it waits it finds when it has what it has claimed: it would keep ever more from others, and lose its turn, if it claimed them before.
     fn changing(&self, slot: u16, db: u16, held: &Held, keys: &mut Claims) {
         let changes = |(owner, mode)| matches!((owner, mode), (Owner::Attempt(_), Mode::Exclusive));
         let find = |a: &mut Attachment| {
@@ -246,6 +255,18 @@ impl Engine {
         }
     }
 
+    fn has_looked_enough(&self, token: u64) -> bool {
+        self.awaits_quiet(token) || self.claims.get(&token).is_some_and(|claims| claims.len() > LOOKS_ON_MAX)
+    }
+
+    /// Whether a command holds whatever it has claimed of these slots.
+    fn has_all_claims(&self, held: &Held, token: u64) -> bool {
+        let (me, mut locks) = (self.plain(token), Latched::new(&self.shared, held));
+        let is_mine = |key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten().is_some();
+        let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
+        claimed.iter().map(|(key, _)| key).filter(|key| held.covers(keyspace::slot_of(&key.1))).all(is_mine)
+    }
+
     #[cold]
     fn await_claims(&mut self, mut keys: Claims, held: &Held, token: u64) -> Option<Busy> {
         let shared = self.shared.clone();
@@ -253,14 +274,11 @@ impl Engine {
         let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
         let mine = |key: &DbKey| claimed.iter().find(|(claimed, _)| claimed == key).map(|(_, mode)| *mode);
         let held_by_me = |locks: &mut Latched<'_>, key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten();
-        let all = claimed
-            .iter()
-            .all(|(key, _)| !held.covers(keyspace::slot_of(&key.1)) || held_by_me(&mut locks, key).is_some());
         let ready = keys.iter().all(|(key, mode)| match mine(key) {
             Some(claimed) => claimed >= *mode && held_by_me(&mut locks, key).is_some(),
             None => locks.of(key, |lock| lock.is_taken(*mode)) != Some(true),
         });
-        if all && ready {
+        if ready && self.has_all_claims(held, token) {
             return None;
         }
         let slot = keys.first().or(claimed.first()).map_or(0, |((_, key), _)| keyspace::slot_of(key));

@@ -165,6 +165,59 @@ fn a_block_that_waits_for_everything_keeps_no_claims() {
     assert_eq!(say(&mut one, "get a"), "$1\r\n2\r\n");
 }
 
+/// What SORT with patterns waits for is what it has claimed: what is locked later stays open to others until it has had its turn to look.
+#[test]
+fn who_works_on_further_keys_claims_none_while_it_waits() {
+    let [mut one] = engines();
+    plain(&mut one, 1, "rpush {a}list 1 2");
+    let sort = "sort {a}list by {a}w_*";
+    let lock = |one: &mut Engine, sequence, key: &str| {
+        prepared(prepare(one, sequence, &locks(&[key], Mode::Exclusive), &[&format!("incrby {key} 3")]))
+    };
+    let long = lock(&mut one, 50, "{a}w_1");
+    let brief = lock(&mut one, 60, "{a}w_2");
+    assert_eq!(plain(&mut one, 7, sort), None);
+    let later = lock(&mut one, 70, "{a}w_3");
+    install(&mut one, &brief);
+    assert_eq!(plain(&mut one, 7, sort), None, "it has one of two");
+    assert_eq!(plain(&mut one, 8, "incr {a}w_2"), None, "nobody comes before it");
+    install(&mut one, &later);
+    assert_eq!(plain(&mut one, 9, "incr {a}w_3").unwrap(), ":4\r\n", "it does not wait for this one");
+    install(&mut one, &long);
+    assert_eq!(plain(&mut one, 7, sort).unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+    assert_eq!(plain(&mut one, 8, "incr {a}w_2").unwrap(), ":4\r\n");
+}
+
+/// Transactions may lock ever other keys of a slot, the next one before the last one has ended.
+#[test]
+fn who_works_on_further_keys_has_its_turn_among_transactions_that_never_stop_coming() {
+    let [mut one] = engines();
+    plain(&mut one, 1, "rpush {a}list 1 2");
+    let sort = "sort {a}list by {a}w_*";
+    let lock = |one: &mut Engine, sequence: u64| {
+        let key = format!("{{a}}n_{sequence}");
+        prepare(one, sequence, &locks(&[&key], Mode::Exclusive), &[&format!("set {key} 1")])
+    };
+    let mut last = prepared(lock(&mut one, 1));
+    let refused = (2..1000).find(|sequence| {
+        assert_eq!(plain(&mut one, 7, sort), None);
+        match lock(&mut one, *sequence) {
+            Tried::Prepared(next, _) => {
+                let ended = std::mem::replace(&mut last, next);
+                install(&mut one, &ended);
+            }
+            Tried::Dies => return true,
+            other => panic!("{other:?}"),
+        }
+        false
+    });
+    assert!(refused.is_some(), "they come for ever");
+    assert_eq!(one.claimed(7).count(), 0, "nobody may wait for it who is waited for");
+    install(&mut one, &last);
+    assert_eq!(plain(&mut one, 7, sort).unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+    prepared(lock(&mut one, 1000));
+}
+
 /// A script that runs again may come to other keys, and back to those it had claimed.
 #[test]
 fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
