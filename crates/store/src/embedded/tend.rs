@@ -280,3 +280,19 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread of a store that begins by itself may be late: that it has done nothing yet does not show that it rests.
+    #[test]
+    fn who_was_just_opened_rests_until_told_to_begin_or_flushed() {
+        for wake in [Tend::begin, |tend: &Tend| tend.flushed(Arc::default())] {
+            let tend = Tend::new(Arc::default());
+            assert!(!lock(&tend.state).due);
+            wake(&tend);
+            assert!(tend.next().is_some());
+        }
+    }
+}
