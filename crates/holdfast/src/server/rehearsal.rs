@@ -61,8 +61,7 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
     let settings = store::Settings {
         node,
         at_least: 0,
-        // Nothing is to be merged meanwhile.
-        limits: store::Limits { compaction_per_second: 1, ..store::Limits::default() },
+        limits: store::Limits::default(),
         clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns())),
     };
     let store: Arc<dyn Store> = Arc::new(Embedded::open(mirror, &settings)?);

@@ -315,8 +315,8 @@ impl Worker {
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
             Kind::Watch => match peers.place_of(command, args, key) {
-                // There is no one place of which the client could be told.
                 place if moves && place != Place::Several => place,
+                // If it moves, there is no one place of which the client could be told.
                 _ => return self.route_watch(conn, command, args, raw),
             },
             Kind::Unwatch if !queues => {
