@@ -332,7 +332,7 @@ impl Agent {
             }
         };
         tokio::time::timeout(VOTES_ON, out).await.map_err(|_| {
-            format!("node {id} has been taken out, but it still votes: are more than half of the voting nodes up?")
+            format!("node {id} has been taken out, but it still votes, as too few of the others answer: it must run until more than half of them do")
         })
     }
 

@@ -72,6 +72,11 @@ impl Agent {
         let electors = wanted.iter().take(VOTERS_MAX);
         let next: BTreeSet<NodeId> = electors.filter(|id| voters.contains(id) || keeps_up(id)).copied().collect();
         if next != voters && !next.is_empty() {
+            // Among themselves they could decide nothing, and without them nobody could any more.
+            let answering = self.answering(&next);
+            if 2 * answering <= next.len() {
+                return Err(format!("only {answering} of {} nodes that are to vote answer", next.len()));
+            }
             return self.raft.change_membership(next, true).await.map(drop).map_err(|why| failed(&why));
         }
         // Nobody is asked who has left, or will never answer.
@@ -81,5 +86,11 @@ impl Agent {
             return self.raft.change_membership(change, false).await.map(drop).map_err(|why| failed(&why));
         }
         Ok(())
+    }
+
+    /// How many of these nodes have renewed their leases a moment ago, with this one, which leads.
+    fn answering(&self, nodes: &BTreeSet<NodeId>) -> usize {
+        let (volatile, now) = (self.volatile(), (self.clock)());
+        nodes.iter().filter(|id| **id == self.me() || volatile.leases.held(**id, now) > 0).count()
     }
 }

@@ -1,3 +1,4 @@
+use cluster::control::Status;
 use cluster::meta::{Command, Refusal, Response};
 use cluster::{Map, SLOTS};
 
@@ -126,6 +127,28 @@ fn a_leader_may_leave() {
     nodes.nodes[goes].stop();
     // Two of three are enough again.
     nodes.nodes[goes % 3 + 1].stop();
+    nodes.serve();
+}
+
+#[test]
+fn who_leaves_votes_on_where_too_few_others_answer() {
+    let mut nodes = grown(25, 3);
+    settle(&nodes, 3);
+    let (down, id) = (nodes.nodes[1].id(), nodes.nodes[2].id());
+    nodes.nodes[1].stop();
+    nodes.serve();
+    let held = |status: Status| status.nodes.iter().find(|node| node.id == down).and_then(|node| node.lease_ms);
+    wait("it is known to be down", || held(nodes.nodes[0].status()).is_none_or(|ms| ms == 0).then_some(()));
+    let why = nodes.nodes[0].submit(Command::Leave { id }).unwrap_err();
+    assert!(why.contains("it still votes"), "{why}");
+    // What one of the two that are left could not decide.
+    nodes.nodes[0].done(&Command::Set { name: "who".to_owned(), value: "decides".to_owned() });
+    nodes.nodes[1].start();
+    wait("it does not vote", || {
+        let status = nodes.nodes[0].status();
+        (status.leader.is_some_and(|leader| leader != id) && !status.changing).then_some(())
+    });
+    nodes.nodes[2].stop();
     nodes.serve();
 }
 

@@ -32,9 +32,9 @@ pub(crate) const SEVERAL: &[u8] =
     b"ERR the keys belong to several nodes: a script in a block whose other keys are of one node can use them only if it declares them";
 pub(crate) const EVERYTHING: &[u8] =
     b"ERR a block or script with keys of several nodes cannot contain a command that works on more than its keys";
-/// SORT, whose patterns lead to keys anywhere.
+/// SORT, whose patterns lead to keys anywhere, or elsewhere than where it stores.
 const PATTERNS: &[u8] =
-    b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern may be in different slots";
+    b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern, or what it stores, may be in different slots";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 /// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
 pub(super) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
