@@ -249,7 +249,7 @@ impl Engine {
             }
         };
         if block.held.is_all() {
-            if let Some(busy) = self.await_all_quiet(&block.held, block.token) {
+            if let Some(busy) = self.await_all_quiet(Need::All, &block.held, block.token) {
                 return Err(busy);
             }
             // Nothing can be busy any more.

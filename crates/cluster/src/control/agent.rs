@@ -332,7 +332,7 @@ impl Agent {
             }
         };
         tokio::time::timeout(VOTES_ON, out).await.map_err(|_| {
-            format!("node {id} has been taken out, but it still votes, as too few of the others answer: it must run until more than half of them do")
+            format!("node {id} has been taken out, but it still votes, perhaps as too few of the others answer: if it runs, it must go on until `cluster status` says that who votes is not being changed any more")
         })
     }
 

@@ -69,13 +69,14 @@ impl Agent {
             *id == self.me() || matched.is_some_and(|index| index + BEHIND_MAX >= last)
         };
         let voters: BTreeSet<NodeId> = members.voter_ids().collect();
-        let electors = wanted.iter().take(VOTERS_MAX);
-        let next: BTreeSet<NodeId> = electors.filter(|id| voters.contains(id) || keeps_up(id)).copied().collect();
+        let answering = self.answering(&wanted);
+        let may_vote = |id: &&NodeId| voters.contains(id) || keeps_up(id) && answering.contains(id);
+        let next: BTreeSet<NodeId> = wanted.iter().take(VOTERS_MAX).filter(may_vote).copied().collect();
         if next != voters && !next.is_empty() {
             // Among themselves they could decide nothing, and without them nobody could any more.
-            let answering = self.answering(&next);
-            if 2 * answering <= next.len() {
-                return Err(format!("only {answering} of {} nodes that are to vote answer", next.len()));
+            let answer = next.intersection(&answering).count();
+            if 2 * answer <= next.len() {
+                return Err(format!("only {answer} of {} nodes that are to vote answer", next.len()));
             }
             return self.raft.change_membership(next, true).await.map(drop).map_err(|why| failed(&why));
         }
@@ -88,9 +89,9 @@ impl Agent {
         Ok(())
     }
 
-    /// How many of these nodes have renewed their leases a moment ago, with this one, which leads.
-    fn answering(&self, nodes: &BTreeSet<NodeId>) -> usize {
-        let (volatile, now) = (self.volatile(), (self.clock)());
-        nodes.iter().filter(|id| **id == self.me() || volatile.leases.held(**id, now) > 0).count()
+    /// Which of these nodes have a lease, with this one, which leads: Raft may hear others, too, but who serves is who is to vote.
+    fn answering(&self, nodes: &[NodeId]) -> BTreeSet<NodeId> {
+        let (me, now, volatile) = (self.me(), (self.clock)(), self.volatile());
+        nodes.iter().filter(|id| **id == me || volatile.leases.held(**id, now) > 0).copied().collect()
     }
 }

@@ -42,7 +42,8 @@ pub struct Status {
     pub lease_ms: u64,
     /// What is wrong, in words; empty if nothing is.
     pub reason: String,
-    /// Who votes is being changed: until that is done, more than half of those who voted and of those who will are needed.
+    /// Who votes is being changed: until that is done, more than half of those who voted are needed, and of those who will, maybe. Somebody who has been
+    /// taken out votes on until enough of the others answer.
     pub changing: bool,
     /// In the order of [`Map::nodes`].
     pub nodes: Vec<NodeStatus>,
@@ -84,7 +85,10 @@ impl Agent {
             term,
             lease_ms,
             reason,
-            changing: self.machine.look(|applied| applied.members.membership().get_joint_config().len() > 1),
+            changing: self.machine.look(|applied| {
+                let members = applied.members.membership();
+                members.get_joint_config().len() > 1 || members.voter_ids().any(|id| !applied.state.has(id))
+            }),
             nodes,
         }
     }

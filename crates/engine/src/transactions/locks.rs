@@ -72,9 +72,9 @@ fn place(lock: &Lock) -> DbKey {
     (lock.db, lock.key.clone())
 }
 
-/// Claims with which a command that reads keys that are not its arguments looks for further ones. Where transactions lock ever other keys of the slot, it
-/// waits as who works on everything does: they are kept out until it has had its turn.
-const LOOKS_ON_MAX: usize = 256;
+/// Claims with which a command that reads keys that are not its arguments may still find further ones. Where transactions lock ever other keys of the slot,
+/// it waits as who works on everything does: they are kept out until it has had its turn.
+pub(super) const LOOKS_ON_MAX: usize = 256;
 
 /// What a plain command waits for.
 type Claims = Vec<(DbKey, Mode)>;
@@ -201,13 +201,14 @@ impl Engine {
             return None;
         }
         if held.is_all() {
-            return self.await_all_quiet(held, token);
-        }
-        if self.has_looked_enough(token) && calls.iter().any(|call| call.row.run.reach(call.args) == Reach::Slots) {
-            let need = Need::Slots(held.slots().into());
-            return self.await_all_quiet(held, token).map(|busy| Busy { need, ..busy });
+            return self.await_all_quiet(Need::All, held, token);
         }
         let keys = self.keys_to_lock(calls, further, held, token);
+        if self.has_looked_enough(&keys, token)
+            && calls.iter().any(|call| call.row.run.reach(call.args) == Reach::Slots)
+        {
+            return self.await_all_quiet(Need::Slots(held.slots().into()), held, token);
+        }
         self.await_claims(keys, held, token)
     }
 
@@ -224,6 +225,7 @@ impl Engine {
         for call in calls {
             positions.clear();
             call.row.spec.keys_of(call.args, &mut positions);
+            let looks = call.row.run.reach(call.args) == Reach::Slots && self.has_all_claims(held, token);
             // MOVE and COPY make keys elsewhere.
             let databases = match call.row.spec.has(flags::OTHER_DB) {
                 true => 0..self.shared.keyspace.databases() as u16,
@@ -231,7 +233,7 @@ impl Engine {
             };
             for key in positions.iter().filter_map(|at| call.args.get(at.index)) {
                 keys.extend(databases.clone().map(|db| ((db, Box::from(key)), mode_of(call))));
-                if call.row.run.reach(call.args) == Reach::Slots && self.has_all_claims(held, token) {
+                if looks {
                     self.changing(keyspace::slot_of(key), call.db, held, &mut keys);
                 }
             }
@@ -255,8 +257,11 @@ impl Engine {
         }
     }
 
-    fn has_looked_enough(&self, token: u64) -> bool {
-        self.awaits_quiet(token) || self.claims.get(&token).is_some_and(|claims| claims.len() > LOOKS_ON_MAX)
+    /// Whether a command that has found further `keys` claims no more of them.
+    fn has_looked_enough(&self, keys: &Claims, token: u64) -> bool {
+        let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
+        let is_new = |(key, _): &(DbKey, Mode)| !claimed.iter().any(|(known, _)| known == key);
+        self.awaits_quiet(token) || claimed.len() > LOOKS_ON_MAX && keys.iter().any(is_new)
     }
 
     /// Whether a command holds whatever it has claimed of these slots.
@@ -379,12 +384,12 @@ impl Engine {
         }
     }
 
-    /// As [`Self::await_quiet`], for who holds everything: nobody who is waited for may wait for what this one has claimed before.
+    /// As [`Self::await_quiet`] of the whole keyspace, for who comes back for `need` and has claimed keys, maybe: nobody who is waited for may wait for these.
     #[cold]
-    pub(crate) fn await_all_quiet(&mut self, held: &Held, token: u64) -> Option<Busy> {
+    pub(crate) fn await_all_quiet(&mut self, need: Need, held: &Held, token: u64) -> Option<Busy> {
         let busy = self.await_quiet(token, true)?;
         self.end_claims(token, held);
-        Some(Busy { need: Need::All, ..busy })
+        Some(Busy { need, ..busy })
     }
 
     /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been

@@ -4,6 +4,7 @@ use keyspace::Need;
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
 
+use super::locks::LOOKS_ON_MAX;
 use super::tests::{NOW, Tried, engines, go_on, install, locks, prepare, prepared, say};
 use crate::testing::row;
 use crate::{Begin, Call, Caller, Engine, Ran, Seat, Step};
@@ -216,6 +217,23 @@ fn who_works_on_further_keys_has_its_turn_among_transactions_that_never_stop_com
     install(&mut one, &last);
     assert_eq!(plain(&mut one, 7, sort).unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
     prepared(lock(&mut one, 1000));
+}
+
+/// However many keys one transaction has locked: it is that one that it waits for, and no other.
+#[test]
+fn who_works_on_further_keys_may_find_many_at_once() {
+    let [mut one] = engines();
+    plain(&mut one, 1, "rpush {a}list 1 2");
+    let many: Vec<String> = (0..2 * LOOKS_ON_MAX).map(|n| format!("{{a}}n_{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let elsewhere = prepared(prepare(&mut one, 1, &locks(&["b"], Mode::Exclusive), &["set b 1"]));
+    let first = prepared(prepare(&mut one, 2, &locks(&many, Mode::Exclusive), &["set {a}n_1 1"]));
+    let sort = "sort {a}list by {a}w_*";
+    assert_eq!(plain(&mut one, 7, sort), None);
+    assert_eq!(plain(&mut one, 7, sort), None, "woken too early");
+    install(&mut one, &first);
+    assert_eq!(plain(&mut one, 7, sort).unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+    install(&mut one, &elsewhere);
 }
 
 /// A script that runs again may come to other keys, and back to those it had claimed.

@@ -314,8 +314,8 @@ impl Worker {
         let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
-            Kind::Watch => match peers.place_of(command, args, key) {
-                place if moves && place != Place::Several => place,
+            Kind::Watch => match moves.then(|| peers.place_of(command, args, key)) {
+                Some(place) if place != Place::Several => place,
                 // If it moves, there is no one place of which the client could be told.
                 _ => return self.route_watch(conn, command, args, raw),
             },
