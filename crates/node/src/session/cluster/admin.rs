@@ -181,7 +181,8 @@ fn problems(status: &Status) -> Vec<String> {
     let up = voters.iter().filter(|&&index| is_me(index) || is_up(index) == Some(true)).count();
     let unknown = voters.iter().any(|&index| is_up(index).is_none());
     let needed = voters.len() / 2 + 1;
-    if !unknown && up < voters.len() {
+    // While that is being changed, those vote, too, who have been taken out, and are not in the map.
+    if !unknown && !status.changing && up < voters.len() {
         let then = match up.checked_sub(needed) {
             None => format!("nothing is decided, and no lease renewed, until {needed} are"),
             Some(0) => "if one more fails, nothing is decided any more, and no lease renewed".to_owned(),
@@ -268,6 +269,11 @@ mod tests {
         }
         let spare = text(&status([Some(1999), Some(1), Some(0)]), &[]);
         assert!(spare.contains("2 of 3 voting nodes are up: if one more fails"), "{spare}");
+        let changing = text(&Status { changing: true, ..status([Some(1999), Some(0), Some(0)]) }, &[]);
+        assert!(
+            changing.contains("who votes is being changed") && !changing.contains("voting nodes are up"),
+            "{changing}"
+        );
         let unknown = Status { reason: "this node has no lease".to_owned(), ..status([None; 3]) };
         let unknown = text(&unknown, &[]);
         assert!(unknown.contains("  the node that was asked: this node has no lease\n"), "{unknown}");
