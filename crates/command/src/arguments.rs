@@ -2,7 +2,8 @@
 
 use crate::ctx::Ctx;
 use crate::error::Error;
-use object::number::{parse_f64, parse_i64};
+use object::long_double::LongDouble;
+use object::number::parse_i64;
 
 const TIMEOUT_RANGE: Error = Error::new("ERR timeout is out of range");
 
@@ -34,19 +35,16 @@ impl Ctx<'_> {
     /// When a command ends to wait whose timeout in seconds, possibly with a fraction, is argument `i`: unix milliseconds,
     /// `None` for never (a timeout of 0).
     pub(crate) fn deadline(&self, i: usize) -> Result<Option<u64>, Error> {
-        let seconds = parse_seconds(self.arg(i)).ok_or(Error::new("ERR timeout is not a float or out of range"))?;
-        let ms = whole_ms(seconds * 1000.0);
-        if ms >= i64::MAX as f64 {
-            return Err(TIMEOUT_RANGE);
+        let ms = milliseconds(self.arg(i)).ok_or(Error::new("ERR timeout is not a float or out of range"))?;
+        match ms {
+            Milliseconds::Never => Ok(None),
+            Milliseconds::Negative => Err(Error::new("ERR timeout is negative")),
+            Milliseconds::TooMany => Err(TIMEOUT_RANGE),
+            Milliseconds::Some(ms) => {
+                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(*at).is_ok());
+                deadline.map(Some).ok_or(TIMEOUT_RANGE)
+            }
         }
-        if ms < 0.0 {
-            return Err(Error::new("ERR timeout is negative"));
-        }
-        if ms == 0.0 {
-            return Ok(None);
-        }
-        let deadline = self.now.checked_add(ms as u64).filter(|at| i64::try_from(*at).is_ok());
-        deadline.map(Some).ok_or(TIMEOUT_RANGE)
     }
 
     /// When a command ends to wait whose timeout in milliseconds is argument `i`: as [`Self::deadline`].
@@ -63,50 +61,63 @@ impl Ctx<'_> {
     }
 }
 
-/// Redis reads timeouts with `strtold`, which knows hexadecimal numbers too.
-fn parse_seconds(text: &[u8]) -> Option<f64> {
-    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"));
-    let Some(digits) = digits else {
-        let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
-        // What is too small for a double is not nothing, which would be for ever.
-        let tiny = || mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'));
-        return parse_f64(text)
-            .map(|seconds| if seconds == 0.0 && tiny() { f64::MIN_POSITIVE.copysign(seconds) } else { seconds });
-    };
-    let hex = |value: f64, digit: &u8| Some(value * 16.0 + f64::from(char::from(*digit).to_digit(16)?));
-    (!digits.is_empty()).then(|| digits.iter().try_fold(0.0, hex)).flatten()
+/// A timeout that was given in seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Milliseconds {
+    /// Zero: there is no limit.
+    Never,
+    Some(u64),
+    Negative,
+    TooMany,
 }
 
-/// Rounds up, but not for what the conversion from decimal alone added.
-fn whole_ms(ms: f64) -> f64 {
-    let near = ms.round();
-    if near != 0.0 && (ms - near).abs() < 1e-6 { near } else { ms.ceil() }
+/// Redis computes timeouts in `long double` and rounds up, so that a short one is not endless.
+fn milliseconds(text: &[u8]) -> Option<Milliseconds> {
+    let seconds = LongDouble::parse(text)?;
+    let ms = seconds.times(1000).ceil();
+    Some(match ms.map(u64::try_from) {
+        Some(Ok(0)) => Milliseconds::Never,
+        Some(Ok(ms)) => Milliseconds::Some(ms),
+        None if !seconds.is_negative() => Milliseconds::TooMany,
+        Some(Err(_)) | None => Milliseconds::Negative,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Milliseconds::{Negative, Never, Some as Ms, TooMany};
     use super::*;
 
+    /// Each tried on Redis 8.8.
     #[test]
-    fn seconds() {
-        for (text, ms) in
-            [("0", 0.0), ("0.1", 100.0), ("0.057", 57.0), ("1e-9", 1.0), ("1.0005", 1001.0), ("0x10", 16e3)]
-        {
-            assert_eq!(parse_seconds(text.as_bytes()).map(|s| whole_ms(s * 1000.0)), Some(ms), "{text}");
+    fn timeouts_in_seconds() {
+        for (text, ms) in [
+            ("0", Never),
+            ("0.0", Never),
+            ("-0", Never),
+            ("0e5", Never),
+            ("0x0p9", Never),
+            ("-0.0005", Never),
+            ("0.1", Ms(100)),
+            ("0.057", Ms(57)),
+            ("1e-9", Ms(1)),
+            ("1e-400", Ms(1)),
+            ("0.0004", Ms(1)),
+            ("1.0005", Ms(1001)),
+            ("0x10", Ms(16_000)),
+            ("0x.8p1", Ms(1000)),
+            ("9223372036854775.807", Ms(i64::MAX as u64)),
+            ("9223372036854775.808", TooMany),
+            ("1e400", TooMany),
+            ("inf", TooMany),
+            ("-1", Negative),
+            ("-1e400", Negative),
+            ("-inf", Negative),
+        ] {
+            assert_eq!(milliseconds(text.as_bytes()), Some(ms), "{text}");
         }
-        for text in ["", "abc", "0x", "0xg", "nan", " 1"] {
-            assert_eq!(parse_seconds(text.as_bytes()), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn short_timeouts_are_not_endless() {
-        for text in ["1e-400", "0.1e-500", "1e-320", "0.0004"] {
-            let seconds = parse_seconds(text.as_bytes()).unwrap();
-            assert_eq!(whole_ms(seconds * 1000.0), 1.0, "{text}");
-        }
-        for text in ["0", "0.0", "-0", "0e5", "0e1"] {
-            assert_eq!(parse_seconds(text.as_bytes()), Some(0.0), "{text}");
+        for text in ["", "abc", "0x", "0xg", "nan", " 1", "1 ", "1e-5000", "1e5000"] {
+            assert_eq!(milliseconds(text.as_bytes()), None, "{text}");
         }
     }
 }

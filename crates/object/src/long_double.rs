@@ -9,6 +9,8 @@ use crate::long_double::natural::Natural;
 mod natural;
 mod text;
 
+pub(crate) use text::Scanned;
+
 /// Longest text that Redis reads as a long double, in bytes.
 pub const TEXT_MAX: usize = 5 * 1024 - 1;
 
@@ -57,6 +59,11 @@ impl LongDouble {
         self.magnitude != Magnitude::Infinite
     }
 
+    /// Whether there is a minus before it.
+    pub fn is_negative(self) -> bool {
+        self.negative
+    }
+
     /// The sum, rounded once to nearest even; what INCRBYFLOAT refuses is [`NotFinite`].
     pub fn checked_add(self, other: Self) -> Result<Self, NotFinite> {
         let (
@@ -79,6 +86,32 @@ impl LongDouble {
         let negative = if sum == 0 { self.negative && other.negative } else { negative };
         let sum = Self::round(negative, sum, large_exponent - 62, false);
         if sum.is_finite() { Ok(sum) } else { Err(NotFinite) }
+    }
+
+    /// The product with a small number, rounded once to nearest even; beyond the range infinity.
+    pub fn times(self, factor: u32) -> Self {
+        match self.magnitude {
+            Magnitude::Infinite => self,
+            Magnitude::Finite { significand, exponent } => {
+                Self::round(self.negative, u128::from(significand) * u128::from(factor), exponent, false)
+            }
+        }
+    }
+
+    /// The least integer that is not below the number. `None`: it is no `i64`.
+    pub fn ceil(self) -> Option<i64> {
+        let Magnitude::Finite { significand, exponent } = self.magnitude else { return None };
+        let whole = match exponent {
+            0.. => u128::from(significand)
+                .checked_shl(exponent.unsigned_abs())
+                .filter(|n| n >> exponent == u128::from(significand))?,
+            _ => u128::from(significand.checked_shr(exponent.unsigned_abs()).unwrap_or(0)),
+        };
+        let fraction =
+            exponent < 0 && (exponent <= -64 || significand & ((1 << -exponent) - 1) != 0) && significand != 0;
+        let whole = i128::try_from(whole).ok()?;
+        let rounded = if self.negative { -whole } else { whole + i128::from(fraction) };
+        i64::try_from(rounded).ok()
     }
 
     /// Appends the text that INCRBYFLOAT stores: plain decimal, at most 17 digits after the point, no trailing zeros, no `-0`.

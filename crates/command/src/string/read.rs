@@ -191,15 +191,19 @@ fn getrange(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Bytes `start` to `end`, both included; negative ones count from the end.
+/// Bytes `start` to `end`, both included; negative ones count from the end. What lies before the first byte means the first
+/// byte, for `end` too, unless both count from the end and are the wrong way round.
 fn slice(text: &[u8], start: i64, end: i64) -> &[u8] {
-    let len = text.len() as i64;
-    let absolute = |index: i64| if index < 0 { index + len } else { index };
-    let (start, end) = (absolute(start), absolute(end).min(len - 1));
-    if end < 0 || start > end {
+    if start < 0 && end < 0 && start > end {
         return b"";
     }
-    &text[start.max(0) as usize..=end as usize]
+    let len = text.len() as i64;
+    let absolute = |index: i64| if index < 0 { (index + len).max(0) } else { index };
+    let (start, end) = (absolute(start), absolute(end).min(len - 1));
+    if start > end {
+        return b"";
+    }
+    &text[start as usize..=end as usize]
 }
 
 #[cfg(test)]
@@ -225,7 +229,12 @@ mod tests {
             ("3 5000", "4"),
             ("-5000 10000", "1234"),
             ("-1 -2", ""),
-            ("0 -5000", ""),
+            ("0 -5000", "1"),
+            ("0 -4", "1"),
+            ("0 -5", "1"),
+            ("1 -5", ""),
+            ("-100 -99", "1"),
+            ("-99 -100", ""),
             ("4 9", ""),
             ("-9223372036854775808 9223372036854775807", "1234"),
         ] {
@@ -236,6 +245,11 @@ mod tests {
             );
         }
         assert_eq!(bench.words("substr s 1 3"), "$3\r\noob\r\n");
+        assert_eq!(bench.words("substr s 0 -100"), "$1\r\nf\r\n");
+        assert_eq!(bench.run(&[b"set", b"empty", b""]), b"+OK\r\n");
+        for range in ["0 -1", "0 -100", "-100 -99", "0 0"] {
+            assert_eq!(bench.words(&format!("getrange empty {range}")), "$0\r\n\r\n", "{range}");
+        }
         assert_eq!(bench.words("getrange none 0 1"), "$0\r\n\r\n");
         assert_eq!(bench.words("getrange s a 1"), "-ERR value is not an integer or out of range\r\n");
         assert_eq!(bench.words("strlen n"), ":4\r\n");

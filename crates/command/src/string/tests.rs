@@ -158,8 +158,11 @@ fn apply(model: &mut Model, now: u64, step: &Step) -> (Vec<Vec<u8>>, Vec<u8>) {
             let present = get(model, k).unwrap_or_default();
             let part: Vec<u8> = (0..present.len() as i64)
                 .filter(|i| {
-                    let absolute = |index: i8| i64::from(index) + if index < 0 { present.len() as i64 } else { 0 };
-                    (absolute(*start)..=absolute(*end)).contains(i)
+                    let len = present.len() as i64;
+                    let absolute =
+                        |index: i8| if index < 0 { (i64::from(index) + len).max(0) } else { i64::from(index) };
+                    let crossed = *start < 0 && *end < 0 && start > end;
+                    !crossed && (absolute(*start)..=absolute(*end)).contains(i)
                 })
                 .map(|i| present[i as usize])
                 .collect();

@@ -2,7 +2,7 @@
 
 use crate::ctx::Ctx;
 use crate::error::Error;
-use object::number::parse_f64;
+use object::number::parse_bound;
 use object::zset::{LexBound, LexRange, ScoreBound, ScoreRange};
 
 /// The ranks from `start` to `stop`, both inclusive and counted from the end if negative, of what is there among `len`
@@ -22,11 +22,9 @@ pub(super) fn scores(ctx: &Ctx<'_>, min: usize, max: usize) -> Result<ScoreRange
 }
 
 fn score(text: &[u8]) -> Option<ScoreBound> {
-    // Nothing at all is 0, as Redis's parser has it.
-    let value = |text: &[u8]| if text.is_empty() { Some(0.0) } else { parse_f64(text) };
     match text.strip_prefix(b"(") {
-        Some(text) => value(text).map(ScoreBound::Exclusive),
-        None => value(text).map(ScoreBound::Inclusive),
+        Some(text) => parse_bound(text).map(ScoreBound::Exclusive),
+        None => parse_bound(text).map(ScoreBound::Inclusive),
     }
 }
 
@@ -74,7 +72,10 @@ mod tests {
         assert_eq!(score(b"1.5"), Some(ScoreBound::Inclusive(1.5)));
         assert_eq!(score(b"(-inf"), Some(ScoreBound::Exclusive(f64::NEG_INFINITY)));
         assert_eq!(score(b"("), Some(ScoreBound::Exclusive(0.0)));
-        assert_eq!([score(b"nan"), score(b"((1"), score(b"[1"), score(b" 1"), score(b"1 ")], [None; 5]);
+        assert_eq!(score(b"(  1"), Some(ScoreBound::Exclusive(1.0)));
+        assert_eq!(score(b" 0x10"), Some(ScoreBound::Inclusive(16.0)));
+        assert_eq!(score(b"1e400"), Some(ScoreBound::Inclusive(f64::INFINITY)));
+        assert_eq!([score(b"nan"), score(b"((1"), score(b"[1"), score(b" (1"), score(b"1 ")], [None; 5]);
         assert_eq!(member(b"["), Some(LexBound::Inclusive(b"")));
         assert_eq!(member(b"(a"), Some(LexBound::Exclusive(b"a")));
         assert_eq!([member(b""), member(b"a"), member(b"-a"), member(b"+x")], [None; 4]);

@@ -601,8 +601,27 @@ const SESSIONS: &[&str] = &[
 
 const KEY_NAMES: [&str; 5] = ["a", "b", "c", "kk", "k1"];
 const OPTIONS: [&str; 8] = ["nx", "xx", "gt", "lt", "ch", "get", "keepttl", "what"];
-const SCORES: [&str; 13] =
-    ["0", "1", "2.5", "-3", "1e300", "-inf", "+inf", "0.1", "x", "3.0e3", "nan", "17179869184", "1.23"];
+const SCORES: [&str; 19] = [
+    "0",
+    "1",
+    "2.5",
+    "-3",
+    "1e300",
+    "-inf",
+    "+inf",
+    "0.1",
+    "x",
+    "3.0e3",
+    "nan",
+    "17179869184",
+    "1.23",
+    "0x0a",
+    "1e400",
+    "2e308",
+    "1e-400",
+    " 1",
+    "",
+];
 const ODD_INTEGERS: [&str; 12] = [
     "0",
     "1",

@@ -33,7 +33,7 @@ pub(super) fn parse(text: &[u8]) -> Option<LongDouble> {
 }
 
 /// A number's digits without point and surrounding zeros: value = digits * radix^scale (* 2^power for hexadecimal).
-struct Scanned<'a> {
+pub(crate) struct Scanned<'a> {
     /// The significant stretch of the text, which may contain the point.
     digits: &'a [u8],
     /// Digits in it.
@@ -45,7 +45,8 @@ struct Scanned<'a> {
 }
 
 impl<'a> Scanned<'a> {
-    fn of(text: &'a [u8], radix: u32, mark: u8) -> Option<Self> {
+    /// Reads digits with an optional point, and an exponent behind `mark`; `None`: it is something else.
+    pub(crate) fn of(text: &'a [u8], radix: u32, mark: u8) -> Option<Self> {
         let end = text.iter().position(|byte| byte.to_ascii_lowercase() == mark).unwrap_or(text.len());
         let (mantissa, exponent) = text.split_at(end);
         let point = mantissa.iter().position(|&byte| byte == b'.');
@@ -74,11 +75,23 @@ impl<'a> Scanned<'a> {
         Some(Self { digits, len: digits.iter().filter(|&&byte| byte != b'.').count(), scale, exponent })
     }
 
-    fn is_zero(&self) -> bool {
+    /// Whether no digit is but zero.
+    pub(crate) fn is_zero(&self) -> bool {
         self.len == 0
     }
 
-    fn values(&self, radix: u32) -> impl Iterator<Item = u64> {
+    /// What stands behind the mark; 0 for a number that is zero.
+    pub(crate) fn exponent(&self) -> i64 {
+        self.exponent
+    }
+
+    /// The power of two of the last of [`Self::values`], if the digits are hexadecimal.
+    pub(crate) fn binary_exponent(&self) -> i64 {
+        self.scale.saturating_mul(4).saturating_add(self.exponent)
+    }
+
+    /// The significant digits.
+    pub(crate) fn values(&self, radix: u32) -> impl Iterator<Item = u64> {
         self.digits.iter().filter_map(move |&byte| char::from(byte).to_digit(radix)).map(u64::from)
     }
 
@@ -129,7 +142,7 @@ impl<'a> Scanned<'a> {
     }
 
     fn binary(&self, negative: bool) -> LongDouble {
-        let mut exponent = self.scale.saturating_mul(4).saturating_add(self.exponent);
+        let mut exponent = self.binary_exponent();
         let (mut significand, mut sticky) = (0u128, false);
         for digit in self.values(16) {
             if significand >> 124 == 0 {

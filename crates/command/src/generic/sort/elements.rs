@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use keyspace::{Db, EntryRef, Kind};
 use object::block::Elem;
+use object::number::parse_f64;
 use object::{List, Set, ZSet};
 
 use super::options::Options;
@@ -89,8 +90,8 @@ impl Elements {
         let mut weight = |i| {
             let text = self.get(i);
             match by {
-                None => weight_of(text),
-                Some(by) => by.find(db, now, text, &mut name).map_or(Some(0.0), |found| found.with(weight_of)),
+                None => parse_f64(text),
+                Some(by) => by.find(db, now, text, &mut name).map_or(Some(0.0), |found| found.with(parse_f64)),
             }
         };
         let weights: Option<Vec<f64>> = (0..self.len()).map(&mut weight).collect();
@@ -130,14 +131,4 @@ impl Options<'_> {
         let range = self.range(usize::try_from(len).unwrap_or(usize::MAX));
         range.start as u64..range.end as u64
     }
-}
-
-/// A text as a weight. Nothing weighs nothing, as in Redis; what is too large for a double is none.
-fn weight_of(text: &[u8]) -> Option<f64> {
-    if text.is_empty() {
-        return Some(0.0);
-    }
-    let weight = object::number::parse_f64(text)?;
-    let named = || text.iter().any(|b| b.eq_ignore_ascii_case(&b'n'));
-    (weight.is_finite() || named()).then_some(weight)
 }

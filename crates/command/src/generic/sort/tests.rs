@@ -37,6 +37,10 @@ fn numbers_and_texts() {
     assert_eq!(bench.words("sort l"), error);
     bench.words("rpush big 1e400");
     assert_eq!(bench.words("sort big"), error);
+    bench.words("rpush hex 0x10 3 0x.8p0");
+    assert_eq!(sorted(&mut bench, "sort hex"), "0x.8p0 3 0x10");
+    bench.run(&[b"rpush", b"empty", b"1", b""]);
+    assert_eq!(bench.words("sort empty"), error);
     bench.words("rpush inf inf -inf 0");
     assert_eq!(sorted(&mut bench, "sort inf"), "-inf 0 inf");
     bench.words("set s x");
