@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::pause::Pause;
 use crate::session::{self, Flow, Replies, SessionCtx, Undone};
 use crate::stats::add;
-use crate::table::{Command, Handler};
+use crate::table::{Command, Handler, Table};
 use crate::turn::Item;
 use crate::worker::{Worker, write_error};
 
@@ -103,7 +103,7 @@ impl Worker {
             if http::is_request(&args[0]) {
                 return self.close_to_http(conn);
             }
-            self.refuse(conn, None, &unknown_command(args));
+            self.refuse(conn, None, &unknown_command(&node.table, args));
             return Next::Continue;
         };
         if command.is_container() && args.len() > 1 {
@@ -612,8 +612,8 @@ fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {
 }
 
 /// Redis's error for a command that does not exist, with the beginning of its arguments; ours for one that Redis has.
-fn unknown_command(args: Args<'_>) -> Vec<u8> {
-    if let Some(text) = compatibility::not_there(&args[0]) {
+fn unknown_command(table: &Table, args: Args<'_>) -> Vec<u8> {
+    if let Some(text) = compatibility::not_there(table, &args[0]) {
         return text.into();
     }
     let mut text = b"ERR unknown command '".to_vec();

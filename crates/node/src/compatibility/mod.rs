@@ -1,40 +1,22 @@
-//! What of Redis 8 is there: COMPATIBILITY.md, made from the rows, and the answer to commands that are not there yet.
+//! Which commands of Redis and Valkey are there: COMPATIBILITY.md, made from the rows, and the answer to commands that
+//! are not there yet.
 
-mod names;
+mod areas;
+mod gaps;
+mod oracle;
+mod page;
 
-use std::fmt::Write;
+use crate::table::Table;
 
-use crate::table::{Command, Table};
-
-use names::AREAS;
-
-/// Commands that belong together.
-pub struct Area {
-    /// Title of its table.
-    pub title: &'static str,
-    /// When those of its commands come that have no row and no remark.
-    pub comes: Comes,
-    /// Their names, separated by blanks.
-    pub commands: &'static str,
-}
+pub use page::markdown;
 
 /// What brings a command that is not there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Comes {
+enum Comes {
     /// Nothing: it does not fit Holdfast.
     Never,
-    /// Lua.
-    Scripts,
-    /// Pub/sub and what listens to a server: MONITOR, client-side caching.
-    Messages,
-    /// Streams.
-    Streams,
-    /// Geo.
-    Geo,
-    /// HyperLogLog.
-    HyperLogLog,
-    /// The log and its checkpoints.
-    Durability,
+    /// A later version.
+    Later,
     /// Slots that move, standbys.
     Moves,
     /// Nothing: nodes do it by themselves.
@@ -49,12 +31,7 @@ impl Comes {
     fn text(self) -> &'static str {
         match self {
             Comes::Never => "there will be none",
-            Comes::Scripts => "comes with scripts",
-            Comes::Messages => "comes with publish and subscribe",
-            Comes::Streams => "is part of Redis 8.2 and comes later",
-            Comes::Geo => "comes with geo",
-            Comes::HyperLogLog => "comes with HyperLogLog",
-            Comes::Durability => "comes with durability",
+            Comes::Later => "is not there yet",
             Comes::Moves => "comes with slots that move",
             Comes::Arranged => "nodes arrange their slots themselves",
             Comes::Users => "comes with users (ACL)",
@@ -62,9 +39,6 @@ impl Comes {
         }
     }
 }
-
-/// Commands without a row that come with something else than the rest of their area.
-const COMES: &[(&str, Comes)] = &[("acl", Comes::Users), ("failover", Comes::Moves), ("migrate", Comes::Moves)];
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
@@ -152,23 +126,21 @@ fn remark(name: &str) -> Option<&'static str> {
     REMARKS.iter().find(|(known, _)| *known == name).map(|(_, remark)| *remark)
 }
 
-/// What brings a command of Redis that has no row. `None`: Redis does not have it either.
+/// What brings a command of Redis or Valkey that has no row. `None`: neither has it.
 fn comes(name: &str) -> Option<Comes> {
-    let area = AREAS.iter().find(|area| area.commands.split_ascii_whitespace().any(|known| known == name))?;
+    let known = oracle::COMMANDS.get(name)?;
     let container = name.split('|').next().unwrap_or(name);
-    let found = COMES.iter().find(|(known, _)| *known == name || *known == container);
-    Some(found.map_or(area.comes, |(_, comes)| *comes))
+    let found = gaps::COMMANDS.iter().find(|(known, _)| *known == name || *known == container);
+    found.map(|(_, comes)| *comes).or_else(|| areas::of(known).map(|area| area.comes))
 }
 
-/// The error for a command of Redis that is not there; `None` if Redis does not have it either.
-pub(crate) fn not_there(name: &[u8]) -> Option<String> {
+/// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides it.
+pub(crate) fn not_there(table: &Table, name: &[u8]) -> Option<String> {
+    if table.find_own(name).is_some() {
+        return None;
+    }
     let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('|'))?.to_lowercase();
-    let is_container = |area: &Area| {
-        let mut names = area.commands.split_ascii_whitespace();
-        names.any(|known| known.split_once('|').is_some_and(|(container, _)| container == name))
-    };
-    let container = AREAS.iter().find(|area| is_container(area));
-    answer(&name, comes(&name).or_else(|| container.map(|area| area.comes))?)
+    answer(&name, comes(&name)?)
 }
 
 /// As [`not_there`], for a subcommand of a container that is there.
@@ -185,49 +157,12 @@ fn answer(name: &str, comes: Comes) -> Option<String> {
             let name = name.replace('|', " ");
             Some(format!("ERR '{name}' is not supported by Holdfast: {}", comes.text()))
         }
-        // Perhaps one that is there, but this server was told to hide it (rename-command).
         Comes::Never => None,
         comes => {
             let name = name.replace('|', " ");
             Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text()))
         }
     }
-}
-
-/// The text of COMPATIBILITY.md.
-pub fn markdown(table: &Table) -> String {
-    let shown: Vec<&Command> = table.all().iter().filter(|command| !command.is_hidden()).collect();
-    let has = |name: &str| shown.iter().any(|command| command.name == name);
-    let all: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
-    let there = all.iter().filter(|name| has(name)).count();
-    let mut text = format!(
-        "# Compatibility\n\n\
-         <!-- Generated from the rows: change those (or crates/node/src/compatibility), then run\n     \
-         HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current -->\n\n\
-         Every command of Redis 8, those of its modules included: {there} of {} commands and subcommands are there. One that \
-         is there\nhas all options and legacy forms of Redis unless a remark says otherwise; one that is not answers an error \
-         that says\nwhat it comes with. As in Redis, those of a cluster answer so if the server is not part of one, and those that there \
-         will never be\nare unknown. How close they are is measured by Redis's own test suite: `tests/redis-suite/run`, with what it skips \
-         in `tests/redis-suite/skips.txt`.\n\n| area | there | of |\n|---|---|---|\n",
-        all.len(),
-    );
-    for area in AREAS {
-        let names = area.commands.split_ascii_whitespace();
-        let count = names.clone().filter(|name| has(name)).count();
-        let _ = writeln!(text, "| {} | {count} | {} |", area.title, names.count());
-    }
-    let _ = write!(text, "\n## Keys of several nodes\n\n{OVER_NODES}");
-    for area in AREAS {
-        let _ = write!(text, "\n## {}\n\n| command | there | remark |\n|---|---|---|\n", area.title);
-        for name in area.commands.split_ascii_whitespace() {
-            let (mark, remark) = match has(name) {
-                true => ("yes", remark(name).unwrap_or_default()),
-                false => ("", comes(name).map_or("", Comes::text)),
-            };
-            let _ = writeln!(text, "| `{}` | {mark} | {remark} |", name.replace('|', " ").to_uppercase());
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -264,38 +199,68 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_a_command_of_redis() {
-        let known: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
+    fn every_row_is_a_command_of_redis_or_valkey_or_our_own() {
+        let known: Vec<&str> = areas::AREAS.iter().flat_map(areas::Area::names).collect();
         for command in Table::new().all().iter().filter(|command| !command.is_hidden()) {
-            assert!(known.contains(&command.name.as_str()), "{} is not in names.rs", command.name);
+            assert!(known.contains(&command.name.as_str()), "{} is in no area", command.name);
         }
     }
 
     #[test]
-    fn names_are_unique_and_remarks_are_about_rows() {
-        let mut known: Vec<&str> = AREAS.iter().flat_map(|area| area.commands.split_ascii_whitespace()).collect();
-        let count = known.len();
-        known.sort_unstable();
-        known.dedup();
-        assert_eq!(known.len(), count);
+    fn remarks_are_about_rows_and_gaps_about_commands_of_others() {
         let table = Table::new();
-        for (name, _) in COMES.iter().map(|(name, _)| (name, "")).chain(REMARKS.iter().map(|(n, r)| (n, *r))) {
-            assert!(known.contains(name), "{name}");
-        }
         for (name, _) in REMARKS {
             assert!(table.find(name.as_bytes()).is_some(), "{name}");
         }
+        for (name, _) in gaps::COMMANDS {
+            assert!(oracle::COMMANDS.contains_key(name), "{name}");
+        }
+    }
+
+    /// The words of a row's syntax.
+    fn words_there(syntax: &str) -> Vec<String> {
+        let words = syntax.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+        words.filter(|word| !word.is_empty()).map(str::to_uppercase).collect()
+    }
+
+    /// Every word of an argument that Redis or Valkey has is in the row's syntax, or in `gaps`, and never in both.
+    #[test]
+    fn every_argument_is_there_or_named_as_missing() {
+        let table = Table::new();
+        let mut wrong = Vec::new();
+        for command in table.all().iter().filter(|command| !command.is_hidden()) {
+            let Some(known) = oracle::COMMANDS.get(command.name.as_str()) else { continue };
+            let there = words_there(command.spec.syntax);
+            for word in &known.words {
+                let is_gap = page::missing_words(&command.name).any(|(gap, _)| gap == *word);
+                if is_gap == there.iter().any(|t| t == word) {
+                    wrong.push(format!("{} {word}", command.name));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "there and missing, or neither: {wrong:#?}");
+        for (name, words, _) in gaps::WORDS {
+            assert!(table.find_own(name.as_bytes()).is_some(), "{name} has no row");
+            for word in words.split(' ') {
+                assert!(oracle::COMMANDS[name].words.contains(&word), "{name} {word}");
+            }
+        }
     }
 
     #[test]
-    fn what_is_not_there_says_so() {
-        let answer = |name: &str| not_there(name.as_bytes());
-        assert!(answer("SUBSCRIBE").unwrap().ends_with("it comes with publish and subscribe"));
-        assert!(answer("ft.config").unwrap().contains("module"));
+    fn a_command_that_is_not_there_says_so() {
+        let table = Table::new();
+        let answer = |name: &str| not_there(&table, name.as_bytes());
+        assert!(answer("ft.search").unwrap().contains("module"));
         let of_cluster = subcommand_not_there("cluster", b"meet").unwrap();
         assert_eq!(of_cluster, "ERR 'cluster meet' is not supported by Holdfast: nodes arrange their slots themselves");
         assert_eq!(answer("nothing"), None);
+        assert_eq!(answer("get"), None, "a command with a row that is hidden is unknown");
         assert!(answer("failover").unwrap().ends_with("it comes with slots that move"));
+        assert_eq!(
+            answer("arget").unwrap(),
+            "ERR 'arget' is not supported by this version of Holdfast: it is not there yet"
+        );
         let of_acl = subcommand_not_there("acl", b"SETUSER").unwrap();
         assert_eq!(of_acl, "ERR 'acl setuser' is not supported by this version of Holdfast: it comes with users (ACL)");
         assert_eq!(subcommand_not_there("client", b"nothing"), None);

@@ -202,7 +202,7 @@ fn not_there(why: Option<String>) -> Vec<u8> {
 fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
     let table = &ctx.node.table;
     let Some(mut command) = table.find_command(&args[0]) else {
-        return Err(not_there(compatibility::not_there(&args[0])));
+        return Err(not_there(compatibility::not_there(table, &args[0])));
     };
     if command.is_container() && args.len() > 1 {
         match table.find_subcommand(command, &args[1]) {

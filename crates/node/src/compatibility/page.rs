@@ -1,0 +1,86 @@
+//! The text of COMPATIBILITY.md.
+
+use std::fmt::Write;
+
+use crate::table::{Command, Table};
+
+use super::areas::AREAS;
+use super::{Comes, OVER_NODES, comes, gaps, oracle, remark};
+
+const HEAD: &str = "\
+# Compatibility
+
+<!-- Generated from the rows: change those (or crates/node/src/compatibility), then run
+     HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current -->
+
+";
+
+const READING: &str = "\
+A command that is there has all options and legacy forms of Redis, and Valkey's, unless its remark says otherwise.
+A command that is not there answers an error that says what it comes with. One that there will never be is unknown.
+As in Redis, the commands of a cluster answer an error where the server is not part of one.
+
+Redis's and Valkey's own test suites measure how close the rest is: `tests/redis-suite/run`, with what it skips in
+`tests/redis-suite/skips.txt`.
+
+";
+
+/// The words of arguments that a command does not take, with what brings them.
+pub(super) fn missing_words(name: &str) -> impl Iterator<Item = (&'static str, Comes)> {
+    let gaps = gaps::WORDS.iter().filter(move |(known, ..)| *known == name);
+    gaps.flat_map(|(_, words, comes)| words.split(' ').map(move |word| (word, *comes)))
+}
+
+/// The text of COMPATIBILITY.md.
+pub fn markdown(table: &Table) -> String {
+    let shown: Vec<&Command> = table.all().iter().filter(|command| !command.is_hidden()).collect();
+    let has = |name: &str| shown.iter().any(|command| command.name == name);
+    let mut text = HEAD.to_owned();
+    let count = |is_redis: bool| {
+        let of = || oracle::COMMANDS.values().filter(|known| known.is_redis == is_redis);
+        (of().filter(|known| has(known.name)).count(), of().count())
+    };
+    let ((redis, of_redis), (valkey, of_valkey)) = (count(true), count(false));
+    let _ = writeln!(
+        text,
+        "Every command and subcommand of Redis 8.10, its modules' included: {redis} of {of_redis} are there.\n\
+         Of those that Valkey 9.1 alone has: {valkey} of {of_valkey}. The lists are data:\n"
+    );
+    for source in oracle::sources() {
+        let _ = writeln!(text, "    {source}");
+    }
+    let _ = write!(text, "\n{READING}| area | there | of |\n|---|---|---|\n");
+    for area in AREAS {
+        let names = area.names();
+        let there = names.iter().filter(|name| has(name)).count();
+        let _ = writeln!(text, "| {} | {there} | {} |", area.title, names.len());
+    }
+    let _ = write!(text, "\n## Keys of several nodes\n\n{OVER_NODES}");
+    for area in AREAS {
+        let _ = write!(text, "\n## {}\n\n| command | there | remark |\n|---|---|---|\n", area.title);
+        for name in area.names() {
+            let mark = if has(name) { "yes" } else { "" };
+            let shown = name.replace('|', " ").to_uppercase();
+            let _ = writeln!(text, "| `{shown}` | {mark} | {} |", remarks(name, has(name)));
+        }
+    }
+    text
+}
+
+/// All that is to be said of a command, in one cell.
+fn remarks(name: &str, is_there: bool) -> String {
+    let mut said = Vec::new();
+    if oracle::COMMANDS.get(name).is_some_and(|known| !known.is_redis) {
+        said.push("of Valkey".to_owned());
+    }
+    if !is_there {
+        said.extend(comes(name).map(|comes| comes.text().to_owned()));
+        return said.join("; ");
+    }
+    let words: Vec<String> = missing_words(name).map(|(word, _)| format!("`{word}`")).collect();
+    if let Some((_, comes)) = missing_words(name).next() {
+        said.push(format!("without {}: {}", words.join(", "), comes.text()));
+    }
+    said.extend(remark(name).map(str::to_owned));
+    said.join("; ")
+}
