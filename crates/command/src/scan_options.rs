@@ -16,6 +16,9 @@ pub(crate) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
 }
 
+/// The answer to a cursor that no scan has given out.
+pub(crate) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
+
 /// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before zero.
 pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii_start();
@@ -30,7 +33,13 @@ pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
 
 /// The cursor at argument `i`.
 pub(crate) fn cursor(ctx: &Ctx<'_>, i: usize) -> Result<u64, Error> {
-    parse_cursor(ctx.arg(i)).ok_or(Error::new("ERR invalid cursor"))
+    parse_cursor(ctx.arg(i)).ok_or(INVALID_CURSOR)
+}
+
+/// The cursor at argument 2 of HSCAN, SSCAN and ZSCAN: a hash of 32 bits, from which on elements have not been visited.
+pub(crate) fn element_cursor(ctx: &Ctx<'_>) -> Result<u64, Error> {
+    let cursor = cursor(ctx, 2)?;
+    u32::try_from(cursor).map(u64::from).map_err(|_| INVALID_CURSOR)
 }
 
 impl<'a> ScanOptions<'a> {

@@ -51,8 +51,8 @@ pub trait Walk: Send {
         false
     }
 
-    /// Whether to stop before the next bucket. `buckets` have been visited since the start.
-    fn enough(&self, buckets: u64) -> bool;
+    /// Whether to stop at this position, before the next bucket. `buckets` have been visited since the start.
+    fn enough(&self, at: Position, buckets: u64) -> bool;
 
     /// Where to go on after the end; asked every time the end is reached, so it must be `None` sometime.
     fn wrap(&mut self) -> Option<Position> {

@@ -133,7 +133,7 @@ impl Engine {
             let visit = self.walk_slot(walking, &held, limit);
             self.publish(&held);
             self.release(held);
-            if walking.walk.enough(walking.buckets) {
+            if walking.walk.enough(walking.at, walking.buckets) {
                 let ended = visit == Visit::Ended;
                 let next = if ended { self.next_slot(walking).map(|_| walking.at) } else { Some(walking.at) };
                 return self.finish_walk(walking, next, out);
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Runs a walk to its end with everything held (MULTI).
     pub(crate) fn finish_walk_held(&mut self, walking: &mut Walker, held: &Held, out: &mut Vec<u8>) {
-        while self.next_slot(walking).is_some() && !walking.walk.enough(walking.buckets) {
+        while self.next_slot(walking).is_some() && !walking.walk.enough(walking.at, walking.buckets) {
             if self.walk_slot(walking, held, u64::MAX) == Visit::Unlisted {
                 let physical = self.shared.keyspace.physical(walking.db);
                 match Listing::make(&self.shared, physical, walking.next_span()) {
@@ -199,7 +199,7 @@ impl Engine {
     /// Visits the slot's keys from the position on.
     fn walk_slot(&mut self, walking: &mut Walker, held: &Held, limit: u64) -> Visit {
         let cold = self.db(held, walking.db, 0).may_be_cold(walking.at.slot);
-        while walking.buckets < limit && !walking.walk.enough(walking.buckets) {
+        while walking.buckets < limit && !walking.walk.enough(walking.at, walking.buckets) {
             walking.buckets += 1;
             let mut expired = Vec::new();
             let next = match cold {

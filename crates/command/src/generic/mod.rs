@@ -1,5 +1,6 @@
 //! Commands on keys of any type, and on whole databases.
 
+mod cursor;
 mod databases;
 mod expire;
 mod image;
@@ -7,6 +8,8 @@ mod keys;
 mod memory;
 mod object;
 mod scan;
+#[cfg(test)]
+mod scan_tests;
 mod slots;
 mod sort;
 mod transfer;
@@ -19,12 +22,13 @@ use crate::ctx::Ctx;
 use crate::effects::{Reader, op};
 use crate::notify::class;
 
+pub use cursor::slot_of_cursor;
 pub use databases::ROWS as DATABASE_ROWS;
 pub use expire::ROWS as EXPIRE_ROWS;
 pub use keys::ROWS as KEY_ROWS;
 pub use memory::ROWS as MEMORY_ROWS;
 pub use object::ROWS as OBJECT_ROWS;
-pub use scan::{ROWS as SCAN_ROWS, slot_of_cursor};
+pub use scan::ROWS as SCAN_ROWS;
 pub use slots::{CLUSTER, ROWS as SLOT_ROWS, slot_of_argument};
 pub use sort::ROWS as SORT_ROWS;
 pub use transfer::ROWS as TRANSFER_ROWS;

@@ -96,7 +96,7 @@ impl Walk for Keys {
         }
     }
 
-    fn enough(&self, _: u64) -> bool {
+    fn enough(&self, _: Position, _: u64) -> bool {
         self.most.is_some_and(|most| self.count >= most)
     }
 

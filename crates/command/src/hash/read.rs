@@ -9,7 +9,7 @@ use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
 use crate::rest::{Rest, is_long, write_step};
-use crate::scan_options::{ScanOptions, cursor};
+use crate::scan_options::{ScanOptions, element_cursor};
 
 pub(super) fn hget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, name) = (ctx.key(1), ctx.arg(2));
@@ -123,7 +123,7 @@ pub(super) fn hvals(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 pub(super) fn hscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let (key, cursor) = (ctx.key(1), cursor(ctx, 2)?);
+    let (key, cursor) = (ctx.key(1), element_cursor(ctx)?);
     let hash = ctx.db.read_as::<Hash>(&key)?;
     ctx.out.array(2);
     let Some(hash) = hash else {

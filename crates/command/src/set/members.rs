@@ -10,7 +10,7 @@ use crate::elem::bulk;
 use crate::error::Error;
 use crate::notify::class;
 use crate::rest::{Rest, is_long, write_step};
-use crate::scan_options::{ScanOptions, cursor};
+use crate::scan_options::{ScanOptions, element_cursor};
 
 /// Refuses a member that no set can hold (4 GB; `proto-max-bulk-len` is far below by default).
 fn check_length(member: &[u8]) -> Result<(), Error> {
@@ -124,7 +124,7 @@ pub(super) fn smembers(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 pub(super) fn sscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let (key, cursor) = (ctx.key(1), cursor(ctx, 2)?);
+    let (key, cursor) = (ctx.key(1), element_cursor(ctx)?);
     let set = ctx.db.read_as::<Set>(&key)?;
     ctx.out.array(2);
     let Some(set) = set else {

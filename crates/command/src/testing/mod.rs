@@ -324,7 +324,7 @@ fn walk(
                 None => break None,
             }
         }
-        if walk.enough(buckets) {
+        if walk.enough(at, buckets) {
             break Some(at);
         }
         buckets += 1;

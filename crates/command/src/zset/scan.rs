@@ -2,12 +2,12 @@
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
-use crate::scan_options::{ScanOptions, cursor};
+use crate::scan_options::{ScanOptions, element_cursor};
 use object::ZSet;
 use object::block::Elem;
 
 pub(super) fn zscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let cursor = cursor(ctx, 2)?;
+    let cursor = element_cursor(ctx)?;
     let set = ctx.db.read_as::<ZSet>(&ctx.key(1))?;
     ctx.out.array(2);
     let Some(set) = set else {

@@ -166,13 +166,14 @@ impl Cold {
         assert!(self.engine.shared.requests.is_empty(), "nobody asks again and again");
     }
 
-    /// The names that SCAN gives from one cursor to the next until it has come round, while everything may be evicted.
+    /// The names that SCAN gives to a client that keeps cursors in doubles, while everything may be evicted.
     fn scan(&mut self, db: u16, options: &str, evict: bool) -> Vec<String> {
         let (mut names, mut cursor) = (Vec::new(), "0".to_string());
         loop {
             let reply = self.run(false, &one(&format!("{db} scan {cursor} {options}"))).concat();
             let mut words = reply.split("\r\n").filter(|word| !word.is_empty() && !word.starts_with(['*', '$']));
-            cursor = words.next().expect("a cursor").to_string();
+            let next: f64 = words.next().and_then(|cursor| cursor.parse().ok()).expect("a cursor");
+            cursor = format!("{next:.0}");
             names.extend(words.map(String::from));
             if cursor == "0" {
                 names.sort();

@@ -73,6 +73,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("readwrite", "accepted: there are no replicas yet"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
     ("rollback", "not of Redis: nothing that was done since BEGIN happens"),
+    (
+        "scan",
+        "cursors are below 2^53; one holds a slot and the upper 38 bits of a hash, and is good until the server's data are made anew; one that no scan gave out is an error",
+    ),
     ("save", "the connection waits, others do not; needs `appendonly yes`"),
     ("shutdown", "SAVE needs `appendonly yes`"),
     ("slaveof", "NO ONE only; there are no replicas yet"),

@@ -38,25 +38,67 @@ fn what_concerns_all_keys_concerns_those_of_all_nodes() {
     assert_eq!(net.say(client, "DBSIZE"), "0");
 }
 
+/// The names that a client finds that keeps cursors in doubles, and its calls.
+fn scanned(net: &mut Net, client: usize, extra: &str) -> (Vec<String>, usize) {
+    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+    for calls in 1.. {
+        let Value::Array(reply) = net.ask(client, &format!("SCAN {cursor}{extra}")) else { panic!("a list") };
+        let next: f64 = shown(&reply[0]).parse().expect("a number");
+        cursor = format!("{next:.0}");
+        assert!(next < (1u64 << 53) as f64 && shown(&reply[0]) == cursor, "{cursor}");
+        let Value::Array(keys) = &reply[1] else { panic!("a list") };
+        found.extend(keys.iter().map(shown));
+        if cursor == "0" {
+            return (found, calls);
+        }
+    }
+    unreachable!("a scan ends")
+}
+
 #[test]
 fn scan_finds_every_key_of_every_node() {
     let (mut net, _) = filled(3, 700);
     for node in 0..3 {
         let client = net.connect(node);
         for extra in ["", " COUNT 100", " MATCH key:*"] {
-            let (mut cursor, mut found, mut calls) = ("0".to_owned(), Vec::new(), 0);
-            loop {
-                let Value::Array(reply) = net.ask(client, &format!("SCAN {cursor}{extra}")) else { panic!("a list") };
-                cursor = shown(&reply[0]);
-                let Value::Array(keys) = &reply[1] else { panic!("a list") };
-                found.extend(keys.iter().map(shown));
-                calls += 1;
-                if cursor == "0" {
-                    break;
-                }
-            }
+            let (found, calls) = scanned(&mut net, client, extra);
             let keys: BTreeSet<&String> = found.iter().collect();
             assert_eq!((found.len(), keys.len()), (700, 700), "{extra}, {calls} calls");
+        }
+    }
+}
+
+/// Where a node's slots end another node goes on: the position there is the first of its slot.
+#[test]
+fn scan_passes_the_last_slot_of_a_node() {
+    let mut net = Net::new(3, 1, 11);
+    let client = net.connect(0);
+    let ends: Vec<u16> = even_map(3, 1).ranges().iter().flat_map(|range| [range.start, range.end]).collect();
+    let tag = |slot| (0..).map(|n: u32| format!("{{{n}}}")).find(|tag| keyspace::slot_of(tag.as_bytes()) == slot);
+    let mut keys = BTreeSet::new();
+    for tag in ends.iter().filter_map(|slot| tag(*slot)) {
+        keys.extend((0..60).map(|n| format!("{tag}{n}")));
+    }
+    assert_eq!(keys.len(), 60 * 6);
+    for key in &keys {
+        assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
+    }
+    for node in 0..3 {
+        let client = net.connect(node);
+        for extra in ["", " COUNT 1", " COUNT 60", " COUNT 10000"] {
+            let (found, _) = scanned(&mut net, client, extra);
+            assert_eq!((found.len(), found.into_iter().collect()), (keys.len(), keys.clone()), "{extra}");
+        }
+    }
+}
+
+#[test]
+fn a_cursor_of_an_earlier_version_is_an_error_at_every_node() {
+    let (mut net, _) = filled(3, 20);
+    for node in 0..3 {
+        let client = net.connect(node);
+        for cursor in ["9659095300802871296", "9659095300802871000", "1125899906842624"] {
+            assert_eq!(net.say(client, &format!("SCAN {cursor}")), "-ERR invalid cursor");
         }
     }
 }
