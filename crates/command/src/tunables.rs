@@ -2,6 +2,8 @@
 
 use object::Limits;
 
+use crate::Dialect;
+
 /// A snapshot of the settings that handlers depend on; replaced as a whole by CONFIG SET.
 #[derive(Clone, Debug, Default)]
 pub struct Tunables {
@@ -16,4 +18,6 @@ pub struct Tunables {
     /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` says so. It does not
     /// where eviction looks at how a key was used, as that is kept in the shared object.
     pub shares_integers: bool,
+    /// Whether Redis or Valkey decides where they differ (`compatibility`).
+    pub dialect: Dialect,
 }

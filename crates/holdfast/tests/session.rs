@@ -512,3 +512,34 @@ fn a_block_counts_the_keys_that_it_has_made() {
     (0..6).for_each(|_| assert!(!client.reply().starts_with('-')));
     assert_eq!(changes(&mut client), (before + 6).to_string());
 }
+
+/// A setting switches all answers in which Valkey differs from Redis; both are as those servers were seen to answer.
+#[test]
+fn compatibility_switches_to_valkeys_answers() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    let block = |client: &mut Client, inner: &str| {
+        client.send(&format!("multi;{inner};set k v;exec"));
+        [client.reply(), client.reply(), client.reply(), client.reply()]
+    };
+    let nested = block(&mut client, "multi");
+    assert_eq!(nested, ["+OK", "-ERR MULTI calls can not be nested", "+QUEUED", "*1 +OK"]);
+    assert_eq!(block(&mut client, "watch a")[1..], ["-ERR WATCH inside MULTI is not allowed", "+QUEUED", "*1 +OK"]);
+    let refused = "-EXECABORT Transaction discarded because of previous errors.";
+    let barred = block(&mut client, "save");
+    assert_eq!(barred[1..], ["-ERR Command not allowed inside a transaction", "+QUEUED", refused]);
+
+    assert_eq!(client.call("config set compatibility valkey"), "+OK");
+    for name in ["multi", "watch a", "save"] {
+        let command = name.split(' ').next().unwrap_or_default();
+        let wanted = format!("-ERR Command '{command}' not allowed inside a transaction");
+        assert_eq!(block(&mut client, name), ["+OK", &wanted, "+QUEUED", refused]);
+    }
+    assert_eq!(client.call("scan 0 type what"), "-ERR unknown type name 'what'");
+    assert_eq!(client.call("scan 0 type STRING"), "*2 $1 0 *1 $1 k");
+    assert!(client.call("hello").starts_with("*14 $6 server $6 valkey $7 version $5 9."));
+    assert_eq!(field(&client.call("info server"), "server_name"), "valkey");
+    assert_eq!(client.call("config set compatibility redis"), "+OK");
+    assert_eq!(client.call("scan 0 type what"), "*2 $1 0 *0");
+    assert!(client.call("hello").starts_with("*14 $6 server $5 redis "));
+}

@@ -526,8 +526,10 @@ impl Worker {
         if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() {
             return Some(NO_CLUSTER.as_bytes().into());
         }
-        if conn.session.multi.is_some() && command.spec.has(flags::NO_MULTI) && !command.spec.has(flags::IN_MULTI) {
-            return Some(b"ERR Command not allowed inside a transaction".into());
+        if conn.session.multi.is_some()
+            && let Some(error) = settings.tunables.dialect.refusal_in_block(&command.name, command.spec.flags)
+        {
+            return Some(error.into());
         }
         // Nodes ask each other something as well (`cluster/tx/waiting.rs`).
         let is_of_nodes = command.spec.name == "await" && conn.is_virtual();

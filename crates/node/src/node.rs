@@ -31,6 +31,9 @@ use crate::tracking::Trackers;
 /// The version of Redis whose commands and behaviour are offered.
 pub const REDIS_VERSION: &str = "8.0.0";
 
+/// The version of Valkey whose answers `compatibility valkey` gives.
+pub const VALKEY_VERSION: &str = "9.0.0";
+
 /// What a worker's reports of its memory may lag behind, in bytes, other threads' share included.
 const ABOUT: u64 = 32 << 10;
 

@@ -10,6 +10,7 @@ use object::glob;
 use resp::{Protocol, Reply};
 
 use crate::ctx::Ctx;
+use crate::dialect::Difference;
 use crate::error::Error;
 use crate::families::Run;
 use crate::rng::Rng;
@@ -88,6 +89,12 @@ const THE_END: Position = Position { slot: SLOTS as u16, hash: 0 };
 /// Buckets a walk may look at in vain before it answers: a database of a few keys, spread over slots that another fills,
 /// must not take a call per key.
 const IDLE_BUCKETS: u64 = 4096;
+
+/// Whether keys may have a type of this name, in any case of letters.
+fn is_type(name: &[u8]) -> bool {
+    const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
+    TYPES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
 
 /// Which keys are wanted.
 struct Filter {
@@ -267,7 +274,11 @@ fn scan(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
         } else if ctx.is(i, "match") {
             filter.pattern = Filter::named(ctx.arg(i + 1)).pattern;
         } else if ctx.is(i, "type") {
-            filter.kind = Some(ctx.arg(i + 1).to_ascii_lowercase());
+            let kind = ctx.arg(i + 1);
+            if ctx.tunables.dialect.is_valkey(Difference::UnknownType) && !is_type(kind) {
+                return Err(Error::text([b"ERR unknown type name '", kind, b"'"].concat()));
+            }
+            filter.kind = Some(kind.to_ascii_lowercase());
         } else if ctx.is(i, "novalues") {
             return Err(Error::new("ERR NOVALUES option can only be used in HSCAN"));
         } else {

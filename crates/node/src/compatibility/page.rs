@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use command::Difference;
+
 use crate::table::{Command, Table};
 
 use super::areas::AREAS;
@@ -31,6 +33,18 @@ pub(super) fn missing_words(name: &str) -> impl Iterator<Item = (&'static str, C
     gaps.flat_map(|(_, words, comes)| words.split(' ').map(move |word| (word, *comes)))
 }
 
+/// The section about Redis and Valkey.
+fn dialects() -> String {
+    let mut text = String::from(
+        "\n## Redis and Valkey\n\nWhere Redis 8.8 and Valkey 9 answer differently, Redis's answer holds. With \
+         `compatibility valkey` Valkey's hold,\nin all of these places:\n\n| what differs | redis | valkey |\n|---|---|---|\n",
+    );
+    for [about, redis, valkey] in Difference::ALL.map(Difference::texts) {
+        let _ = writeln!(text, "| {about} | {redis} | {valkey} |");
+    }
+    text
+}
+
 /// The text of COMPATIBILITY.md.
 pub fn markdown(table: &Table) -> String {
     let shown: Vec<&Command> = table.all().iter().filter(|command| !command.is_hidden()).collect();
@@ -55,6 +69,7 @@ pub fn markdown(table: &Table) -> String {
         let there = names.iter().filter(|name| has(name)).count();
         let _ = writeln!(text, "| {} | {there} | {} |", area.title, names.len());
     }
+    text.push_str(&dialects());
     let _ = write!(text, "\n## Keys of several nodes\n\n{OVER_NODES}");
     for area in AREAS {
         let _ = write!(text, "\n## {}\n\n| command | there | remark |\n|---|---|---|\n", area.title);

@@ -1,6 +1,6 @@
 //! The settings as the data plane reads them: plain typed fields, no names, no text.
 
-use command::Tunables;
+use command::{Dialect, Tunables};
 use object::Limits;
 
 use super::kind::Value;
@@ -421,6 +421,10 @@ impl Settings {
                 databases: read.number("databases"),
                 lazy_user_del: read.bool("lazyfree-lazy-user-del"),
                 shares_integers: read.number::<u64>("maxmemory") == 0 || !read.policy().looks_at_accesses(),
+                dialect: match read.choice("compatibility") {
+                    "valkey" => Dialect::Valkey,
+                    _ => Dialect::Redis,
+                },
             },
 
             appendonly: read.bool("appendonly"),

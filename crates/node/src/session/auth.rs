@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use command::{Error, Row, Spec, flags::*};
+use command::{Difference, Error, Row, Spec, flags::*};
 use resp::Protocol;
 
 use super::client::{check_name, set_name};
 use super::{Flow, Replies, SessionCtx, SessionRun};
-use crate::node::REDIS_VERSION;
+use crate::node::{REDIS_VERSION, VALKEY_VERSION};
 use crate::stats::add;
 
 /// The rows of the family.
@@ -133,13 +133,17 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         ctx.session.set_protocol(protocol);
     }
     let mode = if ctx.node.cluster().is_some() { "cluster" } else { "standalone" };
+    let (server, version) = match ctx.settings.tunables.dialect.is_valkey(Difference::ServerName) {
+        true => ("valkey", VALKEY_VERSION),
+        false => ("redis", REDIS_VERSION),
+    };
     let (number, id) = (ctx.session.protocol.number(), ctx.session.client.id);
     let mut reply = ctx.reply();
     reply.map(7);
     reply.bulk("server");
-    reply.bulk("redis");
+    reply.bulk(server);
     reply.bulk("version");
-    reply.bulk(REDIS_VERSION);
+    reply.bulk(version);
     reply.bulk("proto");
     reply.integer(number);
     reply.bulk("id");

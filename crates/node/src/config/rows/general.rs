@@ -117,6 +117,13 @@ pub(super) static SECTION: Section = Section {
         )
         .own(),
         row(
+            "compatibility",
+            Kind::Enum(&["redis", "valkey"]),
+            "redis",
+            "Which server's answers hold where Redis 8.8 and Valkey 9 differ; COMPATIBILITY.md lists those places.",
+        )
+        .own(),
+        row(
             "transaction-isolation",
             Kind::Enum(&["strict-serializable", "repeatable-read", "read-committed"]),
             "strict-serializable",

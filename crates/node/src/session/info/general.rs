@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use command::Difference;
 use engine::checkpoint::Figures;
 
 use super::{Report, Text, human, ratio};
 use crate::backlog::backlog_limit;
 use crate::config::EvictionPolicy;
-use crate::node::REDIS_VERSION;
+use crate::node::{REDIS_VERSION, VALKEY_VERSION};
 use crate::room::moves_to_store;
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
@@ -19,7 +20,12 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("redis_git_dirty", 0);
     t.line("redis_build_id", 0);
     t.line("redis_mode", if r.node.cluster().is_some() { "cluster" } else { "standalone" });
-    t.line("server_name", "holdfast");
+    if r.settings.tunables.dialect.is_valkey(Difference::ServerName) {
+        t.line("server_name", "valkey");
+        t.line("valkey_version", VALKEY_VERSION);
+    } else {
+        t.line("server_name", "holdfast");
+    }
     t.line("holdfast_version", env!("CARGO_PKG_VERSION"));
     t.line("os", &facts.os);
     t.line("arch_bits", usize::BITS);
