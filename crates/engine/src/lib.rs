@@ -44,7 +44,9 @@ pub use record::{LIBRARIES_SLOT, Link};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};
-pub use transactions::{Locked, NotInstalled, Outcomes, Transactions, Undone, Untimely, restore_locks};
+pub use transactions::{
+    Holder, InTheWay, Locked, NotInstalled, Outcomes, Transactions, Undone, Untimely, restore_locks,
+};
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;
 pub use workspace::{Made, Workspace};

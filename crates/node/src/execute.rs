@@ -466,6 +466,7 @@ impl Worker {
         if busy.awaited {
             add(&self.stats.parked, 1);
             conn.fetches += 1;
+            self.notes_wait(conn.token);
             conn.wait = Wait::Latch;
             return Next::Retry;
         }
@@ -494,7 +495,7 @@ impl Worker {
     /// However a command has ended, it waits for no locks.
     pub(crate) fn waits_no_more(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.fetches) > 0 {
-            self.engine.forget_claims(conn.token);
+            self.forget_claims(conn.token);
         }
     }
 
@@ -502,7 +503,7 @@ impl Worker {
     fn refuse_undone(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         conn.session.again = None;
         conn.fetches = 0;
-        self.engine.forget_claims(conn.token);
+        self.forget_claims(conn.token);
         if conn.busy > 0 {
             conn.busy = 0;
             self.engine.cancel_reservation(conn.token);

@@ -59,6 +59,7 @@ impl Worker {
         if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Soon {
             wait = by_effort(CATCH_UP_MS, 10);
         }
+        self.look_at_long_waits();
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
         }

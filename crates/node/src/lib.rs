@@ -24,6 +24,7 @@ mod jobs;
 mod latency;
 mod leaving;
 mod libraries;
+mod long_waits;
 mod message;
 mod meter;
 mod monitor;

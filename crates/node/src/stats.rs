@@ -81,6 +81,12 @@ pub struct WorkerStats {
     pub transaction_retries: AtomicU64,
     /// Commands and parts of transactions that were refused, as a transaction has their keys that waits for a node which does not answer.
     pub refused_in_doubt: AtomicU64,
+    /// Commands and parts of transactions that wait for a lock, a load or a claim for longer than a minute, now.
+    pub waits_long: AtomicU64,
+    /// How many have, in total.
+    pub waited_long: AtomicU64,
+    /// Attempts that are over and have claims for longer than a minute, now: nobody would give them back.
+    pub ownerless: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
     /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
@@ -141,6 +147,9 @@ impl WorkerStats {
             transactions: zero(),
             transaction_retries: zero(),
             refused_in_doubt: zero(),
+            waits_long: zero(),
+            waited_long: zero(),
+            ownerless: zero(),
             dirty: zero(),
             longest_turn: zero(),
             turns: zero(),
@@ -185,6 +194,7 @@ impl WorkerStats {
             &self.transactions,
             &self.transaction_retries,
             &self.refused_in_doubt,
+            &self.waited_long,
             &self.script_reruns,
             &self.turns,
             &self.reads,

@@ -29,7 +29,7 @@ impl Worker {
                 self.orphans.push_back(conn);
             } else {
                 self.engine.cancel_reservation(conn.token);
-                self.engine.forget_claims(conn.token);
+                self.forget_claims(conn.token);
                 self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
             }
             if node.clock.monotonic_ns() >= begun + SCRIPTS_NS / 2 {

@@ -426,13 +426,19 @@ impl Worker {
                 let before = conn.out.bytes.len();
                 let step = self.engine.step_walk(&mut walking, token, &mut conn.out.bytes);
                 self.gate_seen(&mut conn, before);
+                if !matches!(step, Step::Awaited) {
+                    self.long_waits.end(token);
+                }
                 match step {
                     Step::Done => {
                         self.apply_reply_mode(&mut conn, before);
                         self.again.push(token);
                     }
                     // Comes back when it is woken.
-                    Step::Awaited => conn.wait = Wait::Walk(walking),
+                    Step::Awaited => {
+                        self.notes_wait(token);
+                        conn.wait = Wait::Walk(walking);
+                    }
                     // A busy latch is looked at again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);

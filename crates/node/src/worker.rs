@@ -122,6 +122,8 @@ pub struct Worker {
     pub(crate) turn: u64,
     /// What is to be settled of another node's life.
     pub(crate) in_doubt: Option<Box<crate::in_doubt::InDoubt>>,
+    /// Who waits for locks, and since when.
+    pub(crate) long_waits: crate::long_waits::LongWaits,
     /// What was in doubt when those who wait looked last.
     pub(crate) doubts_seen: u64,
     /// The cluster, if this is a node of one.
@@ -184,6 +186,7 @@ impl Worker {
             marks: SmallVec::new(),
             turn: 0,
             in_doubt: None,
+            long_waits: crate::long_waits::LongWaits::default(),
             doubts_seen: 0,
             peers: None,
             spares: Vec::new(),
@@ -343,7 +346,7 @@ impl Worker {
         self.leave_nodes(&mut conn);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
-        self.engine.forget_claims(conn.token);
+        self.forget_claims(conn.token);
         self.abandon_transaction(&mut conn);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         monitor::stop(&self.node, &mut conn.session);

@@ -57,6 +57,8 @@ counts! {
     echoed: "messages that came twice",
     /// Attempts that a start has found prepared.
     in_doubt: "attempts in doubt after starts",
+    /// Times that a node of a cluster held back who writes.
+    held_back: "times held back",
     /// Slots that were given to another node.
     moved: "slots moved",
     /// Records that were lost, none of them promised.

@@ -85,6 +85,8 @@ pub struct Plan {
     pub planted: Planted,
     /// A planted mistake of a node: what a start does not see of the log.
     pub forgets: Option<Forgets>,
+    /// Milliseconds for which commands wait for keys in doubt (`cluster-lock-timeout`); 0: as by default.
+    pub lock_timeout_ms: u64,
     /// Only what clients are told is looked at, and whether the server starts, not what the log held.
     pub clients_only: bool,
 }
@@ -113,6 +115,7 @@ impl Plan {
             events: 100 + chance.below(600),
             planted,
             forgets: None,
+            lock_timeout_ms: 0,
             clients_only: false,
         }
     }

@@ -16,6 +16,7 @@ fn first(planted: Planted) -> u64 {
         Planted::ForgottenCommit => 1,
         Planted::EarlyFinished => 1,
         Planted::SkippedSync => 2,
+        Planted::OverdueAsking => 0,
         Planted::Nothing => 0,
     }
 }

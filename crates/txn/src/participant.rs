@@ -38,7 +38,7 @@ pub enum Action {
         /// What.
         message: Message,
     },
-    /// Asks for all these locks at once (`locks::request`); answered by [`Participant::locked`] if they are granted, at once or later, or the
+    /// Asks for all these locks at once (`locks::request`), if the attempt still wants them then ([`Participant::is_queued`]); answered by [`Participant::locked`] if they are granted, at once or later, or the
     /// attempt dies. Between a start and the first message it is granted, whoever holds what (`locks::restore`), and not answered.
     Lock {
         /// For whom.
@@ -217,6 +217,21 @@ impl Participant {
             Phase::Refused { logged: Logged::Yes } => Some(Record::Refuse { tx: *tx }),
             // Their last record is not committed: the log has it, and what it follows.
             _ => None,
+        })
+    }
+
+    /// Where an attempt is that has locks, or waits for them, for people to read; `None`: it has none, and wants none.
+    pub fn stage(&self, tx: TxId) -> Option<&'static str> {
+        Some(match &self.known.get(&tx)?.phase {
+            Phase::Queued { .. } => "waits for its locks",
+            Phase::Executing { .. } => "is executed",
+            Phase::Fetched { .. } => "has said what is there",
+            Phase::Held { .. } => "has read",
+            Phase::Appending { .. } => "waits for the log",
+            Phase::Prepared { .. } => "is prepared, and its outcome is not known",
+            Phase::Deciding { commit: true, .. } => "is committed, and not done yet",
+            Phase::Deciding { commit: false, .. } => "is aborted, and not given up yet",
+            Phase::Committed { .. } | Phase::Aborted | Phase::Refused { .. } => return None,
         })
     }
 

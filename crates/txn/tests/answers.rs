@@ -523,11 +523,12 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let mut actions = Vec::new();
     participant.message(0, member(9, 1), Message::Prepare(prepare.clone()), &mut actions);
     actions.clear();
-    participant.refuse_queued(tx, why(), &mut actions);
+    assert!(participant.is_queued(tx) && participant.refuse_queued(tx, why(), &mut actions));
     let refused = Action::Send { to: NodeId(9), message: Message::Refused { tx, why: why() } };
     assert_eq!(actions, [Action::Unlock { tx, locks: prepare.locks.clone() }, refused]);
     actions.clear();
     participant.locked(tx, true, &mut actions);
+    assert!(!participant.is_queued(tx) && !participant.refuse_queued(tx, why(), &mut actions), "it is over");
     assert_eq!(actions, [], "it comes too late");
     participant.message(0, member(9, 1), Message::Prepare(prepare), &mut actions);
     assert!(matches!(&actions[..], [Action::Send { message: Message::Refused { .. }, .. }]), "{actions:?}");
@@ -535,7 +536,7 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let waiting: Vec<_> = participant.waiting().map(|(prepared, others)| (prepared.tx, others)).collect();
     assert_eq!(waiting, [(tx, vec![NodeId(2), NodeId(3)])]);
     actions.clear();
-    participant.refuse_queued(tx, why(), &mut actions);
+    assert!(!participant.refuse_queued(tx, why(), &mut actions));
     assert_eq!((actions.len(), participant.in_doubt().count()), (0, 1));
 }
 

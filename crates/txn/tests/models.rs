@@ -114,6 +114,28 @@ fn plain_commands_wait_in_between() {
     explore("plain", Cluster { ticks: 0, ..with_plain() });
 }
 
+/// Two transactions for one key, of which the second has nothing else. Parts wait before they ask for their locks, and are not let wait for them.
+fn held_back() -> Cluster {
+    Cluster {
+        transactions: vec![
+            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![], vec![1])] },
+            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1])] },
+        ],
+        holds_back: true,
+        doubts: 1,
+        coordinator_crashes: 1,
+        ticks: 1,
+        ..Cluster::new(1)
+    }
+}
+
+/// Every claim has an owner at all times, whenever a part is given up.
+#[test]
+fn parts_are_held_back_before_they_ask() {
+    explore("held back", held_back());
+    explore("held back, fetching", fetching(held_back()));
+}
+
 #[test]
 fn fetching_transactions_that_cross() {
     explore("fetching, crossing", fetching(Cluster { ticks: 0, ..crossing() }));
@@ -160,6 +182,9 @@ fn large_clusters() {
     explore("three participants, a crash", Cluster { ticks: 0, ..crash(alone(3)) });
     explore("three participants, no coordinator", end(alone(3)));
     explore("crossing, three attempts", Cluster { attempts_max: 3, ..crossing() });
+    explore("crossing, held back", Cluster { holds_back: true, doubts: 1, ticks: 0, ..crossing() });
+    explore("crossing, held back, no coordinator", Cluster { holds_back: true, ticks: 0, ..end(crossing()) });
+    explore("held back, repeated", Cluster { repeated: 1, ..held_back() });
 }
 
 /// As [`large_clusters`], with one that is lost.
@@ -173,6 +198,11 @@ fn large_clusters_of_which_one_is_lost() {
     explore("three", lost(3, 1));
     explore("three, no coordinator", Cluster { coordinator_crashes: 1, ..lost(3, 1) });
     explore("three, more inquiries", lost(3, 2));
+}
+
+#[test]
+fn a_part_that_is_over_and_asks_is_noticed() {
+    finds("held back", held_back(), Mistake::OverdueAsking);
 }
 
 #[test]

@@ -33,6 +33,8 @@ fn seeds() {
             && all.retried > 0
             && all.untimely > 0
             && all.crashes > 0
+            && all.held_back > 0
+            && all.doubted > 0
     );
 }
 
@@ -51,6 +53,7 @@ fn mistakes_are_noticed() {
         Mistake::ForgottenCommit,
         Mistake::StaleIncarnation,
         Mistake::UnloggedRefusal,
+        Mistake::OverdueAsking,
     ];
     for mistake in mistakes {
         is_noticed(&format!("{mistake:?}"), |seed| Plan { mistake, ..Plan::new(seed) });

@@ -595,7 +595,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     let mut asked = false;
     for _ in 0..5 {
         assert!(
-            matches!(cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut asked, 9), Err(busy) if busy.awaited)
+            matches!(cold.engine.lock_attempt((tx, (stamp, false), &locks), || true, &mut asked, 9), Err(busy) if busy.awaited)
         );
         cold.serve();
         // Its time for them is over, and memory is full.
@@ -606,7 +606,8 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     cold.engine.insists = true;
     cold.engine.begin_turn(2000);
     let mut look = |cold: &mut Cold| {
-        let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut asked, 9) else {
+        let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), || true, &mut asked, 9)
+        else {
             panic!("it has its locks")
         };
         *block

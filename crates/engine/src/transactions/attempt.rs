@@ -25,7 +25,7 @@ pub enum Locked {
     Block(Box<BlockRun>),
     /// It is younger than somebody it would wait for: it has nothing.
     Dies,
-    /// It was given up while it waited: it has nothing.
+    /// It was given up before it asked, or while it waited: it has nothing.
     GivenUp,
 }
 
@@ -59,9 +59,11 @@ pub enum NotInstalled {
 impl Engine {
     /// Takes the locks of an attempt, and its latches. The age comes with whether it is patient (`txn::Prepare::patient`). `asked`: it has asked for them before,
     /// and waited. A busy latch, a lock or a key to be fetched is waited for; who [insists](Engine::insists) fetches keys when it looks at them.
+    /// `is_wanted` is called under the latches before it asks: one that is over claims nothing, as its locks were given back before.
     pub fn lock_attempt(
         &mut self,
         (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
+        is_wanted: impl FnOnce() -> bool,
         asked: &mut bool,
         token: u64,
     ) -> Result<Locked, Busy> {
@@ -69,6 +71,10 @@ impl Engine {
         let slot = held.slots().first().copied().unwrap_or_default();
         let waits = Busy { need: Need::Slots(held.slots().into()), slot, awaited: true };
         if !std::mem::replace(asked, true) {
+            if !is_wanted() {
+                self.release(held);
+                return Ok(Locked::GivenUp);
+            }
             match self.request_locks((tx, age, locks), &held, token) {
                 Requested::Granted => {}
                 Requested::Waits(_) => {

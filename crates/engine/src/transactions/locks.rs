@@ -26,7 +26,7 @@ pub(crate) enum Owner {
 }
 
 /// The locks of slots that are held.
-struct Latched<'a> {
+pub(super) struct Latched<'a> {
     shared: &'a Shared,
     held: &'a Held,
     /// Which attempts have locks, from when that is asked for first.
@@ -34,7 +34,7 @@ struct Latched<'a> {
 }
 
 impl<'a> Latched<'a> {
-    fn new(shared: &'a Shared, held: &'a Held) -> Self {
+    pub(super) fn new(shared: &'a Shared, held: &'a Held) -> Self {
         Self { shared, held, open: None }
     }
 

@@ -3,11 +3,13 @@
 //! The protocol is `txn`'s; who speaks it is the node. Nothing here waits: as everywhere, what is busy or locked is said, and the connection waits.
 
 mod attempt;
+mod in_the_way;
 mod locks;
 mod outcomes;
 mod shared;
 
 pub use attempt::{Locked, NotInstalled, Undone, Untimely};
+pub use in_the_way::{Holder, InTheWay};
 pub(crate) use locks::Owner;
 pub use locks::restore_locks;
 pub use outcomes::Outcomes;

@@ -89,6 +89,16 @@ impl Transactions {
         self.count.load(Relaxed) > 0
     }
 
+    /// The attempts that have locks or wait for some.
+    pub fn open_attempts(&self) -> Vec<TxId> {
+        if self.any() { self.opened().attempts.keys().copied().collect() } else { Vec::new() }
+    }
+
+    /// Of them, the one that asked first.
+    pub fn first(&self) -> Option<TxId> {
+        self.opened().attempts.iter().min_by_key(|(_, attempt)| attempt.number).map(|(tx, _)| *tx)
+    }
+
     /// An attempt has had its locks since before the start.
     pub(super) fn open(&self, tx: TxId) {
         self.opened().begin(tx, None, 0);

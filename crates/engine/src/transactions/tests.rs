@@ -59,7 +59,7 @@ pub(super) fn go_on(
     asked: &mut bool,
 ) -> Tried {
     let (tx, stamp) = tx(sequence);
-    let mut block = match engine.lock_attempt((tx, (stamp, false), keys), asked, 1000 + sequence) {
+    let mut block = match engine.lock_attempt((tx, (stamp, false), keys), || true, asked, 1000 + sequence) {
         Err(_) => return Tried::Waits,
         Ok(Locked::Dies) => return Tried::Dies,
         Ok(Locked::GivenUp) => return Tried::GivenUp,

@@ -12,7 +12,7 @@ fn looks(net: &mut Net) {
 
 /// Three nodes, of which the second has stopped after it was told of a block over all of them: what the other two have prepared is in doubt. Who began that,
 /// a client of each, and a key of each.
-fn doubtful(workers: usize, settings: &[(&str, &str)]) -> (Net, usize, [usize; 3], [String; 3]) {
+pub fn doubtful(workers: usize, settings: &[(&str, &str)]) -> (Net, usize, [usize; 3], [String; 3]) {
     let mut net = Net::with(3, workers, 2, settings);
     let [begun, a, b, c] = [0, 0, 1, 2].map(|node| net.connect(node));
     let keys = [0, 1, 2].map(|i| key_of(i, 3, "k"));

@@ -203,6 +203,9 @@ fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, 
     }
     values.set("appendfsync", name_of(plan.fsync).as_bytes())?;
     values.set("maxmemory", plan.maxmemory.to_string().as_bytes())?;
+    if plan.lock_timeout_ms > 0 {
+        values.set("cluster-lock-timeout", plan.lock_timeout_ms.to_string().as_bytes())?;
+    }
     let live = Arc::new(Live::new(values, None, Renames::default()));
     let facts = Facts { started_ms, ..Facts::default() };
     Ok(Node::new(live, hardware.clock.clone(), plan.workers, HASH_SEED, facts))

@@ -122,6 +122,8 @@ pub enum Event {
     Talk(Talk),
     /// Something breaks.
     Fault,
+    /// A node begins to hold back who writes.
+    HoldBack,
     /// A node that is off is started.
     Start {
         /// Which.

@@ -1,5 +1,7 @@
 //! What breaks in a cluster, and how it is mended.
 
+use node::Pause;
+
 use super::agenda::{Event, Mend, Talk, Time};
 use super::metadata;
 use super::plan::Planted;
@@ -113,6 +115,33 @@ impl World {
                 self.mend_later(Mend::Room { node });
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// When a node next holds back who writes.
+    pub(super) fn plan_hold_back(&mut self) {
+        if self.plan.holds_back > 0 {
+            let wait = 1 + self.story.chance.below(2 * self.plan.holds_back);
+            self.agenda.put(self.now + wait, Event::HoldBack);
+        }
+    }
+
+    /// A node holds back who writes, as with CLIENT PAUSE.
+    pub(super) fn hold_back(&mut self) -> Verdict {
+        if self.is_over {
+            return Ok(());
+        }
+        self.plan_hold_back();
+        let node = self.story.one_of(self.members.len());
+        let ms = self.a_while() / 1000;
+        let member = &mut self.members[node];
+        if !member.is_off && member.paused_until <= self.now {
+            member.tell_time(self.now);
+            let until = member.host.hardware.clock.unix_ms() + ms;
+            note!(self.story.trace, "node {node} holds back who writes for {ms} ms");
+            member.host.machine.node.pauses.pause(Pause::Write, until);
+            self.story.counts.held_back += 1;
         }
         Ok(())
     }
@@ -265,6 +294,7 @@ impl World {
             self.mend(Mend::Disk { node })?;
             self.mend(Mend::Control { node })?;
             self.mend(Mend::Room { node })?;
+            self.members[node].host.machine.node.pauses.unpause();
             // A log that has failed commits nothing more.
             if self.members[node].host.has_failed() {
                 self.crash(node)?;

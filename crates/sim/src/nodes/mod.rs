@@ -15,6 +15,7 @@ pub mod member;
 pub mod metadata;
 pub mod network;
 pub mod plan;
+mod planted;
 pub mod seat;
 pub mod world;
 

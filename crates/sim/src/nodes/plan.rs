@@ -30,11 +30,13 @@ pub enum Planted {
     EarlyFinished,
     /// Disks say that they have synced, and have not.
     SkippedSync,
+    /// Where parts are held back, an attempt that is over asks for locks, and is dropped while it waits for them.
+    OverdueAsking,
 }
 
 impl Planted {
     /// All of them, by the names that the command line takes.
-    pub const ALL: [(&'static str, Planted); 8] = [
+    pub const ALL: [(&'static str, Planted); 9] = [
         ("early-unlock", Planted::EarlyUnlock),
         ("unlocked-by-start", Planted::UnlockedByStart),
         ("unlogged-prepare", Planted::UnloggedPrepare),
@@ -43,6 +45,7 @@ impl Planted {
         ("forgotten-commit", Planted::ForgottenCommit),
         ("early-finished", Planted::EarlyFinished),
         ("skipped-sync", Planted::SkippedSync),
+        ("overdue-asking", Planted::OverdueAsking),
     ];
 
     /// It shows where slots get other owners.
@@ -85,6 +88,9 @@ pub struct Plan {
     pub thinks: Time,
     /// How often something breaks: about every so many microseconds.
     pub breaks: Time,
+    /// How often a node holds back who writes, for a while: about every so many microseconds; 0: never. Parts of blocks wait then before they ask for
+    /// their locks.
+    pub holds_back: Time,
     /// Which kinds of things break, a bit each: see `faults.rs`.
     pub faults: u32,
     /// One message of a transaction in so many comes twice; 0: none.
@@ -115,6 +121,7 @@ impl Plan {
             events: 0,
             planted: of_nodes,
             forgets,
+            lock_timeout_ms: 0,
             clients_only: false,
         };
         // Drawn apart: what other seeds show stays what it is.
@@ -123,6 +130,14 @@ impl Plan {
             _ => Fsync::Always,
         };
         let node = plan::Plan { fsync, ..node };
+        let mut apart = Chance(seed ^ 0x7061_7573);
+        let holds_back = match apart.below(3) {
+            0 => 200_000 + apart.below(1_500_000),
+            _ if planted == Planted::OverdueAsking => 200_000,
+            _ => 0,
+        };
+        // Then who needs keys in doubt is told so before that is over.
+        let node = plan::Plan { lock_timeout_ms: if holds_back > 0 { 500 } else { 0 }, ..node };
         // Some worlds lack some kinds of faults, some have one kind only. Mistakes that show only where something breaks are made where that does.
         let faults = match chance.below(4) {
             _ if planted.is_about_owners() => faults::MOVE,
@@ -139,6 +154,7 @@ impl Plan {
             length: 2_000_000 + chance.below(6_000_000) + if planted.is_about_owners() { 3_000_000 } else { 0 },
             thinks: [4_000, 20_000, 60_000][chance.below(3) as usize],
             breaks: 150_000 + chance.below(if planted == Planted::Nothing { 1_500_000 } else { 500_000 }),
+            holds_back,
             faults,
             echoes: [0, 20, 4][chance.below(3) as usize],
             planted,

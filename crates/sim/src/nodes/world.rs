@@ -82,6 +82,7 @@ impl World {
             self.agenda.put(10_000 + client as Time, Event::Ask { client });
         }
         self.plan_fault();
+        self.plan_hold_back();
     }
 
     /// Lives through all of it.
@@ -112,6 +113,7 @@ impl World {
             Event::Carry { client, connection } => self.carry(client, connection),
             Event::Talk(talk) => self.talk(talk),
             Event::Fault => self.fault(),
+            Event::HoldBack => self.hold_back(),
             Event::Start { node } => self.start(node),
             Event::Crash { node, life } => match self.members[node].life == life {
                 true => self.crash(node),
@@ -163,6 +165,9 @@ impl World {
                 let mail = member.host.turn(worker, story);
                 if self.plan.planted == Planted::EarlyUnlock {
                     self.unlock_early(node);
+                }
+                if self.plan.planted == Planted::OverdueAsking {
+                    self.ask_overdue(node);
                 }
                 self.hand_out(node, mail)?;
                 self.take_dials(node);
@@ -260,17 +265,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// A planted mistake: who is prepared gives its locks back.
-    pub(super) fn unlock_early(&mut self, node: usize) {
-        let machine = &self.members[node].host.machine;
-        let outcomes = machine.node.engine.transactions.outcomes();
-        let mut engine = engine::Engine::new(machine.node.engine.clone(), machine.node.spare_local() as u16, 1);
-        for prepared in outcomes.prepared() {
-            let _ = engine.unlock(prepared.tx, &prepared.locks, 0);
-        }
-        engine.wakes.drain(..).for_each(|waiter| machine.node.wake(waiter));
     }
 
     // ---- links

@@ -95,12 +95,22 @@ impl Participant {
         self.refuse(tx, Refusal::Conflict, out);
     }
 
-    /// The node will not wait for the locks of an attempt any longer. Nothing, if it has them.
-    pub fn refuse_queued(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) {
-        if let Some(Phase::Queued { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
-            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
-            self.refuse(tx, why, out);
-        }
+    /// Whether an attempt still wants its locks. A node asks this under the latches of the keys, just before it requests the locks: from then on
+    /// the end of the attempt comes with an [`Action::Unlock`], so that every claim has an owner.
+    pub fn is_queued(&self, tx: TxId) -> bool {
+        self.known.get(&tx).is_some_and(|attempt| matches!(attempt.phase, Phase::Queued { .. }))
+    }
+
+    /// The node will not wait for the locks of an attempt any longer. False: the attempt has them, or it is over. Then nothing was done, and
+    /// whatever it has claimed is still its own.
+    #[must_use]
+    pub fn refuse_queued(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) -> bool {
+        let Some(Phase::Queued { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
+            return false;
+        };
+        out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+        self.refuse(tx, why, out);
+        true
     }
 
     /// What is there for an attempt, and is committed.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
-use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, TxId};
+use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, Stamp, TxId};
 
 /// A mistake that is made on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +28,8 @@ pub enum Mistake {
     ForgottenFetch,
     /// An inquiry is answered with a refusal that nobody remembers.
     UnloggedRefusal,
+    /// A part that is over asks for its locks, and is dropped where it has to wait for a transaction in doubt.
+    OverdueAsking,
 }
 
 /// Who locks.
@@ -64,6 +66,8 @@ pub enum Said {
     Execute(TxId, Arc<[u8]>, bool, Option<u64>),
     /// What is there is to be said later with [`Server::fetch`].
     Fetch(TxId, Arc<[u8]>),
+    /// It is held back, and asks for its locks later with [`Server::ask`].
+    HeldBack(TxId),
     /// An attempt was committed or aborted here.
     Outcome(TxId, bool),
     /// A plain command is answered: what it read.
@@ -75,6 +79,8 @@ pub type Reads = Vec<(u16, Vec<u32>)>;
 type Place = (u16, Box<[u8]>);
 /// What is locked, and what is done then.
 type Program = (Arc<[Lock]>, Arc<[u8]>);
+/// Who asks, with its age and whether it is patient, and what for.
+type Asks = ((Stamp, bool), Arc<[Lock]>);
 
 /// A participant's node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -83,6 +89,9 @@ pub struct Server {
     pub mistake: Mistake,
     /// Commands run as soon as their locks are granted.
     pub instant: bool,
+    /// Parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
+    pub holds_back: bool,
+    held_back: BTreeMap<TxId, Asks>,
     pub participant: Participant,
     pub locks: LockTable<Place, Owner>,
     missing: BTreeMap<Owner, usize>,
@@ -104,6 +113,8 @@ impl Server {
             me,
             mistake,
             instant: true,
+            holds_back: false,
+            held_back: BTreeMap::new(),
             participant: Participant::new(me, settings),
             locks: LockTable::default(),
             missing: BTreeMap::new(),
@@ -125,7 +136,7 @@ impl Server {
         durable.extend(self.pending.drain(..).take(kept));
         let me = Member { incarnation: self.me.incarnation + 1, ..self.me };
         let mut server = Self::new(me, self.settings, self.mistake);
-        server.instant = self.instant;
+        (server.instant, server.holds_back) = (self.instant, self.holds_back);
         for entry in &durable {
             match entry {
                 Entry::Commit(_, effects) | Entry::Plain(_, effects) => server.apply(effects),
@@ -241,12 +252,10 @@ impl Server {
             match action {
                 Action::Send { to, message } => said.push(Said::Send(to, message)),
                 Action::Lock { tx, stamp, locks, patient } => {
-                    let (keys, owner) = (places(&locks), Owner::Tx(tx));
-                    match request(&mut self.locks, owner, (stamp, patient), keys.iter().map(|(k, m)| (k, *m))) {
-                        Requested::Waits(missing) => {
-                            self.missing.insert(owner, missing);
-                        }
-                        requested => self.locked(now, tx, requested == Requested::Granted, said),
+                    self.held_back.insert(tx, ((stamp, patient), locks));
+                    match self.holds_back {
+                        true => said.push(Said::HeldBack(tx)),
+                        false => self.ask(now, tx, said),
                     }
                 }
                 Action::Unlock { tx, locks } => {
@@ -307,6 +316,47 @@ impl Server {
     fn committed_early(&mut self, now: u64, record: &Record, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.committed(now, record.tx(), record.kind(), &mut actions);
+        self.act(now, actions, said);
+    }
+
+    /// The parts that are held back.
+    pub fn held_back(&self) -> impl Iterator<Item = TxId> {
+        self.held_back.keys().copied()
+    }
+
+    /// A part that was held back asks for its locks, if it still wants them.
+    pub fn ask(&mut self, now: u64, tx: TxId, said: &mut Vec<Said>) {
+        let Some((age, locks)) = self.held_back.remove(&tx) else { return };
+        if !self.participant.is_queued(tx) && self.mistake != Mistake::OverdueAsking {
+            return;
+        }
+        let (keys, owner) = (places(&locks), Owner::Tx(tx));
+        match request(&mut self.locks, owner, age, keys.iter().map(|(k, m)| (k, *m))) {
+            Requested::Waits(missing) => {
+                self.missing.insert(owner, missing);
+            }
+            Requested::Dies => self.locked(now, tx, false, said),
+            Requested::Granted if self.participant.is_queued(tx) => self.locked(now, tx, true, said),
+            // Only where the mistake is made.
+            Requested::Granted => self.unlock(now, owner, &locks, said),
+        }
+    }
+
+    /// The parts that wait for locks.
+    pub fn waiting(&self) -> impl Iterator<Item = TxId> {
+        self.missing.keys().filter_map(|owner| match owner {
+            Owner::Tx(tx) => Some(*tx),
+            Owner::Plain(_) => None,
+        })
+    }
+
+    /// The node does not let a part wait for its locks any longer: what has them is in doubt.
+    pub fn doubt(&mut self, now: u64, tx: TxId, said: &mut Vec<Said>) {
+        let (mut actions, why) = (Vec::new(), Refusal::Failed(Box::new(*b"in doubt")));
+        let is_refused = self.participant.refuse_queued(tx, why, &mut actions);
+        if !is_refused && self.mistake == Mistake::OverdueAsking {
+            self.missing.remove(&Owner::Tx(tx));
+        }
         self.act(now, actions, said);
     }
 

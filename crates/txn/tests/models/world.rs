@@ -55,6 +55,10 @@ pub struct Cluster {
     pub ticks: u8,
     /// Servers that are taken out for good.
     pub forgets: u8,
+    /// The servers hold parts back before they ask for their locks.
+    pub holds_back: bool,
+    /// How often a server does not let a part wait for locks any longer.
+    pub doubts: u8,
     pub mistake: Mistake,
     /// From one of so many states everything is let come to an end.
     pub healed: u64,
@@ -74,6 +78,8 @@ impl Cluster {
             repeated: 0,
             ticks: 1,
             forgets: 0,
+            holds_back: false,
+            doubts: 0,
             mistake: Mistake::None,
             healed: 1,
         }
@@ -121,7 +127,7 @@ pub struct World {
     aborted: BTreeSet<(TxId, NodeId)>,
     /// Servers that are lost for good, whether or not they know.
     lost: BTreeSet<usize>,
-    left: [u8; 6],
+    left: [u8; 7],
     broken: Option<&'static str>,
 }
 
@@ -143,6 +149,10 @@ pub enum Step {
     HostHears(usize, usize),
     TickServer(usize),
     TickHost(usize),
+    /// A part that a server has held back asks for its locks.
+    Ask(usize, TxId),
+    /// A server does not let a part wait for its locks any longer.
+    Doubt(usize, TxId),
     Plain(usize),
 }
 
@@ -171,6 +181,8 @@ impl std::fmt::Debug for Step {
             }
             Step::TickServer(at) => write!(f, "tick {}", at + 1),
             Step::TickHost(host) => write!(f, "tick {}", COORDINATORS as usize + host),
+            Step::Ask(at, tx) => write!(f, "{} asks for the locks of {tx:?}", at + 1),
+            Step::Doubt(at, tx) => write!(f, "{} does not wait for the locks of {tx:?}", at + 1),
             Step::Plain(at) => write!(f, "plain {at}"),
         }
     }
@@ -182,6 +194,7 @@ const CRASH: usize = 2;
 const END: usize = 3;
 const TICK: usize = 4;
 const FORGET: usize = 5;
+const DOUBT: usize = 6;
 
 impl World {
     fn said(&mut self, from: Member, said: Vec<Said>) {
@@ -203,7 +216,7 @@ impl World {
                     self.plain_done.insert(id, reads);
                 }
                 Said::Broken(what) => self.broken = Some(what),
-                Said::Execute(..) | Said::Fetch(..) => {}
+                Said::Execute(..) | Said::Fetch(..) | Said::HeldBack(_) => {}
             }
         }
     }
@@ -321,6 +334,7 @@ impl World {
             for at in world.there() {
                 let ended: Vec<Member> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
                 world.on_server(at, |server, said| {
+                    server.held_back().collect::<Vec<_>>().into_iter().for_each(|tx| server.ask(0, tx, said));
                     server.flush(0, said);
                     ended.iter().for_each(|host| server.peer(0, *host, said));
                     if late {
@@ -447,8 +461,13 @@ impl Model for Cluster {
             let machine = Coordinator::new(Origin { member: me, lane: 0 }, NO_TIME);
             Host { me, machine, ended: false, ids: BTreeMap::new(), found: BTreeMap::new(), made: BTreeMap::new() }
         };
+        let part_of = |at: usize| {
+            let mut server = Server::new(server(at), NO_TIME, self.mistake);
+            server.holds_back = self.holds_back;
+            server
+        };
         let mut world = World {
-            servers: (0..self.servers).map(|at| Server::new(server(at), NO_TIME, self.mistake)).collect(),
+            servers: (0..self.servers).map(part_of).collect(),
             hosts: (0..hosts).map(host).collect(),
             network: BTreeSet::new(),
             answers: BTreeMap::new(),
@@ -457,7 +476,15 @@ impl Model for Cluster {
             committed: BTreeSet::new(),
             aborted: BTreeSet::new(),
             lost: BTreeSet::new(),
-            left: [self.lost, self.repeated, self.server_crashes, self.coordinator_crashes, self.ticks, self.forgets],
+            left: [
+                self.lost,
+                self.repeated,
+                self.server_crashes,
+                self.coordinator_crashes,
+                self.ticks,
+                self.forgets,
+                self.doubts,
+            ],
             broken: None,
         };
         for transaction in &self.transactions {
@@ -503,6 +530,10 @@ impl Model for Cluster {
             }
             if world.left[TICK] > 0 && server.participant.next_tick().is_some() {
                 steps.push(Step::TickServer(at));
+            }
+            steps.extend(server.held_back().map(|tx| Step::Ask(at, tx)));
+            if world.left[DOUBT] > 0 {
+                steps.extend(server.waiting().map(|tx| Step::Doubt(at, tx)));
             }
         }
         for (at, host) in world.hosts.iter().enumerate() {
@@ -584,6 +615,11 @@ impl Model for Cluster {
             Step::TickHost(at) => {
                 world.left[TICK] -= 1;
                 world.tick_host(at);
+            }
+            Step::Ask(at, tx) => world.on_server(at, |server, said| server.ask(0, tx, said)),
+            Step::Doubt(at, tx) => {
+                world.left[DOUBT] -= 1;
+                world.on_server(at, |server, said| server.doubt(0, tx, said));
             }
             Step::Plain(plain) => {
                 world.plain_left.remove(&plain);

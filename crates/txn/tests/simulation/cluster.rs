@@ -46,6 +46,10 @@ pub struct Plan {
     pub lost: usize,
     /// In percent of messages.
     pub late: usize,
+    /// In percent of parts: they wait before they ask for their locks.
+    pub held_back: usize,
+    /// Nodes do not let parts wait for locks that are in doubt, now and then.
+    pub doubts: bool,
     pub mistake: Mistake,
 }
 
@@ -64,6 +68,8 @@ impl Plan {
             lost: dice.below(2) * dice.below(8),
             late: [2, 2, 10][dice.below(3)],
             fetching: [0, 30, 100][dice.below(3)],
+            held_back: [0, 5, 30][dice.below(3)],
+            doubts: dice.percent(40),
             mistake: Mistake::None,
         }
     }
@@ -80,6 +86,8 @@ pub struct Told {
     pub untimely: usize,
     pub fetched: usize,
     pub crashes: usize,
+    pub held_back: usize,
+    pub doubted: usize,
 }
 
 impl std::ops::AddAssign for Told {
@@ -92,6 +100,8 @@ impl std::ops::AddAssign for Told {
         self.untimely += other.untimely;
         self.fetched += other.fetched;
         self.crashes += other.crashes;
+        self.held_back += other.held_back;
+        self.doubted += other.doubted;
     }
 }
 
@@ -99,6 +109,8 @@ enum Happening {
     Deliver(Member, usize, Vec<u8>),
     Execute(usize, u64, (TxId, Option<u64>), Vec<u8>, bool),
     Fetch(usize, u64, TxId, Vec<u8>),
+    Ask(usize, u64, TxId),
+    Doubt(usize),
     /// A node has run what it has fetched.
     Ran(usize, u64, (u64, u32)),
     Flush(usize),
@@ -149,6 +161,8 @@ struct Cluster {
     parted: Option<(usize, usize)>,
     clients: BTreeMap<u32, Client>,
     observed: Vec<Observed>,
+    /// Whose clients were told that nothing was executed.
+    failed: BTreeSet<u32>,
     outcomes: BTreeMap<TxId, bool>,
     told: Told,
 }
@@ -177,7 +191,7 @@ impl Cluster {
         let node = |at: usize| {
             let me = Member { node: NodeId(at as u64), incarnation: 1 };
             let mut server = Server::new(me, SETTINGS, plan.mistake);
-            server.instant = false;
+            (server.instant, server.holds_back) = (false, true);
             Node {
                 server,
                 coordinator: Coordinator::new(Origin { member: me, lane: 0 }, SETTINGS),
@@ -201,6 +215,7 @@ impl Cluster {
             parted: None,
             clients: BTreeMap::new(),
             observed: Vec::new(),
+            failed: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             told: Told::default(),
         }
@@ -240,6 +255,10 @@ impl Cluster {
             let (time, a, b) = (self.sometime(), self.any(), self.any());
             self.at(time, Happening::Part(a, b));
         }
+        for _ in 0..if self.plan.doubts { 200 } else { 0 } {
+            let (time, node) = (self.sometime(), self.any());
+            self.at(time, Happening::Doubt(node));
+        }
         (0..self.plan.nodes).for_each(|node| self.at(1, Happening::Tick(node)));
     }
 
@@ -264,6 +283,18 @@ impl Cluster {
             Happening::Fetch(node, life, tx, commands) => {
                 if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
                     self.on(node, |server, now, said| server.fetch(now, tx, &commands, said))?;
+                }
+            }
+            Happening::Ask(node, life, tx) => {
+                if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
+                    self.on(node, |server, now, said| server.ask(now, tx, said))?;
+                }
+            }
+            Happening::Doubt(node) => {
+                let waiting: Vec<TxId> = self.nodes[node].server.waiting().collect();
+                if self.nodes[node].up && !waiting.is_empty() {
+                    let tx = waiting[self.dice.below(waiting.len())];
+                    self.on(node, |server, now, said| server.doubt(now, tx, said))?;
                 }
             }
             Happening::Ran(node, life, which) => {
@@ -337,6 +368,12 @@ impl Cluster {
                     let ms = self.dice.next() % 6;
                     self.after(ms, Happening::Fetch(node, me.incarnation, tx, commands.to_vec()));
                 }
+                Said::HeldBack(tx) => {
+                    let is_held_back = self.dice.percent(self.plan.held_back);
+                    self.told.held_back += usize::from(is_held_back);
+                    let ms = if is_held_back { self.dice.next() % 800 } else { 0 };
+                    self.after(ms, Happening::Ask(node, me.incarnation, tx));
+                }
                 Said::Outcome(tx, committed) => {
                     if self.outcomes.insert(tx, committed).is_some_and(|before| before != committed) {
                         return Err(format!("{tx:?} is committed and aborted"));
@@ -396,6 +433,12 @@ impl Cluster {
                     let id = self.nodes[node].ids[&sequence];
                     self.told.closed += 1;
                     self.answered(id, Vec::new());
+                }
+                Event::Failed { sequence, .. } if self.plan.doubts => {
+                    self.told.doubted += 1;
+                    let id = self.nodes[node].ids[&sequence];
+                    self.clients.remove(&id);
+                    self.failed.insert(id);
                 }
                 Event::Failed { .. } | Event::Reroute { .. } => return Err(format!("{event:?}")),
             }
@@ -540,10 +583,9 @@ impl Cluster {
         };
         self.nodes.iter().all(idle)
             && self.clients.values().all(|client| client.gone)
-            && !self
-                .happenings
-                .values()
-                .any(|h| matches!(h, Happening::Deliver(..) | Happening::Execute(..) | Happening::Fetch(..)))
+            && !self.happenings.values().any(|h| {
+                matches!(h, Happening::Deliver(..) | Happening::Execute(..) | Happening::Fetch(..) | Happening::Ask(..))
+            })
     }
 
     fn at_the_end(&self) -> Result<(), String> {
@@ -553,7 +595,10 @@ impl Cluster {
             let open: Vec<usize> = self.nodes.iter().map(|node| node.coordinator.len()).collect();
             return Err(format!("no end: clients {waiting:?}, locks {locks:?}, transactions {open:?} at {}", self.now));
         }
-        let lists = self.nodes.iter().flat_map(|node| node.server.store.clone()).collect();
+        let lists: BTreeMap<u16, Vec<u32>> = self.nodes.iter().flat_map(|node| node.server.store.clone()).collect();
+        if let Some(id) = lists.values().flatten().find(|id| self.failed.contains(id)) {
+            return Err(format!("{id} has failed, and was done"));
+        }
         check(&self.observed, &lists, true)?;
         // Nobody need be remembered for ever. What is left is of coordinators that have not said a word since.
         let known: usize = self.nodes.iter().map(|node| node.server.participant.len()).sum();

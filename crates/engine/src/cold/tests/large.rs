@@ -193,7 +193,8 @@ fn a_part_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
     cold.engine.insists = true;
     let (tx, stamp) = tx(1);
     let locks = locks(&NAMES[..MANY], Mode::Shared);
-    let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), &mut false, 9) else {
+    let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), || true, &mut false, 9)
+    else {
         panic!("it has its locks")
     };
     let mut found = Vec::new();

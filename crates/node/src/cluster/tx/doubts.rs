@@ -218,15 +218,15 @@ impl Worker {
     pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
         let doubt = self.node.doubts.about(keys).map(|cause| self.doubtful(cause));
-        if doubt.is_some() {
-            add(&self.stats.refused_in_doubt, 1);
-        }
+        let is_doubt = doubt.is_some();
         let Some(text) = doubt.or_else(|| self.slow_script_before_part(tx, locks)) else { return false };
         let Some(peers) = self.peers.as_deref() else { return false };
-        let mut actions = Vec::new();
-        peers.shared.parts.with(|parts| parts.refuse_queued(tx, Refusal::Failed(text.into()), &mut actions));
+        let (mut actions, why) = (Vec::new(), Refusal::Failed(text.into()));
+        // One that is over is not refused: whoever gave it up gives its claims back, and wakes it.
+        let is_refused = peers.shared.parts.with(|parts| parts.refuse_queued(tx, why, &mut actions)) == Some(true);
+        add(&self.stats.refused_in_doubt, u64::from(is_refused && is_doubt));
         self.act(actions);
-        true
+        is_refused
     }
 
     /// Whether anything may be in doubt.
@@ -277,6 +277,7 @@ impl Worker {
 fn tell(map: &::cluster::Map, before: &BTreeSet<NodeId>, now: &BTreeMap<NodeId, Doubt>) {
     for (node, doubt) in now.iter().filter(|(node, _)| !before.contains(node)) {
         tracing::warn!(
+            cause = node.0,
             "transactions over nodes ({}) wait for the node at {}, which does not answer: {} keys here stay locked until it does, and commands that need them are refused",
             doubt.transactions,
             place(map, *node),
@@ -284,6 +285,10 @@ fn tell(map: &::cluster::Map, before: &BTreeSet<NodeId>, now: &BTreeMap<NodeId, 
         );
     }
     for node in before.iter().filter(|node| !now.contains_key(node)) {
-        tracing::info!("no transaction over nodes waits for the node at {} any more", place(map, *node));
+        tracing::info!(
+            cause = node.0,
+            "no transaction over nodes waits for the node at {} any more",
+            place(map, *node)
+        );
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use engine::{Busy, Locked, Room};
+use engine::{Busy, InTheWay, Locked, Room};
 use keyspace::{Horizon, Need};
 use txn::locks::Mode;
 use txn::{Action, Lock, Prepared, RecordKind, Refusal, Stamp, TxId};
 
-use super::{Looked, TASK, Watched};
+use super::{Looked, Peers, TASK, Watched};
 use crate::execute::INSISTS;
 use crate::in_doubt::Hindrance;
 use crate::worker::{Token, Worker};
@@ -87,6 +87,9 @@ impl Worker {
         self.engine.insists = task.waits >= INSISTS;
         let tried = self.try_task(&mut task.work, token);
         self.engine.insists = false;
+        if matches!(tried, Ok(Done::Over | Done::Logged(..) | Done::Looked(..))) {
+            self.long_waits.end(token);
+        }
         match tried {
             Ok(Done::Over) => self.engine.cancel_reservation(token),
             Ok(Done::Logged(seen, tx, kind)) => {
@@ -102,7 +105,11 @@ impl Worker {
                 let now = self.tx_now();
                 self.tx_committed(now);
             }
-            Ok(Done::Waits) => self.put_task(token, task),
+            Ok(Done::Waits) => {
+                // What it waits for may last, and has nothing to do with latches: nobody is kept from them meanwhile (rule K1).
+                self.engine.cancel_reservation(token);
+                self.put_task(token, task);
+            }
             Ok(Done::Later(wait)) => {
                 self.put_task(token, task);
                 let due = self.tx_now() + wait;
@@ -131,9 +138,11 @@ impl Worker {
             if let Work::Prepare { tx, locks, .. } = &task.work
                 && self.is_refused_in_doubt(*tx, locks)
             {
+                self.long_waits.end(token);
                 return self.engine.cancel_reservation(token);
             }
             task.waits += 1;
+            self.notes_wait(token);
             return self.put_task(token, task);
         }
         task.failures += 1;
@@ -151,12 +160,14 @@ impl Worker {
             Work::Prepare { tx, age, locks, watched, asked } => {
                 let (tx, age, locks) = (*tx, *age, locks.clone());
                 if !*asked && self.is_held_back_as_part(token, &locks) {
-                    return Ok(Done::Waits);
+                    return Ok(if self.is_queued(tx) { Done::Waits } else { Done::Over });
                 }
                 let refusal = self.refusal_of_room(&locks);
                 // The clock may have gone on since the turn began, and somebody may have seen by it that a key is gone.
                 self.engine.advance(self.node.clock.unix_ms());
-                match self.engine.lock_attempt((tx, age, &locks), asked, token)? {
+                let peers = self.peers.as_deref();
+                let is_wanted = || is_queued(peers, tx);
+                match self.engine.lock_attempt((tx, age, &locks), is_wanted, asked, token)? {
                     Locked::GivenUp => Done::Over,
                     Locked::Dies if self.is_refused_in_doubt(tx, &locks) => Done::Over,
                     Locked::Dies => {
@@ -170,7 +181,7 @@ impl Worker {
             Work::Proceed { tx, stamp, locks, commands, logged } => {
                 let (tx, locks, commands, logged) = (*tx, locks.clone(), commands.clone(), *logged);
                 let refusal = self.refusal_of_room(&locks).filter(|_| self.needs_room(&commands));
-                match self.engine.lock_attempt((tx, (*stamp, false), &locks), &mut true, token)? {
+                match self.engine.lock_attempt((tx, (*stamp, false), &locks), || true, &mut true, token)? {
                     Locked::GivenUp | Locked::Dies => Done::Over,
                     Locked::Block(block) => self.execute_part(*block, tx, &locks, (&commands, logged), refusal),
                 }
@@ -191,6 +202,34 @@ impl Worker {
                 Done::Over
             }
         })
+    }
+
+    /// The attempt that a task is for which waits for locks or keys, and what for.
+    pub(crate) fn in_the_way_of_task(&mut self, token: Token) -> Option<(TxId, InTheWay)> {
+        let task = self.peers.as_deref()?.tx.tasks.get(&token)?;
+        let (tx, locks) = match &task.work {
+            Work::Prepare { tx, locks, .. } | Work::Proceed { tx, locks, .. } => (*tx, locks.clone()),
+            Work::Abort { tx, locks } | Work::Unlock { tx, locks } => (*tx, locks.clone()),
+            Work::Install { prepared, .. } => (prepared.tx, prepared.locks.clone()),
+            Work::Refuse { tx } => (*tx, Arc::default()),
+        };
+        Some((tx, self.engine.in_the_way_of_attempt(tx, &locks)))
+    }
+
+    /// Where an attempt is that has claims here or wants some; `None`: it is over, or not known.
+    pub(crate) fn stage_of(&self, tx: TxId) -> Option<&'static str> {
+        self.peers.as_deref()?.shared.parts.with(|parts| parts.stage(tx)).flatten()
+    }
+
+    /// Whether an attempt has no claims here any more, as far as this node's part in transactions knows.
+    pub(crate) fn is_over(&self, tx: TxId) -> bool {
+        let Some(peers) = self.peers.as_deref() else { return false };
+        peers.shared.parts.with(|parts| parts.stage(tx).is_none()) == Some(true)
+    }
+
+    /// Whether a part still wants its locks.
+    fn is_queued(&self, tx: TxId) -> bool {
+        is_queued(self.peers.as_deref(), tx)
     }
 
     pub(super) fn tx_locked(&mut self, tx: TxId, granted: bool) -> Vec<Action> {
@@ -220,4 +259,8 @@ impl Worker {
             Room::Enough | Room::Soon | Room::Dirty => None,
         }
     }
+}
+
+fn is_queued(peers: Option<&Peers>, tx: TxId) -> bool {
+    peers.is_some_and(|peers| peers.shared.parts.with(|parts| parts.is_queued(tx)) == Some(true))
 }

@@ -56,6 +56,9 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("transactions_over_nodes_retries", r.sum(|s| &s.transaction_retries));
     t.line("transactions_over_nodes_in_doubt", r.node.doubts.count());
     t.line("commands_refused_in_doubt", r.sum(|s| &s.refused_in_doubt));
+    t.line("waits_over_a_minute", r.sum(|s| &s.waits_long));
+    t.line("total_waits_over_a_minute", r.sum(|s| &s.waited_long));
+    t.line("claims_without_owner", r.sum(|s| &s.ownerless));
     t.line("unexpected_error_replies", 0);
     t.line("total_error_replies", r.sum(|s| &s.errors));
     t.line("dump_payload_sanitizations", 0);
