@@ -186,7 +186,7 @@ impl Links {
         let at = format!("{}:{}", place.0, place.1);
         match dialed {
             Err(NoLink::Tls(why)) if refused.is_new(&at, why) => {
-                tracing::warn!("no connection to the node at {at}: {why}");
+                tracing::warn!(cause = at, "no connection to the node at {at}: {why}");
             }
             Ok(_) => refused.forget(&at),
             Err(_) => {}

@@ -102,7 +102,7 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
         Err(why @ (wire::NoLink::Handshake(_) | wire::NoLink::Tls(_))) => {
             // It comes again and again: once is enough. Whatever name it gives counts only if it knows the secret.
             if agent.volatile().refused.is_new(proven.get().unwrap_or(&from), &why.to_string()) {
-                tracing::warn!("a node at {from} was refused: {why}");
+                tracing::warn!(cause = %why, "a node at {from} was refused: {why}");
             }
             None
         }

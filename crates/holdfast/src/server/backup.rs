@@ -94,6 +94,7 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     let sizes = manifest.files.iter().map(|file| fs::metadata(folder.join(&file.path)).map(|file| file.blocks() * 512));
     let taken = sizes.sum::<io::Result<u64>>().unwrap_or(bytes);
     tracing::info!(
+        cause = "backup",
         "Backup: {files} files of {bytes} bytes, which take {taken} on the disk, in {}; for its moment others waited {held} us",
         folder.display()
     );

@@ -221,7 +221,7 @@ impl Runner {
         } else {
             ""
         };
-        tracing::warn!("A checkpoint has failed: {why}{refuses}");
+        tracing::warn!(cause = "checkpoint", "A checkpoint has failed: {why}{refuses}");
     }
 
     fn steps(&mut self) -> Result<(), String> {

@@ -38,7 +38,7 @@ fn back_up(switch: &Switch, folder: &Path) -> Outcome {
     // Whatever becomes of the working directory meanwhile.
     let folder = std::path::absolute(folder).map_err(|error| error.to_string());
     folder.and_then(|folder| switch.back_up(&folder)).map(|()| Done::Ok).map_err(|why| {
-        tracing::warn!("A backup has failed: {why}");
+        tracing::warn!(cause = "backup", "A backup has failed: {why}");
         format!("ERR the backup has failed: {}", why.replace(['\r', '\n'], " ")).into_bytes()
     })
 }
@@ -55,7 +55,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
     if switches {
         switch_to(&wanted).map_err(|why| {
             let what = if wanted.appendonly { "on" } else { "off" };
-            tracing::warn!("appendonly is not switched {what}: {why}");
+            tracing::warn!(cause = what, "appendonly is not switched {what}: {why}");
             let why = format!("Unable to turn {what} AOF: {}", why.replace(['\r', '\n'], " "));
             SetError::Failed { name: b"appendonly".to_vec(), why }.text()
         })?;
@@ -65,7 +65,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
         && set.is_err()
         && let Err(why) = switch_to(&before)
     {
-        tracing::warn!("appendonly is not as it is set, after a failed CONFIG SET: {why}");
+        tracing::warn!(cause = "switch", "appendonly is not as it is set, after a failed CONFIG SET: {why}");
     }
     if switches {
         // Whoever has set it meanwhile has found no log that it would have been told.

@@ -50,6 +50,14 @@ fn unix() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Milliseconds of a clock that only goes forward.
+pub fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a plain system call that fills `time`.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
 /// A point in local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {

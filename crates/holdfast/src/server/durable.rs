@@ -219,7 +219,7 @@ pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<d
 
 /// Has keys that are not in memory fetched from this store, by threads that are started.
 pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let report = |why: &Unloadable| tracing::warn!("A key cannot be read from the store: {why}");
+    let report = |why: &Unloadable| tracing::warn!(cause = "key", "A key cannot be read from the store: {why}");
     let source = Arc::new(StoreSource { store: Arc::clone(store), report });
     limit_loads(node, &node.config.settings());
     let loaders = loaders::start(node)?;
@@ -250,7 +250,7 @@ pub fn run(
     };
     let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;
     let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
-    log.on_state(Box::new(|state| tracing::warn!("{}", news(state))));
+    log.on_state(Box::new(|state| tracing::warn!(cause = news(state), "{}", news(state))));
     let watcher: Weak<Node> = Arc::downgrade(node);
     log.on_moved(Box::new(move || {
         if let Some(node) = watcher.upgrade() {

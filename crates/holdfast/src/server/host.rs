@@ -43,7 +43,7 @@ impl Host for Process {
             }
             "port" | "bind" => {
                 if let Err(error) = self.listening.change(settings) {
-                    tracing::warn!("{error}");
+                    tracing::warn!(cause = row.name, "{error}");
                     let refusal = match row.name {
                         "port" => "Unable to listen on this port. Check server logs.",
                         _ => "Failed to bind to specified addresses.",

@@ -2,6 +2,11 @@
 //!
 //! `PID:M 21 Nov 2026 21:15:53.123 * text`, where the sign says how important it is: `.` debug, `-` verbose, `*`
 //! notice, `#` warning. A file is opened for every line, so that it can be rotated by renaming it.
+//!
+//! What the rooms below the binary log, clients and other nodes can cause: it is logged [seldom](seldom). A field `cause` says what one place logs
+//! for where that is more than one thing, and has a line of the binary's own limited, too; it is not written.
+
+mod seldom;
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -9,8 +14,10 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use node::config::LogLevel;
 use tracing::field::{Field, Visit};
@@ -19,6 +26,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
+use self::seldom::{Cause, EVERY_MS, Seldom};
 use super::clock::{self, Moment};
 
 /// Changes what is logged while the server runs.
@@ -37,8 +45,16 @@ enum Target {
 
 #[derive(Debug)]
 struct Lines {
-    target: Target,
     shown: Arc<AtomicU8>,
+    output: Arc<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    target: Target,
+    seldom: Mutex<Seldom>,
+    /// A thread waits until it can tell what was left out.
+    is_awaited: AtomicBool,
 }
 
 impl Log {
@@ -56,7 +72,8 @@ impl Log {
         if let Target::File(path) = &target {
             OpenOptions::new().append(true).create(true).open(path)?;
         }
-        let lines = Lines { target, shown: Arc::clone(&log.shown) };
+        let output = Output { target, seldom: Mutex::default(), is_awaited: AtomicBool::new(false) };
+        let lines = Lines { shown: Arc::clone(&log.shown), output: Arc::new(output) };
         // A second start, as in tests, leaves the first in place.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines));
         Ok(log)
@@ -103,7 +120,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut text = Text::default();
         event.record(&mut text);
         let (_, sign) = rank(*event.metadata().level());
-        let line = line(std::process::id(), clock::local_now(), sign, &text);
+        match text.cause_in(event.metadata()) {
+            None => self.output.write(sign, &text.to_string()),
+            Some(cause) => Output::write_seldom(&self.output, cause, sign, &text.to_string()),
+        }
+    }
+}
+
+impl Output {
+    fn seldom(&self) -> MutexGuard<'_, Seldom> {
+        self.seldom.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, sign: char, text: &str) {
+        let line = line(std::process::id(), clock::local_now(), sign, text);
         // There is nobody to tell that the log cannot be written.
         let _ = match &self.target {
             Target::Stdout => io::stdout().lock().write_all(line.as_bytes()),
@@ -113,11 +143,57 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             }
         };
     }
+
+    fn write_seldom(output: &Arc<Self>, cause: Cause, sign: char, text: &str) {
+        let admitted = output.seldom().admit(clock::monotonic_ms(), cause, (sign, text));
+        match admitted {
+            Some(0) => output.write(sign, text),
+            Some(more) => output.write(sign, &with_more(text, more)),
+            None => Self::tell_later(output),
+        }
+    }
+
+    /// Has what was left out told when its time comes, though nothing else be logged.
+    fn tell_later(output: &Arc<Self>) {
+        if output.is_awaited.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let later = Arc::clone(output);
+        let wait = move || {
+            loop {
+                while later.seldom().owes() {
+                    thread::park_timeout(Duration::from_millis(EVERY_MS / 10));
+                    later.tell_overdue(clock::monotonic_ms());
+                }
+                later.is_awaited.store(false, Ordering::Release);
+                // Something may have been left out since the last look.
+                if !later.seldom().owes() || later.is_awaited.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+            }
+        };
+        if thread::Builder::new().name("log-seldom".into()).spawn(wait).is_err() {
+            // The next line of that cause has the count.
+            output.is_awaited.store(false, Ordering::Release);
+        }
+    }
+
+    fn tell_overdue(&self, now: u64) {
+        let overdue = self.seldom().overdue(now);
+        overdue.iter().for_each(|left| match left.count {
+            1 => self.write(left.sign, &left.text),
+            count => self.write(left.sign, &with_more(&left.text, count - 1)),
+        });
+    }
 }
 
-fn line(pid: u32, now: Moment, sign: char, text: &Text) -> String {
-    let Text { message, fields } = text;
-    format!("{pid}:M {now} {sign} {message}{fields}\n")
+/// A line that stands for others of its cause.
+fn with_more(text: &str, more: u64) -> String {
+    format!("{text} (and {more} more like it since it was logged before)")
+}
+
+fn line(pid: u32, now: Moment, sign: char, text: &str) -> String {
+    format!("{pid}:M {now} {sign} {text}\n")
 }
 
 /// The message of an event and its other fields.
@@ -125,6 +201,27 @@ fn line(pid: u32, now: Moment, sign: char, text: &Text) -> String {
 struct Text {
     message: String,
     fields: String,
+    /// See the module's text.
+    cause: Option<String>,
+}
+
+impl Text {
+    /// What limits the event; `None`: nothing does.
+    fn cause_in(&self, metadata: &Metadata<'static>) -> Option<Cause> {
+        let is_own = metadata.target().starts_with(env!("CARGO_CRATE_NAME"));
+        let place = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
+        match &self.cause {
+            Some(name) => Some(Cause::new(place, name)),
+            None if is_own => None,
+            None => Some(Cause::new(place, "")),
+        }
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.message, self.fields)
+    }
 }
 
 impl Visit for Text {
@@ -132,6 +229,7 @@ impl Visit for Text {
         // Writing to a String cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
+            "cause" => write!(self.cause.get_or_insert_default(), "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
     }
@@ -144,8 +242,8 @@ mod tests {
     #[test]
     fn lines_look_like_redis_s() {
         let now = Moment { day: 5, month: 10, year: 2026, hour: 1, minute: 2, second: 3, millisecond: 4 };
-        let text = Text { message: "hello".into(), fields: " port=1".into() };
-        assert_eq!(line(7, now, '*', &text), "7:M 05 Nov 2026 01:02:03.004 * hello port=1\n");
+        let text = Text { message: "hello".into(), fields: " port=1".into(), cause: Some("x".into()) };
+        assert_eq!(line(7, now, '*', &text.to_string()), "7:M 05 Nov 2026 01:02:03.004 * hello port=1\n");
     }
 
     #[test]

@@ -244,7 +244,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
             Some(tag) => taken.dialed(tag, link.socket),
             None => {
                 if let Err(error) = taken.take(link.socket, &link.peer.party.node.to_string()) {
-                    tracing::warn!(%error, "a link of another node cannot be taken");
+                    tracing::warn!(cause = "link", %error, "a link of another node cannot be taken");
                 }
             }
         }),

@@ -103,6 +103,7 @@ impl Switch {
         let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
         if header.is_some() {
             tracing::warn!(
+                cause = "replaced",
                 "What {} holds from before appendonly was switched off is replaced with what there is now",
                 places.store.display()
             );
@@ -144,13 +145,13 @@ impl Switch {
         log.set_fsync(fsync(settings.appendfsync));
         match kept.checkpoints.store().map(|store| fetch_from(&self.node, &store)) {
             Some(Ok(readers)) => kept.readers = readers,
-            Some(Err(error)) => tracing::warn!("No key leaves memory for the store: {error}"),
+            Some(Err(error)) => tracing::warn!(cause = "no key leaves", "No key leaves memory for the store: {error}"),
             None => {}
         }
         self.node.set_log(Some((durable, state)));
         *self.kept() = Some(kept);
         let ms = (self.node.clock.monotonic_ns() - before) / 1_000_000;
-        tracing::info!("appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
+        tracing::info!(cause = "on", "appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
         Ok(())
     }
 
@@ -175,7 +176,7 @@ impl Switch {
         let why = format!(
             "the data in {folder} is not loaded, as appendonly was off at the start, and would be lost: restart with appendonly yes to have it, or move it away first"
         );
-        tracing::warn!("appendonly stays off: {why}");
+        tracing::warn!(cause = "stays off", "appendonly stays off: {why}");
         Err(why)
     }
 
@@ -327,7 +328,7 @@ impl Switch {
         self.epoch.fetch_max(epoch, Relaxed);
         let _ = self.tell(&Logging::Forgotten);
         self.clear();
-        tracing::info!("appendonly is off: log and store stay as they are now");
+        tracing::info!(cause = "off", "appendonly is off: log and store stay as they are now");
         Ok(())
     }
 

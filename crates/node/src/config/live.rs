@@ -114,7 +114,7 @@ impl Live {
             None => Settings::of(&plan.values),
         };
         for warning in plan.changed.iter().filter_map(|(id, row)| plan.values.no_effect(*id, row)) {
-            tracing::warn!("{warning}");
+            tracing::warn!(cause = warning.to_string(), "{warning}");
         }
         *values = plan.values;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);

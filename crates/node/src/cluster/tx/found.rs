@@ -105,7 +105,12 @@ fn read(said: &[(NodeId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<F
         // It has answered after it was asked, and before this.
         if there > clock + APART_MAX || there + APART_MAX < asked_at {
             let ahead_ms = there.wrapping_sub(clock) as i64;
-            tracing::warn!(node = node.0, ahead_ms, "the clock of another node is far from that of this one");
+            tracing::warn!(
+                cause = node.0,
+                node = node.0,
+                ahead_ms,
+                "the clock of another node is far from that of this one"
+            );
             return Err(APART.into());
         }
         all.push(Found { node: *node, there, keys });

@@ -72,7 +72,8 @@ fn error(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn log(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    tracing::warn!("DEBUG LOG: {}", String::from_utf8_lossy(ctx.arg(2)));
+    let text = String::from_utf8_lossy(ctx.arg(2));
+    tracing::warn!(cause = %text, "DEBUG LOG: {text}");
     ctx.reply().ok();
     Ok(Flow::Done)
 }

@@ -108,9 +108,9 @@ const FUNCTION: &str = "function numkeys [key [key ...]] [arg [arg ...]]";
 fn log(level: LogLevel, text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     match level {
-        LogLevel::Debug => tracing::debug!(target: "script", "{text}"),
-        LogLevel::Verbose | LogLevel::Notice => tracing::info!(target: "script", "{text}"),
-        LogLevel::Warning => tracing::warn!(target: "script", "{text}"),
+        LogLevel::Debug => tracing::debug!(target: "script", cause = %text, "{text}"),
+        LogLevel::Verbose | LogLevel::Notice => tracing::info!(target: "script", cause = %text, "{text}"),
+        LogLevel::Warning => tracing::warn!(target: "script", cause = %text, "{text}"),
     }
 }
 
