@@ -6,17 +6,18 @@ import time
 from servers import Client, Server, fail
 
 PATIENCE = 60  # seconds until a cluster has formed
-BUS = 10_000  # between the ports for clients and for nodes, as in Redis
+BUS = 10_000  # from the port for clients to that for nodes, as in Redis
+SMART = 1_000  # from the port for clients to that for smart clients
 SECRET = "experiment"
 
 
 def free_ports(count):
-    """Ports that nobody listens at, for clients, nor BUS above; below those that the kernel gives to whoever connects."""
+    """Ports that nobody listens at, for clients, nor SMART or BUS above; below those that the kernel gives to whoever connects."""
     found = []
     while len(found) < count:
         port = random.randrange(11_000, 22_000)
         try:
-            for number in (port, port + BUS):
+            for number in (port, port + SMART, port + BUS):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", number))
         except OSError:
@@ -99,7 +100,7 @@ class Cluster(Nodes):
         slot = first("CLUSTER", "KEYSLOT", key)
         for low, high, (_, port, *_), *_ in first("CLUSTER", "SLOTS"):
             if low <= slot <= high:
-                return self.ports.index(port)
+                return self.ports.index(port - SMART)
         return fail(f"nobody has slot {slot}")
 
 

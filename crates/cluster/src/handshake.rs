@@ -19,9 +19,8 @@ use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{Kind, begin, finish};
 use crate::{ClusterId, NodeId};
 
-/// Versions of the protocol that this code speaks: the lowest and the highest. Before 4 transactions did not name the moment
-/// that their keys are of.
-pub const VERSIONS: (u16, u16) = (4, 4);
+/// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart clients.
+pub const VERSIONS: (u16, u16) = (5, 5);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
@@ -413,8 +412,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 4 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 4 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 5 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 5 }));
         }
     }
 
@@ -442,8 +441,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((5, 9)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 4 to 4, the other 5 to 9"
+            common_version((6, 9)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 5 to 5, the other 6 to 9"
         );
     }
 
@@ -470,7 +469,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x04\0\x04\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x05\0\x05\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -25,6 +25,8 @@ pub struct Node {
     pub port: u16,
     /// The port for nodes.
     pub bus_port: u16,
+    /// The port for smart clients, which find the owner of a slot by themselves; 0: none of its own.
+    pub client_port: u16,
     /// How often it has started.
     pub incarnation: u64,
     /// When it was last given slots: rises with every change of what it owns. 0: it never owned any.
@@ -33,6 +35,13 @@ pub struct Node {
     pub lost: bool,
     /// Whether it votes on the metadata.
     pub voter: bool,
+}
+
+impl Node {
+    /// The port that smart clients are told.
+    pub fn port_for_smart_clients(&self) -> u16 {
+        if self.client_port == 0 { self.port } else { self.client_port }
+    }
 }
 
 /// Slots that follow each other and have one owner.
@@ -184,6 +193,7 @@ mod tests {
             host: "127.0.0.1".to_owned(),
             port: 7000,
             bus_port: 17000,
+            client_port: 8000,
             incarnation: 1,
             epoch: 1,
             lost: false,

@@ -87,7 +87,8 @@ fn id(n: usize) -> NodeId {
 
 impl World {
     fn new(seed: u64, mistake: Mistake) -> Self {
-        let describe = |n| Describe { id: id(n), incarnation: 1, host: format!("h{n}"), port: 1, bus_port: 2 };
+        let describe =
+            |n| Describe { id: id(n), incarnation: 1, host: format!("h{n}"), port: 1, bus_port: 2, client_port: 0 };
         let form =
             Command::Form { cluster: ClusterId([1; 20]), nodes: (0..NODES).map(describe).collect(), settings: vec![] };
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

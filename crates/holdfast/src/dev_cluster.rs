@@ -34,7 +34,8 @@ pub struct Options {
     /// How many nodes.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=50))]
     nodes: u16,
-    /// The port of the first node; the others get the next ones. Nodes talk to each other at these ports + 10000.
+    /// The port of the first node; the others get the next ones. Nodes talk to each other at these ports + 10000, and have
+    /// smart clients, as those of Redis Cluster, at these ports + 1000.
     #[arg(short, long, default_value_t = 7001)]
     port: u16,
     /// Where the nodes have their directories.
@@ -106,6 +107,7 @@ fn welcome(nodes: &[Node], dir: &Path) {
          redis-cli -p {first} SET greeting hello\n  \
          redis-cli -p {other} GET greeting\n  \
          holdfast cluster status --port {first}\n\n\
+         Clients of Redis Cluster may be given any of these addresses: they learn from CLUSTER SLOTS where to go.\n\
          Logs: {}/node-*/log. Ctrl-C ends all nodes; the same command starts them again, with their data.",
         nodes.len(),
         addresses.join(" "),

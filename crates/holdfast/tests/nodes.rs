@@ -475,3 +475,36 @@ fn a_log_that_is_switched_off_leaves_nothing_in_doubt() {
         comes(&mut client, &format!("set {key} done"), "+OK");
     }
 }
+
+/// CLUSTER SLOTS names a port of its own for smart clients, unless that is switched off.
+#[test]
+fn smart_clients_have_a_port_of_their_own() {
+    let (ports, dir) = (ports(2), [Scratch::new(), Scratch::new()]);
+    let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let mut servers: Vec<Server> = ports.iter().zip(&dir).map(|(port, dir)| start(*port, &seeds, dir, &[])).collect();
+    servers.iter().for_each(until_ok);
+    let smart = ports.iter().map(|port| port + 1000).collect::<Vec<_>>();
+    let slots = servers[0].client().call("cluster slots");
+    assert!(smart.iter().all(|port| slots.contains(&format!(":{port}"))), "{slots}");
+    assert!(ports.iter().all(|port| !slots.contains(&format!(":{port}"))), "{slots}");
+    let mut clients: Vec<Client> = smart.iter().map(|port| Client::at(*port)).collect();
+    for i in 0..40 {
+        comes(&mut servers[i % 2].client(), &format!("set key:{i} {i}"), "+OK");
+    }
+    comes(&mut servers[0].client(), "dbsize", ":40");
+    let counts: Vec<usize> = clients.iter_mut().map(|client| client.call("dbsize")[1..].parse().unwrap()).collect();
+    assert!(counts.iter().sum::<usize>() == 40 && !counts.contains(&0), "{counts:?}");
+    let moved = clients.iter_mut().map(|client| client.call("get key:1")).find(|reply| reply.starts_with("-MOVED"));
+    let moved = moved.expect("one of them does not have it");
+    assert!(smart.iter().any(|port| moved.ends_with(&format!(" 127.0.0.1:{port}"))), "{moved}");
+    // A node that has none any more says so to the others when it starts again.
+    drop(clients);
+    drop(servers.remove(0));
+    servers.insert(0, start(ports[0], &seeds, &dir[0], &["--cluster-client-port", "0"]));
+    let named = |reply: &str, port: u16| reply.contains(&format!(":{port}"));
+    until(&servers[1], "cluster slots", |slots| named(slots, ports[0]) && named(slots, smart[1]));
+    drop(servers.remove(0));
+    let announced = ["--cluster-announce-client-port", "7"];
+    servers.insert(0, start(ports[0], &seeds, &dir[0], &announced));
+    until(&servers[1], "cluster nodes", |nodes| nodes.contains(&format!("127.0.0.1:7@{}", ports[0] + 10_000)));
+}

@@ -13,16 +13,16 @@ use crate::socket::{Incoming, Socket};
 
 /// One listening socket.
 pub enum Listener {
-    /// On an address and port.
-    Tcp(TcpListener),
+    /// On an address and port; whether for smart clients.
+    Tcp(TcpListener, bool),
     /// On a path, which is removed when the listener goes.
     Unix(UnixListener, PathBuf),
 }
 
 impl Listener {
-    /// Listens on an address and port.
-    pub fn tcp(address: &SocketAddr, backlog: i32) -> io::Result<Listener> {
-        Ok(Listener::Tcp(bind_tcp(address, backlog)?))
+    /// Listens on an address and port. `smart`: for smart clients.
+    pub fn tcp(address: &SocketAddr, backlog: i32, smart: bool) -> io::Result<Listener> {
+        Ok(Listener::Tcp(bind_tcp(address, backlog)?, smart))
     }
 
     /// Listens on a unix socket. A socket file left behind by a server that is gone is replaced.
@@ -43,15 +43,20 @@ impl Listener {
     /// Where it listens; a unix socket has no address.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Tcp(listener, _) => listener.local_addr().ok(),
             Listener::Unix(..) => None,
         }
+    }
+
+    /// Whether it is for smart clients.
+    pub fn is_smart(&self) -> bool {
+        matches!(self, Listener::Tcp(_, true))
     }
 
     /// The descriptor, to wait on.
     pub fn fd(&self) -> i32 {
         match self {
-            Listener::Tcp(l) => l.as_raw_fd(),
+            Listener::Tcp(l, _) => l.as_raw_fd(),
             Listener::Unix(l, _) => l.as_raw_fd(),
         }
     }
@@ -59,21 +64,22 @@ impl Listener {
     /// Accepts one connection, or says that there is none.
     pub fn accept(&self, keepalive: u32) -> io::Result<Incoming> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, smart) => {
                 let (stream, from) = listener.accept()?;
                 let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
                 let loopback = from.ip().to_canonical().is_loopback();
                 let socket = Socket::new(stream)?;
                 socket.tune_tcp(keepalive);
-                let peer = Peer { address: from.to_string(), local, unix: false, loopback, fd: socket.fd() };
+                let (address, fd) = (from.to_string(), socket.fd());
+                let peer = Peer { address, local, unix: false, loopback, fd, smart: *smart };
                 Ok(Incoming::Client { socket, peer })
             }
             Listener::Unix(listener, path) => {
                 let (stream, _) = listener.accept()?;
                 let address = format!("{}:0", path.display());
                 let socket = Socket::new(stream)?;
-                let peer =
-                    Peer { address: address.clone(), local: address, unix: true, loopback: true, fd: socket.fd() };
+                let (local, fd) = (address.clone(), socket.fd());
+                let peer = Peer { address, local, unix: true, loopback: true, fd, smart: false };
                 Ok(Incoming::Client { socket, peer })
             }
         }

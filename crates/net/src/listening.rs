@@ -20,6 +20,17 @@ struct Shared {
     listeners: Mutex<Vec<Listener>>,
     /// Where the acceptor waits.
     registry: Registry,
+    /// The port for smart clients, which other nodes were told: it stays, whatever becomes of `port`. 0: none.
+    smart_port: u16,
+}
+
+/// Where to listen.
+struct Place {
+    address: SocketAddr,
+    /// It may be missing on this machine.
+    optional: bool,
+    /// It is for smart clients.
+    smart: bool,
 }
 
 /// Opens the listeners that the settings name.
@@ -28,8 +39,8 @@ struct Shared {
 /// The first address that cannot be listened on, unless it is marked with `-` and missing on this machine.
 pub fn listeners(settings: &Settings) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
-    for (address, optional) in addresses(settings)? {
-        listeners.extend(open(address, optional, settings.tcp_backlog)?);
+    for place in places(settings, settings.port_for_smart_clients())? {
+        listeners.extend(open(&place, settings.tcp_backlog)?);
     }
     if let Some(path) = &settings.unixsocket {
         let path = String::from_utf8_lossy(path).into_owned();
@@ -39,10 +50,17 @@ pub fn listeners(settings: &Settings) -> io::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// The addresses that `bind` and `port` name, and whether each may be missing.
-fn addresses(settings: &Settings) -> io::Result<Vec<(SocketAddr, bool)>> {
+/// The places that `bind` names, at `port` and at the port for smart clients.
+fn places(settings: &Settings, smart_port: u16) -> io::Result<Vec<Place>> {
+    let place = |smart| move |(address, optional)| Place { address, optional, smart };
+    let clients = addresses(settings, settings.port)?.into_iter().map(place(false));
+    Ok(clients.chain(addresses(settings, smart_port)?.into_iter().map(place(true))).collect())
+}
+
+/// The addresses that `bind` names, with a port, and whether each may be missing.
+fn addresses(settings: &Settings, port: u16) -> io::Result<Vec<(SocketAddr, bool)>> {
     let mut found = Vec::new();
-    if settings.port == 0 {
+    if port == 0 {
         return Ok(found);
     }
     for bind in &settings.bind {
@@ -55,7 +73,7 @@ fn addresses(settings: &Settings) -> io::Result<Vec<(SocketAddr, bool)>> {
             "::*" => "::",
             host => host,
         };
-        match (host, settings.port).to_socket_addrs() {
+        match (host, port).to_socket_addrs() {
             Ok(addresses) => found.extend(addresses.map(|address| (address, optional))),
             Err(_) if optional => {}
             Err(error) => return Err(named(&error, host)),
@@ -71,11 +89,14 @@ fn addresses(settings: &Settings) -> io::Result<Vec<(SocketAddr, bool)>> {
     Ok(found)
 }
 
-fn open(address: SocketAddr, optional: bool, backlog: i32) -> io::Result<Option<Listener>> {
-    match Listener::tcp(&address, backlog) {
+fn open(place: &Place, backlog: i32) -> io::Result<Option<Listener>> {
+    match Listener::tcp(&place.address, backlog, place.smart) {
         Ok(listener) => Ok(Some(listener)),
-        Err(error) if optional && error.kind() != io::ErrorKind::AddrInUse => Ok(None),
-        Err(error) => Err(named(&error, &address.to_string())),
+        Err(error) if place.optional && error.kind() != io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => {
+            let which = if place.smart { " (cluster-client-port names another port for smart clients)" } else { "" };
+            Err(named(&error, &format!("{}{which}", place.address)))
+        }
     }
 }
 
@@ -87,7 +108,9 @@ impl Listening {
     /// Takes listeners to accept from; `registry` is that of the acceptor.
     pub(crate) fn new(listeners: Vec<Listener>, registry: Registry) -> io::Result<Listening> {
         listeners.iter().try_for_each(|listener| watch(&registry, listener))?;
-        Ok(Listening(Arc::new(Shared { listeners: Mutex::new(listeners), registry })))
+        let smart = listeners.iter().filter(|listener| listener.is_smart()).find_map(Listener::address);
+        let smart_port = smart.map_or(0, |address| address.port());
+        Ok(Listening(Arc::new(Shared { listeners: Mutex::new(listeners), registry, smart_port })))
     }
 
     /// The listeners, locked: none is closed while the acceptor accepts.
@@ -105,22 +128,23 @@ impl Listening {
     /// # Errors
     /// An address cannot be listened on: everything is as it was before, as far as the system allows.
     pub fn change(&self, settings: &Settings) -> io::Result<()> {
-        let wanted = addresses(settings)?;
+        let wanted = places(settings, self.0.smart_port)?;
         let mut listeners = self.lock();
-        let stays = |listener: &Listener| match listener.address() {
-            Some(address) => wanted.iter().any(|(wanted, _)| *wanted == address),
+        let is_at = |listener: &Listener, places: &[Place]| match listener.address() {
+            Some(address) => places.iter().any(|place| place.address == address && place.smart == listener.is_smart()),
             // Unix sockets do not change.
             None => true,
         };
-        let before = addresses_of(&listeners);
+        let before = places_of(&listeners);
         // Closed before others are opened: `*` and one of the machine's addresses exclude each other.
-        listeners.retain(stays);
-        let kept = addresses_of(&listeners);
-        let missing = wanted.into_iter().filter(|(address, _)| !kept.contains(address));
+        listeners.retain(|listener| is_at(listener, &wanted));
+        let kept = places_of(&listeners);
+        let is_kept = |place: &Place| kept.iter().any(|k| k.address == place.address && k.smart == place.smart);
+        let missing = wanted.into_iter().filter(|place| !is_kept(place));
         let opened = self.add(&mut listeners, missing, settings.tcp_backlog);
         if opened.is_err() {
-            listeners.retain(|listener| listener.address().is_none_or(|address| kept.contains(&address)));
-            let closed = before.into_iter().filter(|address| !kept.contains(address)).map(|address| (address, false));
+            listeners.retain(|listener| is_at(listener, &kept));
+            let closed = before.into_iter().filter(|place| !is_kept(place));
             if let Err(error) = self.add(&mut listeners, closed, settings.tcp_backlog) {
                 tracing::error!("could not go back to listening as before: {error}");
             }
@@ -128,14 +152,9 @@ impl Listening {
         opened
     }
 
-    fn add(
-        &self,
-        listeners: &mut Vec<Listener>,
-        addresses: impl Iterator<Item = (SocketAddr, bool)>,
-        backlog: i32,
-    ) -> io::Result<()> {
-        for (address, optional) in addresses {
-            if let Some(listener) = open(address, optional, backlog)? {
+    fn add(&self, listeners: &mut Vec<Listener>, places: impl Iterator<Item = Place>, backlog: i32) -> io::Result<()> {
+        for place in places {
+            if let Some(listener) = open(&place, backlog)? {
                 watch(&self.0.registry, &listener)?;
                 listeners.push(listener);
             }
@@ -150,13 +169,15 @@ fn watch(registry: &Registry, listener: &Listener) -> io::Result<()> {
     registry.register(&mut SourceFd(&listener.fd()), Token(0), Interest::READABLE)
 }
 
-fn addresses_of(listeners: &[Listener]) -> Vec<SocketAddr> {
-    listeners.iter().filter_map(Listener::address).collect()
+fn places_of(listeners: &[Listener]) -> Vec<Place> {
+    let place =
+        |listener: &Listener| Some(Place { address: listener.address()?, optional: false, smart: listener.is_smart() });
+    listeners.iter().filter_map(place).collect()
 }
 
 impl fmt::Debug for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(addresses_of(&self.lock())).finish()
+        f.debug_list().entries(self.lock().iter().filter_map(Listener::address)).finish()
     }
 }
 
@@ -196,5 +217,28 @@ mod tests {
         assert!(open(second), "from one address to all of them");
         listening.change(&settings(&["127.0.0.1"], 0)).unwrap();
         assert!(!open(second));
+    }
+
+    #[test]
+    fn the_port_for_smart_clients_stays() {
+        let (first, second, smart) = (free_port(), free_port(), free_port());
+        let node = |port| Settings {
+            cluster_enabled: true,
+            cluster_client_port: smart.into(),
+            ..settings(&["127.0.0.1"], port)
+        };
+        let (listening, _poll) = listening(&node(first));
+        let smart_ones = || {
+            let listeners = listening.lock();
+            let smart = listeners.iter().filter(|listener| listener.is_smart());
+            smart.map(|listener| listener.address().unwrap().port()).collect::<Vec<_>>()
+        };
+        assert_eq!((smart_ones(), listening.lock().len()), (vec![smart], 2));
+        listening.change(&node(second)).unwrap();
+        assert_eq!((smart_ones(), listening.lock().len()), (vec![smart], 2));
+        assert!(listening.change(&node(smart)).is_err(), "it is taken");
+        assert_eq!((smart_ones(), listening.lock().len()), (vec![smart], 2));
+        listening.change(&node(0)).unwrap();
+        assert_eq!((smart_ones(), listening.lock().len()), (vec![smart], 1));
     }
 }

@@ -27,6 +27,9 @@ pub struct Peer {
     pub loopback: bool,
     /// The socket's descriptor, for CLIENT LIST.
     pub fd: i32,
+    /// It came to `cluster-client-port`: a smart client, which finds the owner of a key by itself, as clients of Redis
+    /// Cluster do.
+    pub smart: bool,
 }
 
 /// One connected client.

@@ -25,7 +25,6 @@ public class JedisCluster {
     static final String[] KEYS = IntStream.range(0, 200).mapToObj(number -> "key:" + number).toArray(String[]::new);
     static HostAndPort address;
     static RedisProtocol protocol;
-    static String mode;
 
     interface Test {
         void run(RedisClusterClient r) throws Exception;
@@ -132,9 +131,8 @@ public class JedisCluster {
         equal(popped.get(10, TimeUnit.SECONDS), List.of("list", "1"));
     }
 
-    /** With `cluster-redirect moved` each node has its own keys. */
+    /** At the port for smart clients each node has its own keys. */
     static void nodesOfTheirOwn(RedisClusterClient r) {
-        if (!mode.equals("moved")) return;
         fill(r);
         long sum = 0, refused = 0;
         List<String> found = new ArrayList<>();
@@ -161,31 +159,27 @@ public class JedisCluster {
         address = new HostAndPort("127.0.0.1", Integer.parseInt(arguments[0]));
         int passed = 0;
         List<String> failures = new ArrayList<>();
-        for (String eachMode : List.of("moved", "forward")) {
-            for (RedisProtocol each : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {
-                mode = eachMode;
-                protocol = each;
-                for (var test : TESTS.entrySet()) {
-                    try (RedisClusterClient r = connect()) {
-                        List<Jedis> nodes = nodes(r);
-                        nodes.forEach(node -> node.configSet("cluster-redirect", mode));
-                        nodes.forEach(Jedis::flushAll);
-                        nodes.forEach(Jedis::close);
-                        CompletableFuture.runAsync(() -> {
-                            try {
-                                test.getValue().run(r);
-                            } catch (Exception error) {
-                                throw new RuntimeException(error);
-                            }
-                        }).get(30, TimeUnit.SECONDS);
-                        passed++;
-                    } catch (Throwable error) {
-                        Throwable cause = error;
-                        while (cause.getCause() != null) cause = cause.getCause();
-                        failures.add("Jedis' RedisClusterClient: " + test.getKey() + ", " + mode + ", " + each + ": " + cause
-                            + Arrays.stream(cause.getStackTrace()).filter(frame -> frame.getClassName().startsWith("JedisCluster"))
-                                .map(frame -> "\n  " + frame).toList());
-                    }
+        for (RedisProtocol each : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {
+            protocol = each;
+            for (var test : TESTS.entrySet()) {
+                try (RedisClusterClient r = connect()) {
+                    List<Jedis> nodes = nodes(r);
+                    nodes.forEach(Jedis::flushAll);
+                    nodes.forEach(Jedis::close);
+                    CompletableFuture.runAsync(() -> {
+                        try {
+                            test.getValue().run(r);
+                        } catch (Exception error) {
+                            throw new RuntimeException(error);
+                        }
+                    }).get(30, TimeUnit.SECONDS);
+                    passed++;
+                } catch (Throwable error) {
+                    Throwable cause = error;
+                    while (cause.getCause() != null) cause = cause.getCause();
+                    failures.add("Jedis' RedisClusterClient: " + test.getKey() + ", " + each + ": " + cause
+                        + Arrays.stream(cause.getStackTrace()).filter(frame -> frame.getClassName().startsWith("JedisCluster"))
+                            .map(frame -> "\n  " + frame).toList());
                 }
             }
         }

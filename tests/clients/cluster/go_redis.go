@@ -75,11 +75,11 @@ func each(r *redis.ClusterClient, see func(node *redis.Client)) {
 
 type test struct {
 	name string
-	run  func(r *redis.ClusterClient, mode string)
+	run  func(r *redis.ClusterClient)
 }
 
 var tests = []test{
-	{"keys of all nodes", func(r *redis.ClusterClient, _ string) {
+	{"keys of all nodes", func(r *redis.ClusterClient) {
 		fill(r)
 		for _, key := range keys {
 			equal(ok(r.Get(ctx, key).Result()), key)
@@ -89,7 +89,7 @@ var tests = []test{
 		equal(nodes, 3)
 	}},
 
-	{"one command with keys of all nodes", func(r *redis.ClusterClient, _ string) {
+	{"one command with keys of all nodes", func(r *redis.ClusterClient) {
 		var pairs []any
 		for _, key := range keys {
 			pairs = append(pairs, key, key)
@@ -102,7 +102,7 @@ var tests = []test{
 		})
 	}},
 
-	{"transactions", func(r *redis.ClusterClient, _ string) {
+	{"transactions", func(r *redis.ClusterClient) {
 		replies := ok(r.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Set(ctx, "{a}1", 1, 0)
 			p.Incr(ctx, "{a}1")
@@ -117,14 +117,14 @@ var tests = []test{
 		equal(errors.Is(err, redis.TxFailedErr), true)
 	}},
 
-	{"scripts", func(r *redis.ClusterClient, _ string) {
+	{"scripts", func(r *redis.ClusterClient) {
 		add := redis.NewScript("return redis.call('incrby', KEYS[1], ARGV[1])")
 		for _, key := range keys {
 			equal(ok(add.Run(ctx, r, []string{key}, 2).Int()), 2)
 		}
 	}},
 
-	{"messages", func(r *redis.ClusterClient, _ string) {
+	{"messages", func(r *redis.ClusterClient) {
 		news := r.Subscribe(ctx, "news")
 		defer news.Close()
 		ok(news.Receive(ctx))
@@ -138,7 +138,7 @@ var tests = []test{
 		equal(ok(shard.ReceiveMessage(ctx)).Payload, "text")
 	}},
 
-	{"blocking pops", func(r *redis.ClusterClient, _ string) {
+	{"blocking pops", func(r *redis.ClusterClient) {
 		popped := make(chan []string, 1)
 		go func() { popped <- r.BLPop(ctx, 20*time.Second, "list").Val() }()
 		for end, blocked := time.Now().Add(10*time.Second), false; !blocked; {
@@ -151,10 +151,7 @@ var tests = []test{
 		equal(<-popped, []string{"list", "1"})
 	}},
 
-	{"nodes of their own", func(r *redis.ClusterClient, mode string) {
-		if mode != "moved" {
-			return
-		}
+	{"nodes of their own", func(r *redis.ClusterClient) {
 		fill(r)
 		var found []string
 		sum, refused := int64(0), 0
@@ -175,36 +172,31 @@ var tests = []test{
 }
 
 // Runs a test; what went wrong, or nil.
-func attempt(one test, mode string, protocol int) (err any) {
+func attempt(one test, protocol int) (err any) {
 	r := connect(protocol)
 	defer r.Close()
 	defer func() { err = recover() }()
-	each(r, func(node *redis.Client) {
-		ok(node.ConfigSet(ctx, "cluster-redirect", mode).Result())
-	})
 	each(r, func(node *redis.Client) { ok(node.FlushAll(ctx).Result()) })
-	one.run(r, mode)
+	one.run(r)
 	return nil
 }
 
 func main() {
 	passed, failed := 0, 0
-	for _, mode := range []string{"moved", "forward"} {
-		for _, protocol := range []int{2, 3} {
-			for _, one := range tests {
-				ended := make(chan any, 1)
-				go func() { ended <- attempt(one, mode, protocol) }()
-				var err any = "no end after 30 s"
-				select {
-				case err = <-ended:
-				case <-time.After(30 * time.Second):
-				}
-				if err == nil {
-					passed++
-				} else {
-					failed++
-					fmt.Printf("ClusterClient of go-redis: %s, %s, RESP%d: %v\n", one.name, mode, protocol, err)
-				}
+	for _, protocol := range []int{2, 3} {
+		for _, one := range tests {
+			ended := make(chan any, 1)
+			go func() { ended <- attempt(one, protocol) }()
+			var err any = "no end after 30 s"
+			select {
+			case err = <-ended:
+			case <-time.After(30 * time.Second):
+			}
+			if err == nil {
+				passed++
+			} else {
+				failed++
+				fmt.Printf("ClusterClient of go-redis: %s, RESP%d: %v\n", one.name, protocol, err)
 			}
 		}
 	}

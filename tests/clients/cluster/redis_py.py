@@ -10,16 +10,12 @@ from redis.crc import key_slot
 
 PORT = int(sys.argv[1])
 KEYS = [f"key:{number}" for number in range(200)]
-BOTH, MOVED = ("moved", "forward"), ("moved",)
 TESTS = []
 
 
-def test(*modes):
-    """A test of clusters with these `cluster-redirect`."""
-    def add(function):
-        TESTS.append((function, modes))
-        return function
-    return add
+def test(function):
+    TESTS.append(function)
+    return function
 
 
 def equal(got, expected):
@@ -40,7 +36,7 @@ def owners(r):
     return nodes
 
 
-@test(*BOTH)
+@test
 def keys_of_all_nodes(r):
     nodes = {r.get_node_from_key(key).name for key in KEYS}
     equal(len(nodes), 3)
@@ -54,7 +50,7 @@ def keys_of_all_nodes(r):
     equal(r.delete(*KEYS), len(KEYS))
 
 
-@test(*BOTH)
+@test
 def one_command_with_keys_of_all_nodes(r):
     node = owners(r)[1]
     words = [word for key in KEYS for word in (key, key)]
@@ -66,7 +62,7 @@ def one_command_with_keys_of_all_nodes(r):
     equal(r.smembers("three"), {"1", "2", "3"})
 
 
-@test(*BOTH)
+@test
 def pipelines(r):
     fill(r)
     with r.pipeline() as pipe:
@@ -79,7 +75,7 @@ def pipelines(r):
     equal(replies[1], "key:2!")
 
 
-@test(*BOTH)
+@test
 def transactions(r):
     with r.pipeline(transaction=True) as pipe:
         pipe.set("{user}:name", "Ann").incr("{user}:visits").get("{user}:name")
@@ -97,7 +93,7 @@ def transactions(r):
     equal(r.get("{user}:visits"), "2")
 
 
-@test(*BOTH)
+@test
 def scripts(r):
     add = r.register_script("return redis.call('incrby', KEYS[1], ARGV[1])")
     for key in KEYS[:30]:
@@ -105,7 +101,7 @@ def scripts(r):
     equal(r.eval("return redis.call('mget', KEYS[1], KEYS[2])", 2, "{a}1", "{a}2"), [None, None])
 
 
-@test(*MOVED)
+@test
 def functions(r):
     """Such a client loads a library at every node."""
     fill(r)
@@ -114,7 +110,7 @@ def functions(r):
     r.function_delete("mine")
 
 
-@test(*BOTH)
+@test
 def messages(r):
     listener = r.pubsub()
     listener.subscribe("news")
@@ -137,7 +133,7 @@ def messages(r):
     sharded.close()
 
 
-@test(*BOTH)
+@test
 def blocking_pops(r):
     equal(r.blpop("none", timeout=0.1), None)
     popped = []
@@ -152,7 +148,7 @@ def blocking_pops(r):
     equal(r.blmove("{l}a", "{l}b", 0.1), None)
 
 
-@test(*BOTH)
+@test
 def the_map(r):
     nodes = owners(r)
     for node in nodes:
@@ -171,9 +167,9 @@ def the_map(r):
         assert key in r.cluster_get_keys_in_slot(slot, 100)
 
 
-@test(*MOVED)
+@test
 def redirections(r):
-    """Nodes are those of Redis Cluster: each has its own keys."""
+    """At the port for smart clients each node has its own keys."""
     fill(r)
     equal(sum(redis.Redis(port=node.port).dbsize() for node in owners(r)), len(KEYS))
     equal(sorted(r.scan_iter(count=7)), sorted(KEYS))
@@ -194,17 +190,16 @@ def redirections(r):
 
 def main():
     passed = failed = 0
-    for mode, protocol in ((mode, protocol) for mode in BOTH for protocol in (2, 3)):
-        for function in (function for function, modes in TESTS if mode in modes):
+    for protocol in (2, 3):
+        for function in TESTS:
             r = RedisCluster(host="127.0.0.1", port=PORT, decode_responses=True, protocol=protocol)
             try:
-                r.config_set("cluster-redirect", mode, target_nodes=RedisCluster.ALL_NODES)
                 r.flushall(target_nodes=RedisCluster.ALL_NODES)
                 function(r)
                 passed += 1
             except Exception:
                 failed += 1
-                print(f"RedisCluster of redis-py, {mode}, RESP{protocol}: {function.__name__}\n{traceback.format_exc()}")
+                print(f"RedisCluster of redis-py, RESP{protocol}: {function.__name__}\n{traceback.format_exc()}")
             r.close()
     print(f"RedisCluster of redis-py {redis.__version__}: {passed} passed, {failed} failed")
     return failed != 0

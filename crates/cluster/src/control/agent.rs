@@ -20,6 +20,7 @@ use super::types::{CommittedLeaderId, Types, Wire};
 use super::{BootClock, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
+use crate::map;
 use crate::meta::{Command, Describe, Response};
 use crate::{ClusterId, NodeId};
 
@@ -128,7 +129,8 @@ impl Agent {
             (kept.node, kept.incarnation)
         };
         let host = self.volatile().host.clone().unwrap_or_default();
-        Describe { id, incarnation, host, port: self.settings.port, bus_port: self.settings.bus_port }
+        let Settings { port, bus_port, client_port, .. } = self.settings;
+        Describe { id, incarnation, host, port, bus_port, client_port }
     }
 
     /// Settings that all nodes must have the same.
@@ -158,8 +160,8 @@ impl Agent {
     pub fn known(&self, id: NodeId) -> Option<Describe> {
         let map = self.machine.map();
         let node = map.node(map.index_of(id)?);
-        let host = node.host.clone();
-        Some(Describe { id, incarnation: node.incarnation, host, port: node.port, bus_port: node.bus_port })
+        let &map::Node { incarnation, port, bus_port, client_port, .. } = node;
+        Some(Describe { id, incarnation, host: node.host.clone(), port, bus_port, client_port })
     }
 
     /// Asks the leader, wherever it is.

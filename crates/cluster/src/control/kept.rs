@@ -9,7 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::types::{Entry, LogId, Snapshot, Vote, Wire};
+use super::types::{Entry, LogId, Snapshot, Vote, Wire, snapshot_without_client_ports};
 use crate::codec::{Malformed, Reader, crc, put_count};
 use crate::handshake::Party;
 use crate::{ClusterId, NodeId};
@@ -19,8 +19,9 @@ pub const FILE: &str = "state";
 
 const MAGIC: &[u8; 8] = b"HOLDMETA";
 
-/// The format that this code writes. It reads version 1 as well, which does not say whose the data are, and version 2, which does not name them.
-const VERSION: u32 = 3;
+/// The format that this code writes. It reads versions 1 to 3 as well: version 1 does not say whose the data are, versions
+/// 1 and 2 do not name them, and in all three the members of a snapshot have no port for smart clients.
+const VERSION: u32 = 4;
 
 /// Most entries of a log: it is cut long before.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -103,7 +104,7 @@ impl Kept {
         }
         let version = from.u32()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("version 1, 2 or 3 of this file"));
+            return Err(Malformed("version 1 to 4 of this file"));
         }
         let (node, incarnation) = (NodeId::read(&mut from)?, from.u64()?);
         let (belongs, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
@@ -118,7 +119,11 @@ impl Kept {
             vote: Option::read(&mut from)?,
             committed: Option::read(&mut from)?,
             purged: Option::read(&mut from)?,
-            snapshot: Option::read(&mut from)?,
+            snapshot: match version {
+                4.. => Option::read(&mut from)?,
+                _ if from.flag()? => Some(snapshot_without_client_ports(&mut from)?),
+                _ => None,
+            },
             entries: BTreeMap::new(),
         };
         for _ in 0..from.count(ENTRIES_MAX)? {

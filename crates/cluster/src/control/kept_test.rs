@@ -17,10 +17,21 @@ fn log_id(term: u64, index: u64) -> LogId {
     LogId::new(CommittedLeaderId::new(term), index)
 }
 
-fn members() -> Members {
-    let node = |n: u8| Describe { id: id(n), incarnation: 1, host: "h".to_owned(), port: 1, bus_port: 2 };
+fn node_of(n: u8) -> Describe {
+    Describe { id: id(n), incarnation: 1, host: "h".to_owned(), port: 1, bus_port: 2, client_port: 3 }
+}
+
+fn members(node: fn(u8) -> Describe) -> Members {
     let nodes = BTreeMap::from([(id(1), node(1)), (id(2), node(2))]);
     Members::new(vec![BTreeSet::from([id(1)])], nodes).unwrap()
+}
+
+fn snapshot(node: fn(u8) -> Describe) -> Snapshot {
+    let last_membership = StoredMembers::new(None, members(node));
+    Snapshot {
+        meta: SnapshotMeta { last_log_id: Some(log_id(2, 4)), last_membership },
+        snapshot: State::new().snapshot(),
+    }
 }
 
 fn entries() -> Vec<Entry> {
@@ -28,15 +39,11 @@ fn entries() -> Vec<Entry> {
     vec![
         entry(5, EntryPayload::Blank),
         entry(6, EntryPayload::Normal(Command::Leave { id: id(9) })),
-        entry(7, EntryPayload::Membership(members())),
+        entry(7, EntryPayload::Membership(members(node_of))),
     ]
 }
 
 fn kept() -> Kept {
-    let snapshot = Snapshot {
-        meta: SnapshotMeta { last_log_id: Some(log_id(2, 4)), last_membership: StoredMembers::new(None, members()) },
-        snapshot: State::new().snapshot(),
-    };
     Kept {
         node: id(1),
         incarnation: 2,
@@ -46,7 +53,7 @@ fn kept() -> Kept {
         vote: Some(Vote::new_committed(3, id(1))),
         committed: Some(log_id(3, 6)),
         purged: Some(log_id(2, 4)),
-        snapshot: Some(snapshot),
+        snapshot: Some(snapshot(node_of)),
         entries: entries().into_iter().map(|entry| (entry.log_id.index, entry)).collect(),
     }
 }
@@ -54,9 +61,9 @@ fn kept() -> Kept {
 #[test]
 fn golden_bytes() {
     let kept = Kept { snapshot: None, cluster: None, ..kept() };
-    let node = |n: u8| [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
+    let node = |n: u8| [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0\x03\0"].concat();
     let golden = [
-        &b"\x03\0\0\0"[..],
+        &b"\x04\0\0\0"[..],
         &[1; 20],
         b"\x02\0\0\0\0\0\0\0",
         &[0; 21],
@@ -71,9 +78,9 @@ fn golden_bytes() {
         b"\0",
         b"\x03\0\0\0",
         b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0",
-        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x02\x04",
+        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x03\x04",
         &[9; 20],
-        b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02",
+        b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x03",
         b"\x01\0\0\0\x01\0\0\0",
         &[1; 20],
         b"\x02\0\0\0",
@@ -90,9 +97,24 @@ fn golden_bytes() {
     };
     // Commands were of version 1 in all of them.
     let mut older = bytes.clone();
-    let command = older.windows(2).position(|two| two == [2, 4]).unwrap();
+    let command = older.windows(2).position(|two| two == [3, 4]).unwrap();
     older[command] = 1;
     assert_eq!(sealed(older), bytes);
+    // In version 3 members had no port for smart clients, neither in entries nor in snapshots.
+    let port_free: fn(u8) -> Describe = |n| Describe { client_port: 0, ..node_of(n) };
+    let before =
+        |of: fn(u8) -> Describe| Kept { snapshot: Some(snapshot(of)), entries: BTreeMap::new(), ..self::kept() };
+    let mut third = before(port_free).encode();
+    for n in [1, 2] {
+        let place = [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
+        let at = third.windows(place.len()).position(|window| window == place).unwrap() + place.len();
+        third.drain(at..at + 2);
+    }
+    third[12] = 3;
+    assert_eq!(sealed(third), before(port_free).encode());
+    let entry = [b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\0", &node(1)[..37]].concat();
+    let EntryPayload::Membership(members) = Entry::whole(&entry).unwrap().payload else { panic!("members") };
+    assert_eq!(members.get_node(&id(1)), Some(&port_free(1)));
     // Version 2 did not name the data, and version 1 did not say whose they are either.
     let second = [b"HOLDMETA\0\0\0\0\x02\0\0\0", &bytes[16..66], &bytes[83..]].concat();
     assert_eq!(sealed(second), Kept { data: None, ..kept.clone() }.encode());

@@ -82,6 +82,8 @@ pub struct Settings {
     pub port: u16,
     /// The port for nodes, as others are told. 0: the one that is listened at.
     pub bus_port: u16,
+    /// The port for smart clients, as others are told. 0: it has none.
+    pub client_port: u16,
     /// Where to look for a cluster: hosts and ports for nodes. None: this node forms a cluster of itself.
     pub seeds: Vec<(String, u16)>,
     /// What all nodes of the cluster know, and nobody else.
@@ -115,6 +117,7 @@ impl Settings {
             host: None,
             port,
             bus_port: 0,
+            client_port: 0,
             seeds: Vec::new(),
             secret: Arc::from([]),
             tls: None,

@@ -135,19 +135,26 @@ impl Wire for Members {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let mut configs = Vec::new();
-        for _ in 0..from.count(NODES_MAX)? {
-            let count = from.count(NODES_MAX)?;
-            configs.push((0..count).map(|_| NodeId::read(from)).collect::<Result<BTreeSet<_>, _>>()?);
-        }
-        let count = from.count(NODES_MAX)?;
-        let node = |from: &mut Reader<'_>| Describe::read(from).map(|node| (node.id, node));
-        let nodes = (0..count).map(|_| node(from)).collect::<Result<BTreeMap<_, _>, _>>()?;
-        if configs.is_empty() && nodes.is_empty() {
-            return Ok(Self::default());
-        }
-        Self::new(configs, nodes).map_err(|_| Malformed("voters that are members"))
+        members(from, Describe::read)
     }
+}
+
+/// How a member is read.
+type ReadNode = fn(&mut Reader<'_>) -> Result<Describe, Malformed>;
+
+fn members(from: &mut Reader<'_>, read: ReadNode) -> Result<Members, Malformed> {
+    let mut configs = Vec::new();
+    for _ in 0..from.count(NODES_MAX)? {
+        let count = from.count(NODES_MAX)?;
+        configs.push((0..count).map(|_| NodeId::read(from)).collect::<Result<BTreeSet<_>, _>>()?);
+    }
+    let count = from.count(NODES_MAX)?;
+    let node = |from: &mut Reader<'_>| read(from).map(|node| (node.id, node));
+    let nodes = (0..count).map(|_| node(from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+    if configs.is_empty() && nodes.is_empty() {
+        return Ok(Members::default());
+    }
+    Members::new(configs, nodes).map_err(|_| Malformed("voters that are members"))
 }
 
 impl Wire for StoredMembers {
@@ -157,8 +164,12 @@ impl Wire for StoredMembers {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self::new(Option::read(from)?, Members::read(from)?))
+        stored_members(from, Describe::read)
     }
+}
+
+fn stored_members(from: &mut Reader<'_>, read: ReadNode) -> Result<StoredMembers, Malformed> {
+    Ok(StoredMembers::new(Option::read(from)?, members(from, read)?))
 }
 
 impl Wire for Entry {
@@ -171,7 +182,7 @@ impl Wire for Entry {
                 command.put(out);
             }
             EntryPayload::Membership(members) => {
-                out.push(2);
+                out.push(3);
                 members.put(out);
             }
         }
@@ -182,7 +193,9 @@ impl Wire for Entry {
         let payload = match from.u8()? {
             0 => EntryPayload::Blank,
             1 => EntryPayload::Normal(Command::read(from)?),
-            2 => EntryPayload::Membership(Members::read(from)?),
+            // As they were before nodes had a port for smart clients.
+            2 => EntryPayload::Membership(members(from, Describe::read_without_client_port)?),
+            3 => EntryPayload::Membership(Members::read(from)?),
             _ => return Err(Malformed("an entry of the log")),
         };
         Ok(Self { log_id, payload })
@@ -197,9 +210,18 @@ impl Wire for Snapshot {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let meta = SnapshotMeta { last_log_id: Option::read(from)?, last_membership: StoredMembers::read(from)? };
-        Ok(Self { meta, snapshot: from.bytes(frame::BODY_MAX)?.to_vec() })
+        snapshot(from, Describe::read)
     }
+}
+
+/// A snapshot as it was written before nodes had a port for smart clients.
+pub fn snapshot_without_client_ports(from: &mut Reader<'_>) -> Result<Snapshot, Malformed> {
+    snapshot(from, Describe::read_without_client_port)
+}
+
+fn snapshot(from: &mut Reader<'_>, read: ReadNode) -> Result<Snapshot, Malformed> {
+    let meta = SnapshotMeta { last_log_id: Option::read(from)?, last_membership: stored_members(from, read)? };
+    Ok(Snapshot { meta, snapshot: from.bytes(frame::BODY_MAX)?.to_vec() })
 }
 
 impl Wire for AppendRequest {

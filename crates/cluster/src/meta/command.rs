@@ -8,8 +8,9 @@ use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of commands and responses that this code writes. It reads version 1 as well, which knows nothing of libraries.
-const VERSION: u8 = 2;
+/// The format of commands and responses that this code writes. It reads versions 1 and 2 as well. Version 1 lacks
+/// libraries, and in both a node has no port for smart clients.
+const VERSION: u8 = 3;
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Describe {
     pub port: u16,
     /// The port for nodes.
     pub bus_port: u16,
+    /// The port for smart clients; 0: none of its own.
+    pub client_port: u16,
 }
 
 impl Describe {
@@ -44,16 +47,24 @@ impl Describe {
         put_bytes(out, self.host.as_bytes());
         out.extend_from_slice(&self.port.to_le_bytes());
         out.extend_from_slice(&self.bus_port.to_le_bytes());
+        out.extend_from_slice(&self.client_port.to_le_bytes());
     }
 
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let node = Self::read_without_client_port(from)?;
+        Ok(Self { client_port: from.u16()?, ..node })
+    }
+
+    /// The next one in `from`, as it was before nodes had a port for smart clients.
+    pub fn read_without_client_port(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             id: NodeId::read(from)?,
             incarnation: from.u64()?,
             host: from.text(TEXT_MAX)?.to_owned(),
             port: from.u16()?,
             bus_port: from.u16()?,
+            client_port: 0,
         })
     }
 }
@@ -306,18 +317,20 @@ impl Command {
 
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a command of version 1 or 2"));
+        let version = from.u8()?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(Malformed("a command of version 1 to 3"));
         }
+        let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
         Ok(match from.u8()? {
             tag::FORM => {
                 let cluster = ClusterId::read(from)?;
                 let count = from.count(NODES_MAX)?;
-                let nodes = (0..count).map(|_| Describe::read(from)).collect::<Result<_, _>>()?;
+                let nodes = (0..count).map(|_| node(from)).collect::<Result<_, _>>()?;
                 Self::Form { cluster, nodes, settings: settings(from)? }
             }
-            tag::JOIN => Self::Join { node: Describe::read(from)?, settings: settings(from)? },
-            tag::ALIVE => Self::Alive { node: Describe::read(from)?, settings: settings(from)? },
+            tag::JOIN => Self::Join { node: node(from)?, settings: settings(from)? },
+            tag::ALIVE => Self::Alive { node: node(from)?, settings: settings(from)? },
             tag::LEAVE => Self::Leave { id: NodeId::read(from)? },
             tag::FORGET => Self::Forget { id: NodeId::read(from)? },
             tag::ASSIGN => {
@@ -394,7 +407,7 @@ impl Response {
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 or 2"));
+            return Err(Malformed("a response of version 1 to 3"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {

@@ -36,6 +36,7 @@ struct Member {
     host: String,
     port: u16,
     bus_port: u16,
+    client_port: u16,
 }
 
 /// What all nodes know.
@@ -144,6 +145,7 @@ impl State {
             host: member.host.clone(),
             port: member.port,
             bus_port: member.bus_port,
+            client_port: member.client_port,
             incarnation: member.incarnation,
             epoch: member.epoch,
             lost: member.lost,
@@ -200,6 +202,7 @@ impl State {
             host: node.host.clone(),
             port: node.port,
             bus_port: node.bus_port,
+            client_port: node.client_port,
         };
         self.next_number += 1;
         self.members.insert(node.id, member);
@@ -250,6 +253,7 @@ impl State {
             host: node.host.clone(),
             port: node.port,
             bus_port: node.bus_port,
+            client_port: node.client_port,
             ..*member
         };
         if now == *member {

@@ -7,8 +7,9 @@ use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of snapshots that this code writes. It reads version 1 as well, which has no libraries.
-const VERSION: u32 = 2;
+/// The format of snapshots that this code writes. It reads versions 1 and 2 as well. Version 1 has no libraries, and in
+/// both a member has no port for smart clients.
+const VERSION: u32 = 3;
 
 impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
@@ -30,6 +31,7 @@ impl State {
             put_bytes(&mut out, member.host.as_bytes());
             out.extend_from_slice(&member.port.to_le_bytes());
             out.extend_from_slice(&member.bus_port.to_le_bytes());
+            out.extend_from_slice(&member.client_port.to_le_bytes());
         }
         put_count(&mut out, self.settings.len());
         for (name, value) in &self.settings {
@@ -57,12 +59,12 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 or 2"));
+            return Err(Malformed("a snapshot of version 1 to 3"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
         let count = from.count(NODES_MAX)?;
-        let members = (0..count).map(|_| member(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let members = (0..count).map(|_| member(&mut from, format)).collect::<Result<BTreeMap<_, _>, _>>()?;
         if members.values().any(|member| member.number >= next_number) {
             return Err(Malformed("numbers of nodes below the next one"));
         }
@@ -96,7 +98,7 @@ impl State {
     }
 }
 
-fn member(from: &mut Reader<'_>) -> Result<(NodeId, Member), Malformed> {
+fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malformed> {
     let id = NodeId::read(from)?;
     let member = Member {
         number: from.u32()?,
@@ -106,6 +108,7 @@ fn member(from: &mut Reader<'_>) -> Result<(NodeId, Member), Malformed> {
         host: from.text(TEXT_MAX)?.to_owned(),
         port: from.u16()?,
         bus_port: from.u16()?,
+        client_port: if format > 2 { from.u16()? } else { 0 },
     };
     Ok((id, member))
 }

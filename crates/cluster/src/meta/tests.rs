@@ -14,6 +14,7 @@ fn describe(n: u8, incarnation: u64) -> Describe {
         host: "10.0.0.1".to_owned(),
         port: 7000 + u16::from(n),
         bus_port: 17000 + u16::from(n),
+        client_port: 8000 + u16::from(n),
     }
 }
 
@@ -164,19 +165,34 @@ fn of_two_changes_of_the_libraries_one_is_made_from_the_other() {
 }
 
 #[test]
-fn version_1_is_read() {
-    let alive = b"\x03".iter().chain(&[2; 20]).chain(b"\x05\0\0\0\0\0\0\0\x01\0\0\0a\x5a\x1b\x6a\x42\0\0\0\0");
-    let bytes: Vec<u8> = [1].iter().chain(alive).copied().collect();
-    let node = Describe { host: "a".to_owned(), ..describe(2, 5) };
-    assert_eq!(Command::read(&mut Reader::new(&bytes)).unwrap(), Command::Alive { node, settings: Vec::new() });
-    assert_eq!(Response::read(&mut Reader::new(b"\x01\x07")).unwrap(), Response::Refused(Refusal::LastNode));
-    let state = formed(&[1]);
+fn earlier_versions_are_read() {
+    let node = Describe { host: "a".to_owned(), client_port: 0, ..describe(2, 5) };
+    for version in [1, 2] {
+        let alive = b"\x03".iter().chain(&[2; 20]).chain(b"\x05\0\0\0\0\0\0\0\x01\0\0\0a\x5a\x1b\x6a\x42\0\0\0\0");
+        let bytes: Vec<u8> = [version].iter().chain(alive).copied().collect();
+        let read = Command::read(&mut Reader::new(&bytes)).unwrap();
+        assert_eq!(read, Command::Alive { node: node.clone(), settings: Vec::new() });
+        assert_eq!(Response::read(&mut Reader::new(&[version, 7])).unwrap(), Response::Refused(Refusal::LastNode));
+    }
+    let mut state = State::new();
+    let node = Describe { client_port: 0, ..describe(1, 1) };
+    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node], settings: Vec::new() });
+    let seal = |bytes: &mut Vec<u8>, version: u8| {
+        bytes[4] = version;
+        let sum = crate::codec::crc(&[&bytes[4..]]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    };
     let mut bytes = state.snapshot();
+    let host = bytes.windows(8).position(|window| window == b"10.0.0.1").unwrap();
+    // The member's port for smart clients comes behind its two other ports.
+    bytes.drain(host + 12..host + 14);
+    seal(&mut bytes, 2);
+    assert_eq!(State::restore(&bytes).unwrap(), state, "without a port for smart clients");
     bytes.truncate(bytes.len() - (8 + 16 + 4));
-    bytes[4] = 1;
-    let sum = crate::codec::crc(&[&bytes[4..]]);
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    seal(&mut bytes, 1);
     assert_eq!(State::restore(&bytes).unwrap(), state, "without libraries");
+    state.apply(&Command::Alive { node: describe(1, 2), settings: Vec::new() });
+    assert_eq!(state.map(|_| true).node(0).client_port, 8001, "a node says it when it starts again");
 }
 
 #[test]
@@ -184,26 +200,26 @@ fn golden_bytes() {
     let mut out = Vec::new();
     Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())] }.put(&mut out);
     let golden = [
-        &b"\x02\x03"[..],
+        &b"\x03\x03"[..],
         &[2; 20],
-        b"\x05\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x5a\x1b\x6a\x42\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
+        b"\x05\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x5a\x1b\x6a\x42\x42\x1f\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
     ];
     assert_eq!(out, golden.concat());
     out.clear();
     load(3, 9, b"xyz").put(&mut out);
-    assert_eq!(out, [&b"\x02\x08\x03\0\0\0\0\0\0\0"[..], &[9; 16], b"\x03\0\0\0xyz"].concat());
+    assert_eq!(out, [&b"\x03\x08\x03\0\0\0\0\0\0\0"[..], &[9; 16], b"\x03\0\0\0xyz"].concat());
     out.clear();
     Response::Refused(Refusal::Superseded { version: 4 }).put(&mut out);
-    assert_eq!(out, b"\x02\x0c\x04\0\0\0\0\0\0\0");
+    assert_eq!(out, b"\x03\x0c\x04\0\0\0\0\0\0\0");
     let mut state = formed(&[1]);
     state.apply(&load(0, 9, b"xyz"));
     let snapshot = state.snapshot();
     let golden = [
-        &b"\x02\0\0\0\x01"[..],
+        &b"\x03\0\0\0\x01"[..],
         &[7; 20],
         b"\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
         &[1; 20],
-        b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x59\x1b\x69\x42",
+        b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x59\x1b\x69\x42\x41\x1f",
         b"\x01\0\0\0\x09\0\0\0databases\x02\0\0\x0016\x01\0\0\0\xff\x3f\x01\0\0\0",
         b"\x01\0\0\0\0\0\0\0",
         &[9; 16],

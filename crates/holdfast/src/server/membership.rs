@@ -23,11 +23,6 @@ use super::clock::SystemClock;
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
 
-/// Whether a node with these settings takes part in a cluster.
-fn takes_part(settings: &Settings) -> bool {
-    settings.cluster_enabled || !settings.cluster_seeds.is_empty()
-}
-
 fn folder(settings: &Settings) -> PathBuf {
     Path::new(OsStr::from_bytes(&settings.dir)).join("cluster")
 }
@@ -38,7 +33,7 @@ fn folder(settings: &Settings) -> PathBuf {
 /// If the settings name no cluster, and `dir` is that of a node of one.
 pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
     let folder = folder(settings);
-    if takes_part(settings) || !Control::is_kept_in(&folder) {
+    if settings.takes_part_in_cluster() || !Control::is_kept_in(&folder) {
         return Ok(());
     }
     let folder = folder.display();
@@ -139,7 +134,7 @@ impl Membership {
         links: &Links,
         clock: Arc<SystemClock>,
     ) -> Result<Option<Membership>, Box<dyn Error>> {
-        if !takes_part(settings) {
+        if !settings.takes_part_in_cluster() {
             return Ok(None);
         }
         check_new(settings, node)?;
@@ -159,7 +154,9 @@ impl Membership {
         let has_libraries = node.scripts.libraries().count() != (0, 0);
         let libraries: Option<Arc<[u8]>> = has_libraries.then(|| node.scripts.dump_libraries().into());
         check_size(libraries.as_deref(), &folder)?;
-        let settings = ControlSettings { data, knows_transactions, libraries, ..of(settings)? };
+        let (port, settings) = (settings.port, of(settings)?);
+        let told = settings.client_port;
+        let settings = ControlSettings { data, knows_transactions, libraries, ..settings };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
@@ -178,6 +175,7 @@ impl Membership {
             None => failed.failed(tag, "the server stops"),
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
+        say_where_smart_clients_go(port, told);
         Ok(Some(Membership(control)))
     }
 }
@@ -274,6 +272,17 @@ fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), Strin
     Ok(())
 }
 
+fn say_where_smart_clients_go(port: u16, told: u16) {
+    match told {
+        0 => tracing::info!(
+            "There is no port for smart clients: CLUSTER SLOTS names port {port}, where every node answers for all of them"
+        ),
+        told => tracing::info!(
+            "CLUSTER SLOTS names port {told}, for smart clients. Where they can reach port {port} alone they cannot connect: set cluster-client-port to 0 there"
+        ),
+    }
+}
+
 fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let bus = match settings.cluster_port {
         0 => settings.port.checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
@@ -288,6 +297,10 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
     control.tls = files(settings)?;
     control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
+    control.client_port = match (settings.port_for_smart_clients(), settings.cluster_announce_client_port) {
+        (port, 0) | (port @ 0, _) => port,
+        (_, announced) => announced,
+    };
     control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
     if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
         tracing::warn!("cluster-secret is empty and tls-cluster is off: whoever reaches {bind} may join the cluster");

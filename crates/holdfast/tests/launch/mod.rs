@@ -39,8 +39,8 @@ pub fn free_port() -> u16 {
     free_ports(1)
 }
 
-/// The first of `n` ports in a row, of which each is free now, as is the one 10,000 above it, where nodes of a cluster hear each
-/// other. No other test of this process gets any of them.
+/// The first of `n` ports in a row, of which each is free now. So are the one 1,000 above it, where a node of a cluster
+/// has its smart clients, and the one 10,000 above it, where nodes hear each other. No other test of this process gets any of them.
 ///
 /// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever connected
 /// to whomever meanwhile.
@@ -52,7 +52,7 @@ pub fn free_ports(n: u16) -> u16 {
         // Processes begin at different places.
         let next = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(u32::from(n), Ordering::Relaxed));
         let first = RANGE.0 + (next % u32::from(RANGE.1 - RANGE.0 - n)) as u16;
-        if (first..first + n).all(|port| free(port) && free(port + 10_000)) {
+        if (first..first + n).all(|port| free(port) && free(port + 1_000) && free(port + 10_000)) {
             return first;
         }
     }

@@ -86,6 +86,7 @@ impl Nodes {
                 host: "127.0.0.1".into(),
                 port: client_ports[i],
                 bus_port: bus_ports[i],
+                client_port: 0,
                 incarnation: 1,
                 epoch: 1,
                 lost: false,
@@ -119,7 +120,7 @@ impl Nodes {
                     Err(error) => asked.failed(tag, &error.to_string()),
                 }
             });
-            let listeners = vec![Listener::Tcp(listener)];
+            let listeners = vec![Listener::Tcp(listener, false)];
             let server = Server::start(node.clone(), listeners, driver, i as u64, &links, drop)?;
             take_links(bus, links);
             nodes.push(node);

@@ -21,6 +21,7 @@ mod peers;
 mod probe;
 mod remote;
 mod route;
+mod smart;
 mod spread;
 mod transactions;
 mod tx;

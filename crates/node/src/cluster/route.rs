@@ -297,7 +297,7 @@ impl Worker {
         }
         let peers = self.peers.as_deref()?;
         let alone = peers.is_alone();
-        let moves = conn.session.redirect.unwrap_or(redirect) == Redirect::Moved;
+        let moves = conn.session.moves(redirect);
         let queues = conn.session.queues(command);
         if queues && !moves {
             return None;
@@ -324,7 +324,7 @@ impl Worker {
                 return self.in_turn(conn, false);
             }
             Kind::Exec => return self.route_exec(conn, command),
-            Kind::Slot if !queues => peers.place_of_slot(args),
+            Kind::Slot if !queues && !moves => peers.place_of_slot(args),
             Kind::Gather(merge) if !alone && !queues && (!moves || merge.is_for_all()) => {
                 return Some(self.gather_from_all(conn, command, args, merge, raw));
             }
@@ -354,6 +354,10 @@ impl Worker {
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
+        let me = peers.me;
+        if let Some(multi) = conn.session.multi.as_deref_mut().filter(|_| queues) {
+            multi.here |= place == Place::Several || matches!(place, Place::At(owner, _) if owner == me);
+        }
         match place {
             Place::Anywhere | Place::Several if !peers.serves && calls_function(command) => {
                 let text = peers.no_lease();
@@ -370,11 +374,12 @@ impl Worker {
             Place::Several if queues => None,
             Place::Several if reach_of(command, args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
             Place::Several => Some(self.run_over_nodes(conn, command, args)),
+            Place::At(..) if queues && belongs_here(conn) => None,
             // Its place may be another's by now, which would send the client there again.
             Place::At(owner, _) if moves && peers.map.node(owner).lost => Some(self.decline(conn, command, NO_OWNER)),
             Place::At(owner, slot) if moves => {
                 let member = peers.map.node(owner);
-                let text = format!("MOVED {slot} {}:{}", member.host, member.port);
+                let text = format!("MOVED {slot} {}:{}", member.host, member.port_for_smart_clients());
                 Some(self.decline(conn, command, text.as_bytes()))
             }
             Place::At(owner, _) => {
@@ -539,6 +544,14 @@ impl Worker {
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);
     }
+}
+
+/// Whether the block of a smart client has something to do with this node. One that has not may come from an old map, and
+/// the client is to renew it.
+fn belongs_here(conn: &Conn) -> bool {
+    let watches =
+        !conn.session.watched.is_empty() || conn.remote.as_deref().is_some_and(|r| r.watching().next().is_some());
+    watches || conn.session.multi.as_deref().is_some_and(|multi| multi.here)
 }
 
 /// Whether a command calls a function of a library: a node without a lease may not have those that there are.

@@ -106,9 +106,11 @@ What differs from a single server:
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
 - Where a node stops in the midst of a command or block with keys of several nodes, the keys of the others stay locked until it is back, or taken out of the
   cluster. Who needs them waits for `cluster-lock-timeout` and is answered -CLUSTERDOWN then, or at once if others have waited: the command was not executed.
-- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked. Some
-  clients of Redis Cluster ask every node and put the answers together: they would count keys once for each node. With
-  `cluster-redirect moved` (or `CLUSTER REDIRECT MOVED` for one connection) a node does these for what it has itself, as they expect.
+- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked at `port`.
+  Smart clients, as those of Redis Cluster, ask every node and add up. For them a node has another port, `cluster-client-port`, which `CLUSTER SLOTS`, `SHARDS`
+  and `NODES` name. There a node answers these for what it has itself, and a key of another node with -MOVED. Commands, blocks and scripts with keys of several
+  nodes run there as well; a block whose first key is another node's is answered -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes.
+  `cluster-redirect moved` answers so at `port`, too; `CLUSTER REDIRECT` chooses it for one connection.
 - Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say, if none is set back
   meanwhile: where by one clock a key is there whose time has come by another, it waits until it has come by both. A time to live that is relative (EXPIRE, SET EX) counts from when the key's node does its part. What a block itself sets
   to end (PEXPIREAT), and looks at again, each node judges by its own clock.
@@ -119,7 +121,7 @@ What differs from a single server:
   `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes have the change that may serve, which takes up to about 2 s where one has just failed; of changes at once none is lost. Where
   no more than half of the voting nodes are up they are refused with -CLUSTERDOWN, or, if that comes to pass meanwhile, answered within some ten seconds with an error that says that nobody knows whether the change was made
   (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers `FCALL`
-  with -CLUSTERDOWN, keys or none. With `cluster-redirect moved` the same library may be loaded, and a library that is not there deleted, without an error: clients of Redis Cluster ask each node for the same change.
+  with -CLUSTERDOWN, keys or none. Smart clients may load the same library again, and delete one that is not there, without an error: they ask each node for the same change.
 - Of `FLUSHALL`, `FLUSHDB`, `SWAPDB` and `SCRIPT`, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
   the same, and the error says how many (`-ERR 2 of 3 nodes have executed it ...`): it may be repeated once they can. `SWAPDB`, which may not, is refused with -CLUSTERDOWN
   before anything is done unless all nodes can be reached and serve; if one fails in that very moment, the connection is closed or the error says how many have

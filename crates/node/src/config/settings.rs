@@ -197,6 +197,10 @@ pub struct Settings {
     pub cluster_secret: Option<Vec<u8>>,
     /// Port for other nodes; 0: that for clients and 10000.
     pub cluster_port: u16,
+    /// Port for smart clients; 0: none, negative: see [`Settings::port_for_smart_clients`].
+    pub cluster_client_port: i32,
+    /// The one that they are told, if it is another; 0: the same.
+    pub cluster_announce_client_port: u16,
     /// Where others are told to find this node.
     pub cluster_announce_ip: Option<Vec<u8>>,
     /// What a client gets for a key of another node.
@@ -335,6 +339,8 @@ impl Settings {
             tls_ca_cert_file: read.optional("tls-ca-cert-file"),
             cluster_secret: read.optional("cluster-secret"),
             cluster_port: read.number("cluster-port"),
+            cluster_client_port: read.number("cluster-client-port"),
+            cluster_announce_client_port: read.number("cluster-announce-client-port"),
             cluster_announce_ip: read.optional("cluster-announce-ip"),
             cluster_redirect: match read.choice("cluster-redirect") {
                 "moved" => Redirect::Moved,

@@ -122,7 +122,7 @@ pub struct Session {
     pub error_is_counted: bool,
     /// CLIENT REPLY.
     pub replies: Replies,
-    /// What this client gets for a key of another node, if not what `cluster-redirect` says.
+    /// What CLUSTER REDIRECT has chosen for a key of another node, if anything.
     pub redirect: Option<Redirect>,
 }
 
@@ -143,6 +143,8 @@ pub struct Multi {
     pub batch: Batch,
     /// A command could not be queued: EXEC will refuse.
     pub aborted: bool,
+    /// One of them has keys of this node, so that the block is not one for another node.
+    pub here: bool,
     /// Bytes of arguments.
     pub bytes: usize,
 }
@@ -185,7 +187,7 @@ impl Multi {
     pub fn clear(&mut self) {
         self.queue.clear();
         self.batch.clear();
-        self.aborted = false;
+        (self.aborted, self.here) = (false, false);
         self.bytes = 0;
     }
 }
@@ -396,6 +398,13 @@ impl Session {
     pub fn set_db(&mut self, db: u16) {
         self.db = db;
         self.client.db.store(db, Relaxed);
+    }
+
+    /// Whether the client is told where a key of another node is, instead of getting the reply: smart clients are, and
+    /// others where `cluster-redirect`, which is `default`, says so. CLUSTER REDIRECT comes before both.
+    pub fn moves(&self, default: Redirect) -> bool {
+        let smart = self.client.peer.smart.then_some(Redirect::Moved);
+        self.redirect.or(smart).unwrap_or(default) == Redirect::Moved
     }
 
     /// Whether this command joins the queue of MULTI instead of running.

@@ -393,7 +393,7 @@ fn smart_clients_that_wait_are_told_where_to_go() {
     hear(&mut net, &[1], false);
     let slot = keyspace::slot_of(list.as_bytes());
     for client in [waiter, patient] {
-        assert_eq!(net.heard(client), [format!("-MOVED {slot} 10.0.0.3:7002")]);
+        assert_eq!(net.heard(client), [format!("-MOVED {slot} 10.0.0.3:8002")]);
     }
     assert_eq!(net.ask(waiter, "PING"), net.ask(patient, "PING"));
     assert_eq!(shown(&net.ask(waiter, "PING")), "PONG");

@@ -336,10 +336,10 @@ fn a_node_says_what_it_knows_of_the_cluster() {
         assert!(info.contains(line), "{info}");
     }
     let nodes = net.say(client, "CLUSTER NODES");
-    let mine = format!("{} 10.0.0.2:7001@17001 myself,master - 0 0 1 connected 5461-10921", "02".repeat(20));
+    let mine = format!("{} 10.0.0.2:8001@17001 myself,master - 0 0 1 connected 5461-10921", "02".repeat(20));
     assert!(nodes.lines().count() == 3 && nodes.contains(&mine), "{nodes}");
     let id = "01".repeat(20);
-    assert!(net.say(client, "CLUSTER SLOTS").starts_with(&format!("[[0 5460 [10.0.0.1 7000 {id} []]] [5461")));
+    assert!(net.say(client, "CLUSTER SLOTS").starts_with(&format!("[[0 5460 [10.0.0.1 8000 {id} []]] [5461")));
     assert!(net.say(client, "CLUSTER SHARDS").contains("slots [0 5460]"));
     for command in ["READONLY", "READWRITE", "ASKING"] {
         assert_eq!(net.say(client, command), "OK");

@@ -292,7 +292,7 @@ fn smart_clients_are_told_where_to_go() {
     let client = net.connect(0);
     let (far, near) = (key_of(2, 3, "k"), key_of(0, 3, "k"));
     let slot = keyspace::slot_of(far.as_bytes());
-    assert_eq!(net.say(client, &format!("GET {far}")), format!("-MOVED {slot} 10.0.0.3:7002"));
+    assert_eq!(net.say(client, &format!("GET {far}")), format!("-MOVED {slot} 10.0.0.3:8002"));
     assert_eq!(net.say(client, &format!("GET {near}")), "nil");
     let get = format!("GET {far}");
     let replies: Vec<String> = net.pipeline(client, &["MULTI", &get, "EXEC"]).iter().map(shown).collect();

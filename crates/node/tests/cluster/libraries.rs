@@ -95,9 +95,9 @@ fn they_are_not_changed_in_blocks() {
 /// They ask each node, and mean the same.
 #[test]
 fn smart_clients_ask_every_node_for_the_same_change() {
-    let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
+    let mut net = Net::new(3, 1, 2);
     net.keeps_libraries();
-    let clients = [0, 1, 2].map(|node| net.connect(node));
+    let clients = [0, 1, 2].map(|node| net.connect_smart(node));
     for client in clients {
         assert_eq!(net.arrange(client, &["FUNCTION", "LOAD", &library("a", 1)]), "a");
     }

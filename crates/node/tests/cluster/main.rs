@@ -25,6 +25,7 @@ mod pipelines;
 mod reads;
 mod slices;
 mod slow_scripts;
+mod smart;
 mod transactions;
 mod undeclared;
 mod waitaof;

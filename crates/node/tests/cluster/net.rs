@@ -136,6 +136,7 @@ pub fn even_map(n: usize, version: u64) -> Map {
         host: format!("10.0.0.{}", i + 1),
         port: 7000 + i as u16,
         bus_port: 17000 + i as u16,
+        client_port: 8000 + i as u16,
         incarnation: 1,
         epoch: 1,
         lost: false,
@@ -353,10 +354,19 @@ impl Net {
 
     /// A client of a node; its number.
     pub fn connect(&mut self, node: usize) -> usize {
+        self.connect_as(node, false)
+    }
+
+    /// A smart client, which has come to the port for those; its number.
+    pub fn connect_smart(&mut self, node: usize) -> usize {
+        self.connect_as(node, true)
+    }
+
+    fn connect_as(&mut self, node: usize, smart: bool) -> usize {
         let machine = &mut self.machines[node];
         let worker = self.clients.len() % machine.workers.len();
         let now = machine.node.clock.unix_ms();
-        let token = machine.workers[worker].accept(Peer { loopback: true, ..Peer::default() }, now).unwrap();
+        let token = machine.workers[worker].accept(Peer { loopback: true, smart, ..Peer::default() }, now).unwrap();
         self.clients.push(Client {
             end: (node, worker, token),
             to: Pipe::default(),

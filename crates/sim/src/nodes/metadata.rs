@@ -48,6 +48,7 @@ fn describe(node: usize, incarnation: u64) -> Describe {
         host: format!("10.0.0.{}", node + 1),
         port: 7000 + node as u16,
         bus_port: 17000 + node as u16,
+        client_port: 8000 + node as u16,
     }
 }
 

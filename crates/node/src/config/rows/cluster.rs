@@ -1,6 +1,6 @@
 //! The cluster.
 
-use super::{Kind, NO_CLUSTER, PORT, ULONG_MAX, int};
+use super::{Kind, NO_CLUSTER, PORT, ULONG_MAX, between, int};
 use crate::config::check;
 use crate::config::row::{Section, row};
 
@@ -33,6 +33,22 @@ pub(super) static SECTION: Section = Section {
         row("cluster-node-timeout", super::long(0), "15000", "Milliseconds of silence after which a node is down.")
             .inert(NO_CLUSTER),
         row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable(),
+        row(
+            "cluster-client-port",
+            between(-1, 65535),
+            "-1",
+            "Port for smart clients, as those of Redis Cluster, which find the owner of a key by themselves and ask every node: CLUSTER SLOTS names it. A client there is answered for this node alone; one at `port` sees all nodes as one server. -1 for `port` + 1000; 0 for none: then CLUSTER SLOTS names `port`.",
+        )
+        .own()
+        .immutable(),
+        row(
+            "cluster-announce-client-port",
+            PORT,
+            "0",
+            "Port for smart clients that CLUSTER SLOTS names, where they reach it as another one; 0 for the same.",
+        )
+        .own()
+        .immutable(),
         row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce; a change counts from the next start."),
         row("cluster-announce-hostname", Kind::OptionalText, "", "Host name to announce.")
             .check(check::host_name)
@@ -76,7 +92,7 @@ pub(super) static SECTION: Section = Section {
             "cluster-redirect",
             Kind::Enum(&["forward", "moved"]),
             "forward",
-            "What a client gets for a key of another node: the reply, or -MOVED and where to.",
+            "What a client at `port` gets for a key of another node: the reply, or -MOVED and where to.",
         )
         .own(),
         row(

@@ -208,6 +208,7 @@ mod tests {
             host: "10.0.0.1".to_owned(),
             port: 7000 + u16::from(n),
             bus_port: 17000 + u16::from(n),
+            client_port: 8000 + u16::from(n),
             incarnation: 1,
             epoch: u64::from(n < 3),
             lost: false,

@@ -18,7 +18,7 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         reply.count(range.end.into());
         reply.array(4);
         reply.bulk(&node.host);
-        reply.count(node.port.into());
+        reply.count(node.port_for_smart_clients().into());
         reply.bulk(node.id.to_string());
         reply.array(0);
     }
@@ -47,7 +47,7 @@ pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             value(&mut reply);
         };
         field("id", &|reply| reply.bulk(node.id.to_string()));
-        field("port", &|reply| reply.count(node.port.into()));
+        field("port", &|reply| reply.count(node.port_for_smart_clients().into()));
         field("ip", &|reply| reply.bulk(&node.host));
         field("endpoint", &|reply| reply.bulk(&node.host));
         field("role", &|reply| reply.bulk("master"));

@@ -9,7 +9,6 @@ use script::{Library, load_library, restore_libraries};
 use super::eval::text;
 use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
 use crate::cluster::change_libraries;
-use crate::config::Redirect;
 use crate::jobs::Done;
 use crate::libraries::{Libraries, NotAdded};
 
@@ -100,9 +99,9 @@ fn change(
     }
 }
 
-/// Whether the client asks every node, as clients of Redis Cluster do: what one of them has done the others need not.
+/// Whether the client asks every node, as smart clients do: what one of them has done the others need not.
 fn asks_every_node(ctx: &SessionCtx<'_>) -> bool {
-    ctx.peers.is_some() && ctx.session.redirect.unwrap_or(ctx.settings.cluster_redirect) == Redirect::Moved
+    ctx.peers.is_some() && ctx.session.moves(ctx.settings.cluster_redirect)
 }
 
 /// Whether this very library is there.

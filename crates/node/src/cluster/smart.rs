@@ -1,0 +1,23 @@
+//! Where smart clients go, which find the owner of a key by themselves, as clients of Redis Cluster do.
+
+use crate::config::Settings;
+
+/// From `port` to the port for smart clients, where `cluster-client-port` names none.
+const ABOVE: u16 = 1000;
+
+impl Settings {
+    /// Whether a server with these settings is a node of a cluster.
+    pub fn takes_part_in_cluster(&self) -> bool {
+        self.cluster_enabled || !self.cluster_seeds.is_empty()
+    }
+
+    /// Where this node listens for smart clients; 0: nowhere.
+    pub fn port_for_smart_clients(&self) -> u16 {
+        match u16::try_from(self.cluster_client_port) {
+            _ if !self.takes_part_in_cluster() => 0,
+            Ok(port) => port,
+            Err(_) if self.port == 0 => 0,
+            Err(_) => self.port.checked_add(ABOVE).unwrap_or(0),
+        }
+    }
+}
