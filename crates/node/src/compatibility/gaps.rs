@@ -8,16 +8,32 @@ pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("backup", Comes::Later),
     ("client|import-source", Comes::Moves),
     ("cluster|cancelslotmigrations", Comes::Moves),
+    ("cluster|failover", Comes::Standbys),
     ("cluster|getslotmigrations", Comes::Moves),
     ("cluster|migrateslots", Comes::Moves),
     ("cluster|migration", Comes::Moves),
+    ("cluster|replicas", Comes::Standbys),
+    ("cluster|replicate", Comes::Standbys),
+    ("cluster|slaves", Comes::Standbys),
     ("cluster|slot-stats", Comes::Later),
     ("clusterscan", Comes::Later),
     ("commandlog", Comes::Later),
-    ("failover", Comes::Moves),
+    ("failover", Comes::Standbys),
     ("hotkeys", Comes::Later),
     ("migrate", Comes::Moves),
     ("trimslots", Comes::Moves),
+];
+
+/// What does the work of a command that is not there, or that nothing does yet. Tools show it to people: `redis-cli --cluster`
+/// calls these.
+pub(super) const INSTEAD: &[(&str, &str)] = &[
+    ("cluster|addslots", "those that form a cluster share all of them"),
+    ("cluster|addslotsrange", "those that form a cluster share all of them"),
+    ("cluster|delslots", "CLUSTER FORGET with LOSE-DATA gives those of a lost node to the others"),
+    ("cluster|delslotsrange", "CLUSTER FORGET with LOSE-DATA gives those of a lost node to the others"),
+    ("cluster|meet", "a node that starts with `cluster-seeds` joins the cluster of those"),
+    ("cluster|reset", "CLUSTER LEAVE takes a node out that owns none"),
+    ("cluster|setslot", "no command moves one yet"),
 ];
 
 /// Words of arguments that a command with a row does not take: the command, its words, the reason.
@@ -40,7 +56,7 @@ pub(super) const WORDS: &[(&str, &str, Comes)] = &[
     ("geosearchstore", "BYPOLYGON", Comes::Later),
     ("hsetex", "NX XX", Comes::Later),
     ("move", "REPLACE", Comes::Later),
-    ("shutdown", "SAFE FAILOVER", Comes::Moves),
+    ("shutdown", "SAFE FAILOVER", Comes::Standbys),
     ("xadd", "KEEPREF DELREF ACKED IDMPAUTO IDMP", Comes::Later),
     ("xread", "MAXCOUNT MAXSIZE", Comes::Later),
     ("xreadgroup", "MAXCOUNT MAXSIZE CLAIM", Comes::Later),

@@ -17,8 +17,10 @@ enum Comes {
     Never,
     /// A later version.
     Later,
-    /// Slots that move, standbys.
+    /// Slots that move.
     Moves,
+    /// Standbys: nodes that have what another has.
+    Standbys,
     /// Nothing: nodes do it by themselves.
     Arranged,
     /// ACL users.
@@ -33,6 +35,7 @@ impl Comes {
             Comes::Never => "there will be none",
             Comes::Later => "is not there yet",
             Comes::Moves => "comes with slots that move",
+            Comes::Standbys => "comes with standbys",
             Comes::Arranged => "nodes arrange their slots themselves",
             Comes::Users => "comes with users (ACL)",
             Comes::Modules => "comes after the core: in Redis it is a module",
@@ -111,6 +114,8 @@ What differs from a single server:
   and `NODES` name. There a node answers these for what it has itself, and a key of another node with -MOVED. Commands, blocks and scripts with keys of several
   nodes run there as well; a block whose first key is another node's is answered -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes.
   `cluster-redirect moved` answers so at `port`, too; `CLUSTER REDIRECT` chooses it for one connection.
+- `INFO commandstats`, `total_commands_processed`, `SLOWLOG` and `MONITOR` are of clients' commands alone. Each counts once: at the node that runs it, or at the
+  client's node where several nodes do. The slow log has it where it took long. `MONITOR` shows it at the client's node, but not what a script calls that runs elsewhere.
 - Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say, if none is set back
   meanwhile: where by one clock a key is there whose time has come by another, it waits until it has come by both. A time to live that is relative (EXPIRE, SET EX) counts from when the key's node does its part. What a block itself sets
   to end (PEXPIREAT), and looks at again, each node judges by its own clock.
@@ -156,17 +161,26 @@ pub(crate) fn subcommand_not_there(container: &str, name: &[u8]) -> Option<Strin
     answer(&full, comes(&full)?)
 }
 
+/// Why a command is not there, and what does its work, if something does.
+fn reason(name: &str, comes: Comes) -> String {
+    match gaps::INSTEAD.iter().find(|(known, _)| *known == name) {
+        Some((_, instead)) => format!("{}; {instead}", comes.text()),
+        None => comes.text().to_owned(),
+    }
+}
+
 fn answer(name: &str, comes: Comes) -> Option<String> {
+    let why = reason(name, comes);
     match comes {
         // Who is no node of a cluster has answered that already.
         Comes::Arranged => {
             let name = name.replace('|', " ");
-            Some(format!("ERR '{name}' is not supported by Holdfast: {}", comes.text()))
+            Some(format!("ERR '{name}' is not supported by Holdfast: {why}"))
         }
         Comes::Never => None,
-        comes => {
+        _ => {
             let name = name.replace('|', " ");
-            Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {}", comes.text()))
+            Some(format!("ERR '{name}' is not supported by this version of Holdfast: it {why}"))
         }
     }
 }
@@ -221,6 +235,9 @@ mod tests {
         for (name, _) in gaps::COMMANDS {
             assert!(oracle::COMMANDS.contains_key(name), "{name}");
         }
+        for (name, _) in gaps::INSTEAD {
+            assert!(oracle::COMMANDS.contains_key(name) && table.find_own(name.as_bytes()).is_none(), "{name}");
+        }
     }
 
     /// The words of a row's syntax.
@@ -258,11 +275,15 @@ mod tests {
         let table = Table::new();
         let answer = |name: &str| not_there(&table, name.as_bytes());
         assert!(answer("ft.search").unwrap().contains("module"));
-        let of_cluster = subcommand_not_there("cluster", b"meet").unwrap();
-        assert_eq!(of_cluster, "ERR 'cluster meet' is not supported by Holdfast: nodes arrange their slots themselves");
+        // `redis-cli --cluster` calls these, and shows the answer.
+        let arranged = "is not supported by Holdfast: nodes arrange their slots themselves";
+        for (name, instead) in [("setslot", "; no command moves one yet"), ("bumpepoch", "")] {
+            let answer = subcommand_not_there("cluster", name.as_bytes()).unwrap();
+            assert_eq!(answer, format!("ERR 'cluster {name}' {arranged}{instead}"));
+        }
         assert_eq!(answer("nothing"), None);
         assert_eq!(answer("get"), None, "a command with a row that is hidden is unknown");
-        assert!(answer("failover").unwrap().ends_with("it comes with slots that move"));
+        assert!(answer("failover").unwrap().ends_with("it comes with standbys"));
         assert_eq!(
             answer("arget").unwrap(),
             "ERR 'arget' is not supported by this version of Holdfast: it is not there yet"

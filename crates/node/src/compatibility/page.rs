@@ -7,7 +7,7 @@ use command::Difference;
 use crate::table::{Command, Table};
 
 use super::areas::AREAS;
-use super::{Comes, OVER_NODES, comes, gaps, oracle, remark};
+use super::{Comes, OVER_NODES, comes, gaps, oracle, reason, remark};
 
 const HEAD: &str = "\
 # Compatibility
@@ -89,7 +89,7 @@ fn remarks(name: &str, is_there: bool) -> String {
         said.push("of Valkey".to_owned());
     }
     if !is_there {
-        said.extend(comes(name).map(|comes| comes.text().to_owned()));
+        said.extend(comes(name).map(|comes| reason(name, comes)));
         return said.join("; ");
     }
     let words: Vec<String> = missing_words(name).map(|(word, _)| format!("`{word}`")).collect();
