@@ -226,7 +226,13 @@ impl Worker {
             return next;
         }
         conn.busy = 0;
-        if !exact {
+        let counts = !conn.is_virtual() || self.counts_here(conn, command);
+        if !counts {
+            if exact {
+                let is_logged = self.is_logged_here(conn, command);
+                self.meter.passed(command, args, &conn.session.client, self.engine.now(), from, is_logged);
+            }
+        } else if !exact {
             self.meter.ran(command.counted_as);
         } else if conn.has_ended() || matches!(conn.wait, Wait::Walk(_)) {
             // The steps that follow belong to nobody: they are not time that others wait for.

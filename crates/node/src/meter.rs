@@ -122,8 +122,27 @@ impl Meter {
     /// Counts a command that took `nanos`.
     pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
         self.account(command.counted_as, 1, nanos);
+        self.notice(command, args, client, now_ms, nanos, true);
+    }
+
+    /// A command that was begun at reading `from` has run and is not counted. `is_logged`: the slow log may take it.
+    pub(crate) fn passed(
+        &mut self,
+        command: &Command,
+        args: Args<'_>,
+        client: &Client,
+        now_ms: u64,
+        from: u64,
+        is_logged: bool,
+    ) {
+        let nanos = self.settle().saturating_sub(from);
+        self.notice(command, args, client, now_ms, nanos, is_logged);
+    }
+
+    fn notice(&self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64, is_logged: bool) {
         self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
-        if self.threshold.is_some_and(|least| nanos / 1000 >= least) && !command.spec.has(flags::SKIP_SLOWLOG) {
+        let is_slow = is_logged && self.threshold.is_some_and(|least| nanos / 1000 >= least);
+        if is_slow && !command.spec.has(flags::SKIP_SLOWLOG) {
             self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.slow_log_len);
         }
     }

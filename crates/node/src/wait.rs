@@ -181,6 +181,9 @@ impl Worker {
             add(&self.stats.commands[node.table.get(id).counted_as].failed, 1);
             self.stats.count_error(text);
         }
+        if conn.is_virtual() && !self.counts_here(conn, node.table.get(id)) {
+            return;
+        }
         self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);
     }
 

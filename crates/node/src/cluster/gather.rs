@@ -232,7 +232,8 @@ impl Worker {
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
-        self.count_forwarded(conn, command, Some(args));
+        // The part of this node counts it.
+        self.note_forwarded(conn, command, Some(args));
         Next::Stop
     }
 

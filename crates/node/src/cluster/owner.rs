@@ -9,11 +9,14 @@ use resp::Protocol;
 
 use super::Role;
 use super::frames::Stage;
+use super::gather::Merge;
+use super::kinds::Kind;
 use super::origin::Broken;
 use crate::client::{Client, Peer};
 use crate::conn::Conn;
 use crate::outgoing::Outgoing;
 use crate::session::Session;
+use crate::table::Command;
 use crate::worker::{Token, Worker};
 
 /// Most virtual connections over one link.
@@ -69,6 +72,8 @@ pub(crate) struct Virtual {
     vc: u32,
     /// What its node calls the client.
     pub(crate) client: u64,
+    /// That is this node.
+    is_home: bool,
     /// The epoch of this node by which its last commands were sent here.
     pub(crate) epoch: u64,
     /// Bytes of output that were said.
@@ -198,8 +203,9 @@ impl Worker {
             return Err("a virtual connection that is open already".into());
         }
         let (token, name) = (self.reserve_token(), client);
-        let address = format!("{}:{client}", inbound.peer);
-        let peer = Peer { address, ..Peer::default() };
+        let is_home = inbound.partner.is_some();
+        let known = is_home.then(|| self.node.clients().get(&client).map(|client| client.peer.clone())).flatten();
+        let peer = known.unwrap_or_else(|| Peer { address: format!("{}:{client}", inbound.peer), ..Peer::default() });
         let client = Client::new(self.node.next_client_id(), peer, self.engine.now(), self.index as u16, token);
         let mut session = Session::new(Arc::new(client), true);
         let sound = set(&mut session, db, protocol, self.follower.settings().databases);
@@ -207,6 +213,7 @@ impl Worker {
             link,
             vc,
             client: name,
+            is_home,
             epoch: 0,
             said: 0,
             ends: VecDeque::new(),
@@ -220,6 +227,25 @@ impl Worker {
         }
         inbound.lines[index] = Some(token);
         sound
+    }
+
+    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or at
+    /// the client's node if all nodes run it. What that node says for itself, as what follows a session, does not count.
+    pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
+        let Role::Virtual(line) = &conn.role else { return true };
+        match self.peers.as_deref().map(|peers| peers.kinds[command.id]) {
+            Some(Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec) => true,
+            Some(Kind::Gather(_)) => line.is_home,
+            _ => false,
+        }
+    }
+
+    /// Whether the slow log may take a command of a virtual connection: all that counts, and what all nodes run, as some may
+    /// take longer than others. Messages alone are told to nodes also where no client has sent them.
+    pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
+        let kind = self.peers.as_deref().map(|peers| peers.kinds[command.id]);
+        let is_part = matches!(kind, Some(Kind::Gather(merge)) if merge != Merge::Receivers);
+        is_part || self.counts_here(conn, command)
     }
 
     /// Commands have come for a virtual connection.

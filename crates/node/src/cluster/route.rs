@@ -12,10 +12,11 @@ use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::{Expect, Line, Script};
 use super::tx::reach_of;
+use crate::client::Client;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::session::{Block, Replies};
+use crate::session::{Block, Multi, Replies, database};
 use crate::stats::add;
 use crate::table::Command;
 use crate::turn::Item as Parsed;
@@ -434,7 +435,7 @@ impl Worker {
         let is_script = kind == Kind::Script;
         let expect = if is_script { Expect::Script(hole, wanted) } else { Expect::Hole(hole, wanted) };
         self.ask(conn, link, Some(args), raw, [expect]);
-        self.count_forwarded(conn, command, Some(args));
+        self.note_forwarded(conn, command, Some(args));
         if is_script {
             // What is behind it may not run before it: it may have to run again.
             let script = Script { command: command.id, args: OwnedArgs::new(args), reply: Vec::new() };
@@ -531,15 +532,53 @@ impl Worker {
         line.expected.extend(expected);
     }
 
-    /// Notes that a command was sent to where it runs.
+    /// Notes that a command of a client is carried out by several nodes, or for a part elsewhere: it counts here.
     pub(crate) fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
+        self.meter.ran(command.counted_as);
+        self.note_forwarded(conn, command, args);
+    }
+
+    /// Notes that a block is carried out by several nodes: it counts here.
+    pub(crate) fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command) {
+        for queued in &multi.queue {
+            self.meter.ran(self.node.table.get(queued.command).counted_as);
+        }
+        self.show_block(conn, multi);
+        self.count_forwarded(conn, exec, None);
+    }
+
+    /// Shows a block that runs elsewhere to those who monitor this node.
+    pub(crate) fn show_block(&self, conn: &Conn, multi: &Multi) {
+        if !self.monitored {
+            return;
+        }
+        let (client, databases) = (&conn.session.client, self.follower.settings().databases);
+        let mut db = conn.session.db;
+        for (queued, args) in multi.commands() {
+            let command = self.node.table.get(queued.command);
+            if command.is_shown_to_monitors() {
+                self.node.show_to_monitors(client, db, args);
+            }
+            if command.name == "select" {
+                db = args.get(1).and_then(|text| database(text, databases).ok()).unwrap_or(db);
+            }
+        }
+        self.show_exec(client, db);
+    }
+
+    pub(crate) fn show_exec(&self, client: &Client, db: u16) {
+        let exec: OwnedArgs = ["exec"].into_iter().collect();
+        self.node.show_to_monitors(client, db, exec.args());
+    }
+
+    /// Notes that a command was sent to where it runs, and counts.
+    pub(crate) fn note_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
         if self.monitored
             && command.is_shown_to_monitors()
             && let Some(args) = args
         {
             self.node.show_to_monitors(&conn.session.client, conn.session.db, args);
         }
-        self.meter.ran(command.counted_as);
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);

@@ -153,6 +153,9 @@ impl Worker {
             return;
         }
         if script.reply != GOES_OVER {
+            if self.monitored {
+                self.node.show_to_monitors(&conn.session.client, conn.session.db, script.args.args());
+            }
             return conn.out.fill(hole.0, if hole.1 { &script.reply } else { &[] }, whole);
         }
         let node = self.node.clone();
@@ -205,11 +208,13 @@ impl Worker {
             line.watched.clear();
             line.db = line.db.filter(|_| db.is_none());
         }
+        // It counts where it runs.
+        self.show_block(conn, &multi);
+        self.note_forwarded(conn, command, None);
         multi.clear();
         conn.session.spare_multi = Some(multi);
         let watched = conn.session.leave_multi();
         self.engine.unwatch_later(watched);
-        self.count_forwarded(conn, command, None);
         match db {
             Some(_) => {
                 conn.wait = Wait::Replies(0);

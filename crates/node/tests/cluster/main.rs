@@ -7,6 +7,7 @@ mod ledger;
 mod net;
 
 mod blocks;
+mod counting;
 mod doubts;
 mod elsewhere;
 mod everywhere;

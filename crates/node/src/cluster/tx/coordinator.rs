@@ -325,9 +325,11 @@ impl Worker {
         };
         let hole = hole.unwrap_or_else(|| self.place_of_reply(conn));
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
-        // One that runs here is counted and shown there.
-        if !(fetches && alone.is_some()) {
-            self.count_forwarded(conn, command, alone);
+        // What runs here is counted and shown as it runs.
+        match (fetches, alone) {
+            (true, Some(_)) => {}
+            (true, None) | (false, Some(_)) => self.count_forwarded(conn, command, alone),
+            (false, None) => self.count_block(conn, &multi, command),
         }
         conn.wait = Wait::Replies(0);
         let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());

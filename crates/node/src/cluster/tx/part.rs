@@ -255,7 +255,7 @@ impl Worker {
             let (token, caller) = (0, Caller::default());
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
             let reply = self.run_in_part(block, &call);
-            self.meter.ran(command.counted_as);
+            // The client's node has counted it.
             if command.spec.has(flags::WRITE)
                 && let Some(error) = reply.strip_prefix(b"-")
             {

@@ -524,6 +524,12 @@ impl Worker {
         }
         let told = block.fetching.as_deref_mut()?.told.take()?;
         told.aside.lines.into_iter().for_each(|line| self.node.show_line(line));
+        if self.monitored
+            && !block.alone
+            && let Some(client) = self.conn(block.token).map(|conn| conn.session.client.clone())
+        {
+            self.show_exec(&client, block.db);
+        }
         self.tell_messages(told.aside.messages);
         if told.closes
             && let Some(conn) = self.conn(block.token)
