@@ -127,12 +127,14 @@ impl<'a> Ctx<'a> {
     /// Notes a change of `key` in the selected database: see [`Effects::push`].
     #[inline]
     pub fn effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.db.note_change(key);
         self.fx.push(op, self.db.logical(), key, write);
     }
 
     /// As [`Self::effect`], where those who wait for the key find nothing new: see [`Effects::push_quietly`].
     #[inline]
     pub fn quiet_effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.db.note_change(key);
         self.fx.push_quietly(op, self.db.logical(), key, write);
     }
 

@@ -307,5 +307,7 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {
 /// [`Effect::barrier`] tells those of whole databases apart.
 pub fn replay(effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     let key = db.key(effect.key);
-    families::replay(effect.op, &key, &mut effect.payload, db, limits)
+    families::replay(effect.op, &key, &mut effect.payload, db, limits)?;
+    db.note_change(&key);
+    Ok(())
 }

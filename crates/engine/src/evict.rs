@@ -7,7 +7,7 @@
 mod all;
 
 use command::{class, effects::op};
-use keyspace::access::AccessClock;
+use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, EntryRef, Key, SLOTS};
 
 use crate::engine::Engine;
@@ -46,7 +46,7 @@ pub struct Policy {
 /// How eviction candidates are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Idle the longest. Also for LFU: used the least.
+    /// Idle the longest. Also for LFU: used the least; for LRM: unchanged the longest.
     Access,
     /// Any.
     Random,
@@ -79,8 +79,8 @@ struct Candidate {
 pub(crate) struct Pool {
     /// The best candidates, best last.
     best: Vec<Candidate>,
-    /// By which policy, and whether the access bits counted uses.
-    scored_by: Option<(Policy, bool)>,
+    /// By which policy, and what the access bits said.
+    scored_by: Option<(Policy, Tracks)>,
     /// Where a sample ended without a candidate: database, slot and hash.
     stopped: Option<(u16, u16, u64)>,
 }
@@ -191,9 +191,9 @@ impl Engine {
 
     /// Evicts one key; false if none was found for now.
     fn evict_one(&mut self, policy: Policy) -> bool {
-        let lfu = self.clock.is_lfu();
-        if self.pool.scored_by != Some((policy, lfu)) {
-            self.pool = Pool { scored_by: Some((policy, lfu)), ..Pool::default() };
+        let scored_by = Some((policy, self.clock.tracks()));
+        if self.pool.scored_by != scored_by {
+            self.pool = Pool { scored_by, ..Pool::default() };
         }
         for _ in 0..EMPTY_SAMPLES {
             self.sample(policy);

@@ -1,5 +1,6 @@
 //! The 24 access bits of an entry: an LRU clock in seconds, or LFU state (16 bits of minutes, 8 bits of a logarithmic
-//! counter), as Redis keeps them. They are written only when they change, which for LRU is once a second.
+//! counter), as Redis keeps them. They are written only when they change, which for LRU is once a second. With an LRM policy
+//! the clock says when the key was changed last: reads leave it alone.
 
 use std::cell::Cell;
 
@@ -7,11 +8,23 @@ use std::cell::Cell;
 pub const LFU_INIT: u32 = 5;
 const BITS: u32 = 0x00ff_ffff;
 
+/// What access bits say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tracks {
+    /// When the key was used last (LRU).
+    #[default]
+    Use,
+    /// How often it is used (LFU).
+    Frequency,
+    /// When it was changed last (LRM).
+    Change,
+}
+
 /// The clock of one worker, set once per turn.
 pub struct AccessClock {
-    /// Unix time in seconds, or in minutes when `lfu`.
+    /// Unix time in seconds, or in minutes where frequencies are tracked.
     now: u32,
-    lfu: bool,
+    tracks: Tracks,
     log_factor: u32,
     decay_minutes: u32,
     /// False while a client with CLIENT NO-TOUCH runs.
@@ -22,13 +35,13 @@ pub struct AccessClock {
 impl AccessClock {
     /// A clock that counts from `seed` what chance it needs.
     pub fn new(seed: u64) -> Self {
-        Self { now: 0, lfu: false, log_factor: 10, decay_minutes: 1, touching: true, rng: Cell::new(seed | 1) }
+        Self { now: 0, tracks: Tracks::Use, log_factor: 10, decay_minutes: 1, touching: true, rng: Cell::new(seed | 1) }
     }
 
-    /// Sets time and policy: unix milliseconds, `lfu` for the LFU policies, lfu-log-factor and lfu-decay-time.
-    pub fn set(&mut self, now_ms: u64, lfu: bool, log_factor: u32, decay_minutes: u32) {
-        self.lfu = lfu;
-        self.now = if lfu { (now_ms / 60_000) as u32 & 0xffff } else { (now_ms / 1000) as u32 & BITS };
+    /// Sets time and policy: unix milliseconds, what the policy looks at, lfu-log-factor and lfu-decay-time.
+    pub fn set(&mut self, now_ms: u64, tracks: Tracks, log_factor: u32, decay_minutes: u32) {
+        self.tracks = tracks;
+        self.now = if self.is_lfu() { (now_ms / 60_000) as u32 & 0xffff } else { (now_ms / 1000) as u32 & BITS };
         self.log_factor = log_factor;
         self.decay_minutes = decay_minutes;
     }
@@ -41,16 +54,18 @@ impl AccessClock {
     /// The bits of a new key.
     #[inline]
     pub fn fresh(&self) -> u32 {
-        if self.lfu { self.now << 8 | LFU_INIT } else { self.now }
+        if self.is_lfu() { self.now << 8 | LFU_INIT } else { self.now }
     }
 
     /// The bits of a key that had `was` and is used now.
     #[inline]
     pub fn touched(&self, was: u32) -> u32 {
-        if !self.touching {
-            return was;
+        match self.tracks {
+            _ if !self.touching => was,
+            Tracks::Use => self.now,
+            Tracks::Frequency => self.now << 8 | self.incremented(self.frequency(was)),
+            Tracks::Change => was,
         }
-        if self.lfu { self.now << 8 | self.incremented(self.frequency(was)) } else { self.now }
     }
 
     /// LFU counter after decay (Redis `LFUDecrAndReturn`).
@@ -79,8 +94,15 @@ impl AccessClock {
     }
 
     /// Whether the bits mean LFU.
+    #[inline]
     pub fn is_lfu(&self) -> bool {
-        self.lfu
+        self.tracks == Tracks::Frequency
+    }
+
+    /// What the bits say.
+    #[inline]
+    pub fn tracks(&self) -> Tracks {
+        self.tracks
     }
 
     /// One use more with probability 1 / ((counter - initial) * factor + 1) (Redis `LFULogIncr`).

@@ -373,10 +373,10 @@ impl Worker {
         use EvictionPolicy::*;
         let (volatile, order) = match settings.maxmemory_policy {
             NoEviction => (false, Order::Access),
-            VolatileLru | VolatileLfu => (true, Order::Access),
+            VolatileLru | VolatileLfu | VolatileLrm => (true, Order::Access),
             VolatileRandom => (true, Order::Random),
             VolatileTtl => (true, Order::Expiry),
-            AllKeysLru | AllKeysLfu => (false, Order::Access),
+            AllKeysLru | AllKeysLfu | AllKeysLrm => (false, Order::Access),
             AllKeysRandom => (false, Order::Random),
         };
         let to_store = self.moves_to_store(settings);

@@ -84,8 +84,8 @@ impl Worker {
             self.weigh_all(&settings);
         }
         let node = self.node.clone();
-        let lfu = Self::is_lfu(settings.maxmemory_policy);
-        self.engine.clock().set(now, lfu, settings.lfu_log_factor, settings.lfu_decay_time);
+        let tracks = settings.maxmemory_policy.tracks();
+        self.engine.clock().set(now, tracks, settings.lfu_log_factor, settings.lfu_decay_time);
         if self.node.pauses.frozen_until() > now {
             return self.engine.end_turn();
         }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::client::{Client, Peer};
 use crate::cluster::{Peers, Remote, Role};
-use crate::config::{EvictionPolicy, Follower, OutputLimit};
+use crate::config::{Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
 use crate::crowd;
 use crate::durable::Durable;
@@ -536,11 +536,6 @@ impl Worker {
             || self.unrung != 0
             || self.may_answer();
         work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
-    }
-
-    /// Whether the policy needs the LFU clock.
-    pub(crate) fn is_lfu(policy: EvictionPolicy) -> bool {
-        matches!(policy, EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu)
     }
 }
 

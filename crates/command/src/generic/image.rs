@@ -8,6 +8,7 @@ use crate::effects::{Reader, op};
 
 /// See [`Ctx::image_effect`].
 pub(super) fn effect(ctx: &mut Ctx<'_>, key: &Key<'_>) {
+    ctx.db.note_change(key);
     let Some(entry) = ctx.db.peek(key) else { return };
     ctx.fx.push(op::IMAGE, ctx.db.logical(), key, |w| {
         w.varint(entry.expiry().unwrap_or(0));

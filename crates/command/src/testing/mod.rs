@@ -7,7 +7,7 @@ mod history;
 mod logged;
 mod replay;
 
-use keyspace::access::AccessClock;
+use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SLOTS};
 use resp::{Batch, Protocol, Reply};
 
@@ -43,7 +43,7 @@ impl Bench {
         let keyspace = Keyspace::new(1, 16, 7);
         let local = keyspace.local(0);
         let mut clock = AccessClock::new(7);
-        clock.set(1_000_000_000_000, false, 10, 1);
+        clock.set(1_000_000_000_000, Tracks::Use, 10, 1);
         Self {
             keyspace,
             local,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use command::{Before, Effect, effects};
-use keyspace::access::AccessClock;
+use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value};
 use log::Lsn;
 use object::Limits;
@@ -65,7 +65,7 @@ enum Decision {
 impl<'a> Hand<'a> {
     pub(super) fn new(ground: Arc<Ground<'a>>, hands: usize) -> Self {
         let mut clock = AccessClock::new(ground.now);
-        clock.set(ground.now, false, 0, 0);
+        clock.set(ground.now, Tracks::Use, 0, 0);
         Self {
             ground,
             clock,

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use command::Tunables;
 use keyspace::Keyspace;
+use keyspace::access::Tracks;
 use proptest::prelude::*;
 
 use super::*;
@@ -20,15 +22,21 @@ impl Bench {
     fn new(databases: usize, seed: u64) -> Self {
         let shared = Arc::new(Shared::new(Keyspace::new(1, databases, seed)));
         let mut bench = Self { engine: Engine::new(shared.clone(), 0, seed), shared };
+        let tunables = Tunables { max_string: 1 << 20, databases: databases as u16, ..Tunables::default() };
+        bench.engine.configure(Arc::new(tunables), 0);
         bench.at(0, false);
         bench
     }
 
     /// A new turn, so many seconds later.
     fn at(&mut self, seconds: u64, lfu: bool) {
+        self.tracking(seconds, if lfu { Tracks::Frequency } else { Tracks::Use });
+    }
+
+    fn tracking(&mut self, seconds: u64, tracks: Tracks) {
         self.engine.end_turn();
         self.engine.begin_turn(NOW + seconds * 1000);
-        self.engine.clock().set(NOW + seconds * 1000, lfu, 10, 1);
+        self.engine.clock().set(NOW + seconds * 1000, tracks, 10, 1);
     }
 
     fn run(&mut self, db: u16, words: &[&str]) -> String {
@@ -37,6 +45,17 @@ impl Bench {
 
     fn has(&mut self, db: u16, key: &str) -> bool {
         self.run(db, &["exists", key]) == ":1\r\n"
+    }
+
+    /// For how many seconds a key has not been used, or not been changed.
+    fn idle(&mut self, name: &str) -> Option<u32> {
+        let shared = self.shared.clone();
+        let key = shared.keyspace.hasher().key(name.as_bytes());
+        let held = self.engine.acquire_one(key.slot)?;
+        let view = self.engine.db(&held, 0, 0);
+        let idle = view.peek(&key).map(|entry| view.clock().idle_seconds(entry.access()));
+        self.engine.release(held);
+        idle
     }
 
     /// Evicts until `left` keys are left in all databases.
@@ -148,6 +167,96 @@ fn the_least_recently_used_go() {
     assert_eq!(bench.shrink(thorough(false, Order::Access), n as u64 / 2), Room::Enough);
     let [a, b, c, d] = gone_by_quarter(&mut bench, n);
     assert!(a + b > 1.8 && d < 0.02, "{a} {b} {c} {d}");
+}
+
+#[test]
+fn the_least_recently_modified_go() {
+    let mut bench = Bench::new(1, 7);
+    bench.tracking(0, Tracks::Change);
+    let n = 2000;
+    for i in 0..n {
+        bench.run(0, &["set", &format!("key:{i}"), "v"]);
+    }
+    // The last are modified last. All are read after that, the first half last.
+    for i in n / 2..n {
+        bench.tracking(10 + i as u64, Tracks::Change);
+        bench.run(0, &["append", &format!("key:{i}"), "w"]);
+    }
+    for i in (0..n).rev() {
+        bench.tracking(10 + 3 * n as u64 - i as u64, Tracks::Change);
+        bench.run(0, &["get", &format!("key:{i}")]);
+        bench.run(0, &["touch", &format!("key:{i}")]);
+    }
+    assert_eq!(bench.shrink(thorough(false, Order::Access), n as u64 / 2), Room::Enough);
+    let [a, b, c, d] = gone_by_quarter(&mut bench, n);
+    assert!(a + b > 1.8 && d < 0.02, "{a} {b} {c} {d}");
+}
+
+/// Whatever changes a key makes it younger, and nothing else does.
+#[test]
+fn a_change_of_any_kind_is_the_last_one() {
+    let changes = [
+        "set k 1",
+        "set k x",
+        "append k 1",
+        "setrange k 1 abc",
+        "setbit k 15 0",
+        "expire k 1000",
+        "persist k",
+        "del k;set k 5",
+        "incr k",
+        "incrbyfloat k 1.5",
+        "getex k ex 1000",
+        "copy other k replace",
+        "rename k l;rename l k",
+        "del k;lpush k a",
+        "rpush k b",
+        "lset k 0 c",
+        "rpop k",
+        "del k;sadd k a",
+        "sadd k b",
+        "srem k b",
+        "del k;zadd k 1 a",
+        "zincrby k 1 a",
+        "del k;hset k f 1",
+        "hset k f 2",
+        "hincrby k f 1",
+        "hexpire k 100 fields 1 f",
+        "del k;xadd k 1-1 f v",
+        "xadd k 2-1 f v",
+        "xdel k 1-1",
+        "del k;pfadd k a",
+        "pfadd k b",
+    ];
+    let reads = [
+        ("set k 1", "get k;strlen k;exists k;touch k;ttl k;type k;dump k;set k 1 nx;persist k;lpush k a"),
+        ("rpush k a b", "lrange k 0 -1;llen k;lset k 99 x;lrem k 0 nobody;linsert k before nobody x;incr k"),
+        ("hset k f 1", "hget k f;hgetall k;hsetnx k f 2;hdel k nobody;hincrby k f x"),
+        ("sadd k a", "sismember k a;smembers k;sadd k a;srem k nobody"),
+        ("zadd k 1 a", "zscore k a;zrange k 0 -1;zadd k nx 5 a;zrem k nobody"),
+        ("xadd k 1-1 f v", "xrange k - +;xlen k;xread streams k 0;xdel k 9-9"),
+    ];
+    let mut bench = Bench::new(1, 7);
+    bench.run(0, &["set", "other", "a string that is longer"]);
+    let mut now = 0;
+    let mut idle_after = |commands: &str| {
+        now += 10;
+        bench.tracking(now, Tracks::Change);
+        for command in commands.split(';') {
+            let reply = bench.run(0, &command.split(' ').collect::<Vec<_>>());
+            assert!(!reply.starts_with("-ERR unknown") && !reply.contains("maximum allowed"), "{command}: {reply}");
+        }
+        bench.idle("k")
+    };
+    for change in changes {
+        assert_eq!(idle_after(change), Some(0), "{change}");
+    }
+    for (made, reads) in reads {
+        assert_eq!(idle_after(&format!("del k;{made}")), Some(0), "{made}");
+        for (i, read) in reads.split(';').enumerate() {
+            assert_eq!(idle_after(read), Some(10 * (i as u32 + 1)), "{read}");
+        }
+    }
 }
 
 #[test]

@@ -113,9 +113,11 @@ fn governor(world: &World<'_>, mut chance: Chance) {
     let policies = [
         "allkeys-lru",
         "allkeys-lfu",
+        "allkeys-lrm",
         "allkeys-random",
         "volatile-lru",
         "volatile-lfu",
+        "volatile-lrm",
         "volatile-ttl",
         "volatile-random",
         "noeviction",

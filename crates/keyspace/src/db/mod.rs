@@ -7,7 +7,7 @@ mod undo;
 mod view;
 mod write;
 
-use crate::access::AccessClock;
+use crate::access::{AccessClock, Tracks};
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
@@ -143,6 +143,21 @@ impl<'a> Db<'a> {
         let now = self.clock.touched(was);
         if now != was {
             entry.set_access(now);
+        }
+    }
+
+    /// A key has been changed, which an LRM policy goes by.
+    #[inline]
+    pub fn note_change(&mut self, key: &Key<'_>) {
+        if self.clock.tracks() == Tracks::Change {
+            self.renew(key);
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self, key: &Key<'_>) {
+        if let Some(entry) = self.peek_entry(key) {
+            entry.set_access(self.clock.fresh());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The settings as the data plane reads them: plain typed fields, no names, no text.
 
 use command::{Dialect, Tunables};
+use keyspace::access::Tracks;
 use object::Limits;
 
 use super::kind::Value;
@@ -15,6 +16,8 @@ pub enum EvictionPolicy {
     VolatileLru,
     /// With a time to live, least frequently used.
     VolatileLfu,
+    /// With a time to live, least recently modified.
+    VolatileLrm,
     /// With a time to live, any.
     VolatileRandom,
     /// With a time to live, soonest to expire.
@@ -23,6 +26,8 @@ pub enum EvictionPolicy {
     AllKeysLru,
     /// Least frequently used.
     AllKeysLfu,
+    /// Least recently modified.
+    AllKeysLrm,
     /// Any.
     AllKeysRandom,
     /// None: writes that need memory are refused.
@@ -30,9 +35,19 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// Whether it chooses by when or how often keys were used.
+    /// Whether it chooses by when or how often keys were used, or when they were modified.
     pub fn looks_at_accesses(self) -> bool {
-        matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::AllKeysLru | Self::AllKeysLfu)
+        use EvictionPolicy::*;
+        matches!(self, VolatileLru | VolatileLfu | VolatileLrm | AllKeysLru | AllKeysLfu | AllKeysLrm)
+    }
+
+    /// What is to be known of the use of keys.
+    pub fn tracks(self) -> Tracks {
+        match self {
+            Self::VolatileLfu | Self::AllKeysLfu => Tracks::Frequency,
+            Self::VolatileLrm | Self::AllKeysLrm => Tracks::Change,
+            _ => Tracks::Use,
+        }
     }
 }
 
@@ -531,10 +546,12 @@ impl Read<'_> {
         match self.choice("maxmemory-policy") {
             "volatile-lru" => EvictionPolicy::VolatileLru,
             "volatile-lfu" => EvictionPolicy::VolatileLfu,
+            "volatile-lrm" => EvictionPolicy::VolatileLrm,
             "volatile-random" => EvictionPolicy::VolatileRandom,
             "volatile-ttl" => EvictionPolicy::VolatileTtl,
             "allkeys-lru" => EvictionPolicy::AllKeysLru,
             "allkeys-lfu" => EvictionPolicy::AllKeysLfu,
+            "allkeys-lrm" => EvictionPolicy::AllKeysLrm,
             "allkeys-random" => EvictionPolicy::AllKeysRandom,
             _ => EvictionPolicy::NoEviction,
         }

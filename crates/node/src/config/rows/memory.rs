@@ -21,14 +21,16 @@ pub(super) static SECTION: Section = Section {
                 "volatile-lfu",
                 "volatile-random",
                 "volatile-ttl",
+                "volatile-lrm",
                 "allkeys-lru",
                 "allkeys-lfu",
                 "allkeys-random",
+                "allkeys-lrm",
                 "noeviction",
             ]),
             "noeviction",
-            "Which keys to evict at `maxmemory`: with a time to live or all; least used, seldom used, any, soonest \
-             to expire; or none: then a durable server moves the least used ones to its store and fetches them when they \
+            "Which keys to evict at `maxmemory`: with a time to live or all; least used, seldom used, least recently \
+             modified, any, soonest to expire; or none: then a durable server moves the least used ones to its store and fetches them when they \
              are asked for, and `maxmemory` is the memory of the whole process.",
         ),
         row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),

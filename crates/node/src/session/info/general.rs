@@ -166,10 +166,12 @@ fn policy(policy: EvictionPolicy) -> &'static str {
     match policy {
         EvictionPolicy::VolatileLru => "volatile-lru",
         EvictionPolicy::VolatileLfu => "volatile-lfu",
+        EvictionPolicy::VolatileLrm => "volatile-lrm",
         EvictionPolicy::VolatileRandom => "volatile-random",
         EvictionPolicy::VolatileTtl => "volatile-ttl",
         EvictionPolicy::AllKeysLru => "allkeys-lru",
         EvictionPolicy::AllKeysLfu => "allkeys-lfu",
+        EvictionPolicy::AllKeysLrm => "allkeys-lrm",
         EvictionPolicy::AllKeysRandom => "allkeys-random",
         EvictionPolicy::NoEviction => "noeviction",
     }
