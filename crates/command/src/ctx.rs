@@ -6,7 +6,7 @@ use resp::{Args, Reply};
 use crate::Tunables;
 use crate::effects::{Effects, Writer};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::notify::{Events, class};
 use crate::rest::Rest;
 use crate::rng::Rng;
 
@@ -141,6 +141,29 @@ impl<'a> Ctx<'a> {
     /// A keyspace notification for `key` in the selected database.
     #[inline]
     pub fn notify(&mut self, class: u32, event: &'static str, key: &Key<'_>) {
+        if self.events.wants_sightings() {
+            let seen = self.db.local().take_sightings();
+            self.events.tell(seen);
+        }
         self.events.push(class, event, self.db.logical(), key.bytes);
+    }
+
+    /// The type of the value at `key`, if somebody wants to hear that it is replaced: for [`Self::tell_replaced`].
+    #[inline]
+    pub fn kind_before(&self, key: &Key<'_>) -> Option<&'static str> {
+        if self.events.wanted & (class::OVERWRITTEN | class::TYPE_CHANGED) == 0 {
+            return None;
+        }
+        self.db.peek(key).map(|entry| entry.kind().type_name())
+    }
+
+    /// Tells that the value at `key` has taken the place of one of the type `before`, if there was one.
+    #[inline]
+    pub fn tell_replaced(&mut self, key: &Key<'_>, before: Option<&'static str>) {
+        let Some(before) = before else { return };
+        self.notify(class::OVERWRITTEN, "overwritten", key);
+        if self.db.peek(key).is_some_and(|entry| entry.kind().type_name() != before) {
+            self.notify(class::TYPE_CHANGED, "type_changed", key);
+        }
     }
 }

@@ -136,6 +136,8 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.ok();
         return Ok(Outcome::Done);
     }
+    let before = ctx.kind_before(&key);
+    ctx.db.renew(&key);
     set(ctx, &key, value, expiry);
     // Each means something under one kind of eviction policy only.
     let clock = ctx.db.clock();
@@ -149,6 +151,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     }
     ctx.image_effect(&key);
     ctx.notify(class::GENERIC, "restore", &key);
+    ctx.tell_replaced(&key, before);
     ctx.out.ok();
     Ok(Outcome::Done)
 }

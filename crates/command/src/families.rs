@@ -54,6 +54,7 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     string::WRITE_ROWS,
     string::EDIT_ROWS,
     string::COUNTER_ROWS,
+    string::INCREX_ROWS,
     string::COMPARE_ROWS,
     string::LCS_ROWS,
     string::BITMAP_ROWS,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use keyspace::{Sighted, Sighting};
+
 /// Classes of `notify-keyspace-events`, by their letter.
 #[expect(missing_docs, reason = "the letters are Redis's")]
 pub mod class {
@@ -19,6 +21,8 @@ pub mod class {
     pub const KEY_MISS: u32 = 1 << 11; // m
     pub const MODULE: u32 = 1 << 13; // d
     pub const NEW: u32 = 1 << 14; // n
+    pub const OVERWRITTEN: u32 = 1 << 15; // o
+    pub const TYPE_CHANGED: u32 = 1 << 16; // c
 }
 
 /// One notification.
@@ -44,6 +48,25 @@ pub struct Events {
 }
 
 impl Events {
+    /// Whether somebody wants to hear of keys that are new or missed.
+    #[inline]
+    pub fn wants_sightings(&self) -> bool {
+        self.wanted & (class::NEW | class::KEY_MISS) != 0
+    }
+
+    /// Notes what was seen since the last event: that a key is new comes before what else happens to it.
+    pub fn tell(&mut self, seen: Vec<Sighted>) {
+        for (sighting, db, key) in seen {
+            let (class, name) = match sighting {
+                Sighting::New => (class::NEW, "new"),
+                Sighting::Missed => (class::KEY_MISS, "keymiss"),
+            };
+            if self.wanted & class != 0 {
+                self.list.push(Event { class, name: name.into(), db, key });
+            }
+        }
+    }
+
     /// Notes an event if its class is wanted.
     #[inline]
     pub fn push(&mut self, class: u32, name: &'static str, db: u16, key: &[u8]) {

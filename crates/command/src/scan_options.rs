@@ -6,11 +6,19 @@ use object::glob;
 use crate::ctx::Ctx;
 use crate::error::Error;
 
-/// `[MATCH pattern] [COUNT count] [NOVALUES]`.
+/// Which scan it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scanned {
+    Hash,
+    Set,
+    ZSet,
+}
+
+/// `[MATCH pattern] [COUNT count] [NOVALUES | NOSCORES]`.
 pub(crate) struct ScanOptions<'a> {
     /// About how many elements to look at.
     pub count: usize,
-    /// Leave values out (HSCAN).
+    /// Leave out values (HSCAN) or scores (ZSCAN).
     pub no_values: bool,
     /// None: everything matches.
     pattern: Option<&'a [u8]>,
@@ -43,8 +51,8 @@ pub(crate) fn element_cursor(ctx: &Ctx<'_>) -> Result<u64, Error> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the arguments from `first` on. `of_hash`: NOVALUES is allowed.
-    pub fn parse(ctx: &Ctx<'a>, first: usize, of_hash: bool) -> Result<Self, Error> {
+    /// Reads the arguments from `first` on.
+    pub fn parse(ctx: &Ctx<'a>, first: usize, scanned: Scanned) -> Result<Self, Error> {
         let mut options = ScanOptions { count: 10, no_values: false, pattern: None };
         let mut i = first;
         while i < ctx.args.len() {
@@ -57,9 +65,12 @@ impl<'a> ScanOptions<'a> {
                 options.pattern = Some(ctx.arg(i + 1)).filter(|pattern| *pattern != b"*");
                 i += 2;
             } else if ctx.is(i, "novalues") {
-                if !of_hash {
+                if scanned != Scanned::Hash {
                     return Err(Error::new("ERR NOVALUES option can only be used in HSCAN"));
                 }
+                options.no_values = true;
+                i += 1;
+            } else if ctx.is(i, "noscores") && scanned == Scanned::ZSet {
                 options.no_values = true;
                 i += 1;
             } else {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Sighting, VERSION_BITS, Waiter};
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
 use txn::TxId;
 use txn::locks::Mode;
@@ -576,18 +576,11 @@ impl Engine {
         std::mem::take(&mut self.published)
     }
 
-    /// Makes notifications of what was seen: that a key is new comes before what else happened to it.
+    /// Makes notifications of what was seen behind the last event of the command.
     #[cold]
     fn tell_sightings(&mut self) {
-        for (sighting, db, key) in self.local.take_sightings() {
-            let (class, name) = match sighting {
-                Sighting::New => (class::NEW, "new"),
-                Sighting::Missed => (class::KEY_MISS, "keymiss"),
-            };
-            let events = &mut self.events.list;
-            let at = events.iter().position(|event| event.db == db && event.key == key).unwrap_or(events.len());
-            events.insert(at, Event { class, name: name.into(), db, key });
-        }
+        let seen = self.local.take_sightings();
+        self.events.tell(seen);
     }
 
     /// Notes a keyspace notification.

@@ -64,6 +64,31 @@ impl LongDouble {
         self.negative
     }
 
+    /// The largest finite number.
+    pub const MAX: Self =
+        Self { negative: false, magnitude: Magnitude::Finite { significand: u64::MAX, exponent: EXPONENT_MAX } };
+
+    /// The number with the opposite sign.
+    pub fn negated(self) -> Self {
+        Self { negative: !self.negative, ..self }
+    }
+
+    /// Whether the number is less than another one.
+    pub fn is_below(self, other: Self) -> bool {
+        // Numbers are normalised, so the pair orders magnitudes.
+        let magnitude = |number: Self| match number.magnitude {
+            Magnitude::Infinite => (i32::MAX, u64::MAX),
+            Magnitude::Finite { significand, exponent } => (exponent, significand),
+        };
+        let is_zero = |number: Self| matches!(number.magnitude, Magnitude::Finite { significand: 0, .. });
+        match (self.negative, other.negative) {
+            _ if is_zero(self) && is_zero(other) => false,
+            (false, false) => magnitude(self) < magnitude(other),
+            (true, true) => magnitude(self) > magnitude(other),
+            (negative, _) => negative,
+        }
+    }
+
     /// The sum, rounded once to nearest even; what INCRBYFLOAT refuses is [`NotFinite`].
     pub fn checked_add(self, other: Self) -> Result<Self, NotFinite> {
         let (

@@ -64,6 +64,7 @@ pub(crate) fn build(state: &mut State) -> Globals {
     base(f);
     libraries(f);
     strings(f);
+    arrays(f);
     errors::push_handler(f);
     let handler = f.keep();
     let eval = globals(f, api::Set::Eval);
@@ -72,6 +73,8 @@ pub(crate) fn build(state: &mut State) -> Globals {
     api::push(f, api::Set::Load);
     refuse_unknown(f);
     proxy(f);
+    f.push_copy(-1);
+    f.set_field(-3, "server");
     f.set_field(-2, "redis");
     refuse_unknown(f);
     let load_real = f.keep();
@@ -107,6 +110,9 @@ fn globals(f: &mut Frame<'_>, api: api::Set) -> Set {
     }
     api::push(f, api);
     proxy(f);
+    // The name that Valkey has for it.
+    f.push_copy(-1);
+    f.set_field(real, "server");
     f.set_field(real, "redis");
     refuse_unknown(f);
     f.push_copy(real);
@@ -266,6 +272,16 @@ fn strings(f: &mut Frame<'_>) {
         f.pop(1);
     }
     f.pop(1);
+}
+
+/// The metatable of arrays that `cjson.decode` marks: what scripts get of it is read-only.
+fn arrays(f: &mut Frame<'_>) {
+    json::push_array_metatable(f);
+    f.push_copy(-1);
+    proxy(f);
+    f.set_field(-2, "__metatable");
+    let array = f.keep();
+    f.shared().json_array.set(array);
 }
 
 /// `collectgarbage`: what would change how garbage is collected does nothing.

@@ -26,9 +26,18 @@ const TRUE: &[&str] = &[
     "cjson.encode_max_depth(2) == 2 and not pcall(cjson.encode, {{{}}}) and pcall(cjson.encode, {{}})",
     "cjson.decode_max_depth(2) == 2 and not pcall(cjson.decode, '[[[]]]') and pcall(cjson.decode, '[[]]')",
     "cjson.encode_number_precision(3) == 3 and cjson.encode(1/3) == '0.333' and not pcall(cjson.encode_number_precision, 15)",
+    "cjson.encode(cjson.decode('[]')) == '{}' and cjson.decode_array_with_array_mt() == false",
+    "cjson.decode_array_with_array_mt(true) and cjson.encode(cjson.decode('{\"a\":[],\"b\":[1,[]]}')):find('{}') == nil",
+    "cjson.decode_array_with_array_mt('on') and cjson.encode(cjson.decode('[]')) == '[]' and cjson.encode({}) == '{}'",
+    "cjson.decode_array_with_array_mt(true) and #cjson.decode('[1,2]') == 2 and cjson.encode(cjson.decode('[1,2]')) == '[1,2]'",
+    "cjson.decode_array_with_array_mt(true) and getmetatable(cjson.decode('[]')).__is_cjson_array == true",
+    "cjson.decode_array_with_array_mt(true) and pcall(function() getmetatable(cjson.decode('[]')).x = 1 end) == false",
+    "cjson.encode(setmetatable({}, {__is_cjson_array = true})) == '[]'",
     "cjson.encode_invalid_numbers('null') == 'null' and cjson.encode(0/0) == 'null' and cjson.encode_keep_buffer(false) == false",
     "cjson.encode_sparse_array(true) == true and cjson.encode({[100] = 1}) == '{\"100\":1}'",
     "cjson.new().encode({1}) == '[1]' and cjson._VERSION == '2.1.0'",
+    // the API
+    "server.call == redis.call and server.sha1hex == redis.sha1hex and not pcall(function() server.x = 1 end)",
     // cmsgpack
     "cmsgpack.pack({1, 2, 3, 4, 5}) == '\\149\\1\\2\\3\\4\\5' and cmsgpack.pack({a = 1}) == '\\129\\161a\\1' and cmsgpack.pack({}) == '\\144'",
     "cmsgpack.pack(-1, 127, 128, 65536, -129, 1.5, 0.1) == '\\255\\127\\204\\128\\206\\0\\1\\0\\0\\209\\255\\127\\202\\63\\192\\0\\0\\203\\63\\185\\153\\153\\153\\153\\153\\154'",

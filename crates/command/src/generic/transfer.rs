@@ -58,11 +58,11 @@ pub const ROWS: &[Row<Run>] = &[
     Row {
         spec: Spec {
             name: "move",
-            arity: 3,
+            arity: -3,
             flags: WRITE | FAST | OTHER_DB | COPIES,
             keys: &[KeySpec::one(1, RW | ACCESS | UPDATE)],
             summary: "Moves a key to another database.",
-            syntax: "key db",
+            syntax: "key db [REPLACE]",
             ..Spec::NEW
         },
         run: Run::Keyed(move_),
@@ -88,7 +88,7 @@ fn relocate(ctx: &mut Ctx<'_>, from: &Key<'_>, to: &Key<'_>, db: u16) -> bool {
     let access = ctx.db.peek(from).map(|entry| entry.access());
     let Some((value, expiry)) = ctx.db.take(from) else { return false };
     let home = ctx.db.switch(db);
-    ctx.db.set_value(to, value, expiry.map_or(Expiry::Clear, Expiry::At));
+    ctx.db.set_new_value(to, value, expiry.map_or(Expiry::Clear, Expiry::At));
     if let Some(bits) = access {
         ctx.db.set_access(to, bits);
     }
@@ -123,10 +123,11 @@ fn rename_to(ctx: &mut Ctx<'_>, overwrite: bool) -> Result<bool, Error> {
     if !overwrite && ctx.db.peek(&to).is_some() {
         return Ok(false);
     }
-    let db = ctx.db.logical();
+    let (db, before) = (ctx.db.logical(), ctx.kind_before(&to));
     relocate(ctx, &from, &to, db);
     ctx.notify(class::GENERIC, "rename_from", &from);
     ctx.notify(class::GENERIC, "rename_to", &to);
+    ctx.tell_replaced(&to, before);
     Ok(true)
 }
 
@@ -158,9 +159,11 @@ fn copy(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.expire_now(&to);
     let copied = replace || ctx.db.peek(&to).is_none();
     if copied {
-        ctx.db.set_value(&to, value, expiry.map_or(Expiry::Clear, Expiry::At));
+        let before = ctx.kind_before(&to);
+        ctx.db.set_new_value(&to, value, expiry.map_or(Expiry::Clear, Expiry::At));
         ctx.image_effect(&to);
         ctx.notify(class::GENERIC, "copy_to", &to);
+        ctx.tell_replaced(&to, before);
     }
     ctx.db.switch(home);
     ctx.out.integer(i64::from(copied));
@@ -169,6 +172,11 @@ fn copy(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 fn move_(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let db = database(ctx, 2)?;
+    let replace = match ctx.args.len() {
+        3 => false,
+        4 if ctx.is(3, "replace") => true,
+        _ => return Err(Error::SYNTAX),
+    };
     let home = ctx.db.logical();
     if db == home {
         return Err(SAME_OBJECT);
@@ -178,12 +186,14 @@ fn move_(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.db.switch(db);
     ctx.expire_now(&key);
     let occupied = ctx.db.peek(&key).is_some();
+    let before = ctx.kind_before(&key);
     ctx.db.switch(home);
-    let moved = present && !occupied && relocate(ctx, &key, &key, db);
+    let moved = present && (replace || !occupied) && relocate(ctx, &key, &key, db);
     if moved {
         ctx.notify(class::GENERIC, "move_from", &key);
         ctx.db.switch(db);
         ctx.notify(class::GENERIC, "move_to", &key);
+        ctx.tell_replaced(&key, before);
         ctx.db.switch(home);
     }
     ctx.out.integer(i64::from(moved));
@@ -201,7 +211,7 @@ mod tests {
         bench.words("pexpireat a 1000000005000");
         bench.notified();
         assert_eq!(bench.words("rename a b"), "+OK\r\n");
-        assert_eq!(bench.notified(), ["rename_from a", "rename_to b"]);
+        assert_eq!(bench.notified(), ["rename_from a", "rename_to b", "overwritten b"]);
         assert_eq!(bench.words("get b"), "$1\r\n1\r\n");
         assert_eq!(bench.words("pttl b"), ":5000\r\n");
         assert_eq!(bench.words("rename a b"), "-ERR no such key\r\n");
@@ -274,6 +284,22 @@ mod tests {
         assert_eq!(bench.words("move a 1"), ":1\r\n");
         bench.words("set a 2");
         assert_eq!(bench.words("move a 1"), ":0\r\n");
+        assert_eq!(bench.words("move a 1 again"), "-ERR syntax error\r\n");
+        assert_eq!(bench.words("move a 1 replace 2"), "-ERR syntax error\r\n");
+        bench.words("rpush b x");
+        bench.words("move b 1");
+        bench.words("set b y px 5000");
+        bench.notified();
+        assert_eq!(bench.words("move b 1 replace"), ":1\r\n");
+        assert_eq!(bench.notified(), ["move_from b", "move_to b", "overwritten b", "type_changed b"]);
+        let mut other = bench.replayed();
+        for bench in [&mut bench, &mut other] {
+            bench.db = 1;
+            assert_eq!(bench.words("get b"), "$1\r\ny\r\n");
+            assert_eq!(bench.words("pttl b"), ":5000\r\n");
+            bench.db = 0;
+            assert_eq!(bench.words("exists b"), ":0\r\n");
+        }
         bench.db = 1;
         bench.words("pexpire a 10");
         bench.db = 0;

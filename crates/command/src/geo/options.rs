@@ -1,7 +1,7 @@
 //! What GEOSEARCH and GEORADIUS are asked: the arguments of all eight commands.
 
 use object::ZSet;
-use object::geo::{Position, Shape};
+use object::geo::{Polygon, Position, Search, Shape};
 use object::number::parse_f64;
 use resp::Args;
 
@@ -43,6 +43,8 @@ pub(super) struct Options {
     pub center: Option<Position>,
     /// In metres.
     pub shape: Option<Shape>,
+    /// What is searched instead of a shape around a centre (Valkey).
+    pub polygon: Option<Polygon>,
     /// Metres per unit of the shape, and of distances in replies.
     pub unit: f64,
     pub with_distance: bool,
@@ -69,6 +71,7 @@ impl Options {
         let mut options = Options {
             center: None,
             shape: None,
+            polygon: None,
             unit: 1.0,
             with_distance: false,
             with_hash: false,
@@ -143,6 +146,13 @@ impl Options {
             } else if is("storedist") && storing == Storing::Always {
                 self.store_distance = true;
                 0
+            } else if is("bypolygon") && behind >= 2 && is_search && self.center.is_none() && self.shape.is_none() {
+                if from_member || from_position {
+                    return Err(Error::SYNTAX);
+                }
+                self.corners(ctx, i + 1)?
+            } else if self.polygon.is_some() {
+                return Err(Error::SYNTAX);
             } else if is("frommember") && behind >= 1 && is_search && !from_position {
                 if let Some(set) = set {
                     self.center = Some(position_of(set, ctx.arg(i + 1)).ok_or_else(undecodable)?);
@@ -177,16 +187,39 @@ impl Options {
         }
         let one_of =
             |what: &str| [b"ERR exactly one of ", what.as_bytes(), b" can be specified for ", ctx.arg(0)].concat();
-        if form == Form::Search && !from {
+        let needs_shape = form == Form::Search && self.polygon.is_none();
+        if needs_shape && !from {
             return Err(Error::text(one_of("FROMMEMBER or FROMLONLAT")));
         }
-        if form == Form::Search && self.shape.is_none() {
+        if needs_shape && self.shape.is_none() {
             return Err(Error::text(one_of("BYRADIUS and BYBOX")));
         }
         if self.any && self.count == 0 {
             return Err(Error::new("ERR the ANY argument requires COUNT argument"));
         }
         Ok(())
+    }
+
+    /// What to search; `None`: there is no centre.
+    pub(super) fn search(&self) -> Option<Search> {
+        match &self.polygon {
+            Some(polygon) => Some(polygon.search()),
+            None => Some(Search::new(self.center?, self.shape?)),
+        }
+    }
+
+    /// The number of corners at argument `i`, and their positions; returns the number of arguments.
+    fn corners(&mut self, ctx: &Ctx<'_>, i: usize) -> Result<usize, Error> {
+        const TOO_FEW: Error = Error::new("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices");
+        let count = object::number::parse_i64(ctx.arg(i)).and_then(|count| i32::try_from(count).ok());
+        let count = count.ok_or(Error::new("ERR invalid number of vertices"))?;
+        let count = usize::try_from(count).map_err(|_| TOO_FEW)?;
+        if count > (ctx.args.len() - i - 1) / 2 {
+            return Err(TOO_FEW);
+        }
+        let corners = (0..count).map(|corner| position(ctx, i + 1 + 2 * corner)).collect::<Result<Vec<_>, _>>()?;
+        self.polygon = Some(Polygon::new(corners).ok_or(TOO_FEW)?);
+        Ok(1 + 2 * count)
     }
 
     /// A radius and its unit at argument `i`.

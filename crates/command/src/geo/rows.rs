@@ -85,8 +85,9 @@ pub const ROWS: &[Row<Run>] = &[
             complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the \
                          shape provided as the filter and M is the number of items inside the shape",
             summary: "Queries a geospatial index for members inside an area of a box or a circle.",
-            syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | \
-                     BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] \
+            syntax: "key [FROMMEMBER member | FROMLONLAT longitude latitude] <BYRADIUS radius <M | KM | FT | MI> | \
+                     BYBOX width height <M | KM | FT | MI> | BYPOLYGON vertices longitude latitude [longitude \
+                     latitude ...]> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] \
                      [WITHHASH]",
             ..GEO
         },
@@ -103,8 +104,9 @@ pub const ROWS: &[Row<Run>] = &[
                          shape provided as the filter and M is the number of items inside the shape",
             summary: "Queries a geospatial index for members inside an area of a box or a circle, optionally stores \
                       the result.",
-            syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM \
-                     | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] \
+            syntax: "destination source [FROMMEMBER member | FROMLONLAT longitude latitude] <BYRADIUS radius <M | KM \
+                     | FT | MI> | BYBOX width height <M | KM | FT | MI> | BYPOLYGON vertices longitude latitude \
+                     [longitude latitude ...]> [ASC | DESC] [COUNT count [ANY]] \
                      [STOREDIST]",
             ..GEO
         },

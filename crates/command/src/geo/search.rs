@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use object::geo::{Position, Search, integer_of_score};
+use object::geo::{Position, integer_of_score};
 use object::zset::{ScoreBound, ScoreRange};
 use object::{Limits, ZSet};
 use resp::Reply;
@@ -72,8 +72,8 @@ fn run(ctx: &mut Ctx<'_>, form: Form, storing: Storing) -> Result<Outcome, Error
 /// The members inside the shape, in the order of the squares and the scores in them.
 fn find<'a>(set: &'a ZSet, options: &Options) -> Vec<Found<'a>> {
     let mut found = Vec::new();
-    let (Some(center), Some(shape)) = (options.center, options.shape) else { return found };
-    let search = Search::new(center, shape);
+    let Some(search) = options.search() else { return found };
+    let inside = |position| options.polygon.as_ref().is_none_or(|polygon| polygon.contains(position));
     let enough = if options.any { options.count } else { usize::MAX };
     for (low, high) in search.ranges() {
         let range = ScoreRange { min: ScoreBound::Inclusive(low), max: ScoreBound::Exclusive(high) };
@@ -83,7 +83,9 @@ fn find<'a>(set: &'a ZSet, options: &Options) -> Vec<Found<'a>> {
         }
         for (member, score) in set.iter(ranks, false) {
             let position = Position::of_score(score);
-            if let Some(distance) = search.find(position) {
+            if let Some(distance) = search.find(position)
+                && inside(position)
+            {
                 found.push(Found { member, score, position, distance, order: found.len() });
                 if found.len() >= enough {
                     return found;

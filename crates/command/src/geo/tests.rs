@@ -88,7 +88,17 @@ fn storing() {
     assert_eq!(bench.words("geosearchstore y none frommember a byradius 1 m"), ":0\r\n");
     assert_eq!(
         bench.notified(),
-        ["zadd s", "geosearchstore d", "georadiusstore d", "georadiusstore y", "georadiusstore d", "del d", "del y"]
+        [
+            "zadd s",
+            "geosearchstore d",
+            "overwritten d",
+            "georadiusstore d",
+            "georadiusstore y",
+            "overwritten d",
+            "georadiusstore d",
+            "del d",
+            "del y"
+        ]
     );
     assert_eq!(
         bench.words("geosearchstore d s frommember Catania byradius 1 m withdist"),
@@ -100,6 +110,20 @@ fn storing() {
     );
     assert_eq!(bench.words("georadius_ro s 1 1 1 km store d"), "-ERR syntax error\r\n");
     assert_eq!(bench.words("geosearch s fromlonlat 1 1 byradius 1 km storedist"), "-ERR syntax error\r\n");
+}
+
+#[test]
+fn members_in_a_polygon() {
+    let mut bench = sicily();
+    let around_catania = "bypolygon 4 14 37 16 37 16 38 14 38";
+    assert_eq!(bench.words(&format!("geosearch s {around_catania}")), "*1\r\n$7\r\nCatania\r\n");
+    assert_eq!(bench.words(&format!("geosearch none {around_catania}")), "*0\r\n");
+    assert_eq!(bench.words("geosearch s bypolygon 3 12 37 16 37 16 38 asc count 5"), "*1\r\n$7\r\nCatania\r\n");
+    assert!(bench.words("geosearch s bypolygon 4 12 37 16 37 16 39 12 39 asc").starts_with("*2\r\n"));
+    // From the middle of the corners, in metres.
+    assert_eq!(short(&bench.words(&format!("geosearch s {around_catania} withdist"))), "*1 *2 Catania 7702.1996");
+    assert_eq!(bench.words(&format!("geosearchstore d s {around_catania}")), ":1\r\n");
+    assert_eq!(bench.replayed().words("zcard d"), ":1\r\n");
 }
 
 #[test]
@@ -119,6 +143,14 @@ fn errors() {
         ("fromlonlat 1 1 bybox 1 x m", "need numeric height"),
         ("fromlonlat 1 1 bybox 1 -1 m", "height or width cannot be negative"),
         ("fromlonlat 1 91 byradius 1 m", "invalid longitude,latitude pair 1.000000,91.000000"),
+        ("bypolygon 2 1 1 2 2", "GEOSEARCH BYPOLYGON must have at least 3 vertices"),
+        ("bypolygon 3 1 1 2 2 3", "GEOSEARCH BYPOLYGON must have at least 3 vertices"),
+        ("bypolygon x 1 1 2 2 3 3", "invalid number of vertices"),
+        ("bypolygon 3 1 1 2 2 3 x", "value is not a valid float"),
+        ("bypolygon 3 1 1 2 2 3 91", "invalid longitude,latitude pair 3.000000,91.000000"),
+        ("bypolygon 3 1 1 2 2 3 3 fromlonlat 1 1", "syntax error"),
+        ("fromlonlat 1 1 bypolygon 3 1 1 2 2 3 3", "syntax error"),
+        ("bypolygon 3 1 1 2 2 3 3 byradius 1 km", "syntax error"),
         ("fromlonlat 1 1 byradius 1 parsec", "unsupported unit provided. please use M, KM, FT, MI"),
     ];
     for (options, error) in cases {

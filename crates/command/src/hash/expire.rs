@@ -5,6 +5,7 @@ use object::Hash;
 use object::hash::EXPIRY_MAX;
 
 use super::effect::{EXPIRE, REMOVE, write_all};
+use super::options::hexpire_options;
 use super::{State, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -65,7 +66,7 @@ pub(super) const POSITIVE_INTEGER: &str = "ERR Number of fields must be a positi
 
 /// NX, XX, GT, LT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Condition {
+pub(super) enum Condition {
     Always,
     IfNone,
     IfAny,
@@ -149,13 +150,8 @@ fn expire(ctx: &mut Ctx<'_>, command: &str, unit: Unit, from: From) -> Result<Ou
     let (key, now) = (ctx.key(1), ctx.now);
     look(ctx, &key)?;
     let at = time(ctx, 2, unit, from, command)?;
-    let words =
-        [("nx", Condition::IfNone), ("xx", Condition::IfAny), ("gt", Condition::IfLater), ("lt", Condition::IfEarlier)];
-    let given = words.into_iter().find(|(word, _)| ctx.is(3, word));
-    let condition = given.map_or(Condition::Always, |(_, condition)| condition);
-    let options = if given.is_some() { 4 } else { 3 };
-    let first = fields_at(ctx, options, "ERR Parameter `numFields` should be greater than 0")?;
-    let names = ctx.args.iter().skip(first);
+    let (condition, fields) = hexpire_options(ctx)?;
+    let names = ctx.args.iter().skip(fields.first).take(fields.words);
     ctx.out.array(names.len());
     let mut change = Change::new();
     let states = ctx.db.edit::<Hash, _>(&key, |hash| {

@@ -4,20 +4,13 @@ use object::Hash;
 use object::hash::Expiry;
 
 use super::effect::{SET, SET_EXPIRING, SET_KEEPING, write_all};
-use super::expire::{Change, From, POSITIVE_INTEGER, Unit, fields_at, time};
+use super::expire::{Change, POSITIVE_INTEGER, fields_at};
+use super::options::{Form, If, Options, Ttl};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
 use crate::notify::class;
-
-/// EX, PX, EXAT, PXAT.
-const TIMES: [(&str, Unit, From); 4] = [
-    ("ex", Unit::Seconds, From::Now),
-    ("px", Unit::Milliseconds, From::Now),
-    ("exat", Unit::Seconds, From::Epoch),
-    ("pxat", Unit::Milliseconds, From::Epoch),
-];
 
 /// What HGETEX does to the fields it finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,14 +22,13 @@ enum Then {
 pub(super) fn hgetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, now) = (ctx.key(1), ctx.now);
     look(ctx, &key)?;
-    let (then, options) = if let Some((_, unit, from)) = TIMES.into_iter().find(|(word, ..)| ctx.is(2, word)) {
-        (Then::Expire(Some(time(ctx, 3, unit, from, "hgetex")?)), 4)
-    } else if ctx.is(2, "persist") {
-        (Then::Expire(None), 3)
-    } else {
-        (Then::Nothing, 2)
+    let options = Options::parse(ctx, Form::Get, "hgetex")?;
+    let then = match options.ttl {
+        Ttl::Unsaid => Then::Nothing,
+        Ttl::At(at) => Then::Expire(Some(at)),
+        Ttl::Kept => Then::Expire(None),
     };
-    let names = ctx.args.iter().skip(fields_at(ctx, options, POSITIVE_INTEGER)?);
+    let names = ctx.args.iter().skip(options.fields.first).take(options.fields.words);
     ctx.out.array(names.len());
     let mut change = Change::new();
     let states = ctx.db.edit::<Hash, _>(&key, |hash| {
@@ -107,71 +99,15 @@ pub(super) fn hgetdel(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// FNX, FXX.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum If {
-    NoneExists,
-    AllExist,
-}
-
-/// The options of HSETEX.
-struct Options {
-    condition: Option<If>,
-    expiry: Expiry,
-    /// Position of the first name.
-    first: usize,
-}
-
-fn hsetex_options(ctx: &Ctx<'_>) -> Result<Options, Error> {
-    let (mut condition, mut expiry) = (None, None);
-    let mut i = 2;
-    while i < ctx.args.len() {
-        if ctx.is(i, "fields") {
-            let given = ctx.args.len().saturating_sub(i + 2);
-            if given < 2 {
-                return Err(Error::arity("hsetex"));
-            }
-            let count = ctx.at_least(i + 1, 1, Error::new("ERR invalid number of fields"))?;
-            if i32::try_from(count).is_err() {
-                return Err(Error::new("ERR invalid number of fields"));
-            }
-            if !given.is_multiple_of(2) || count != given as u64 / 2 {
-                return Err(Error::arity("hsetex"));
-            }
-            return Ok(Options { condition, expiry: expiry.unwrap_or(Expiry::Clear), first: i + 2 });
-        }
-        if let Some((_, unit, from)) = TIMES.into_iter().find(|(word, ..)| ctx.is(i, word)) {
-            only_one(expiry.is_none())?;
-            if i + 1 == ctx.args.len() {
-                return Err(Error::new("ERR missing expire time"));
-            }
-            i += 1;
-            expiry = Some(Expiry::At(time(ctx, i, unit, from, "hsetex")?));
-        } else if ctx.is(i, "keepttl") {
-            only_one(expiry.is_none())?;
-            expiry = Some(Expiry::Keep);
-        } else if ctx.is(i, "fnx") || ctx.is(i, "fxx") {
-            if condition.is_some() {
-                return Err(Error::new("ERR Only one of FXX or FNX arguments can be specified"));
-            }
-            condition = Some(if ctx.is(i, "fnx") { If::NoneExists } else { If::AllExist });
-        } else {
-            return Err(Error::text([b"ERR unknown argument: ", ctx.arg(i)].concat()));
-        }
-        i += 1;
-    }
-    Err(Error::arity("hsetex"))
-}
-
-fn only_one(is: bool) -> Result<(), Error> {
-    let error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
-    if is { Ok(()) } else { Err(Error::new(error)) }
-}
-
 pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let Options { condition, expiry, first } = hsetex_options(ctx)?;
+    let Options { ttl, fields_if, key_if, fields } = Options::parse(ctx, Form::Set, "hsetex")?;
+    let expiry = match ttl {
+        Ttl::Unsaid => Expiry::Clear,
+        Ttl::At(at) => Expiry::At(at),
+        Ttl::Kept => Expiry::Keep,
+    };
     let (key, now, limits) = (ctx.key(1), ctx.now, &ctx.tunables.limits);
-    let words = ctx.args.iter().skip(first);
+    let words = ctx.args.iter().skip(fields.first).take(fields.words);
     let names = || words.clone().step_by(2);
     let pairs = || names().zip(words.clone().skip(1).step_by(2));
     pairs().try_for_each(|(name, value)| check_length(name, value))?;
@@ -179,10 +115,15 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let hash = look(ctx, &key)?;
     let expired = hash.is_some_and(|hash| names().any(|name| hash.find(name).is_some_and(|field| field.expired(now))));
     let exists = |name| hash.is_some_and(|hash| hash.get(name, now).is_some());
-    let refused = match condition {
+    let refused_by_key = match key_if {
         None => false,
-        Some(If::NoneExists) => names().any(exists),
-        Some(If::AllExist) => !names().all(exists),
+        Some(If::Absent) => hash.is_some(),
+        Some(If::Present) => hash.is_none(),
+    };
+    let refused = match fields_if {
+        None => refused_by_key,
+        Some(If::Absent) => refused_by_key || names().any(exists),
+        Some(If::Present) => refused_by_key || !names().all(exists),
     };
     // What has expired must not lend its time to what is set now.
     if expired {

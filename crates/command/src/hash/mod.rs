@@ -7,6 +7,7 @@ mod effect;
 mod expire;
 mod extended;
 mod number;
+mod options;
 mod random;
 mod read;
 mod reclaim;

@@ -9,7 +9,7 @@ use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
 use crate::rest::{Rest, is_long, write_step};
-use crate::scan_options::{ScanOptions, element_cursor};
+use crate::scan_options::{ScanOptions, Scanned, element_cursor};
 
 pub(super) fn hget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, name) = (ctx.key(1), ctx.arg(2));
@@ -132,7 +132,7 @@ pub(super) fn hscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.array(0);
         return Ok(Outcome::Done);
     };
-    let options = ScanOptions::parse(ctx, 3, true)?;
+    let options = ScanOptions::parse(ctx, 3, Scanned::Hash)?;
     let mut shown = Vec::new();
     let next = hash.scan(cursor, options.count, |field| {
         if !field.expired(ctx.now) && options.matches(field.name) {

@@ -448,7 +448,7 @@ pub const ROWS: &[Row<Run>] = &[
             since: "8.0.0",
             complexity: "O(N) where N is the number of fields being set.",
             summary: "Set the value of one or more fields of a given hash key, and optionally set their expiration.",
-            syntax: "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+            syntax: "key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
             ..Spec::NEW
         },
         run: Run::Keyed(extended::hsetex),

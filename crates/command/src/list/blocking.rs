@@ -1,8 +1,8 @@
-//! BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH: as their cousins, if there is something to take; else they wait.
+//! BLPOP, BRPOP, BLMPOP, BLMOVE, BLMOVEM, BRPOPLPUSH: as their cousins, if there is something to take; else they wait.
 
 use super::end_at;
 use super::pop::{mpop, parse_mpop, pop_one};
-use super::transfer::transfer;
+use super::transfer::{Several, transfer, transfer_several};
 use crate::ctx::{Block, Ctx, Nil, Outcome};
 use crate::error::Error;
 use keyspace::Kind;
@@ -50,6 +50,15 @@ pub(super) fn blmpop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 pub(super) fn blmove(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (from, to) = (end_at(ctx, 3)?, end_at(ctx, 4)?);
     blocking_transfer(ctx, from, to, 5)
+}
+
+pub(super) fn blmovem(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let what = Several::parse(ctx, 6)?;
+    let deadline = ctx.deadline(5)?;
+    if transfer_several(ctx, what)? {
+        return Ok(Outcome::Done);
+    }
+    Ok(wait(1..2, deadline, Nil::Array))
 }
 
 pub(super) fn brpoplpush(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {

@@ -252,6 +252,22 @@ pub const ROWS: &[Row<Run>] = &[
     },
     Row {
         spec: Spec {
+            name: "lmovem",
+            arity: -5,
+            flags: WRITE | DENYOOM,
+            keys: &[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)],
+            group: "list",
+            since: "8.10.0",
+            complexity: "O(N) where N is the number of elements moved.",
+            summary: "Moves up to (or exactly) a number of elements from one list to another and returns them. Deletes the source list if it becomes empty.",
+            syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT> [<COUNT count | EXACTLY exactly> <OBO | BULK>]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(transfer::lmovem),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
             name: "rpoplpush",
             arity: 3,
             flags: WRITE | DENYOOM,
@@ -326,6 +342,22 @@ pub const ROWS: &[Row<Run>] = &[
             ..Spec::NEW
         },
         run: Run::Keyed(blocking::blmove),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "blmovem",
+            arity: -6,
+            flags: WRITE | DENYOOM | BLOCKING,
+            keys: &[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, RW | INSERT)],
+            group: "list",
+            since: "8.10.0",
+            complexity: "O(N) where N is the number of elements moved.",
+            summary: "Moves up to (or exactly) a number of elements from one list to another and returns them. Blocks until the elements are available otherwise. Deletes the source list if it becomes empty.",
+            syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout [<COUNT count | EXACTLY exactly> <OBO | BULK>]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(blocking::blmovem),
         subcommands: &[],
     },
     Row {

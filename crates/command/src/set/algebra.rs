@@ -1,9 +1,10 @@
-//! Intersections, unions and differences: SINTER, SUNION, SDIFF, their STORE forms, SINTERCARD.
+//! Intersections, unions and differences: SINTER, SUNION, SDIFF, their STORE forms, and those that only count: SINTERCARD, SUNIONCARD, SDIFFCARD.
 
 use std::ops::Range;
 
 use keyspace::{Db, Expiry};
 use object::block::Elem;
+use object::hll::{self, REGISTERS, Registers, Trace};
 use object::set::Members;
 use object::{Limits, Set};
 use resp::Args;
@@ -114,8 +115,10 @@ fn store(ctx: &mut Ctx<'_>, operation: Operation, event: &'static str) -> Result
     if len == 0 {
         delete(ctx, &key);
     } else {
+        let before = ctx.kind_before(&key);
         ctx.db.set_value(&key, result.into(), Expiry::Clear);
         ctx.image_effect(&key);
+        ctx.tell_replaced(&key, before);
         ctx.notify(class::SET, event, &key);
     }
     ctx.out.count(len);
@@ -146,27 +149,90 @@ pub(super) fn sdiffstore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     store(ctx, Operation::Difference, "sdiffstore")
 }
 
-pub(super) fn sintercard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let keys = ctx.at_least(1, 1, Error::new("ERR numkeys should be greater than 0"))?;
-    let given = ctx.args.len() as u64 - 2;
-    if keys > given {
-        return Err(Error::new("ERR Number of keys can't be greater than number of args"));
-    }
-    let end = 2 + keys as usize;
-    let (mut limit, mut i) = (0, end);
-    while i < ctx.args.len() {
-        if !ctx.is(i, "limit") || i + 1 == ctx.args.len() {
-            return Err(Error::SYNTAX);
+/// What SINTERCARD and its like are asked.
+struct Counting {
+    /// Position after the last key; the first is argument 2.
+    end: usize,
+    /// Where to stop counting; 0: nowhere.
+    limit: u64,
+    /// Whether an estimate will do.
+    approximately: bool,
+}
+
+impl Counting {
+    fn parse(ctx: &Ctx<'_>, operation: Operation) -> Result<Self, Error> {
+        let keys = ctx.at_least(1, 1, Error::new("ERR numkeys should be greater than 0"))?;
+        let given = ctx.args.len() as u64 - 2;
+        if keys > given {
+            return Err(Error::new("ERR Number of keys can't be greater than number of args"));
         }
-        limit = ctx.at_least(i + 1, 0, Error::new("ERR LIMIT can't be negative"))?;
-        i += 2;
+        let mut counting = Counting { end: 2 + keys as usize, limit: 0, approximately: false };
+        let mut i = counting.end;
+        while i < ctx.args.len() {
+            if ctx.is(i, "limit") && i + 1 < ctx.args.len() {
+                i += 1;
+                counting.limit = ctx.at_least(i, 0, Error::new("ERR LIMIT can't be negative"))?;
+            } else if operation == Operation::Union && ctx.is(i, "approx") {
+                counting.approximately = true;
+            } else {
+                return Err(Error::SYNTAX);
+            }
+            i += 1;
+        }
+        Ok(counting)
     }
+}
+
+fn count(ctx: &mut Ctx<'_>, operation: Operation) -> Result<Outcome, Error> {
+    let Counting { end, limit, approximately } = Counting::parse(ctx, operation)?;
     let sets = operands(&ctx.db, ctx.args, 2..end)?;
-    let mut count = 0;
-    Operation::Intersection.run(&sets, &ctx.tunables.limits, |_| {
-        count += 1;
-        count != limit
-    });
-    ctx.out.count(count);
+    let found = if approximately {
+        estimate(&sets, limit)
+    } else {
+        let mut found = 0;
+        operation.run(&sets, &ctx.tunables.limits, |_| {
+            found += 1;
+            found != limit
+        });
+        found
+    };
+    ctx.out.count(found);
     Ok(Outcome::Done)
+}
+
+/// How many members the union of sets has, within a percent: what a HyperLogLog of them says. It stops at `limit`, unless that is 0.
+fn estimate(sets: &[Option<&Set>], limit: u64) -> u64 {
+    /// So many members at least are added before the next estimate.
+    const AT_ONCE: u64 = 1000;
+    let mut registers: Box<Registers> = Box::new([0; REGISTERS]);
+    let size = |registers: &Registers| u64::try_from(hll::count(registers)).unwrap_or(0);
+    let (mut added, mut look_at) = (0, limit);
+    for member in sets.iter().copied().flatten().flat_map(Set::iter) {
+        let trace = Trace::of(member.as_bytes(&mut itoa::Buffer::new()));
+        if let Some(register) = registers.get_mut(usize::from(trace.register)) {
+            *register = trace.value.max(*register);
+        }
+        added += 1;
+        if limit > 0 && added >= look_at {
+            let found = size(&registers);
+            if found >= limit {
+                return limit;
+            }
+            look_at = added + (limit - found).max(AT_ONCE);
+        }
+    }
+    let found = size(&registers);
+    if limit > 0 { found.min(limit) } else { found }
+}
+
+pub(super) fn sintercard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    count(ctx, Operation::Intersection)
+}
+
+pub(super) fn sunioncard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    count(ctx, Operation::Union)
+}
+
+pub(super) fn sdiffcard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    count(ctx, Operation::Difference)
 }

@@ -10,7 +10,7 @@ use crate::elem::bulk;
 use crate::error::Error;
 use crate::notify::class;
 use crate::rest::{Rest, is_long, write_step};
-use crate::scan_options::{ScanOptions, element_cursor};
+use crate::scan_options::{ScanOptions, Scanned, element_cursor};
 
 /// Refuses a member that no set can hold (4 GB; `proto-max-bulk-len` is far below by default).
 fn check_length(member: &[u8]) -> Result<(), Error> {
@@ -133,7 +133,7 @@ pub(super) fn sscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.array(0);
         return Ok(Outcome::Done);
     };
-    let options = ScanOptions::parse(ctx, 3, false)?;
+    let options = ScanOptions::parse(ctx, 3, Scanned::Set)?;
     let mut shown = Vec::new();
     let next = set.scan(cursor, options.count, |member| {
         if options.matches(member) {

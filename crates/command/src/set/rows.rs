@@ -100,6 +100,38 @@ pub const ROWS: &[Row<Run>] = &[
     },
     Row {
         spec: Spec {
+            name: "sunioncard",
+            arity: -3,
+            flags: READONLY | MOVABLE_KEYS,
+            keys: &[KeySpec::counted(1, RO | ACCESS)],
+            group: "set",
+            since: "8.10.0",
+            complexity: "O(N) where N is the total number of elements in all given sets.",
+            summary: "Returns the number of members of the union of multiple sets.",
+            syntax: "numkeys key [key ...] [APPROX] [LIMIT limit]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(algebra::sunioncard),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "sdiffcard",
+            arity: -3,
+            flags: READONLY | MOVABLE_KEYS,
+            keys: &[KeySpec::counted(1, RO | ACCESS)],
+            group: "set",
+            since: "8.10.0",
+            complexity: "O(N) where N is the total number of elements in all given sets.",
+            summary: "Returns the number of members of the difference between the first set and all successive sets.",
+            syntax: "numkeys key [key ...] [LIMIT limit]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(algebra::sdiffcard),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
             name: "sinterstore",
             arity: -3,
             flags: WRITE | DENYOOM | COPIES,

@@ -252,7 +252,9 @@ fn bitop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let result = bits::combine(operation, &slices);
     let key = ctx.key(2);
     if !result.is_empty() {
+        let before = ctx.kind_before(&key);
         put(ctx, &key, &result, true, Expiry::Clear);
+        ctx.tell_replaced(&key, before);
         ctx.notify(class::STRING, "set", &key);
     } else if ctx.db.remove(&key) {
         ctx.effect(op::DELETE, &key, |_| {});

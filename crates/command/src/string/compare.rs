@@ -3,12 +3,10 @@
 use keyspace::{EntryRef, Str};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{STRING, row};
+use super::{STRING, delete_if_present, row};
 use crate::ctx::{Ctx, Outcome};
-use crate::effects::op;
 use crate::error::Error;
 use crate::families::Run;
-use crate::notify::class;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 
 pub(crate) const ROWS: &[Row<Run>] = &[
@@ -40,6 +38,19 @@ pub(crate) const ROWS: &[Row<Run>] = &[
             ..STRING
         },
         delex,
+    ),
+    row(
+        Spec {
+            name: "delifeq",
+            arity: 3,
+            flags: WRITE | FAST,
+            keys: &[KeySpec::one(1, RM | DELETE)],
+            since: "9.0.0",
+            summary: "Deletes a key if its string is the given one (Valkey).",
+            syntax: "key value",
+            ..STRING
+        },
+        delifeq,
     ),
 ];
 
@@ -140,10 +151,21 @@ fn delex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             return Ok(Outcome::Done);
         }
     }
-    ctx.db.remove(&key);
-    ctx.effect(op::DELETE, &key, |_| {});
-    ctx.notify(class::GENERIC, "del", &key);
+    delete_if_present(ctx, &key);
     ctx.out.integer(1);
+    Ok(Outcome::Done)
+}
+
+fn delifeq(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    let key = ctx.key(1);
+    let equal = match ctx.db.peek(&key) {
+        Some(entry) => Condition::Equal(ctx.arg(2)).compare(entry.string()?)?,
+        None => false,
+    };
+    if equal {
+        delete_if_present(ctx, &key);
+    }
+    ctx.out.integer(i64::from(equal));
     Ok(Outcome::Done)
 }
 
@@ -165,6 +187,22 @@ mod tests {
             assert_eq!(bench.words(&format!("digest {key}")), format!("$16\r\n{digest}\r\n"));
         }
         assert_eq!(bench.words("digest none"), "$-1\r\n");
+    }
+
+    #[test]
+    fn delifeq_deletes_an_equal_string() {
+        let mut bench = Bench::new();
+        bench.words("set k hello");
+        bench.words("rpush l x");
+        bench.notified();
+        assert_eq!(bench.words("delifeq k hell"), ":0\r\n");
+        assert_eq!(bench.words("delifeq none hello"), ":0\r\n");
+        assert_eq!(bench.words("delifeq k hello"), ":1\r\n");
+        assert_eq!(bench.notified(), ["del k"]);
+        bench.words("set n 12");
+        assert_eq!(bench.words("delifeq n 12"), ":1\r\n");
+        assert!(bench.words("delifeq l x").starts_with("-WRONGTYPE"));
+        assert_eq!(bench.replayed().words("exists k n"), ":0\r\n");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod compare;
 mod counter;
 mod edit;
 mod hll;
+mod increx;
 mod lcs;
 mod options;
 mod read;
@@ -21,6 +22,7 @@ use crate::ctx::{Ctx, Outcome};
 use crate::effects::{Before, Reader, op};
 use crate::error::Error;
 use crate::families::Run;
+use crate::notify::class;
 use crate::spec::{Row, Spec};
 
 pub(crate) use bitfield::ROWS as BITFIELD_ROWS;
@@ -29,6 +31,7 @@ pub(crate) use compare::ROWS as COMPARE_ROWS;
 pub(crate) use counter::ROWS as COUNTER_ROWS;
 pub(crate) use edit::ROWS as EDIT_ROWS;
 pub(crate) use hll::ROWS as HLL_ROWS;
+pub(crate) use increx::ROWS as INCREX_ROWS;
 pub(crate) use lcs::ROWS as LCS_ROWS;
 pub(crate) use read::ROWS as READ_ROWS;
 pub(crate) use write::ROWS as WRITE_ROWS;
@@ -149,6 +152,14 @@ fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry)
         }
         w.bytes(text);
     });
+}
+
+/// Deletes a key, if it is there, and tells of it.
+fn delete_if_present(ctx: &mut Ctx<'_>, key: &Key<'_>) {
+    if ctx.db.remove(key) {
+        ctx.effect(op::DELETE, key, |_| {});
+        ctx.notify(class::GENERIC, "del", key);
+    }
 }
 
 /// Whether a string of `len` bytes may grow by `more`, or Redis's error (`proto-max-bulk-len`).

@@ -4,7 +4,7 @@ use keyspace::{Expiry, Key};
 
 use super::compare::Condition;
 use super::options::{Options, Ttl, Unit};
-use super::{STRING, put, row, write_str};
+use super::{STRING, delete_if_present, put, row, write_str};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::families::Run;
@@ -141,7 +141,9 @@ pub(crate) const ROWS: &[Row<Run>] = &[
 fn set(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     if ctx.args.len() == 3 {
+        let before = ctx.kind_before(&key);
         put(ctx, &key, ctx.arg(2), false, Expiry::Clear);
+        ctx.tell_replaced(&key, before);
         ctx.notify(class::STRING, "set", &key);
         ctx.out.ok();
         return Ok(Outcome::Done);
@@ -177,22 +179,29 @@ fn set_with(
     {
         return Ok(false);
     }
+    if deadline.is_some_and(|ms| ms <= ctx.now) {
+        // Nothing is set for a time that is over; what was there is gone all the same.
+        delete_if_present(ctx, key);
+        return Ok(true);
+    }
     put_until(ctx, key, value, options.ttl, deadline);
+    ctx.notify(class::STRING, "set", key);
+    if deadline.is_some() {
+        ctx.notify(class::GENERIC, "expire", key);
+    }
     Ok(true)
 }
 
-/// Sets one key and notifies.
+/// Sets one key and tells if it takes the place of another value.
 fn put_until(ctx: &mut Ctx<'_>, key: &Key<'_>, value: &[u8], ttl: Ttl<'_>, deadline: Option<u64>) {
     let expiry = match deadline {
         Some(ms) => Expiry::At(ms),
         None if ttl == Ttl::Keep => Expiry::Keep,
         None => Expiry::Clear,
     };
+    let before = ctx.kind_before(key);
     put(ctx, key, value, false, expiry);
-    ctx.notify(class::STRING, "set", key);
-    if deadline.is_some() {
-        ctx.notify(class::GENERIC, "expire", key);
-    }
+    ctx.tell_replaced(key, before);
 }
 
 fn setnx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
@@ -251,6 +260,11 @@ fn put_pairs(ctx: &mut Ctx<'_>, from: usize, to: usize, ttl: Ttl<'_>, deadline: 
     for i in (from..to).step_by(2) {
         let key = ctx.key(i);
         put_until(ctx, &key, ctx.arg(i + 1), ttl, deadline);
+        // MSETEX tells of the time first, unlike SET.
+        if deadline.is_some() {
+            ctx.notify(class::GENERIC, "expire", &key);
+        }
+        ctx.notify(class::STRING, "set", &key);
     }
 }
 
@@ -305,13 +319,30 @@ mod tests {
         bench.image(|_| Vec::new()).into_iter().map(|(_, expiry, _)| expiry.map(|ms| ms - 1_000_000_000_000)).collect()
     }
 
+    /// In the order of Redis 8.8.
+    #[test]
+    fn events() {
+        let mut bench = Bench::new();
+        bench.words("set k v");
+        bench.notified();
+        assert_eq!(bench.words("set k w exat 1 get"), "$1\r\nv\r\n");
+        assert_eq!(bench.notified(), ["del k"], "nothing is set for a time that is over");
+        assert_eq!((bench.words("set k w pxat 1"), bench.notified().len()), ("+OK\r\n".into(), 0));
+        bench.words("rpush k x");
+        bench.words("msetex 2 k v l w ex 5");
+        assert_eq!(
+            bench.notified(),
+            ["rpush k", "overwritten k", "type_changed k", "expire k", "set k", "expire l", "set l"]
+        );
+    }
+
     #[test]
     fn set_sets_and_clears_the_expiry() {
         let mut bench = Bench::new();
         assert_eq!(bench.words("set k v"), "+OK\r\n");
         assert_eq!(bench.notified(), ["set k"]);
         assert_eq!(bench.words("set k v ex 10"), "+OK\r\n");
-        assert_eq!(bench.notified(), ["set k", "expire k"]);
+        assert_eq!(bench.notified(), ["overwritten k", "set k", "expire k"]);
         assert_eq!(expiries(&mut bench), [Some(10_000)]);
         for (options, expiry) in [
             ("px 7", Some(7)),

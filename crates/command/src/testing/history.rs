@@ -14,6 +14,7 @@ const GENERIC: &[&str] = &[
     "unlink K",
     "rename K K",
     "renamenx K K",
+    "move K D replace",
     "copy K K",
     "copy K K replace db D",
     "move K D",
@@ -63,6 +64,10 @@ const STRINGS: &[&str] = &[
     "incrbyfloat K S",
     "delex K ifeq V",
     "delex K",
+    "delifeq K V",
+    "increx K byint N lbound -2 ubound 9 px T",
+    "increx K byfloat S saturate ubound 99 persist",
+    "increx K exat Z enx",
     "get K",
 ];
 
@@ -98,6 +103,10 @@ const LISTS: &[&str] = &[
     "lmove K K left right",
     "lmove K K right left",
     "rpoplpush K K",
+    "lmovem K K left left count U obo",
+    "lmovem K K right left exactly 2 bulk",
+    "blmovem K K left right 0 count 3 obo",
+    "blmovem K K right right 1 exactly 3 obo",
     "lmpop 2 K K left count U",
     "blpop K K 0",
     "brpop K 1",
@@ -134,6 +143,8 @@ const HASHES: &[&str] = &[
 ];
 
 const FIELD_EXPIRY: &[&str] = &[
+    "hpexpire K T fields 2 F F gt",
+    "hgetex K fields 1 F pxat A",
     "hset K F V F V F V",
     "hexpire K 1 fields 2 F F",
     "hpexpire K T fields 1 F",
@@ -145,6 +156,8 @@ const FIELD_EXPIRY: &[&str] = &[
     "hgetex K px T fields 1 F",
     "hgetex K persist fields 1 F",
     "hsetex K fnx px T fields 1 F V",
+    "hsetex K xx fields 1 F V fxx keepttl",
+    "hsetex K pxat A nx fields 2 F V F V",
     "hsetex K keepttl fields 2 F V F V",
     "hget K F",
     "hlen K",
@@ -173,6 +186,7 @@ const ZSETS: &[&str] = &[
     "georadius K 1 2 100 km store K",
     "georadiusbymember K F 100 km storedist K",
     "geoadd K ch 1.4 2.6 F 1.51 2.51 F -179.9 80 F",
+    "geosearchstore K K bypolygon 3 1 2 2 2 1.5 3",
     "geosearchstore K K fromlonlat 1.5 2.5 bybox 40 40 km storedist count 2",
     "zrange K 0 -1",
 ];
@@ -183,6 +197,7 @@ const ZSET_SETS: &[&str] = &[
     "zrangestore K K S S byscore",
     "zunionstore K 2 K K weights S 2",
     "zinterstore K 2 K K aggregate max",
+    "zunionstore K 2 K K aggregate count weights S 2",
     "zdiffstore K 2 K K",
 ];
 

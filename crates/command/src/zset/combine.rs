@@ -24,12 +24,19 @@ enum Aggregate {
     Sum,
     Min,
     Max,
+    /// How much the inputs that have it weigh; scores do not matter.
+    Count,
 }
 
 impl Aggregate {
+    /// What a score of an input adds to the result.
+    fn weighed(self, score: f64, weight: f64) -> f64 {
+        if matches!(self, Aggregate::Count) { weight } else { weight * score }
+    }
+
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            Aggregate::Sum => number(a + b),
+            Aggregate::Sum | Aggregate::Count => number(a + b),
             Aggregate::Min => {
                 if b < a {
                     b
@@ -153,6 +160,8 @@ fn parse(args: Args<'_>, first: usize, keys: usize, operation: Operation, form: 
                 Aggregate::Min
             } else if is(i + 1, "max") {
                 Aggregate::Max
+            } else if is(i + 1, "count") {
+                Aggregate::Count
             } else {
                 return Err(Error::SYNTAX);
             };
@@ -178,7 +187,9 @@ type Members<'a> = Vec<(f64, Cow<'a, [u8]>)>;
 fn union<'a>(inputs: &[Input<'a>], aggregate: Aggregate) -> Members<'a> {
     let mut all = Vec::new();
     for (order, input) in inputs.iter().enumerate() {
-        all.extend(input.source.iter().map(|(member, score)| (member, order, number(input.weight * score))));
+        all.extend(
+            input.source.iter().map(|(member, score)| (member, order, number(aggregate.weighed(score, input.weight)))),
+        );
     }
     // One after the other what is of one member, in the order of the inputs.
     all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
@@ -196,10 +207,10 @@ fn union<'a>(inputs: &[Input<'a>], aggregate: Aggregate) -> Members<'a> {
 fn each_in_all<'a>(inputs: &[Input<'a>], aggregate: Aggregate, mut found: impl FnMut(f64, Cow<'a, [u8]>) -> bool) {
     let Some((smallest, others)) = inputs.split_first() else { return };
     'members: for (member, score) in smallest.source.iter() {
-        let mut result = number(smallest.weight * score);
+        let mut result = number(aggregate.weighed(score, smallest.weight));
         for input in others {
             let Some(score) = input.source.score(&member) else { continue 'members };
-            result = aggregate.of(result, score * input.weight);
+            result = aggregate.of(result, aggregate.weighed(score, input.weight));
         }
         if !found(result, member) {
             return;

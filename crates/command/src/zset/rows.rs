@@ -336,7 +336,7 @@ pub const ROWS: &[Row<Run>] = &[
             complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
             summary: "Iterates over members and scores of a sorted set.",
             tips: &["nondeterministic_output"],
-            syntax: "key cursor [MATCH pattern] [COUNT count]",
+            syntax: "key cursor [MATCH pattern] [COUNT count] [NOSCORES]",
             ..Spec::NEW
         },
         run: Run::Keyed(scan::zscan),

@@ -128,7 +128,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
             since: "6.2.0",
             complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
             summary: "Returns the union of multiple sorted sets.",
-            syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]",
+            syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>] [WITHSCORES]",
             ..Spec::NEW
         },
         run: Run::Keyed(combine::zunion),
@@ -144,7 +144,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
             since: "6.2.0",
             complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
             summary: "Returns the intersect of multiple sorted sets.",
-            syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]",
+            syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>] [WITHSCORES]",
             ..Spec::NEW
         },
         run: Run::Keyed(combine::zinter),
@@ -192,7 +192,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
             since: "2.0.0",
             complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
             summary: "Stores the union of multiple sorted sets in a key.",
-            syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]",
+            syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]",
             ..Spec::NEW
         },
         run: Run::Keyed(combine::zunionstore),
@@ -208,7 +208,7 @@ pub const ROWS_OF_SEVERAL: &[Row<Run>] = &[
             since: "2.0.0",
             complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
             summary: "Stores the intersect of multiple sorted sets in a key.",
-            syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]",
+            syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]",
             ..Spec::NEW
         },
         run: Run::Keyed(combine::zinterstore),

@@ -2,7 +2,7 @@
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
-use crate::scan_options::{ScanOptions, element_cursor};
+use crate::scan_options::{ScanOptions, Scanned, element_cursor};
 use object::ZSet;
 use object::block::Elem;
 
@@ -16,7 +16,7 @@ pub(super) fn zscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.array(0);
         return Ok(Outcome::Done);
     };
-    let options = ScanOptions::parse(ctx, 3, false)?;
+    let options = ScanOptions::parse(ctx, 3, Scanned::ZSet)?;
     let mut shown = Vec::new();
     let next = set.scan(cursor, options.count as u64, |member, score| {
         if options.matches(Elem::Bytes(member)) {
@@ -24,9 +24,12 @@ pub(super) fn zscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         }
     });
     ctx.out.bulk_integer(next as i64);
-    ctx.out.array(2 * shown.len());
+    ctx.out.array(if options.no_values { shown.len() } else { 2 * shown.len() });
     for (member, score) in shown {
         ctx.out.bulk(member);
+        if options.no_values {
+            continue;
+        }
         // Bulk strings in RESP3 too, as Redis has it.
         ctx.out.bulk_double(score);
     }

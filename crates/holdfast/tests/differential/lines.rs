@@ -21,7 +21,15 @@ pub const LINES: &[&[&str]] = &[
     STREAMS,
     GROUPS,
     SESSIONS,
+    OF_8_8,
 ];
+
+/// The version a line needs, written before it as in `8.8> get K`, and the line.
+pub fn needed(line: &str) -> (Option<(u32, u32)>, &str) {
+    let Some((version, rest)) = line.split_once("> ") else { return (None, line) };
+    let parsed = version.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    (parsed, rest)
+}
 
 const KEYS: &[&str] = &[
     "del K",
@@ -55,6 +63,51 @@ const KEYS: &[&str] = &[
     "object freq none",
     "object encoding none",
     "restore K 0 garbage",
+];
+
+/// What older versions answer otherwise or do not know.
+const OF_8_8: &[&str] = &[
+    "8.8> set K V exat 1",
+    "8.8> set K V pxat 1 get",
+    "8.8> msetex 2 K V K V ex 100000",
+    "8.8> getrange K X X",
+    "8.8> getrange K N -100",
+    "8.8> scan 0 count 1000 type O",
+    "8.8> zadd K H f1",
+    "8.8> zadd K S f2 H f3",
+    "8.8> zincrby K H f1",
+    "8.8> zcount K H (H",
+    "8.8> zrangebyscore K (H H",
+    "8.8> zunionstore K 2 K K weights H 1",
+    "8.8> zunionstore K 2 K K aggregate count",
+    "8.8> zunion 2 K K aggregate count weights S 2 withscores",
+    "8.8> zinter 2 K K aggregate count withscores",
+    "8.8> geoadd K H 2 f1",
+    "8.8> incrbyfloat K H",
+    "8.8> hincrbyfloat K F H",
+    "8.8> rpush K H H",
+    "8.8> sort K",
+    "8.8> hset K F V F V",
+    "8.8> hsetex K fields 1 F V fnx keepttl",
+    "8.8> hsetex K O fields 1 F V pxat E",
+    "8.8> hsetex K fields X F V F V O",
+    "8.8> hgetex K fields 1 F pxat E",
+    "8.8> hgetex K fields X F O ex X",
+    "8.8> hpexpireat K E fields 1 F O O",
+    "8.8> hexpire K 100000 O fields X F",
+    "8.8> increx K",
+    "8.8> increx K byint N",
+    "8.8> increx K byint X lbound N ubound U O",
+    "8.8> increx K byfloat S saturate lbound -9 ubound 1e3",
+    "8.8> increx K byfloat H ubound S pxat E",
+    "8.8> increx K saturate ubound N persist enx",
+    "8.8> increx K pxat E enx",
+    "8.8> sadd K V V F",
+    "8.8> sunioncard 2 K K",
+    "8.8> sunioncard 3 K K K limit X",
+    "8.8> sunioncard 2 K K approx limit U",
+    "8.8> sdiffcard 2 K K limit U",
+    "8.8> sdiffcard X K K O",
 ];
 
 const STRINGS: &[&str] = &[
@@ -601,26 +654,11 @@ const SESSIONS: &[&str] = &[
 
 const KEY_NAMES: [&str; 5] = ["a", "b", "c", "kk", "k1"];
 const OPTIONS: [&str; 8] = ["nx", "xx", "gt", "lt", "ch", "get", "keepttl", "what"];
-const SCORES: [&str; 19] = [
-    "0",
-    "1",
-    "2.5",
-    "-3",
-    "1e300",
-    "-inf",
-    "+inf",
-    "0.1",
-    "x",
-    "3.0e3",
-    "nan",
-    "17179869184",
-    "1.23",
-    "0x0a",
-    "1e400",
-    "2e308",
-    "1e-400",
-    " 1",
-    "",
+const SCORES: [&str; 13] =
+    ["0", "1", "2.5", "-3", "1e300", "-inf", "+inf", "0.1", "x", "3.0e3", "nan", "17179869184", "1.23"];
+/// Texts that are read differently by the C library, by Redis's own parser, and by parsers of other languages.
+const HARD_FLOATS: [&str; 14] = [
+    "0x0a", "-0x.8p1", "1e400", "2e308", "1e-400", "1e-330", " 1", "1 ", "", "(", "infinity", "1\u{0}x", "0x", "1e5000",
 ];
 const ODD_INTEGERS: [&str; 12] = [
     "0",
@@ -667,6 +705,7 @@ pub fn fill(line: &str, picks: &[u8]) -> Vec<Vec<u8>> {
                 'K' => filled.extend_from_slice(one_of(&KEY_NAMES).as_bytes()),
                 'V' => filled.extend_from_slice(one_of(&VALUES).as_bytes()),
                 'S' => filled.extend_from_slice(one_of(&SCORES).as_bytes()),
+                'H' => filled.extend_from_slice(one_of(&HARD_FLOATS).as_bytes()),
                 'X' => filled.extend_from_slice(one_of(&ODD_INTEGERS).as_bytes()),
                 'O' => filled.extend_from_slice(one_of(&OPTIONS).as_bytes()),
                 'E' => filled.extend_from_slice(one_of(&TIMES).as_bytes()),
@@ -679,5 +718,5 @@ pub fn fill(line: &str, picks: &[u8]) -> Vec<Vec<u8>> {
         }
         filled
     };
-    line.split(' ').map(&mut word).collect()
+    needed(line).1.split(' ').map(&mut word).collect()
 }

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use resp::Value;
 
-use lines::{LINES, bend, fill};
+use lines::{LINES, bend, fill, needed};
 use pair::{Peer, comparable, show};
 
 /// A line of the table, and what its placeholders become.
@@ -60,8 +60,12 @@ impl Servers {
         (comparable(&args[0], self.redis.call(args)), comparable(&args[0], self.ours.call(args)))
     }
 
-    /// Whether both servers have the command.
+    /// Whether both servers have the command, and the reference is as new as the line wants it.
     fn know(&mut self, line: &str) -> bool {
+        let (version, line) = needed(line);
+        if version.is_some_and(|version| self.redis.version() < version) {
+            return false;
+        }
         let name = line.split(' ').next().unwrap_or_default();
         [&mut self.redis, &mut self.ours].into_iter().all(|peer| match peer.words(name) {
             Value::Error(text) => {

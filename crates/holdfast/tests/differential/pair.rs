@@ -71,6 +71,15 @@ impl Peer {
         String::from_utf8_lossy(&info).contains(&wanted).then_some(peer)
     }
 
+    /// The version it says it has: 255.255 for one that is not released.
+    pub fn version(&mut self) -> (u32, u32) {
+        let Value::Bulk(info) = self.words("info server") else { panic!("INFO is a string") };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default().to_owned();
+        let mut parts = line.split('.').map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    }
+
     /// Sends a command and waits for its reply.
     pub fn call<T: AsRef<[u8]>>(&mut self, args: &[T]) -> Value {
         let mut request = Vec::new();

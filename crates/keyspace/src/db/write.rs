@@ -257,6 +257,19 @@ impl Db<'_> {
         self.replace(key, value, expiry);
     }
 
+    /// As [`Self::set_value`], for a command that deletes what was there before: the key counts as new.
+    pub fn set_new_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
+        self.renew(key);
+        self.replace(key, value, expiry);
+    }
+
+    /// Lets a key that is about to be replaced count as new, for a command that deletes what was there before.
+    pub fn renew(&mut self, key: &Key<'_>) {
+        if self.peek_entry(key).is_some() {
+            self.local.sightings.born(self.logical, key.bytes);
+        }
+    }
+
     fn replace(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) -> Over {
         let over = self.peek_entry(key).map_or(Over::Nothing, Over::of);
         let had = self.unlink(key, false).map(|old| {

@@ -216,7 +216,7 @@ fn show_percentile(percentile: f64) -> String {
 }
 
 /// The letters of `notify-keyspace-events`, in the order of showing.
-const EVENTS: [(u8, u32); 14] = [
+const EVENTS: [(u8, u32); 16] = [
     (b'g', class::GENERIC),
     (b'$', class::STRING),
     (b'l', class::LIST),
@@ -228,6 +228,8 @@ const EVENTS: [(u8, u32); 14] = [
     (b't', class::STREAM),
     (b'd', class::MODULE),
     (b'n', class::NEW),
+    (b'o', class::OVERWRITTEN),
+    (b'c', class::TYPE_CHANGED),
     (b'K', class::KEYSPACE),
     (b'E', class::KEYEVENT),
     (b'm', class::KEY_MISS),

@@ -78,9 +78,10 @@ pub struct Cell {
     steps: u32,
 }
 
-/// Where the edges of a cell are, in degrees.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Area {
+/// Where the edges of a cell, or of something else on the map, are: in degrees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "four directions")]
+pub struct Area {
     pub west: f64,
     pub east: f64,
     pub south: f64,

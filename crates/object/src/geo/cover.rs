@@ -1,35 +1,26 @@
 //! Which squares of which grid cover a shape.
 
 use super::Shape;
-use super::cell::{Cell, LATITUDE_MAX, Position};
+use super::cell::{Area, Cell, LATITUDE_MAX, Position};
 use super::distance::{EARTH_RADIUS, to_degrees, to_radians};
 
 /// Half the width of Mercator's map in metres.
 const MERCATOR_MAX: f64 = 20_037_726.37;
 
-/// The edges around a shape, in degrees. They may lie beyond those of the map.
-struct Bounds {
-    west: f64,
-    east: f64,
-    south: f64,
-    north: f64,
+/// The edges around a shape. They may lie beyond those of the map.
+fn bounds_of(center: Position, shape: Shape) -> Area {
+    let (width, height) = match shape {
+        Shape::Area { edges, .. } => return edges,
+        Shape::Circle(radius) => (radius, radius),
+        Shape::Box { width, height } => (width / 2.0, height / 2.0),
+    };
+    let Position { longitude, latitude } = center;
+    let up = to_degrees(height / EARTH_RADIUS);
+    // Degrees of longitude are shortest at the edge that is nearer to a pole.
+    let edge = if latitude < 0.0 { latitude - up } else { latitude + up };
+    let side = to_degrees(width / EARTH_RADIUS / to_radians(edge).cos());
+    Area { west: longitude - side, east: longitude + side, south: latitude - up, north: latitude + up }
 }
-
-impl Bounds {
-    fn of(center: Position, shape: Shape) -> Self {
-        let (width, height) = match shape {
-            Shape::Circle(radius) => (radius, radius),
-            Shape::Box { width, height } => (width / 2.0, height / 2.0),
-        };
-        let Position { longitude, latitude } = center;
-        let up = to_degrees(height / EARTH_RADIUS);
-        // Degrees of longitude are shortest at the edge that is nearer to a pole.
-        let edge = if latitude < 0.0 { latitude - up } else { latitude + up };
-        let side = to_degrees(width / EARTH_RADIUS / to_radians(edge).cos());
-        Bounds { west: longitude - side, east: longitude + side, south: latitude - up, north: latitude + up }
-    }
-}
-
 /// How fine a grid's squares are still as large as the reach of a search, 1 to 26.
 fn steps_for(mut reach: f64, latitude: f64) -> u32 {
     if reach == 0.0 {
@@ -55,9 +46,10 @@ fn steps_for(mut reach: f64, latitude: f64) -> u32 {
 /// Redis looks through them.
 pub(super) fn cells(center: Position, shape: Shape) -> [Option<Cell>; 9] {
     debug_assert!(center.latitude.abs() <= LATITUDE_MAX);
-    let bounds = Bounds::of(center, shape);
+    let bounds = bounds_of(center, shape);
     let reach = match shape {
         Shape::Circle(radius) => radius,
+        Shape::Area { reach, .. } => reach,
         Shape::Box { width, height } => ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt(),
     };
     let mut steps = steps_for(reach, center.latitude);

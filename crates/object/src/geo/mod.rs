@@ -9,11 +9,13 @@
 mod cell;
 mod cover;
 mod distance;
+mod polygon;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, LATITUDE_MAX, LONGITUDE_MAX, Position, geohash, integer_of_score};
+pub use cell::{Area, Cell, LATITUDE_MAX, LONGITUDE_MAX, Position, geohash, integer_of_score};
 pub use distance::distance;
+pub use polygon::Polygon;
 
 use distance::{Center, latitude_distance};
 
@@ -28,6 +30,13 @@ pub enum Shape {
         width: f64,
         /// South to north.
         height: f64,
+    },
+    /// Between parallels and meridians: what is around a [`Polygon`].
+    Area {
+        /// The parallels and meridians.
+        edges: Area,
+        /// From the centre to the farthest corner.
+        reach: f64,
     },
 }
 
@@ -71,6 +80,11 @@ impl Search {
                     return None;
                 }
                 Some(self.center.distance(position))
+            }
+            Shape::Area { edges, .. } => {
+                let inside = (edges.west..=edges.east).contains(&position.longitude)
+                    && (edges.south..=edges.north).contains(&position.latitude);
+                inside.then(|| self.center.distance(position))
             }
         }
     }

@@ -283,6 +283,10 @@ fn object(f: &mut Frame<'_>, parser: &mut Parser<'_>) -> Result<(), Raised> {
 
 fn array(f: &mut Frame<'_>, parser: &mut Parser<'_>) -> Result<(), Raised> {
     descend(f, parser)?;
+    if parser.config.mark_arrays {
+        f.push_reference(f.shared().json_array.get());
+        f.set_metatable(-2);
+    }
     let mut token = parser.token();
     if token.sort != Sort::ArrayEnd {
         for index in 1.. {

@@ -1,6 +1,6 @@
 //! `cjson.encode`.
 
-use super::{Config, DEPTH_MAX, Invalid, number};
+use super::{ARRAY_MARK, Config, DEPTH_MAX, Invalid, number};
 use crate::lua::{Frame, Kind, Raised};
 use std::ffi::c_int;
 
@@ -42,6 +42,11 @@ fn value(f: &mut Frame<'_>, config: &Config, depth: i64, out: &mut Vec<u8>) -> R
             if depth > config.encode_max_depth.min(DEPTH_MAX) || !f.room(6) {
                 return Err(f.raise(format!("Cannot serialise, excessive nesting ({depth})")));
             }
+            if is_marked(f) {
+                let len = i64::try_from(f.raw_length(-1)).unwrap_or(i64::MAX);
+                array(f, config, depth, len, out)?;
+                return f.charge(4);
+            }
             match array_length(f, config)? {
                 Some(len) if len > 0 => array(f, config, depth, len, out)?,
                 _ => object(f, config, depth, out)?,
@@ -52,6 +57,17 @@ fn value(f: &mut Frame<'_>, config: &Config, depth: i64, out: &mut Vec<u8>) -> R
         kind => return Err(refuse(f, kind, "type not supported")),
     }
     f.charge(4)
+}
+
+/// Whether the metatable of the table on top says that it is an array.
+fn is_marked(f: &mut Frame<'_>) -> bool {
+    if !f.push_metatable(-1) {
+        return false;
+    }
+    f.push_field(-1, ARRAY_MARK);
+    let marked = f.truth(-1);
+    f.pop(2);
+    marked
 }
 
 /// The largest index of the table on top if all keys are positive whole numbers, else `None`.

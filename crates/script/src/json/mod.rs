@@ -22,6 +22,7 @@ pub(crate) struct Config {
     decode_invalid: bool,
     precision: i64,
     keep_buffer: bool,
+    mark_arrays: bool,
 }
 
 /// How infinities and what is no number are written.
@@ -44,8 +45,19 @@ impl Default for Config {
             decode_invalid: true,
             precision: 14,
             keep_buffer: true,
+            mark_arrays: false,
         }
     }
+}
+
+/// The field of a metatable that makes its table an array, however few elements it has.
+const ARRAY_MARK: &str = "__is_cjson_array";
+
+/// Pushes the metatable of the arrays that `decode` marks when it is asked to.
+pub(crate) fn push_array_metatable(f: &mut Frame<'_>) {
+    f.push_table(0, 2);
+    f.push_boolean(true);
+    f.set_field(-2, ARRAY_MARK);
 }
 
 /// Pushes the table `cjson`.
@@ -65,6 +77,8 @@ pub(crate) fn push(f: &mut Frame<'_>) {
     f.set_field(-2, "encode_number_precision");
     f.push_native(|f: &mut Frame<'_>| switch_option(f, |config| &mut config.keep_buffer));
     f.set_field(-2, "encode_keep_buffer");
+    f.push_native(|f: &mut Frame<'_>| switch_option(f, |config| &mut config.mark_arrays));
+    f.set_field(-2, "decode_array_with_array_mt");
     f.push_native(encode_invalid_numbers);
     f.set_field(-2, "encode_invalid_numbers");
     f.push_native(|f: &mut Frame<'_>| switch_option(f, |config| &mut config.decode_invalid));

@@ -334,6 +334,13 @@ impl<'a> Frame<'a> {
         self.kind(-1)
     }
 
+    /// The number of elements of a table, without asking its metatable.
+    pub(crate) fn raw_length(&self, table: c_int) -> usize {
+        debug_assert_eq!(self.kind(table), Kind::Table);
+        // SAFETY: it is a table; this neither raises nor changes the stack.
+        unsafe { ffi::lua_objlen(self.raw(), table) as usize }
+    }
+
     /// Replaces the key on top with the next key and its value; false, with the key gone, behind the last. The table has not been
     /// written to since the key was given.
     pub(crate) fn next(&mut self, table: c_int) -> bool {

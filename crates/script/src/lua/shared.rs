@@ -8,6 +8,7 @@ use crate::{Checked, LogLevel};
 use mlua_sys as ffi;
 use resp::{Batch, Protocol};
 use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a script asks the host when it suspends.
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     /// The library being loaded.
     pub(crate) loading: RefCell<Option<Loading>>,
     pub(crate) json: RefCell<json::Config>,
+    /// The metatable of arrays that `cjson.decode` marks, in the registry.
+    pub(crate) json_array: Cell<c_int>,
     /// A buffer for whoever writes a string.
     pub(crate) scratch: Cell<Vec<u8>>,
 }
@@ -102,6 +105,7 @@ impl Shared {
             protocol: Cell::new(Protocol::Resp2),
             random: Cell::new(Random::seeded(0)),
             loading: RefCell::new(None),
+            json_array: Cell::new(ffi::LUA_NOREF),
             json: RefCell::new(json::Config::default()),
             scratch: Cell::new(Vec::new()),
         }

@@ -159,8 +159,10 @@ fn store(ctx: &mut Ctx<'_>, at: usize, elements: &Elements, order: &[usize], opt
     }
     let len = list.len();
     if len > 0 {
+        let before = ctx.kind_before(&key);
         ctx.db.set_value(&key, list.into(), Expiry::Clear);
         ctx.image_effect(&key);
+        ctx.tell_replaced(&key, before);
         ctx.notify(class::LIST, "sortstore", &key);
     } else if ctx.db.remove(&key) {
         ctx.effect(op::DELETE, &key, |_| {});

@@ -86,7 +86,7 @@ fn stores() {
     bench.words("pexpire d 100");
     bench.notified();
     assert_eq!(bench.words("sort l get # get none store d"), ":6\r\n");
-    assert_eq!(bench.notified(), ["sortstore d"]);
+    assert_eq!(bench.notified(), ["overwritten d", "type_changed d", "sortstore d"]);
     assert_eq!(sorted(&mut bench, "lrange d 0 -1"), "1  2  3 ");
     assert_eq!(bench.words("ttl d"), ":-1\r\n");
     assert_eq!(bench.words("sort none store d"), ":0\r\n");

@@ -60,6 +60,32 @@ fn times_are_set_and_read() {
 }
 
 #[test]
+fn options_stand_in_any_order() {
+    let mut bench = Bench::new();
+    check(
+        &mut bench,
+        "hsetex h fields 1 a 1 fnx ex 5 => :1
+         hsetex h ex 5 fields 1 a 2 fnx => :0
+         hsetex h keepttl fields 1 a 3 fxx => :1
+         httl h fields 1 a => *1 :5
+         hgetex h fields 1 a ex 9 => *1 $1 3
+         httl h fields 1 a => *1 :9
+         hexpire h 7 fields 1 a gt => *1 :0
+         hexpire h 7 lt fields 1 a lt => *1 :1
+         hgetex h persist fields 1 a => *1 $1 3
+         httl h fields 1 a => *1 :-1
+         hsetex none fields 1 a 1 xx => :0
+         exists none => :0
+         hsetex h nx fields 1 a 4 => :0
+         hsetex h fields 1 b 4 xx fnx => :1
+         hsetex new fields 1 a 4 nx => :1
+         hmget h a b => *2 $1 3 $1 4",
+    );
+    let mut other = bench.replayed();
+    assert_eq!(other.words("hgetall h"), bench.words("hgetall h"));
+}
+
+#[test]
 fn errors() {
     let mut bench = Bench::new();
     bench.words("hset h a 1");
@@ -73,27 +99,39 @@ fn errors() {
          hexpireat h 70368744178 fields 1 a => -ERR invalid expire time in 'hexpireat' command
          hpexpireat h 70368744177664 fields 1 a => -ERR invalid expire time in 'hpexpireat' command
          hexpire h 9223372036854775807 fields 1 a => -ERR invalid expire time in 'hexpire' command
-         hexpire h 1 1 1 a => -ERR Mandatory argument FIELDS is missing or not at the right position
-         hexpire h 1 nx gt fields 1 a => -ERR Mandatory argument FIELDS is missing or not at the right position
+         hexpire h 1 1 1 a => -ERR unknown argument: 1
+         hexpire h 1 nx gt fields 1 a => -ERR Multiple condition flags specified
          hexpire h 1 fields 0 a => -ERR Parameter `numFields` should be greater than 0
-         hexpire h 1 fields 2 a => -ERR The `numfields` parameter must match the number of arguments
-         hexpire h 1 fields 1 a b => -ERR The `numfields` parameter must match the number of arguments
-         hexpire h 1 nx fields 1 => -ERR The `numfields` parameter must match the number of arguments
+         hexpire h 1 fields 2 a => -ERR wrong number of arguments
+         hexpire h 1 fields 1 a b => -ERR unknown argument: b
+         hexpire h 1 fields 1 a fields 1 b => -ERR FIELDS keyword specified multiple times
+         hexpire h 1 nx nx nx nx => -ERR missing FIELDS argument
+         hexpire h 1 nx fields 1 => -ERR FIELDS requires at least numfields and one field argument
          httl h fields 0 a => -ERR Number of fields must be a positive integer
          httl h fields x a => -ERR Number of fields must be a positive integer
          httl h fields 2 a => -ERR The `numfields` parameter must match the number of arguments
          httl h field 1 a => -ERR Mandatory argument FIELDS is missing or not at the right position
          hgetex h ex fields 1 a => -ERR value is not an integer or out of range
-         hgetex h ex 5 persist fields 1 a => -ERR Mandatory argument FIELDS is missing or not at the right position
+         hgetex h ex 5 persist fields 1 a => -ERR Only one of EX, PX, EXAT, PXAT or PERSIST arguments can be specified
+         hgetex h fields 1 a ex => -ERR missing expire time
+         hgetex h fields 1 a what => -ERR unknown argument: what
+         hgetex h fields 2 a => -ERR wrong number of arguments
+         hgetex h ex 5 px 5 => -ERR Only one of EX, PX, EXAT, PXAT or PERSIST arguments can be specified
+         hgetex h ex 5 fields => -ERR wrong number of arguments for 'hgetex' command
+         hgetex h fields 1 a keepttl => -ERR unknown argument: keepttl
          hgetex h pxat 70368744177664 fields 1 a => -ERR invalid expire time in 'hgetex' command
          hgetdel h fields 0 a => -ERR Number of fields must be a positive integer
          hsetex h ex 5 px 5 fields 1 a 1 => -ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified
          hsetex h fnx fxx fields 1 a 1 => -ERR Only one of FXX or FNX arguments can be specified
          hsetex h foo fields 1 a 1 => -ERR unknown argument: foo
-         hsetex h fields 2 a 1 => -ERR wrong number of arguments for 'hsetex' command
+         hsetex h fields 2 a 1 => -ERR wrong number of arguments
+         hsetex h fields 1 a 1 b => -ERR unknown argument: b
+         hsetex h fields 99999999999 a 1 => -ERR invalid number of fields
+         hsetex h fields 1 a 1 fields 1 b 2 => -ERR FIELDS keyword specified multiple times
+         hsetex h nx xx fields 1 a 1 => -ERR Only one of XX or NX arguments can be specified
          hsetex h fields 0 a 1 => -ERR invalid number of fields
          hsetex h fnx fnx a b => -ERR Only one of FXX or FNX arguments can be specified
-         hsetex h fnx keepttl fields 1 => -ERR wrong number of arguments for 'hsetex' command
+         hsetex h fnx keepttl fields 1 => -ERR wrong number of arguments
          hsetex h fnx keepttl ex ex => -ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
     );
 }

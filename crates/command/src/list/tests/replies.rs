@@ -235,3 +235,83 @@ fn notifications_and_changes() {
         assert_eq!(bench.effects.dirty - before, changes, "{command}");
     }
 }
+
+/// From Redis's documentation of 8.10, worked out by hand: the reply, then the source, then the destination.
+#[test]
+fn several_elements_are_moved() {
+    for (command, moved, source, destination) in [
+        ("lmovem s d left left", "1", "2 3 4", "1 x y"),
+        ("lmovem s d left right count 1 obo", "1", "2 3 4", "x y 1"),
+        ("lmovem s d left left count 2 obo", "2 1", "3 4", "2 1 x y"),
+        ("lmovem s d left left count 2 bulk", "1 2", "3 4", "1 2 x y"),
+        ("lmovem s d left right count 2 obo", "1 2", "3 4", "x y 1 2"),
+        ("lmovem s d left right count 2 bulk", "1 2", "3 4", "x y 1 2"),
+        ("lmovem s d right left count 2 obo", "3 4", "1 2", "3 4 x y"),
+        ("lmovem s d right left count 2 bulk", "3 4", "1 2", "3 4 x y"),
+        ("lmovem s d right right count 2 obo", "4 3", "1 2", "x y 4 3"),
+        ("lmovem s d right right count 2 bulk", "3 4", "1 2", "x y 3 4"),
+        ("lmovem s d right right count 9 obo", "4 3 2 1", "", "x y 4 3 2 1"),
+        ("lmovem s d left left exactly 4 bulk", "1 2 3 4", "", "1 2 3 4 x y"),
+        ("lmovem s d left left exactly 5 bulk", "nil", "1 2 3 4", "x y"),
+        ("lmovem s new left left exactly 3 obo", "3 2 1", "4", "x y"),
+        ("lmovem s s left left exactly 2 obo", "2 1", "2 1 3 4", "x y"),
+        ("lmovem s s left left exactly 2 bulk", "1 2", "1 2 3 4", "x y"),
+        ("lmovem s s left right count 3 bulk", "1 2 3", "4 1 2 3", "x y"),
+        ("lmovem s s right left count 3 obo", "2 3 4", "2 3 4 1", "x y"),
+        ("lmovem s s right right count 9 obo", "4 3 2 1", "4 3 2 1", "x y"),
+        ("lmovem s s right right count 9 bulk", "1 2 3 4", "1 2 3 4", "x y"),
+        ("lmovem none d left left count 2 obo", "", "1 2 3 4", "x y"),
+        ("lmovem none d left left exactly 2 obo", "nil", "1 2 3 4", "x y"),
+        ("blmovem s d right left 0 exactly 3 bulk", "2 3 4", "1", "2 3 4 x y"),
+        ("blmovem s d right left 0.5", "4", "1 2 3", "4 x y"),
+    ] {
+        let mut bench = Bench::new();
+        bench.words("rpush s 1 2 3 4");
+        bench.words("rpush d x y");
+        let dirty = bench.effects.dirty;
+        let reply = bench.words(command);
+        let elements = |reply: &str| -> String {
+            let lines = reply.split("\r\n").filter(|line| !line.is_empty() && !line.starts_with(['*', '$']));
+            lines.collect::<Vec<_>>().join(" ")
+        };
+        let shown = if reply == "*-1\r\n" { "nil".into() } else { elements(&reply) };
+        assert_eq!(shown, moved, "{command}");
+        let count = if moved == "nil" { 0 } else { moved.split_whitespace().count() as u64 };
+        assert_eq!(bench.effects.dirty - dirty, count, "{command}");
+        let mut other = bench.replayed();
+        for bench in [&mut bench, &mut other] {
+            assert_eq!(elements(&bench.words("lrange s 0 -1")), source, "{command}");
+            assert_eq!(elements(&bench.words("lrange d 0 -1")), destination, "{command}");
+        }
+    }
+}
+
+#[test]
+fn what_several_elements_are_refused_for() {
+    let mut bench = Bench::new();
+    bench.words("rpush s 1 2 3 4");
+    bench.words("set text x");
+    for (command, error) in [
+        ("lmovem s d up left", "ERR syntax error"),
+        ("lmovem s d left left count 2", "ERR syntax error"),
+        ("lmovem s d left left obo count 2", "ERR syntax error"),
+        ("lmovem s d left left count 2 obo bulk", "ERR syntax error"),
+        ("lmovem s d left left count 2 other", "ERR syntax error"),
+        ("lmovem s d left left count 0 obo", "ERR count should be greater than 0"),
+        ("lmovem s d left left exactly x obo", "ERR count should be greater than 0"),
+        ("lmovem s text left left", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("lmovem text d left left", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("blmovem s d left left x", "ERR timeout is not a float or out of range"),
+        ("blmovem s d left left -1", "ERR timeout is negative"),
+        ("blmovem s d left left 1 count 2", "ERR syntax error"),
+    ] {
+        assert_eq!(bench.words(command), format!("-{error}\r\n"), "{command}");
+    }
+    assert_eq!(bench.words("blmovem s d left left 0 exactly 5 obo"), "", "it waits");
+    assert_eq!(bench.words("blmovem none d left left 0 count 5 obo"), "", "it waits");
+    bench.notified();
+    bench.words("lmovem s d left right count 9 bulk");
+    assert_eq!(bench.notified(), ["rpush d", "lpop s", "del s"]);
+    bench.words("lmovem d d left left count 9 obo");
+    assert_eq!(bench.notified(), ["lpush d", "lpop d"]);
+}

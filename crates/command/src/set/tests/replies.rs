@@ -104,6 +104,15 @@ fn sets_are_combined() {
          sintercard 2 a b limit 2 => :2
          sintercard 2 a b limit 0 => :3
          sintercard 1 none => :0
+         sunioncard 2 a b => :5
+         sunioncard 3 a b none limit 3 => :3
+         sunioncard 2 a b approx => :5
+         sunioncard 2 a b limit 2 approx => :2
+         sunioncard 1 none => :0
+         sdiffcard 2 a c => :2
+         sdiffcard 2 a c limit 1 => :1
+         sdiffcard 2 none a => :0
+         sdiffcard 2 a a => :0
          sinterstore d a b c => :2
          smembers d => *2 $1 3 $1 x
          sunionstore d d a => :4
@@ -116,7 +125,19 @@ fn sets_are_combined() {
          sinterstore str a none => :0
          exists str => :0",
     );
-    let events = ["sinterstore d", "sunionstore d", "sdiffstore d", "del d", "set str", "sinterstore str", "del str"];
+    let events = [
+        "sinterstore d",
+        "overwritten d",
+        "sunionstore d",
+        "overwritten d",
+        "sdiffstore d",
+        "del d",
+        "set str",
+        "overwritten str",
+        "type_changed str",
+        "sinterstore str",
+        "del str",
+    ];
     assert_eq!(bench.notified()[3..], events);
 }
 
@@ -162,6 +183,8 @@ fn another_type_is_refused() {
         "sunionstore d k",
         "sdiffstore d k",
         "sintercard 2 none k",
+        "sunioncard 2 none k",
+        "sdiffcard 2 none k",
     ] {
         assert_eq!(
             bench.words(command),
@@ -191,6 +214,12 @@ fn errors() {
          sintercard 1 s limit => -ERR syntax error
          sintercard 1 s limit -1 => -ERR LIMIT can't be negative
          sintercard 1 s limit x => -ERR LIMIT can't be negative
+         sintercard 1 s approx => -ERR syntax error
+         sunioncard 0 s => -ERR numkeys should be greater than 0
+         sunioncard 2 s => -ERR Number of keys can't be greater than number of args
+         sunioncard 1 s limit -1 => -ERR LIMIT can't be negative
+         sdiffcard 1 s approx => -ERR syntax error
+         sdiffcard x s => -ERR numkeys should be greater than 0
          sintercard 1 s t => -ERR syntax error
          sscan s x => -ERR invalid cursor
          sscan s 0 novalues => -ERR NOVALUES option can only be used in HSCAN
