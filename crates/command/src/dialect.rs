@@ -23,12 +23,19 @@ pub enum Difference {
     UnknownType,
     /// How the server names itself.
     ServerName,
+    /// BITCOUNT with a start and no end.
+    CountFrom,
 }
 
 impl Difference {
     /// All of them, in the order of the docs.
-    pub const ALL: [Difference; 4] =
-        [Difference::NestedMulti, Difference::NotInBlock, Difference::UnknownType, Difference::ServerName];
+    pub const ALL: [Difference; 5] = [
+        Difference::NestedMulti,
+        Difference::NotInBlock,
+        Difference::UnknownType,
+        Difference::ServerName,
+        Difference::CountFrom,
+    ];
 
     /// What differs, and the answers of Redis and of Valkey.
     pub const fn texts(self) -> [&'static str; 3] {
@@ -49,6 +56,7 @@ impl Difference {
                 "`server` is `redis`",
                 "`server` is `valkey`; `version` and `valkey_version` are Valkey's",
             ],
+            Difference::CountFrom => ["`BITCOUNT key start`", "a syntax error", "the bits from there to the end"],
         }
     }
 }

@@ -205,7 +205,7 @@ fn counts_are_kept_by_command_and_error() {
     assert_eq!(field(&info, "errorstat_ERR"), "count=4");
     assert_eq!(field(&info, "errorstat_EXECABORT"), "count=1");
     assert_eq!(field(&info, "total_error_replies"), "6");
-    assert_eq!(field(&info, "db0"), "keys=2,expires=0,avg_ttl=0,subexpiry=0");
+    assert_eq!(field(&info, "db0"), "keys=2,expires=0,avg_ttl=0,subexpiry=0,keys_with_volatile_items=0");
     assert!(field(&info, "latency_percentiles_usec_set").starts_with("p50="));
     assert_eq!(client.call("config resetstat"), "+OK");
     let info = client.call("info commandstats errorstats");

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use super::edit::overwrite;
 use super::{BITMAP, put, row};
 use crate::ctx::{Ctx, Outcome};
+use crate::dialect::Difference;
 use crate::effects::op;
 use crate::error::Error;
 use crate::families::Run;
@@ -158,6 +159,9 @@ fn unit_is_bit(ctx: &Ctx<'_>, i: usize) -> Result<bool, Error> {
 fn bitcount(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let range = match ctx.args.len() {
         2 => Range { start: 0, end: None, bits: false },
+        3 if ctx.tunables.dialect.is_valkey(Difference::CountFrom) => {
+            Range { start: ctx.int(2)?, end: None, bits: false }
+        }
         4 | 5 => {
             let (start, end) = (ctx.int(2)?, ctx.int(3)?);
             Range { start, end: Some(end), bits: unit_is_bit(ctx, 4)? }
@@ -266,6 +270,7 @@ fn bitop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::dialect::Dialect;
     use crate::testing::Bench;
 
     #[test]
@@ -330,6 +335,12 @@ mod tests {
         assert_eq!(bench.words("bitcount none"), ":0\r\n");
         assert_eq!(bench.words("bitcount none 0 -1"), ":0\r\n");
         assert_eq!(bench.words("bitcount k 0"), "-ERR syntax error\r\n");
+        bench.tunables.dialect = Dialect::Valkey;
+        assert_eq!(bench.words("bitcount k 0"), bench.words("bitcount k"));
+        assert_eq!(bench.words("bitcount k -1"), bench.words("bitcount k -1 -1"));
+        assert_eq!(bench.words("bitcount k 99"), ":0\r\n");
+        assert_eq!(bench.words("bitcount none 0"), ":0\r\n");
+        bench.tunables.dialect = Dialect::Redis;
         assert_eq!(bench.words("bitcount k 0 1 bites"), "-ERR syntax error\r\n");
         assert_eq!(bench.words("bitcount k 0 1 bit x"), "-ERR syntax error\r\n");
         assert_eq!(bench.words("bitcount k a b"), "-ERR value is not an integer or out of range\r\n");

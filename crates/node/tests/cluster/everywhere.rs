@@ -160,7 +160,10 @@ fn scripts_are_known_to_all_nodes() {
         assert_eq!(net.say(a, &format!("EVALSHA {sha} 1 k{key}")), "7");
     }
     assert_eq!(net.say(b, &format!("SCRIPT EXISTS {sha} {}", "0".repeat(40))), "[1 0]");
+    assert_eq!(net.say(b, &format!("SCRIPT SHOW {sha}")), "return 7");
+    assert_eq!(net.say(b, "CLIENT CAPA redirect other"), "OK");
     net.ask(b, "SCRIPT FLUSH");
+    assert!(net.say(b, &format!("SCRIPT SHOW {sha}")).contains("NOSCRIPT No matching script."));
     assert_eq!(net.say(a, &format!("SCRIPT EXISTS {sha}")), "[0]");
 }
 

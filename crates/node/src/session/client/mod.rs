@@ -158,6 +158,12 @@ fn no_evict(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+/// A client says that it follows redirections to a primary: there are none, so there is nothing to remember.
+fn capa(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
 fn no_touch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let on = on_or_off(ctx)?;
     ctx.session.no_touch = on;

@@ -63,6 +63,15 @@ const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "Instructs the server whether to track the keys in the next request.",
         tracking::caching,
     ),
+    sub(
+        "capa",
+        -3,
+        PLAIN,
+        "8.0.0",
+        "capability [capability ...]",
+        "Takes note of what a client is capable of (Valkey).",
+        super::capa,
+    ),
     sub("getname", 2, PLAIN, "2.6.9", "", "Returns the name of the connection.", super::getname),
     sub(
         "getredir",

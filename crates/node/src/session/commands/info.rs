@@ -55,7 +55,11 @@ pub fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     reply.array(10);
     reply.bulk(&command.name);
     reply.integer(i64::from(command.spec.arity));
-    simple_set(reply, named(u64::from(bits), &flags::NAMES));
+    let mut shown = named(u64::from(bits), &flags::NAMES);
+    if command.spec.has(flags::RUNS_SCRIPT) {
+        shown.push("script_runner".into());
+    }
+    simple_set(reply, shown);
     reply.integer(range.first);
     reply.integer(range.last);
     reply.integer(range.step);

@@ -23,6 +23,8 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("rejected_connections", r.sum(|s| &s.rejected));
     t.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     t.line("expired_subkeys", r.keys_sum(|c| &c.expired_fields));
+    // The name that Valkey has for it.
+    t.line("expired_fields", r.keys_sum(|c| &c.expired_fields));
     t.line("expired_keys", r.keys_sum(|c| &c.expired));
     t.line("expired_stale_perc", "0.00");
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
@@ -114,7 +116,12 @@ pub fn keyspace(r: &Report<'_>, t: &mut Text) {
     t.title("Keyspace");
     for (db, Counts { keys, expires, field_expires: fields }) in r.databases.iter().enumerate() {
         if *keys > 0 {
-            t.line(format_args!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={fields}"));
+            t.line(
+                format_args!("db{db}"),
+                format_args!(
+                    "keys={keys},expires={expires},avg_ttl=0,subexpiry={fields},keys_with_volatile_items={fields}"
+                ),
+            );
         }
     }
 }

@@ -38,6 +38,7 @@ pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
         "Terminates a server-side Lua script during execution.",
         kill::script,
     ),
+    sub("show", 3, NOSCRIPT | STALE, "8.0.0", "sha1", "Shows a script of the script cache (Valkey).", show),
     sub("load", 3, NOSCRIPT | STALE, "2.6.0", "script", "Loads a server-side Lua script to the script cache.", load),
 ];
 
@@ -98,6 +99,13 @@ pub(super) fn text(error: script::Error) -> Error {
 fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let known = compile(ctx, ctx.arg(2), true)?;
     ctx.reply().bulk(known.source.sha());
+    Ok(Flow::Done)
+}
+
+fn show(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let known = digest(ctx.arg(2)).and_then(|digest| ctx.node.scripts.find(&digest));
+    let known = known.ok_or(Error::new("NOSCRIPT No matching script."))?;
+    ctx.reply().bulk(known.source.body());
     Ok(Flow::Done)
 }
 
