@@ -41,7 +41,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "hexpire",
             arity: -6,
-            flags: WRITE | DENYOOM | FAST,
+            flags: WRITE | FAST,
             keys: &[KeySpec::one(1, RW | UPDATE)],
             group: "hash",
             since: "7.4.0",
@@ -57,7 +57,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "hexpireat",
             arity: -6,
-            flags: WRITE | DENYOOM | FAST,
+            flags: WRITE | FAST,
             keys: &[KeySpec::one(1, RW | UPDATE)],
             group: "hash",
             since: "7.4.0",
@@ -231,7 +231,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "hpexpire",
             arity: -6,
-            flags: WRITE | DENYOOM | FAST,
+            flags: WRITE | FAST,
             keys: &[KeySpec::one(1, RW | UPDATE)],
             group: "hash",
             since: "7.4.0",
@@ -247,7 +247,7 @@ pub const ROWS: &[Row<Run>] = &[
         spec: Spec {
             name: "hpexpireat",
             arity: -6,
-            flags: WRITE | DENYOOM | FAST,
+            flags: WRITE | FAST,
             keys: &[KeySpec::one(1, RW | UPDATE)],
             group: "hash",
             since: "7.4.0",

@@ -149,6 +149,11 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
 fn timeless(reply: Value) -> Value {
     const TIMES: [&[u8]; 5] = [b"idle", b"inactive", b"seen-time", b"active-time", b"radix-tree-nodes"];
     let is_time = |name: &Value| matches!(name, Value::Bulk(name) if TIMES.contains(&name.as_slice()));
+    // Redis knows producers of entries (IDMP), which are not there.
+    let of_producers = |name: &Value| {
+        const NAMES: [&[u8]; 3] = [b"idmp-", b"pids-", b"iids-"];
+        matches!(name, Value::Bulk(name) if NAMES.iter().any(|prefix| name.starts_with(prefix)))
+    };
     let unless_never = |value: Value| if value == Value::Integer(-1) { value } else { Value::Integer(0) };
     match reply {
         Value::Array(mut items) => {
@@ -156,6 +161,9 @@ fn timeless(reply: Value) -> Value {
                 [Value::Bulk(_), Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)]
                 | [Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)] => *time = Value::Integer(0),
                 _ => {}
+            }
+            while let Some(at) = items.iter().position(of_producers) {
+                items.drain(at..(at + 2).min(items.len()));
             }
             let mut after_name = false;
             let items = items.into_iter().map(|item| {
@@ -166,7 +174,7 @@ fn timeless(reply: Value) -> Value {
             Value::Array(items.collect())
         }
         Value::Map(pairs) => {
-            let pairs = pairs.into_iter().map(|(name, value)| {
+            let pairs = pairs.into_iter().filter(|(name, _)| !of_producers(name)).map(|(name, value)| {
                 let value = if is_time(&name) { unless_never(value) } else { timeless(value) };
                 (name, value)
             });

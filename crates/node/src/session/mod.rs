@@ -475,6 +475,12 @@ pub(crate) fn wrong_arguments(container: &str, subcommand: &[u8]) -> Error {
     Error::text([b"ERR unknown subcommand or wrong number of arguments for '", name, hint.as_bytes()].concat())
 }
 
+/// A row with Redis's command tips.
+pub(crate) const fn tipped(tips: &'static [&'static str], mut row: Row<SessionRun>) -> Row<SessionRun> {
+    row.spec.tips = tips;
+    row
+}
+
 /// What runs a container called without a subcommand: its arity has refused that already.
 pub(crate) fn container(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(Error::arity(&ctx.command.name))

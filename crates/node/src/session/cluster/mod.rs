@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ::cluster::Map;
 use command::{Error, Row, Spec, flags::*};
 
-use super::{Flow, SessionCtx, SessionRun, container, help};
+use super::{Flow, SessionCtx, SessionRun, container, help, tipped};
 use crate::config::Redirect;
 use crate::execute::NO_CLUSTER;
 
@@ -43,9 +43,16 @@ const fn of_all(
     Row { spec, run, subcommands: &[] }
 }
 
-const fn row(name: &'static str, since: &'static str, summary: &'static str, run: SessionRun) -> Row<SessionRun> {
-    let flags = FAST | LOADING | STALE | NEEDS_CLUSTER;
-    let spec = Spec { name, arity: 1, flags, group: "cluster", since, summary, ..Spec::NEW };
+const fn row(
+    name: &'static str,
+    flags: u32,
+    since: &'static str,
+    summary: &'static str,
+    run: SessionRun,
+) -> Row<SessionRun> {
+    let flags = flags | FAST | NEEDS_CLUSTER;
+    let categories = &["connection"];
+    let spec = Spec { name, arity: 1, flags, group: "cluster", categories, since, summary, ..Spec::NEW };
     Row { spec, run, subcommands: &[] }
 }
 
@@ -65,7 +72,10 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 admin::forget,
             ),
             sub("help", 2, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
-            sub("info", 2, "3.0.0", "", "Returns information about the state of a node.", nodes::info),
+            tipped(
+                &["nondeterministic_output"],
+                sub("info", 2, "3.0.0", "", "Returns information about the state of a node.", nodes::info),
+            ),
             sub("keyslot", 3, "3.0.0", "key", "Returns the hash slot for a key.", keyslot),
             of_all(
                 "leave",
@@ -76,10 +86,19 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 "Takes this node out of the cluster, if it owns no slots.",
                 admin::leave,
             ),
-            sub("links", 2, "7.0.0", "", "Returns a list of all TCP links to and from peer nodes.", nodes::links),
+            tipped(
+                &["nondeterministic_output"],
+                sub("links", 2, "7.0.0", "", "Returns a list of all TCP links to and from peer nodes.", nodes::links),
+            ),
             sub("myid", 2, "3.0.0", "", "Returns the ID of a node.", myid),
-            sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myid),
-            sub("nodes", 2, "3.0.0", "", "Returns the cluster configuration for a node.", nodes::nodes),
+            tipped(
+                &["nondeterministic_output"],
+                sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myid),
+            ),
+            tipped(
+                &["nondeterministic_output"],
+                sub("nodes", 2, "3.0.0", "", "Returns the cluster configuration for a node.", nodes::nodes),
+            ),
             sub(
                 "redirect",
                 3,
@@ -88,14 +107,32 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 "Chooses what this connection gets for a key of another node: the reply, or -MOVED and where to.",
                 redirect,
             ),
-            sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
-            sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),
+            tipped(
+                &["nondeterministic_output"],
+                sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
+            ),
+            tipped(
+                &["nondeterministic_output"],
+                sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),
+            ),
             of_all("status", 2, "8.0.0", 0, "", "Returns how the cluster is, as a table for people.", admin::status),
         ],
     },
-    row("asking", "3.0.0", "Signals that a cluster client is following an -ASK redirect.", ok),
-    row("readonly", "3.0.0", "Enables read-only queries for a connection to a Redis Cluster replica node.", ok),
-    row("readwrite", "3.0.0", "Enables read-write queries for a connection to a Redis Cluster replica node.", ok),
+    row("asking", 0, "3.0.0", "Signals that a cluster client is following an -ASK redirect.", ok),
+    row(
+        "readonly",
+        LOADING | STALE,
+        "3.0.0",
+        "Enables read-only queries for a connection to a Redis Cluster replica node.",
+        ok,
+    ),
+    row(
+        "readwrite",
+        LOADING | STALE,
+        "3.0.0",
+        "Enables read-write queries for a connection to a Redis Cluster replica node.",
+        ok,
+    ),
 ];
 
 /// The map as this turn sees it, and this node's place in it.

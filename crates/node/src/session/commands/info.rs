@@ -175,6 +175,61 @@ impl Command {
 mod tests {
     use super::*;
     use key_flags::RO;
+    use resp::Protocol;
+
+    /// What COMMAND INFO shows of a command: arity, flags, categories and tips, sorted.
+    fn shown(name: &str) -> String {
+        let table = Table::new();
+        let command = table.all().find(|command| &*command.name == name).unwrap();
+        let mut out = Vec::new();
+        write(&mut Reply::new(&mut out, Protocol::Resp2), &table, command);
+        let text = String::from_utf8(out).unwrap();
+        let is_length = |line: &&str| line.starts_with(['*', '$']) || line.is_empty();
+        let mut lines = text.split("\r\n").filter(|line| !is_length(line)).skip(1);
+        let arity = lines.next().unwrap().to_owned();
+        // Behind the flags stand three numbers, and behind the tips the words of key specifications.
+        let mut words: Vec<&str> =
+            lines.take_while(|line| *line != "flags").filter(|line| !line.starts_with(':')).collect();
+        words.sort_unstable();
+        format!("{arity} {}", words.join(" "))
+    }
+
+    /// By hand, from Redis 8.8: what a comparison of every command with it has found to be different.
+    #[test]
+    fn commands_are_described_as_in_redis_8_8() {
+        for (name, expected) in [
+            ("asking", ":1 +@connection +@fast +fast"),
+            ("readonly", ":1 +@connection +@fast +fast +loading +stale"),
+            ("readwrite", ":1 +@connection +@fast +fast +loading +stale"),
+            ("hexpire", ":-6 +@fast +@hash +@write +fast +write"),
+            ("hpexpire", ":-6 +@fast +@hash +@write +fast +write"),
+            ("hexpireat", ":-6 +@fast +@hash +@write +fast +write"),
+            ("hpexpireat", ":-6 +@fast +@hash +@write +fast +write"),
+            ("subscribe", ":-2 +@pubsub +@slow +denyoom +loading +noscript +pubsub +stale"),
+            ("psubscribe", ":-2 +@pubsub +@slow +denyoom +loading +noscript +pubsub +stale"),
+            ("ssubscribe", ":-2 +@pubsub +@slow +denyoom +loading +noscript +pubsub +stale"),
+            ("cluster|slots", ":2 +@slow +loading +stale nondeterministic_output"),
+            ("cluster|nodes", ":2 +@slow +loading +stale nondeterministic_output"),
+            ("increx", ":-2 +@fast +@string +@write +denyoom +fast +write"),
+            ("sunioncard", ":-3 +@read +@set +@slow +movablekeys +readonly"),
+            ("sdiffcard", ":-3 +@read +@set +@slow +movablekeys +readonly"),
+        ] {
+            assert_eq!(shown(name), expected, "{name}");
+        }
+        for name in ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"] {
+            assert!(shown(name).contains("+script_runner"), "{name}: {}", shown(name));
+        }
+        for (name, tips) in [
+            ("function|load", "request_policy:all_shards response_policy:all_succeeded"),
+            ("function|kill", "request_policy:all_shards response_policy:one_succeeded"),
+            ("function|list", "nondeterministic_output_order"),
+            ("function|stats", "nondeterministic_output request_policy:all_shards response_policy:special"),
+            ("script|exists", "request_policy:all_shards response_policy:agg_logical_and"),
+            ("script|load", "request_policy:all_nodes response_policy:all_succeeded"),
+        ] {
+            assert!(shown(name).ends_with(tips), "{name}: {}", shown(name));
+        }
+    }
 
     #[test]
     fn one_range_stands_for_several_where_it_can() {

@@ -43,13 +43,20 @@ const SHARD_CHANNELS: &str = "shardchannel [shardchannel ...]";
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
-    row("subscribe", -2, SUBSCRIBE, &[], "2.0.0", "Listens for messages published to channels.", CHANNELS, |ctx| {
-        subscribe::subscribe(ctx, Kind::Channel)
-    }),
+    row(
+        "subscribe",
+        -2,
+        SUBSCRIBE | DENYOOM,
+        &[],
+        "2.0.0",
+        "Listens for messages published to channels.",
+        CHANNELS,
+        |ctx| subscribe::subscribe(ctx, Kind::Channel),
+    ),
     row(
         "psubscribe",
         -2,
-        SUBSCRIBE,
+        SUBSCRIBE | DENYOOM,
         &[],
         "2.0.0",
         "Listens for messages published to channels that match one or more patterns.",
@@ -59,7 +66,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
     row(
         "ssubscribe",
         -2,
-        SUBSCRIBE,
+        SUBSCRIBE | DENYOOM,
         SHARDS,
         "7.0.0",
         "Listens for messages published to shard channels.",

@@ -5,41 +5,62 @@ use std::sync::Arc;
 use command::{Error, Row, flags::*};
 use script::{Running, Source};
 
+use super::super::tipped;
 use super::{Flow, SessionCtx, SessionRun, help, kill, numkeys, rules, start, sub};
 use crate::scripts::{Digest, Known};
 
 pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
     sub("debug", 3, NOSCRIPT, "3.2.0", "<YES | SYNC | NO>", "Sets the debug mode of server-side Lua scripts.", debug),
-    sub(
-        "exists",
-        -3,
-        NOSCRIPT,
-        "2.6.0",
-        "sha1 [sha1 ...]",
-        "Determines whether server-side Lua scripts exist in the script cache.",
-        exists,
+    tipped(
+        &["request_policy:all_shards", "response_policy:agg_logical_and"],
+        sub(
+            "exists",
+            -3,
+            NOSCRIPT,
+            "2.6.0",
+            "sha1 [sha1 ...]",
+            "Determines whether server-side Lua scripts exist in the script cache.",
+            exists,
+        ),
     ),
-    sub(
-        "flush",
-        -2,
-        NOSCRIPT,
-        "2.6.0",
-        "[ASYNC | SYNC]",
-        "Removes all server-side Lua scripts from the script cache.",
-        flush,
+    tipped(
+        &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        sub(
+            "flush",
+            -2,
+            NOSCRIPT,
+            "2.6.0",
+            "[ASYNC | SYNC]",
+            "Removes all server-side Lua scripts from the script cache.",
+            flush,
+        ),
     ),
     sub("help", 2, LOADING | STALE, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
-    sub(
-        "kill",
-        2,
-        NOSCRIPT | ALLOW_BUSY,
-        "2.6.0",
-        "",
-        "Terminates a server-side Lua script during execution.",
-        kill::script,
+    tipped(
+        &["request_policy:all_shards", "response_policy:one_succeeded"],
+        sub(
+            "kill",
+            2,
+            NOSCRIPT | ALLOW_BUSY,
+            "2.6.0",
+            "",
+            "Terminates a server-side Lua script during execution.",
+            kill::script,
+        ),
     ),
     sub("show", 3, NOSCRIPT | STALE, "8.0.0", "sha1", "Shows a script of the script cache (Valkey).", show),
-    sub("load", 3, NOSCRIPT | STALE, "2.6.0", "script", "Loads a server-side Lua script to the script cache.", load),
+    tipped(
+        &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        sub(
+            "load",
+            3,
+            NOSCRIPT | STALE,
+            "2.6.0",
+            "script",
+            "Loads a server-side Lua script to the script cache.",
+            load,
+        ),
+    ),
 ];
 
 pub(super) fn eval(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

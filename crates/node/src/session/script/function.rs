@@ -6,6 +6,7 @@ use command::{Error, Row, flags::*};
 use resp::Reply;
 use script::{Library, load_library, restore_libraries};
 
+use super::super::tipped;
 use super::eval::text;
 use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
 use crate::cluster::change_libraries;
@@ -13,38 +14,59 @@ use crate::jobs::Done;
 use crate::libraries::{Libraries, NotAdded};
 
 pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
-    sub("delete", 3, NOSCRIPT | WRITE, "7.0.0", "library-name", "Deletes a library and its functions.", delete),
+    tipped(
+        &["request_policy:all_shards", "response_policy:all_succeeded"],
+        sub("delete", 3, NOSCRIPT | WRITE, "7.0.0", "library-name", "Deletes a library and its functions.", delete),
+    ),
     sub("dump", 2, NOSCRIPT, "7.0.0", "", "Dumps all libraries into a serialized binary payload.", dump),
-    sub("flush", -2, NOSCRIPT | WRITE, "7.0.0", "[ASYNC | SYNC]", "Deletes all libraries and functions.", flush),
+    tipped(
+        &["request_policy:all_shards", "response_policy:all_succeeded"],
+        sub("flush", -2, NOSCRIPT | WRITE, "7.0.0", "[ASYNC | SYNC]", "Deletes all libraries and functions.", flush),
+    ),
     sub("help", 2, LOADING | STALE, "7.0.0", "", "Returns helpful text about the different subcommands.", help),
-    sub("kill", 2, NOSCRIPT | ALLOW_BUSY, "7.0.0", "", "Terminates a function during execution.", kill::function),
-    sub(
-        "list",
-        -2,
-        NOSCRIPT,
-        "7.0.0",
-        "[LIBRARYNAME library-name-pattern] [WITHCODE]",
-        "Returns information about all libraries.",
-        list,
+    tipped(
+        &["request_policy:all_shards", "response_policy:one_succeeded"],
+        sub("kill", 2, NOSCRIPT | ALLOW_BUSY, "7.0.0", "", "Terminates a function during execution.", kill::function),
     ),
-    sub("load", -3, NOSCRIPT | WRITE | DENYOOM, "7.0.0", "[REPLACE] function-code", "Creates a library.", load),
-    sub(
-        "restore",
-        -3,
-        NOSCRIPT | WRITE | DENYOOM,
-        "7.0.0",
-        "serialized-value [FLUSH | APPEND | REPLACE]",
-        "Restores all libraries from a payload.",
-        restore,
+    tipped(
+        &["nondeterministic_output_order"],
+        sub(
+            "list",
+            -2,
+            NOSCRIPT,
+            "7.0.0",
+            "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+            "Returns information about all libraries.",
+            list,
+        ),
     ),
-    sub(
-        "stats",
-        2,
-        NOSCRIPT | ALLOW_BUSY,
-        "7.0.0",
-        "",
-        "Returns information about a function during execution.",
-        stats,
+    tipped(
+        &["request_policy:all_shards", "response_policy:all_succeeded"],
+        sub("load", -3, NOSCRIPT | WRITE | DENYOOM, "7.0.0", "[REPLACE] function-code", "Creates a library.", load),
+    ),
+    tipped(
+        &["request_policy:all_shards", "response_policy:all_succeeded"],
+        sub(
+            "restore",
+            -3,
+            NOSCRIPT | WRITE | DENYOOM,
+            "7.0.0",
+            "serialized-value [FLUSH | APPEND | REPLACE]",
+            "Restores all libraries from a payload.",
+            restore,
+        ),
+    ),
+    tipped(
+        &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        sub(
+            "stats",
+            2,
+            NOSCRIPT | ALLOW_BUSY,
+            "7.0.0",
+            "",
+            "Returns information about a function during execution.",
+            stats,
+        ),
     ),
 ];
 
