@@ -25,16 +25,19 @@ pub enum Difference {
     ServerName,
     /// BITCOUNT with a start and no end.
     CountFrom,
+    /// NX and XX of HSETEX.
+    KeyCondition,
 }
 
 impl Difference {
     /// All of them, in the order of the docs.
-    pub const ALL: [Difference; 5] = [
+    pub const ALL: [Difference; 6] = [
         Difference::NestedMulti,
         Difference::NotInBlock,
         Difference::UnknownType,
         Difference::ServerName,
         Difference::CountFrom,
+        Difference::KeyCondition,
     ];
 
     /// What differs, and the answers of Redis and of Valkey.
@@ -57,6 +60,11 @@ impl Difference {
                 "`server` is `valkey`; `version` and `valkey_version` are Valkey's",
             ],
             Difference::CountFrom => ["`BITCOUNT key start`", "a syntax error", "the bits from there to the end"],
+            Difference::KeyCondition => [
+                "`HSETEX` with `NX` or `XX`",
+                "an error: unknown argument",
+                "fields are set only if there is no such hash, or if there is one",
+            ],
         }
     }
 }

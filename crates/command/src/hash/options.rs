@@ -2,6 +2,7 @@
 
 use super::expire::{Condition, From, Unit, time};
 use crate::ctx::Ctx;
+use crate::dialect::Difference;
 use crate::error::Error;
 
 /// EX, PX, EXAT, PXAT.
@@ -86,6 +87,7 @@ impl Options {
     /// Reads the arguments of `command`, which is of this form.
     pub(super) fn parse(ctx: &Ctx<'_>, form: Form, command: &'static str) -> Result<Self, Error> {
         let (mut ttl, mut fields_if, mut key_if, mut fields) = (Ttl::Unsaid, None, None, None);
+        let of_key = form == Form::Set && ctx.tunables.dialect.is_valkey(Difference::KeyCondition);
         let keeping = if form == Form::Get { "persist" } else { "keepttl" };
         let mut i = 2;
         while i < ctx.args.len() {
@@ -117,7 +119,7 @@ impl Options {
                     return Err(Error::new("ERR Only one of FXX or FNX arguments can be specified"));
                 }
                 fields_if = Some(if ctx.is(i, "fnx") { If::Absent } else { If::Present });
-            } else if form == Form::Set && (ctx.is(i, "nx") || ctx.is(i, "xx")) {
+            } else if of_key && (ctx.is(i, "nx") || ctx.is(i, "xx")) {
                 if key_if.is_some() {
                     return Err(Error::new("ERR Only one of XX or NX arguments can be specified"));
                 }

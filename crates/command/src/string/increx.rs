@@ -5,7 +5,7 @@ use object::long_double::LongDouble;
 use object::number;
 
 use super::options::{Ttl, Unit};
-use super::{STRING, delete_if_present, put, row};
+use super::{STRING, expire_at_once, put, row};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::families::Run;
@@ -207,7 +207,7 @@ fn increx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 /// Stores the sum. A time that is over deletes the key instead.
 fn change(ctx: &mut Ctx<'_>, key: &Key<'_>, sum: &Sum, options: &Options<'_>, deadline: Option<u64>, had_ttl: bool) {
     let expiry = match deadline {
-        Some(ms) if ms <= ctx.now => return delete_if_present(ctx, key),
+        Some(ms) if ms <= ctx.now => return expire_at_once(ctx, key),
         Some(ms) => Expiry::At(ms),
         None if options.ttl == Ttl::Persist => Expiry::Clear,
         None => Expiry::Keep,

@@ -162,6 +162,12 @@ fn delete_if_present(ctx: &mut Ctx<'_>, key: &Key<'_>) {
     }
 }
 
+/// Leaves a key as if it had been set and had expired since: it counts as an expired one.
+fn expire_at_once(ctx: &mut Ctx<'_>, key: &Key<'_>) {
+    delete_if_present(ctx, key);
+    keyspace::bump(&ctx.db.local().counters().expired, 1);
+}
+
 /// Whether a string of `len` bytes may grow by `more`, or Redis's error (`proto-max-bulk-len`).
 fn check_length(ctx: &Ctx<'_>, len: u64, more: u64) -> Result<(), Error> {
     match len.checked_add(more) {

@@ -4,7 +4,7 @@ use keyspace::{Expiry, Key};
 
 use super::compare::Condition;
 use super::options::{Options, Ttl, Unit};
-use super::{STRING, delete_if_present, put, row, write_str};
+use super::{STRING, expire_at_once, put, row, write_str};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::families::Run;
@@ -181,7 +181,7 @@ fn set_with(
     }
     if deadline.is_some_and(|ms| ms <= ctx.now) {
         // Nothing is set for a time that is over; what was there is gone all the same.
-        delete_if_present(ctx, key);
+        expire_at_once(ctx, key);
         return Ok(true);
     }
     put_until(ctx, key, value, options.ttl, deadline);

@@ -3,6 +3,7 @@
 use object::Hash;
 
 use crate::Events;
+use crate::dialect::Dialect;
 use crate::hash::reclaim;
 use crate::testing::Bench;
 
@@ -62,9 +63,12 @@ fn times_are_set_and_read() {
 #[test]
 fn options_stand_in_any_order() {
     let mut bench = Bench::new();
+    assert_eq!(bench.words("hsetex h nx fields 1 a 1"), "-ERR unknown argument: nx\r\n");
+    bench.tunables.dialect = Dialect::Valkey;
     check(
         &mut bench,
-        "hsetex h fields 1 a 1 fnx ex 5 => :1
+        "hsetex h nx xx fields 1 a 1 => -ERR Only one of XX or NX arguments can be specified
+         hsetex h fields 1 a 1 fnx ex 5 => :1
          hsetex h ex 5 fields 1 a 2 fnx => :0
          hsetex h keepttl fields 1 a 3 fxx => :1
          httl h fields 1 a => *1 :5
@@ -128,7 +132,6 @@ fn errors() {
          hsetex h fields 1 a 1 b => -ERR unknown argument: b
          hsetex h fields 99999999999 a 1 => -ERR invalid number of fields
          hsetex h fields 1 a 1 fields 1 b 2 => -ERR FIELDS keyword specified multiple times
-         hsetex h nx xx fields 1 a 1 => -ERR Only one of XX or NX arguments can be specified
          hsetex h fields 0 a 1 => -ERR invalid number of fields
          hsetex h fnx fnx a b => -ERR Only one of FXX or FNX arguments can be specified
          hsetex h fnx keepttl fields 1 => -ERR wrong number of arguments

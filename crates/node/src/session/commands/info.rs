@@ -180,7 +180,7 @@ mod tests {
     /// What COMMAND INFO shows of a command: arity, flags, categories and tips, sorted.
     fn shown(name: &str) -> String {
         let table = Table::new();
-        let command = table.all().find(|command| &*command.name == name).unwrap();
+        let command = table.all().iter().find(|command| &*command.name == name).unwrap();
         let mut out = Vec::new();
         write(&mut Reply::new(&mut out, Protocol::Resp2), &table, command);
         let text = String::from_utf8(out).unwrap();
