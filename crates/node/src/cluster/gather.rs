@@ -2,7 +2,7 @@
 
 use resp::{Args, Protocol, Reply, ReplyDecoder, Value, skip_reply};
 
-use super::link::UNKNOWN;
+use super::link::is_unknown;
 use super::peers::HOME;
 use super::remote::{Expect, Remote};
 use crate::conn::{Conn, Wait};
@@ -45,7 +45,8 @@ impl Merge {
             "pubsub|channels" | "pubsub|shardchannels" => Merge::Unique,
             "pubsub|numsub" | "pubsub|shardnumsub" => Merge::Pairs,
             "script|exists" | "waitaof" => Merge::Least,
-            "flushall" | "flushdb" | "swapdb" | "script|load" | "script|flush" => Merge::Change,
+            "flushall" | "flushdb" | "swapdb" | "script|flush" => Merge::Change,
+            "script|load" => Merge::Same,
             "randomkey" => Merge::Any,
             "script|kill" | "function|kill" => Merge::Kill,
             _ => return None,
@@ -56,6 +57,20 @@ impl Merge {
     fn is_without_lost(self, name: &str) -> bool {
         matches!(self, Merge::Receivers | Merge::Kill)
             || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
+    }
+
+    /// Whether nodes that do not answer are left out: none of what they would say is missed. What they are to know they are told when they are back.
+    fn leaves_out(name: &str) -> bool {
+        name.starts_with("pubsub|") || matches!(name, "script|load" | "script|exists")
+    }
+
+    /// Whether it only looks: whether a node has come to it matters to nobody.
+    pub(crate) fn only_looks(self) -> bool {
+        match self {
+            Merge::Sum | Merge::Concat | Merge::Unique | Merge::Pairs | Merge::Any => true,
+            // What WAITAOF waits for may be lost (rule L9).
+            Merge::Least | Merge::Receivers | Merge::Same | Merge::Change | Merge::Kill => false,
+        }
     }
 
     /// Whether a node has its part only as long as it has a lease: it is about keys.
@@ -74,10 +89,12 @@ impl Merge {
             return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
         }
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
-        if let Some(error) = error {
+        // One key will do, whoever has it.
+        let is_found = self == Merge::Any && parts.iter().any(|part| is_some(part));
+        if let Some(error) = error.filter(|_| !is_found) {
             let failed = parts.iter().filter(|part| part.first() == Some(&b'-')).count();
             // Nobody may have executed it, but nobody knows: not with a code that clients repeat, either.
-            let unknown = parts.iter().find(|part| part.get(1..).is_some_and(|text| text.starts_with(UNKNOWN)));
+            let unknown = parts.iter().find(|part| is_unknown(part));
             return match self {
                 Merge::Change if failed < parts.len() || unknown.is_some() => {
                     partly(parts.len() - failed, parts.len(), unknown.unwrap_or(error), protocol)
@@ -91,8 +108,7 @@ impl Merge {
             Merge::Sum | Merge::Receivers => reply.integer(parts.iter().map(|part| number(part)).sum()),
             Merge::Same | Merge::Change | Merge::Kill => return parts.first().cloned().unwrap_or_default(),
             Merge::Any => {
-                let is_nil = |part: &&Vec<u8>| part.starts_with(b"$-1") || part.starts_with(b"_");
-                let some: Vec<&Vec<u8>> = parts.iter().filter(|part| !is_nil(part)).collect();
+                let some: Vec<&Vec<u8>> = parts.iter().filter(|part| is_some(part)).collect();
                 let chosen = (chance as usize).checked_rem(some.len()).and_then(|i| some.get(i).copied());
                 return chosen.or(parts.first()).cloned().unwrap_or_default();
             }
@@ -124,6 +140,25 @@ impl Merge {
         }
         out
     }
+}
+
+/// The slot of all keys that a pattern matches, if it is one.
+fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
+    let is_literal = |text: &[u8]| !text.iter().any(|byte| b"*?[\\".contains(byte));
+    let Some(open) = pattern.iter().position(|byte| *byte == b'{').filter(|open| is_literal(&pattern[..*open])) else {
+        return is_literal(pattern).then(|| keyspace::slot_of(pattern));
+    };
+    let tag = &pattern[open + 1..];
+    let close = tag.iter().position(|byte| *byte == b'}').filter(|close| *close > 0 && is_literal(&tag[..*close]));
+    match close {
+        Some(close) => Some(keyspace::slot_of(&tag[..close])),
+        None => is_literal(pattern).then(|| keyspace::slot_of(pattern)),
+    }
+}
+
+/// Whether a reply names something.
+fn is_some(reply: &[u8]) -> bool {
+    !(reply.starts_with(b"$-1") || reply.starts_with(b"_") || reply.starts_with(b"-"))
 }
 
 /// Which of the replies to SCRIPT KILL counts: the least. What a node has not said may be that a script runs there.
@@ -181,6 +216,10 @@ impl<'a> Iterator for Elements<'a> {
 pub(crate) struct Gather {
     merge: Merge,
     parts: Vec<Vec<u8>>,
+    /// Over which links they come; nothing where that does not matter.
+    links: Vec<usize>,
+    /// Those who do not answer are left out.
+    leaves_out: bool,
     /// Replies that have not come.
     missing: usize,
     /// Where the one goes, and whether the client wants it.
@@ -197,7 +236,24 @@ impl Gather {
     /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
     /// change the reply says how many have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
-        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill)
+        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill) || self.leaves_out || self.only_looks()
+    }
+
+    /// See [`Merge::only_looks`].
+    pub(crate) fn only_looks(&self) -> bool {
+        self.merge.only_looks()
+    }
+
+    /// The reply, and the links of those who were left out.
+    fn conclude(mut self, chance: u64) -> (Vec<u8>, Vec<usize>) {
+        let failed = |part: &Vec<u8>| part.starts_with(b"-CLUSTERDOWN") || is_unknown(part);
+        let mut silent = Vec::new();
+        if self.leaves_out && !self.parts.iter().all(failed) {
+            silent =
+                self.links.iter().zip(&self.parts).filter(|(_, part)| failed(part)).map(|(link, _)| *link).collect();
+            self.parts.retain(|part| !failed(part));
+        }
+        (self.merge.merge(&self.parts, self.protocol, chance), silent)
     }
 
     /// The rest of one of the replies will not come.
@@ -222,13 +278,32 @@ impl Worker {
         let Some(peers) = &mut self.peers else { return Next::Continue };
         let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
         let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
-        let links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
-        if command.name == "swapdb"
+        let mut links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
+        if command.name == "waitaof" {
+            // It is about what this connection has changed.
+            let changed = conn.remote.as_deref().map_or(&[][..], |remote| &remote.changed);
+            links.retain(|link| *link == HOME || changed.contains(link));
+        }
+        if command.name == "keys"
+            && let Some(slot) = args.get(1).and_then(slot_of_pattern)
+            && let Some(owner) = map.owner_of(slot)
+        {
+            links = vec![peers.link_to(owner)];
+        }
+        if matches!(&*command.name, "swapdb" | "flushall" | "flushdb")
             && let Some(next) = self.reaches_all(conn, command, &links)
         {
             return next;
         }
         self.begin_gathering(conn, merge, links.len());
+        if let Some(remote) = conn.remote.as_deref_mut() {
+            if merge == Merge::Change {
+                links.iter().for_each(|link| remote.note_change(*link));
+            }
+            if let Some(gather) = remote.gather.as_deref_mut().filter(|_| Merge::leaves_out(&command.name)) {
+                (gather.leaves_out, gather.links) = (true, links.clone());
+            }
+        }
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
@@ -240,17 +315,21 @@ impl Worker {
     /// Whether a command that must not be done by some nodes alone may be sent to all: `None`. It waits for links that have not been needed yet, and is refused
     /// if a node is out of reach. What comes to pass after that, nothing guards against.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
-        const OUT_OF_REACH: &[u8] =
-            b"CLUSTERDOWN a node of the cluster cannot be reached, or does not serve: nothing was done, as all have to do it";
         let (peers, now) = (self.peers.as_deref()?, self.engine.now());
         if !peers.serves {
             let text = peers.no_lease();
             return Some(self.decline(conn, command, &text));
         }
-        let serves = |node: &::cluster::map::Node| !node.lost && !peers.holds_no_lease(node.id);
-        let fails = |link: &usize| peers.links[*link].fails(now);
-        if !peers.map.nodes().iter().all(serves) || links.iter().any(fails) {
-            return Some(self.decline(conn, command, OUT_OF_REACH));
+        let fails = |node: &&::cluster::map::Node| {
+            let link = links.iter().find(|link| peers.links[**link].node == Some(node.id));
+            node.lost || peers.holds_no_lease(node.id) || link.is_some_and(|link| peers.links[*link].fails(now))
+        };
+        if let Some(node) = peers.map.nodes().iter().find(fails) {
+            let text = format!(
+                "CLUSTERDOWN The node at {}:{} cannot be reached, or does not serve: nothing was done, as all have to do it",
+                node.host, node.port
+            );
+            return Some(self.decline(conn, command, text.as_bytes()));
         }
         let link = links.iter().copied().find(|link| *link != HOME && peers.links[*link].open_end().is_none())?;
         self.want_link(link);
@@ -262,7 +341,9 @@ impl Worker {
     pub(super) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
         let hole = self.place_of_reply(conn);
         let protocol = conn.session.protocol;
-        let gather = Gather { merge, parts: vec![Vec::new(); parts], missing: parts, hole, protocol };
+        let parts = vec![Vec::new(); parts];
+        let (missing, links) = (parts.len(), Vec::new());
+        let gather = Gather { merge, parts, links, leaves_out: false, missing, hole, protocol };
         let remote: &mut Remote = conn.remote.get_or_insert_default();
         remote.gather = Some(Box::new(gather));
         conn.wait = Wait::Replies(0);
@@ -282,8 +363,11 @@ impl Worker {
         }
         let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.take()) else { return };
         let chance = self.engine.rng().next_u64();
-        let reply = gather.merge.merge(&gather.parts, gather.protocol, chance);
-        let (hole, wanted) = gather.hole;
+        let ((hole, wanted), learns) = (gather.hole, gather.merge == Merge::Same);
+        let (reply, silent) = gather.conclude(chance);
+        if learns {
+            self.owe_script(&reply, &silent);
+        }
         conn.out.fill(hole, if wanted { &reply } else { &[] }, true);
     }
 }
@@ -298,10 +382,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_may_be_about_one_slot() {
+        let slots = [("{a}*", "a"), ("x{a}[bc]", "a"), ("key", "key"), ("{}", "{}"), ("{a", "{a")];
+        for (pattern, key) in slots {
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), Some(keyspace::slot_of(key.as_bytes())), "{pattern}");
+        }
+        for pattern in ["*", "*{a}", "[x]{a}", "{a*}", "{}*", "{a?", "k\\{a}", "{*}{a}"] {
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), None, "{pattern}");
+        }
+    }
+
+    #[test]
     fn replies_become_one() {
         assert_eq!(merged(Merge::Sum, &[":3\r\n", ":0\r\n", ":4\r\n"]), ":7\r\n");
         assert_eq!(merged(Merge::Sum, &[":3\r\n", "-ERR no\r\n"]), "-ERR no\r\n");
-        let unknown = format!("-{}\r\n", String::from_utf8_lossy(UNKNOWN));
+        let unknown = format!("-{}\r\n", crate::cluster::link::unknown(" at a:1"));
         let both = merged(Merge::Change, &["-CLUSTERDOWN no lease\r\n", &unknown]);
         assert!(both.starts_with("-ERR 0 of 2 nodes have executed it") && both.contains("nobody knows"), "{both}");
         assert_eq!(merged(Merge::Change, &["-CLUSTERDOWN a\r\n", "-CLUSTERDOWN b\r\n"]), "-CLUSTERDOWN a\r\n");
@@ -334,5 +429,7 @@ mod tests {
         assert_eq!(merged(Merge::Kill, &[free, free]), free);
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
         assert_eq!(merged(Merge::Any, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+        assert_eq!(merged(Merge::Any, &["-CLUSTERDOWN a\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
+        assert_eq!(merged(Merge::Any, &["-CLUSTERDOWN a\r\n", "$-1\r\n"]), "-CLUSTERDOWN a\r\n");
     }
 }

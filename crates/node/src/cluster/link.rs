@@ -4,11 +4,13 @@
 //! on it is dialed again and again, and whoever has something to say is told so at once. If a link ends later, what was forwarded may have been executed, and
 //! those who wait for a reply are closed (rule T9), unless the other end has said that it leaves: then nothing was executed that it has not answered.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::cluster::items::Item;
 use ::cluster::{NodeId, map};
+use resp::append_request;
 
 use super::frames::Stage;
 use super::peers::HOME;
@@ -17,6 +19,7 @@ use super::remote::{Expect, Remote};
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
 use crate::conn::{Conn, Wait};
+use crate::scripts::Digest;
 use crate::session::Session;
 use crate::worker::{Token, Worker, write_error};
 
@@ -26,6 +29,8 @@ const LINK_MAX: usize = 4 << 20;
 const DIAL_MS: u64 = 2_000;
 /// Milliseconds before a link that has failed is dialed again: first, and at most.
 const BACKOFF_MS: (u64, u64) = (10, 500);
+/// Scripts that a node is told of when it is back, at most: of others clients hear -NOSCRIPT there, and load them again.
+const OWED_MAX: usize = 1000;
 
 /// A link to be connected.
 #[derive(Debug)]
@@ -110,6 +115,8 @@ pub(crate) struct Outbound {
     own: Option<u32>,
     /// Bytes that were answered there and not acknowledged.
     pub(crate) own_bytes: usize,
+    /// Scripts that clients have loaded and the other node has not heard of.
+    owed_scripts: BTreeSet<Digest>,
     /// Whether its other end is at work.
     pub(super) probe: Probe,
     /// Of a link that leads back: its other end.
@@ -137,6 +144,7 @@ impl Outbound {
             since: 0,
             own: None,
             own_bytes: 0,
+            owed_scripts: BTreeSet::new(),
             probe: Probe::default(),
             partner: None,
         }
@@ -250,7 +258,9 @@ impl Outbound {
     /// When something is to be done, unix milliseconds.
     fn deadline(&self) -> Option<u64> {
         match self.state {
-            State::Down(until) if self.in_vain || !self.stage.is_empty() => Some(until),
+            State::Down(until) if self.in_vain || !self.stage.is_empty() || !self.owed_scripts.is_empty() => {
+                Some(until)
+            }
             State::Dialing(_, until) => Some(until),
             _ => None,
         }
@@ -316,7 +326,33 @@ impl Worker {
             (out.in_vain, out.since) = (false, now);
         }
         self.tx_linked(link);
+        self.tell_owed_scripts(link);
         true
+    }
+
+    /// A script was loaded, and the nodes at these links have not heard of it: they do when they are reached.
+    pub(super) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
+        let Some(peers) = self.peers.as_deref_mut().filter(|_| !links.is_empty()) else { return };
+        let digest = loaded.split(|byte| *byte == b'\n').nth(1).and_then(|line| line.trim_ascii_end().try_into().ok());
+        let Some(digest) = digest else { return };
+        for link in links {
+            let out = &mut peers.links[*link];
+            if out.owed_scripts.len() < OWED_MAX {
+                out.owed_scripts.insert(digest);
+            }
+        }
+    }
+
+    fn tell_owed_scripts(&mut self, link: usize) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let out = &mut peers.links[link];
+        for digest in std::mem::take(&mut out.owed_scripts) {
+            // What was flushed since nobody needs.
+            let Some(known) = self.node.scripts.find(&digest) else { continue };
+            let mut command = Vec::new();
+            append_request(&mut command, &[&b"SCRIPT"[..], b"LOAD", known.source.body()]);
+            out.say_by_itself(&command);
+        }
     }
 
     /// Takes an end of a link that another node, of this name, has dialed. What came with it is handed over as for any connection.
@@ -537,7 +573,16 @@ impl Worker {
             return self.cut(token);
         }
         self.ensure_out(&mut conn);
-        let why = if may_be_done { UNKNOWN.to_vec() } else { self.unreached(link).into_bytes() };
+        let only_looks =
+            conn.remote.as_deref().and_then(|remote| remote.gather.as_ref()).is_some_and(|g| g.only_looks());
+        let why = match may_be_done {
+            false => self.unreached(link),
+            true if only_looks => {
+                format!("CLUSTERDOWN The node{} cannot be reached: it has not answered", self.place(link))
+            }
+            true => unknown(&self.place(link)),
+        };
+        let why = why.into_bytes();
         while let Some(expect) = line.expected.pop_front() {
             let mut error = Vec::new();
             write_error(&mut error, conn.session.protocol, &why);
@@ -553,16 +598,27 @@ impl Worker {
 
     /// What is answered to a command that has not left this node, or was not executed at the other one.
     fn unreached(&self, link: usize) -> String {
+        format!("CLUSTERDOWN The node{} cannot be reached: the command was not executed there", self.place(link))
+    }
+
+    /// Where the node at the other end of a link is: ` at HOST:PORT`, or nothing if nobody knows.
+    fn place(&self, link: usize) -> String {
         let place = self.peers.as_deref().and_then(|peers| {
             let node = peers.map.node(peers.map.index_of(peers.links[link].node?)?);
             Some(format!(" at {}:{}", node.host, node.port))
         });
-        format!(
-            "CLUSTERDOWN The node{} cannot be reached: the command was not executed there",
-            place.unwrap_or_default()
-        )
+        place.unwrap_or_default()
     }
 }
 
 /// What is answered to a part of a command that has left, and whose reply is lost.
-pub(super) const UNKNOWN: &[u8] = b"ERR a node has not answered: nobody knows whether it has executed the command";
+pub(super) fn unknown(place: &str) -> String {
+    format!("ERR the node{place} {UNKNOWN}")
+}
+
+const UNKNOWN: &str = "has not answered: nobody knows whether it has executed the command";
+
+/// Whether a reply is [`unknown`].
+pub(super) fn is_unknown(reply: &[u8]) -> bool {
+    reply.starts_with(b"-ERR the node") && reply.trim_ascii_end().ends_with(UNKNOWN.as_bytes())
+}

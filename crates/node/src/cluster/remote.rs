@@ -110,6 +110,8 @@ pub(crate) struct Remote {
     pub(crate) beginning: Vec<u8>,
     /// Bytes of commands forwarded since the last time that nothing was owed.
     pub(crate) forwarded: usize,
+    /// The links over which commands were forwarded that may change something.
+    pub(crate) changed: Vec<usize>,
 }
 
 impl Remote {
@@ -123,6 +125,14 @@ impl Remote {
         }
         let beginning = std::mem::take(&mut self.beginning);
         Some(!(beginning.starts_with(b"-") || beginning.starts_with(b"_") || beginning == NIL))
+    }
+
+    /// A command that may change something is forwarded over a link.
+    #[inline]
+    pub(crate) fn note_change(&mut self, link: usize) {
+        if !self.changed.contains(&link) {
+            self.changed.push(link);
+        }
     }
 
     /// The virtual connection over a link.

@@ -435,6 +435,11 @@ impl Worker {
         let is_script = kind == Kind::Script;
         let expect = if is_script { Expect::Script(hole, wanted) } else { Expect::Hole(hole, wanted) };
         self.ask(conn, link, Some(args), raw, [expect]);
+        if command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
+            && let Some(remote) = conn.remote.as_deref_mut()
+        {
+            remote.note_change(link);
+        }
         self.note_forwarded(conn, command, Some(args));
         if is_script {
             // What is behind it may not run before it: it may have to run again.

@@ -203,6 +203,7 @@ impl Worker {
         let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + queued);
         let last = Expect::Block(hole, wanted, db);
         self.ask(conn, link, None, &bytes, expected.chain([last]));
+        conn.remote.iter_mut().for_each(|remote| remote.note_change(link));
         if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
             line.watches = false;
             line.watched.clear();

@@ -121,16 +121,17 @@ What differs from a single server:
   to end (PEXPIREAT), and looks at again, each node judges by its own clock.
 - `SCRIPT KILL` and `FUNCTION KILL` kill at whichever node the script runs. One that runs on copies of keys of several nodes can be killed also when it has written:
   nothing of it, and of the block it is in, is done.
-- A script that came with `SCRIPT LOAD` is known to all nodes; one that came with `EVAL`, to those that have run it.
+- A script that came with `SCRIPT LOAD` is known to all nodes, to those that could not be reached as soon as they are; one that came with `EVAL`, to those that have run it.
 - Libraries of functions belong to the cluster: its metadata have them, and every node that serves has them, also one that joins later, was away or has lost all it had. `FUNCTION LOAD`,
   `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes have the change that may serve, which takes up to about 2 s where one has just failed; of changes at once none is lost. Where
   no more than half of the voting nodes are up they are refused with -CLUSTERDOWN, or, if that comes to pass meanwhile, answered within some ten seconds with an error that says that nobody knows whether the change was made
   (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers `FCALL`
   with -CLUSTERDOWN, keys or none. Smart clients may load the same library again, and delete one that is not there, without an error: they ask each node for the same change.
-- Of `FLUSHALL`, `FLUSHDB`, `SWAPDB` and `SCRIPT`, those that change something are done by each node by itself, not at one moment everywhere. If some nodes cannot be reached, the others have done it all
-  the same, and the error says how many (`-ERR 2 of 3 nodes have executed it ...`): it may be repeated once they can. `SWAPDB`, which may not, is refused with -CLUSTERDOWN
-  before anything is done unless all nodes can be reached and serve; if one fails in that very moment, the connection is closed or the error says how many have
-  done it, and those that have not still have to.
+- `FLUSHALL`, `FLUSHDB` and `SWAPDB` are done by each node by itself, not at one moment everywhere. Unless all nodes can be reached and serve, they are refused with -CLUSTERDOWN, which names the
+  node, before anything is done. If a node fails in that very moment, the error says how many have done it (`-ERR 2 of 3 nodes have executed it ...`), and it may be repeated; but after `SWAPDB`
+  those that have not done it still have to. `SCRIPT FLUSH` is done by the nodes that can be reached, and says so with the same error.
+- While a node cannot be reached, what needs nothing of it is answered: `RANDOMKEY` where another node has a key, `SCRIPT LOAD`, `SCRIPT EXISTS`, `PUBSUB`, and `WAITAOF` of a connection that has changed
+  nothing there. `DBSIZE` and `KEYS` need all nodes, and are answered -CLUSTERDOWN, which names the node.
 ";
 
 fn remark(name: &str) -> Option<&'static str> {

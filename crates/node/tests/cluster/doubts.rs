@@ -90,14 +90,14 @@ fn flushall_does_not_wait_for_a_node_that_has_stopped() {
     let keys = [0, 1, 2].map(|i| key_of(i, 3, "k"));
     assert_eq!(net.say(client, &format!("MSET {} 1 {} 1 {} 1", keys[0], keys[1], keys[2])), "OK");
     net.sleep(3000);
-    net.hears_of_silent(0, &[1]);
     net.stalled = vec![1];
     net.send(client, "FLUSHALL");
     net.run();
     assert!(net.heard(client).is_empty());
+    net.hears_of_silent(0, &[1]);
     net.unreachable = vec![1];
     looks(&mut net);
-    let expected = "-ERR 2 of 3 nodes have executed it, of the others the first says: a node has not answered: nobody knows whether it has executed the command";
+    let expected = "-ERR 2 of 3 nodes have executed it, of the others the first says: the node at 10.0.0.2:7001 has not answered: nobody knows whether it has executed the command";
     assert_eq!(net.heard(client), [expected]);
     assert!(!net.clients[client].closed);
     net.unreachable.clear();

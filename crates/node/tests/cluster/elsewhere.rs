@@ -55,7 +55,7 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
         ["EVAL", "return redis.call('incr', KEYS[1])", "1", &key].map(String::from).to_vec(),
         ["EVAL", "return redis.call('incr', ARGV[1])", "0", &key].map(String::from).to_vec(),
         ["LPOP", &key_of(1, 3, "list")].map(String::from).to_vec(),
-        ["SCAN", &keyspace::slot_of(key.as_bytes()).to_string()].map(String::from).to_vec(),
+        ["SCAN", &(u64::from(keyspace::slot_of(key.as_bytes())) << 39 | 1).to_string()].map(String::from).to_vec(),
         ["DEBUG", "OBJECT", &key].map(String::from).to_vec(),
     ];
     for (crumbles, late) in [(false, 0), (true, 0), (false, 2), (false, 1)] {

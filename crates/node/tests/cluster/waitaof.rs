@@ -56,12 +56,18 @@ fn who_waits_for_a_log_that_fails_is_not_answered() {
 
 #[test]
 fn it_says_nothing_for_a_node_that_is_not_reached() {
-    let (mut net, client, _) = cluster(2);
+    let (mut net, client, keys) = cluster(2);
+    let other = net.connect(0);
+    assert_eq!(net.say(client, &format!("SET {} 1", keys[1])), "OK");
+    assert_eq!(net.say(other, &format!("SET {} 1", keys[0])), "OK");
+    assert_eq!(net.say(other, &format!("GET {}", keys[1])), "1");
     net.cut(0, 1);
     net.unreachable = vec![1];
-    net.sleep(1000);
+    net.sleep(3000);
     net.send(client, "WAITAOF 1 0 0");
+    net.send(other, "WAITAOF 1 0 0");
     net.sleep(3000);
     let heard = net.heard(client);
     assert!(heard.iter().all(|reply| reply.contains("CLUSTERDOWN")) && heard.len() == 1, "{heard:?}");
+    assert_eq!(net.heard(other), ["[1 0]"], "it has changed nothing there");
 }
