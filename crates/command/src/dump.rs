@@ -133,11 +133,12 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             ctx.effect(op::DELETE, &key, |_| {});
             ctx.notify(class::GENERIC, "del", &key);
         }
+        keyspace::bump(&ctx.db.local().counters().expired, 1);
         ctx.out.ok();
         return Ok(Outcome::Done);
     }
     let before = ctx.kind_before(&key);
-    ctx.db.renew(&key);
+    ctx.db.count_as_new(&key);
     set(ctx, &key, value, expiry);
     // Each means something under one kind of eviction policy only.
     let clock = ctx.db.clock();
@@ -228,6 +229,28 @@ mod tests {
             image
         };
         assert_eq!(bench.replayed().image(image), bench.image(image));
+    }
+
+    /// Payloads of Redis 8.8: streams with a group, with an entry of a producer, and with an entry that a consumer gave back.
+    #[test]
+    fn streams_of_redis_8_8() {
+        let mut bench = Bench::new();
+        let pending = "1b0110000000000000000100000000000000011d1d0000000a0001010001010181660200010201000100018176020401ff0101010101
+             000001010167010101010000000000000001000000000000000161488e13a20100000101016361488e13a201000061488e13a201000001000000
+             0000000001000000000000000100406440640000000e009337ddcdd15586c4";
+        let produced = "1b0110000001a2138e486c00000000000000001d1d0000000a0001010001010181660200010201000100018176020401ff01810000
+             01a2138e486c0081000001a2138e486c000000010040644064010270310102693181000001a2138e486c0001000e00c452ec1a00286236";
+        let given_back = "1b0110000000000000000100000000000000011d1d0000000a0001010001010181660200010201000100018176020401ff01010101
+             01000001020167010101010000000000000001000000000000000161488e13a20100000101016361488e13a201000061488e13a2010000010000
+             000000000001000000000000000100026732010101010000000000000001000000000000000100000000000000000001016371488e13a2010000
+             71488e13a2010000000100000000000000010000000000000001406440640000000e00cdab9f9c666d767b";
+        assert_eq!(restore(&mut bench, "x", "0", &hex(pending), ""), "+OK\r\n");
+        assert_eq!(bench.words("xrange x - +"), "*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+        assert!(bench.words("xpending x g").starts_with("*4\r\n:1\r\n$3\r\n1-1\r\n"));
+        assert_eq!(restore(&mut bench, "y", "0", &hex(produced), ""), "+OK\r\n");
+        assert_eq!(bench.words("xlen y"), ":1\r\n");
+        // Without XNACK there is no place for it.
+        assert_eq!(restore(&mut bench, "z", "0", &hex(given_back), ""), "-ERR Bad data format\r\n");
     }
 
     #[test]

@@ -109,6 +109,10 @@ impl Filter {
         Self { pattern: (pattern != b"*").then(|| pattern.to_vec()), kind: None }
     }
 
+    fn names(&self, key: &[u8]) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key))
+    }
+
     fn accepts(&self, found: Visited<'_>) -> bool {
         self.kind.as_ref().is_none_or(|kind| found.kind.type_name().as_bytes() == kind)
             && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, found.key))
@@ -241,9 +245,10 @@ impl Walk for Scan {
         }
     }
 
+    /// Redis looks at the name, then whether the key has expired, and at its type last.
     fn visit_expired(&mut self, found: Visited<'_>) -> bool {
         self.seen += 1;
-        self.filter.accepts(found)
+        self.filter.names(found.key)
     }
 
     fn enough(&self, at: Position, buckets: u64) -> bool {
@@ -489,8 +494,10 @@ mod tests {
         bench.words("pexpire l 5");
         bench.now += 6;
         assert_eq!(bench.words("dbsize"), ":2\r\n");
-        assert_eq!(scan_all(&mut bench, "type string").0, [""; 0]);
-        assert_eq!(bench.words("dbsize"), ":1\r\n");
+        assert_eq!(scan_all(&mut bench, "type string match b*").0, [""; 0]);
+        assert_eq!(bench.words("dbsize"), ":2\r\n");
+        assert_eq!(scan_all(&mut bench, "type string match l*").0, [""; 0]);
+        assert_eq!(bench.words("dbsize"), ":1\r\n", "its type does not matter");
         assert_eq!(bench.words("randomkey"), "$-1\r\n");
         assert_eq!(bench.words("dbsize"), ":0\r\n");
     }

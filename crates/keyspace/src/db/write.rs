@@ -259,12 +259,12 @@ impl Db<'_> {
 
     /// As [`Self::set_value`], for a command that deletes what was there before: the key counts as new.
     pub fn set_new_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
-        self.renew(key);
+        self.count_as_new(key);
         self.replace(key, value, expiry);
     }
 
     /// Lets a key that is about to be replaced count as new, for a command that deletes what was there before.
-    pub fn renew(&mut self, key: &Key<'_>) {
+    pub fn count_as_new(&mut self, key: &Key<'_>) {
         if self.peek_entry(key).is_some() {
             self.local.sightings.born(self.logical, key.bytes);
         }

@@ -2,8 +2,10 @@
 
 use crc_fast::CrcAlgorithm;
 
-/// The RDB version of Redis 7.4 and 8: written, and the newest that is read.
+/// The RDB version of Redis 7.4 to 8.2, which is written: later versions read it, too.
 pub const VERSION: u16 = 12;
+/// The newest version that is read: that of Redis 8.8.
+const NEWEST: u16 = 14;
 
 const LENGTH: usize = 10;
 
@@ -18,8 +20,10 @@ pub(super) fn seal(payload: &mut Vec<u8>) {
 pub(super) fn open(payload: &[u8]) -> Option<&[u8]> {
     let (body, &[v0, v1, ref sum @ ..]) = payload.split_last_chunk::<LENGTH>()?;
     let sealed = &payload[..payload.len() - sum.len()];
-    let known = u16::from_le_bytes([v0, v1]) <= VERSION;
-    (known && *sum == checksum(sealed).to_le_bytes()).then_some(body)
+    let known = u16::from_le_bytes([v0, v1]) <= NEWEST;
+    // Zeros say that whoever wrote it left the checksum out (`rdbchecksum no`).
+    let sound = *sum == [0; 8] || *sum == checksum(sealed).to_le_bytes();
+    (known && sound).then_some(body)
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -46,6 +50,18 @@ mod tests {
             damaged[index] ^= 1;
             assert_eq!(open(&damaged), None, "{index}");
             assert_eq!(open(&payload[..index]), None);
+        }
+    }
+
+    #[test]
+    fn newer_versions_are_read_and_a_checksum_may_be_left_out() {
+        for (version, read) in [(12, true), (14, true), (15, false)] {
+            let unchecked = [&b"\0\x03abc"[..], &[version, 0], &[0; 8]].concat();
+            assert_eq!(open(&unchecked).is_some(), read, "{version}");
+            let mut checked = unchecked[..7].to_vec();
+            let sum = checksum(&checked);
+            checked.extend_from_slice(&sum.to_le_bytes());
+            assert_eq!(open(&checked).is_some(), read, "{version}");
         }
     }
 }

@@ -28,9 +28,11 @@ pub(super) fn value<'a>(body: &'a [u8], limits: &Limits) -> Result<Value<'a>, Co
         }
         kind::HASH_METADATA | kind::HASH_METADATA_RC => Value::Hash(hash_metadata(kind, &mut input, limits)?),
         kind::HASH_LISTPACK_EX | kind::HASH_LISTPACK_EX_RC => Value::Hash(hash_listpack_ex(kind, &mut input, limits)?),
-        kind::STREAM_LISTPACKS | kind::STREAM_LISTPACKS_2 | kind::STREAM_LISTPACKS_3 => {
-            Value::Stream(super::stream::load(kind, &mut input)?)
-        }
+        kind::STREAM_LISTPACKS
+        | kind::STREAM_LISTPACKS_2
+        | kind::STREAM_LISTPACKS_3
+        | kind::STREAM_LISTPACKS_4
+        | kind::STREAM_LISTPACKS_5 => Value::Stream(super::stream::load(kind, &mut input)?),
         _ => return Err(Corrupt("unknown type")),
     };
     input.finish()?;

@@ -5,6 +5,8 @@
 //! length, last ID [2: first ID, greatest deleted ID, entries added]
 //! groups, each: name, last ID [2: entries read], pending (ID, time, count), consumers
 //! consumer: name, seen [3: active], its pending IDs
+//! [5: pending IDs of no consumer, after the consumers of a group]
+//! [4: seconds and number for which IDs of producers are kept, producers, each: name, entries (name, ID)]
 //! ```
 //!
 //! A listpack begins with the numbers of entries and of tombstones, the number of names, the names, and 0; an entry is flags, both
@@ -102,7 +104,7 @@ fn save_group(out: &mut Vec<u8>, group: &Group) {
     }
 }
 
-/// Reads a value of one of the three types.
+/// Reads a value of one of the five types.
 pub(super) fn load(kind: u8, input: &mut Input<'_>) -> Result<Stream, Corrupt> {
     let mut stream = Stream::new();
     let mut before = None;
@@ -132,7 +134,23 @@ pub(super) fn load(kind: u8, input: &mut Input<'_>) -> Result<Stream, Corrupt> {
             return Err(Corrupt("duplicate group"));
         }
     }
+    if matches!(kind, kind::STREAM_LISTPACKS_4 | kind::STREAM_LISTPACKS_5) {
+        skip_producers(input)?;
+    }
     Ok(stream)
+}
+
+/// Reads over what Redis knows of producers (IDMP): nothing here asks for it.
+fn skip_producers(input: &mut Input<'_>) -> Result<(), Corrupt> {
+    let (_seconds, _most) = (input.length()?, input.length()?);
+    for _ in 0..input.length()? {
+        input.string()?;
+        for _ in 0..input.length()? {
+            input.string()?;
+            load_id(input)?;
+        }
+    }
+    Ok(())
 }
 
 fn parse_id(raw: [u8; 16]) -> Id {
@@ -247,7 +265,8 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
     for _ in 0..input.length()? {
         let name = input.string()?;
         let seen = i64::from_le_bytes(input.array()?);
-        let active = if kind == kind::STREAM_LISTPACKS_3 { i64::from_le_bytes(input.array()?) } else { seen };
+        let tells_active = !matches!(kind, kind::STREAM_LISTPACKS | kind::STREAM_LISTPACKS_2);
+        let active = if tells_active { i64::from_le_bytes(input.array()?) } else { seen };
         let (member, new) = group.enroll(&name, seen);
         match group.consumer_mut(member) {
             Some(consumer) if new => consumer.active = active,
@@ -258,6 +277,12 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
             // An entry that is pending for two consumers is damage, too.
             let (time, count) = pending.remove(&id).ok_or(Corrupt("pending entry of a consumer"))?;
             group.deliver(Delivery { id, time, count, consumer: member });
+        }
+    }
+    if kind == kind::STREAM_LISTPACKS_5 {
+        // They stay in `pending`: there are no entries without a consumer here.
+        for _ in 0..input.length()? {
+            parse_id(input.array()?);
         }
     }
     if pending.is_empty() { Ok(group) } else { Err(Corrupt("pending entry without a consumer")) }
