@@ -178,7 +178,7 @@ fn starts_tells_and_ends() {
 fn a_switch_is_kept_by_config_rewrite() {
     let scratch = Scratch::new();
     let port = free_port();
-    let config = scratch.config(&format!("# mine\nport {port}\nappendonly no\n"));
+    let config = scratch.config(&format!("# mine\nport {port}\nappendonly no\nsave \"\"\n"));
     let server = Running::start(&[&config]);
     assert!(server.log.contains("Durability: none"), "{}", server.log);
     for line in ["set kept 1", "config set appendonly yes", "config set appendfsync everysec", "config rewrite"] {

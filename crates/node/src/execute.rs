@@ -534,7 +534,7 @@ impl Worker {
             return Some(NO_CLUSTER.as_bytes().into());
         }
         if conn.session.multi.is_some()
-            && let Some(error) = settings.tunables.dialect.refusal_in_block(&command.name, command.spec.flags)
+            && let Some(error) = settings.compatibility.refusal_in_block(&command.name, command.spec.flags)
         {
             return Some(error.into());
         }

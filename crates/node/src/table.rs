@@ -244,7 +244,7 @@ mod tests {
     fn renamed_commands_answer_to_their_new_names_only() {
         let plain = Table::new();
         let pairs = [(b"PING".to_vec(), b"Marco".to_vec()), (b"echo".to_vec(), Vec::new())];
-        let renames = Renames::new(&pairs, |name| plain.find(name).is_some()).unwrap();
+        let renames = Renames::new(&pairs, |name| plain.find(name).is_some(), |_| false).unwrap();
         let table = Table::new().renamed(renames);
         assert_eq!(table.find(b"MARCO").map(|command| command.name.as_str()), Some("ping"));
         assert!(table.find(b"ping").is_none() && table.find(b"ECHO").is_none());

@@ -25,6 +25,8 @@ const READ_AHEAD: usize = BUFFER;
 const INPUT_AHEAD: usize = 64 * 1024;
 /// Most that a client that has not authenticated may have sent without its being executed, as in Redis.
 const STRANGER_MAX: u64 = 1 << 20;
+/// What replies to such a client may come to, beyond what fits the first buffer, as in Redis: it has nothing to read but errors.
+const STRANGER_LIMIT: OutputLimit = OutputLimit { hard: 1024, soft: 0, seconds: 0 };
 
 /// What the driver does with a connection that has output.
 pub enum Output<'a> {
@@ -403,6 +405,7 @@ impl Worker {
 
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+        let limit = if conn.session.authenticated { limit } else { STRANGER_LIMIT };
         // As in Redis, what fits the first buffer is always allowed.
         let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
         let len = Some(conn.owed() + conn.pushes.len() + elsewhere).filter(|&len| len > BUFFER).unwrap_or(0) as u64;

@@ -136,6 +136,7 @@ impl Worker {
     /// Worker `index` of `node`; `seed` feeds its chance.
     pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
+        let machines = Machines::new(node.config.settings().lua_enable_deprecated_api);
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
             meter: Meter::new(&node, index),
@@ -166,7 +167,7 @@ impl Worker {
             walks: VecDeque::new(),
             scripts: VecDeque::new(),
             orphans: VecDeque::new(),
-            machines: Machines::default(),
+            machines,
             again: Vec::new(),
             batch: Batch::new(),
             thirsty: Vec::new(),

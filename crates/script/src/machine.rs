@@ -21,11 +21,13 @@ pub struct Limits {
     pub slice: u32,
     /// Slices that loading a library may take (`FUNCTION LOAD timeout`).
     pub load_slices: u32,
+    /// Whether there are `getfenv`, `setfenv` and `newproxy` (`lua-enable-deprecated-api`).
+    pub deprecated: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 512 << 20, slice: 20_000, load_slices: 2_500 }
+        Self { memory: 512 << 20, slice: 20_000, load_slices: 2_500, deprecated: false }
     }
 }
 
@@ -62,7 +64,7 @@ impl Machine {
     pub fn new(limits: Limits) -> Result<Self, Error> {
         let no_memory = || Error::new("ERR no memory for a Lua machine");
         let mut state = State::new(limits.memory, limits.slice).ok_or_else(no_memory)?;
-        let globals = sandbox::build(&mut state);
+        let globals = sandbox::build(&mut state, limits.deprecated);
         let scripts = HashMap::with_hasher(FixedState::default());
         Ok(Self { state, globals, stack: None, limits, kept: 0, scripts, libraries: Vec::new() })
     }

@@ -28,20 +28,11 @@ pub(crate) struct Globals {
 }
 
 /// Lua's functions that scripts see unchanged.
-const BASE: [&str; 12] = [
-    "assert",
-    "error",
-    "gcinfo",
-    "getfenv",
-    "getmetatable",
-    "ipairs",
-    "rawequal",
-    "select",
-    "setfenv",
-    "tonumber",
-    "tostring",
-    "type",
-];
+const BASE: [&str; 10] =
+    ["assert", "error", "gcinfo", "getmetatable", "ipairs", "rawequal", "select", "tonumber", "tostring", "type"];
+
+/// More of them, which Redis has taken away: with them a script could reach what it should not see.
+const DEPRECATED: [&str; 2] = ["getfenv", "setfenv"];
 
 /// Functions of `table` that write.
 const TABLE: [(&str, Guard); 4] =
@@ -53,15 +44,15 @@ const COMMON: c_int = 2;
 /// What scripts get as the metatable of any proxy.
 const META: c_int = 3;
 
-/// Builds both sets of globals.
-pub(crate) fn build(state: &mut State) -> Globals {
+/// Builds both sets of globals. `deprecated`: with those that Redis has taken away.
+pub(crate) fn build(state: &mut State, deprecated: bool) -> Globals {
     state.open_libraries();
     state.push_globals();
     let mut frame = state.frame();
     let f = &mut frame;
     f.push_table(0, 32);
     meta(f);
-    base(f);
+    base(f, deprecated);
     libraries(f);
     strings(f);
     arrays(f);
@@ -179,8 +170,9 @@ fn unknown(f: &mut Frame<'_>) -> Result<c_int, Raised> {
 }
 
 /// Adds Lua's basic functions to what is common.
-fn base(f: &mut Frame<'_>) {
-    for name in BASE {
+fn base(f: &mut Frame<'_>, deprecated: bool) {
+    let more = if deprecated { DEPRECATED.as_slice() } else { &[] };
+    for name in BASE.iter().chain(more) {
         f.push_field(LUA, name);
         f.set_field(COMMON, name);
     }
@@ -209,8 +201,10 @@ fn base(f: &mut Frame<'_>) {
     f.set_field(COMMON, "loadstring");
     f.push_native(collect_garbage);
     f.set_field(COMMON, "collectgarbage");
-    f.push_native(new_proxy);
-    f.set_field(COMMON, "newproxy");
+    if deprecated {
+        f.push_native(new_proxy);
+        f.set_field(COMMON, "newproxy");
+    }
     f.push_field(LUA, "_VERSION");
     f.set_field(COMMON, "_VERSION");
 }

@@ -9,7 +9,7 @@ const READ_ONLY: &str = "Attempt to modify a readonly table";
 
 #[test]
 fn nothing_can_be_written_to() {
-    let mut host = Host::new();
+    let mut host = Host::deprecated();
     for body in [
         "a = 10",
         "_G.a = 10",
@@ -82,8 +82,18 @@ fn nothing_else_is_there() {
         host.eval("local t = {'return ', '40 + 2'} local i = 0 return load(function() i = i + 1 return t[i] end)()"),
         ":42\r\n"
     );
-    assert!(host.eval("newproxy(true)").contains("not supported"));
-    assert_eq!(host.eval("return type(newproxy())"), "$8\r\nuserdata\r\n");
+}
+
+#[test]
+fn what_redis_has_taken_away_is_there_only_where_it_is_asked_for() {
+    let (mut host, mut deprecated) = (Host::new(), Host::deprecated());
+    for name in ["getfenv", "setfenv", "newproxy"] {
+        let reply = host.eval(&format!("return type({name})"));
+        assert!(reply.contains(&format!("nonexistent global variable '{name}'")), "{reply}");
+        assert_eq!(deprecated.eval(&format!("return type({name})")), "$8\r\nfunction\r\n");
+    }
+    assert!(deprecated.eval("newproxy(true)").contains("not supported"));
+    assert_eq!(deprecated.eval("return type(newproxy())"), "$8\r\nuserdata\r\n");
 }
 
 #[test]
@@ -103,7 +113,7 @@ fn what_is_read_only_can_be_read() {
 
 #[test]
 fn environments_do_not_outlive_a_script() {
-    let mut host = Host::new();
+    let mut host = Host::deprecated();
     let body = "local ok = pcall(function() return redis.call('ping') end) setfenv(1, {}) return ok";
     assert_eq!(host.eval(body), ":1\r\n");
     assert_eq!(host.eval(body), ":1\r\n");

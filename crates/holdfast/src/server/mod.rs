@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use net::{Driver, Links, Listener, Server};
-use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Renames, Settings, Values, help, load};
+use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
 use self::clock::SystemClock;
@@ -70,12 +70,11 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
 fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
-    let Loaded { mut values, file, renames, users, warnings } = configuration(args)?;
+    let loaded = configuration(args)?;
     let table = Table::new();
-    let renames = Renames::new(&renames, |name| table.find(name).is_some_and(|command| !command.is_subcommand))?;
-    if !users.is_empty() {
-        return Err("the configuration defines users, but users other than `default` are not built yet".into());
-    }
+    let exists = |name: &[u8]| table.find(name).is_some_and(|command| !command.is_subcommand);
+    let renames = loaded.renames(exists, node::compatibility::is_known)?;
+    let Loaded { mut values, file, hash, warnings, .. } = loaded;
     // Paths of the command line are meant from where it was typed, all others from `dir`.
     let file = file.map(std::path::absolute).transpose()?;
     enter_dir(&mut values)?;
@@ -97,7 +96,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let limits = limits::apply();
     let mut title = Title::reserve(&settings, file.as_deref());
 
-    let live = Arc::new(Live::new(values, file, renames));
+    let live = Arc::new(Live::new(values, file, renames).with_hash(hash));
     let settings = live.settings();
     membership::check(&settings)?;
     let driver = Driver::choose(settings.io_driver)?;

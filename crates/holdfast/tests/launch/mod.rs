@@ -100,19 +100,27 @@ impl Launched {
     pub fn within(kilobytes: u64, settings: &[&str]) -> Result<Launched, String> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {kilobytes}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_holdfast")]);
-        Self::run(command, free_port(), settings)
+        Self::run(command, free_port(), None, settings)
+    }
+
+    /// As [`Self::start`], with a configuration file.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn with_file(file: &Path, settings: &[&str]) -> Result<Launched, String> {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), free_port(), Some(file), settings)
     }
 
     /// As [`Self::start`], on a port of the caller's choice.
     pub fn on_port(port: u16, settings: &[&str]) -> Result<Launched, String> {
-        Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), port, settings)
+        Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), port, None, settings)
     }
 
-    fn run(mut command: Command, port: u16, settings: &[&str]) -> Result<Launched, String> {
+    fn run(mut command: Command, port: u16, file: Option<&Path>, settings: &[&str]) -> Result<Launched, String> {
         let dir = Scratch::new();
         let path = |name: &str| dir.path().join(name);
         let process = command
-            .args(["server", "--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
+            .arg("server")
+            .args(file)
+            .args(["--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
             .args(["--pidfile", &path("pid").display().to_string()])
             // Tests of what is durable ask for that.
             .args(["--appendonly", "no"])

@@ -53,6 +53,12 @@ impl Server {
         Launched::start(settings).map(Server)
     }
 
+    /// Starts a server with a configuration file and these settings, or says what it said.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn with_file(file: &std::path::Path, settings: &[&str]) -> Result<Server, String> {
+        Launched::with_file(file, settings).map(Server)
+    }
+
     /// What a server says that does not start with these settings.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn refused(settings: &[&str]) -> String {

@@ -146,6 +146,13 @@ fn comes(name: &str) -> Option<Comes> {
     found.map(|(_, comes)| *comes).or_else(|| areas::of(known).map(|area| area.comes))
 }
 
+/// Whether Redis or Valkey have a command of this name (in lower case), be it there or not.
+pub fn is_known(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    let mut all = oracle::COMMANDS.keys();
+    all.any(|known| known.split('|').next() == Some(&*name))
+}
+
 /// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides it.
 pub(crate) fn not_there(table: &Table, name: &[u8]) -> Option<String> {
     if table.find_own(name).is_some() {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::change::{self, Host, Rights, SetError};
 use super::files::replace_file;
+use super::login;
 use super::renames::Renames;
 use super::rewrite::rewrite;
 use super::settings::Settings;
@@ -30,8 +31,18 @@ pub struct Live {
 #[derive(Debug)]
 struct State {
     values: Values,
+    /// SHA-256 of the password, where nothing else is known of it.
+    hash: Option<[u8; 32]>,
     /// Who puts changes into effect outside; none until the process is set up, and in tests.
     host: Option<Box<dyn Host + Send>>,
+}
+
+impl State {
+    fn settings(&self, hash: Option<[u8; 32]>) -> Settings {
+        let mut settings = Settings::of(&self.values);
+        settings.know(hash);
+        settings
+    }
 }
 
 /// Why `CONFIG REWRITE` did not write.
@@ -64,8 +75,18 @@ impl Live {
     /// Starts with these values. `file` is where [`Live::rewrite`] writes: an absolute path, since `dir` may change.
     pub fn new(values: Values, file: Option<PathBuf>, renames: Renames) -> Live {
         let settings = RwLock::new(Arc::new(Settings::of(&values)));
-        let state = Mutex::new(State { values, host: None });
+        let state = Mutex::new(State { values, hash: None, host: None });
         Live { state, settings, generation: AtomicU64::new(0), file, renames }
+    }
+
+    /// The same, with a password of which the configuration has the hash alone.
+    pub fn with_hash(self, hash: Option<[u8; 32]>) -> Live {
+        let mut state = self.state();
+        state.hash = hash;
+        let settings = state.settings(hash);
+        drop(state);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self
     }
 
     /// Names who puts changes into effect outside from now on.
@@ -104,12 +125,15 @@ impl Live {
     /// The reply for the client; nothing is changed then.
     pub fn set(&self, args: &[&[u8]], rights: Rights) -> Result<(), SetError> {
         let mut state = self.state();
-        let State { values, host } = &mut *state;
+        let State { values, hash, host } = &mut *state;
         let mut plan = change::plan(values, args, rights)?;
-        if plan.changed.is_empty() {
+        // Whatever password is set replaces the one that only its hash is known of, even if it is none.
+        let names_password = args.iter().step_by(2).any(|name| name.eq_ignore_ascii_case(b"requirepass"));
+        let forgets = names_password && hash.is_some();
+        if plan.changed.is_empty() && !forgets {
             return Ok(());
         }
-        let settings = match host {
+        let mut settings = match host {
             Some(host) => change::carry_out(values, &mut plan, host.as_mut())?,
             None => Settings::of(&plan.values),
         };
@@ -117,6 +141,10 @@ impl Live {
             tracing::warn!(cause = warning.to_string(), "{warning}");
         }
         *values = plan.values;
+        if forgets {
+            *hash = None;
+        }
+        settings.know(*hash);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
@@ -133,17 +161,21 @@ impl Live {
     /// # Errors
     /// As of [`Live::set`].
     pub fn would_set(&self, args: &[&[u8]], rights: Rights) -> Result<(Vec<&'static str>, Settings), SetError> {
-        let plan = change::plan(&self.state().values, args, rights)?;
-        Ok((plan.changed.iter().map(|(_, row)| row.name).collect(), Settings::of(&plan.values)))
+        let state = self.state();
+        let plan = change::plan(&state.values, args, rights)?;
+        let mut settings = Settings::of(&plan.values);
+        settings.know(state.hash);
+        Ok((plan.changed.iter().map(|(_, row)| row.name).collect(), settings))
     }
 
     /// `CONFIG REWRITE`: brings the configuration file up to date. Reads and writes files: not for the data path.
     ///
-    /// `users` as for the file's `user` lines, `all` to write defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`).
+    /// `all` to write defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`). A `user` line stays only where it is all that is
+    /// known of the password: beside `requirepass` it would hold at the next start, whatever was set since.
     ///
     /// # Errors
     /// The file is then as it was.
-    pub fn rewrite(&self, users: Option<&[Vec<u8>]>, all: bool) -> Result<(), RewriteError> {
+    pub fn rewrite(&self, all: bool) -> Result<(), RewriteError> {
         let file = self.file.as_ref().ok_or(RewriteError::NoFile)?;
         let state = self.state();
         let old = match std::fs::read(file) {
@@ -151,7 +183,8 @@ impl Live {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(RewriteError::Io(error)),
         };
-        replace_file(file, &rewrite(&old, &state.values, users, all)).map_err(RewriteError::Io)
+        let users: Vec<_> = state.hash.as_ref().map(login::line_of).into_iter().collect();
+        replace_file(file, &rewrite(&old, &state.values, Some(&users), all)).map_err(RewriteError::Io)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

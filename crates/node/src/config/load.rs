@@ -15,6 +15,8 @@ use resp::split_args;
 use super::describe::describe;
 use super::kind::Value;
 use super::line::trim;
+use super::login::{self, Password};
+use super::renames::Renames;
 use super::row::Row;
 use super::special::Special;
 use super::table::{self, Id};
@@ -52,15 +54,34 @@ pub struct Loaded {
     /// The file that was named, if one was: where `CONFIG REWRITE` writes.
     pub file: Option<PathBuf>,
     /// `rename-command`: old and new name; an empty new name removes the command.
-    pub renames: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `user` lines without their first word.
-    pub users: Vec<Vec<Vec<u8>>>,
+    pub(super) renames: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where each of them stands.
+    rename_places: Vec<Place>,
+    /// SHA-256 of the password, where a `user` line says no more of it.
+    pub hash: Option<[u8; 32]>,
     /// What the user should know before the server runs.
     pub warnings: Vec<String>,
 }
 
+impl Loaded {
+    /// The commands under their new names; `exists` and `is_known` as for [`Renames::new`].
+    ///
+    /// # Errors
+    /// The first line that renames what does not exist, or to what exists.
+    pub fn renames(
+        &self,
+        exists: impl Fn(&[u8]) -> bool,
+        is_known: impl Fn(&[u8]) -> bool,
+    ) -> Result<Renames, LoadError> {
+        Renames::new(&self.renames, exists, is_known).map_err(|(index, why)| {
+            let place = self.rename_places.get(index).cloned();
+            LoadError { place, message: why.to_owned(), hint: None }
+        })
+    }
+}
+
 /// Where a line came from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
     Stdin,
@@ -113,7 +134,8 @@ pub fn load(
     files: &dyn Files,
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
 ) -> Result<Loaded, LoadError> {
-    let mut loader = Loader { files, loaded: Loaded::default(), origins: BTreeMap::new(), save_seen: false, read: 0 };
+    let mut loader =
+        Loader { files, loaded: Loaded::default(), origins: BTreeMap::new(), login: None, save_seen: false, read: 0 };
     if let Some(path) = &arguments.file {
         loader.loaded.file = Some(path.clone());
         loader.named(path, 0)?;
@@ -136,6 +158,8 @@ struct Loader<'a> {
     loaded: Loaded,
     /// The line that last set a setting.
     origins: BTreeMap<Id, Place>,
+    /// The password of a `user` line, if there is such a line.
+    login: Option<Option<Password>>,
     /// The first `save` replaces the defaults, further ones add to it.
     save_seen: bool,
     /// Files read.
@@ -190,10 +214,15 @@ impl Loader<'_> {
             (b"include", [path]) => self.named(Path::new(OsStr::from_bytes(path)), depth + 1),
             (b"rename-command", [from, to]) => {
                 self.loaded.renames.push((from.clone(), to.clone()));
+                self.loaded.rename_places.push(place);
                 Ok(())
             }
             (b"user", [_, ..]) => {
-                self.loaded.users.push(words.to_vec());
+                let login = match login::read(words) {
+                    Ok(_) if self.login.is_some() => Err("there is a line for the user 'default' already".to_owned()),
+                    other => other,
+                };
+                self.login = Some(login.map_err(|why| at(without_passwords(place, words), &why))?);
                 Ok(())
             }
             (b"loadmodule", [_, ..]) => Err(at(place, "Modules can't be loaded: Holdfast has none")),
@@ -239,6 +268,43 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// A file for Redis that says `appendonly no` relies on snapshots to keep the data. There are none yet, so a server that
+    /// started with it would forget them. On the command line alone that is what is asked for.
+    fn check_durability(&mut self) -> Result<(), LoadError> {
+        let value = |name: &str| table::find(name.as_bytes()).map(|(id, _)| (id, self.loaded.values.get(id)));
+        let (Some((log, Value::Bool(false))), Some((save, Value::Words(points)))) =
+            (value("appendonly"), value("save"))
+        else {
+            return Ok(());
+        };
+        let of_file = self.origins.get(&log).filter(|place| *place.source != Source::CommandLine);
+        let place = of_file.or_else(|| self.origins.get(&save));
+        match place {
+            Some(place) if !points.is_empty() => Err(at(place.clone(), NO_SNAPSHOTS)),
+            _ => Ok(()),
+        }
+    }
+
+    /// As in Redis, a `user` line holds over `requirepass`, unless that is on the command line, which comes last.
+    fn take_login(&mut self) {
+        let Some((id, _)) = table::find(b"requirepass") else { return };
+        let on_command_line = self.origins.get(&id).is_some_and(|place| *place.source == Source::CommandLine);
+        let Some(login) = self.login.take().filter(|_| !on_command_line) else { return };
+        let known = match self.loaded.values.get(id) {
+            Value::Text(text) => text.clone(),
+            _ => Vec::new(),
+        };
+        let (text, hash) = match login {
+            None => (Vec::new(), None),
+            Some(Password::Plain(text)) => (text, None),
+            // Redis writes both: the password, and the hash of the same.
+            Some(password) if !known.is_empty() && password.is(&known) => (known, None),
+            Some(Password::Hash(hash)) => (Vec::new(), Some(hash)),
+        };
+        self.loaded.values.put(id, Value::Text(text));
+        self.loaded.hash = hash;
+    }
+
     /// Checks that need everything to be read.
     fn finish(mut self) -> Result<Loaded, LoadError> {
         for (id, row) in table::rows() {
@@ -247,9 +313,22 @@ impl Loader<'_> {
                 return Err(LoadError { place: self.origins.remove(&id), message, hint: None });
             }
         }
+        self.check_durability()?;
+        self.take_login();
         self.loaded.warnings = self.loaded.values.without_effect();
         Ok(self.loaded)
     }
+}
+
+const NO_SNAPSHOTS: &str = "With `appendonly no` this server would forget its data when it stops: the snapshots of `save` are not \
+    there yet. `appendonly yes` makes it keep them; `save \"\"` makes it a cache, which starts empty";
+
+/// The place of a `user` line, without the passwords that it holds.
+fn without_passwords(place: Place, words: &[Vec<u8>]) -> Place {
+    let is_secret = |word: &[u8]| matches!(word.first(), Some(b'>' | b'<' | b'#' | b'!'));
+    let hidden = |word: &Vec<u8>| if is_secret(word) { [&word[..1], b"(redacted)"].concat() } else { word.clone() };
+    let words: Vec<_> = words.iter().map(hidden).collect();
+    Place { text: [b"user ".as_slice(), &words.join(&b' ')].concat(), ..place }
 }
 
 fn at(place: Place, message: &str) -> LoadError {

@@ -10,21 +10,27 @@ pub struct Renames {
 }
 
 impl Renames {
-    /// Takes the pairs of old and new name in order; `exists` says whether there is a command of a name.
+    /// Takes the pairs of old and new name in order; `exists` says whether there is a command of a name, `is_known` whether
+    /// Redis or Valkey have one. A command that only they have has nothing to hide.
     ///
     /// # Errors
-    /// What is wrong with a pair, in Redis's words.
-    pub fn new(pairs: &[(Vec<u8>, Vec<u8>)], exists: impl Fn(&[u8]) -> bool) -> Result<Renames, String> {
+    /// The pair that is wrong, and why in Redis's words.
+    pub fn new(
+        pairs: &[(Vec<u8>, Vec<u8>)],
+        exists: impl Fn(&[u8]) -> bool,
+        is_known: impl Fn(&[u8]) -> bool,
+    ) -> Result<Renames, (usize, &'static str)> {
         let mut renames = Renames::default();
-        for (from, to) in pairs {
-            let failed = |why: &str| {
-                let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
-                Err(format!("rename-command {from} \"{to}\": {why}"))
-            };
+        for (index, (from, to)) in pairs.iter().enumerate() {
+            let failed = |why| Err((index, why));
             let (from, to) = (from.to_ascii_lowercase(), to.to_ascii_lowercase());
-            let Some(command) = renames.meant(&from).filter(|name| exists(name)).map(<[u8]>::to_vec) else {
+            let Some(command) = renames.meant(&from).map(<[u8]>::to_vec).filter(|name| exists(name) || is_known(name))
+            else {
                 return failed("No such command in rename-command");
             };
+            if !exists(&command) {
+                continue;
+            }
             renames.meaning.insert(from, None);
             if to.is_empty() {
                 continue;
@@ -57,7 +63,8 @@ mod tests {
 
     fn renames(pairs: &[(&str, &str)]) -> Result<Renames, String> {
         let pairs: Vec<_> = pairs.iter().map(|(from, to)| (from.as_bytes().to_vec(), to.as_bytes().to_vec())).collect();
-        Renames::new(&pairs, |name| [b"get".as_slice(), b"set", b"keys"].contains(&name))
+        let exists = |name: &[u8]| [b"get".as_slice(), b"set", b"keys"].contains(&name);
+        Renames::new(&pairs, exists, |name| name == b"sync").map_err(|(index, why)| format!("{index}: {why}"))
     }
 
     fn meant(renames: &Renames, name: &str) -> Option<String> {
@@ -78,6 +85,13 @@ mod tests {
     fn refusals() {
         assert!(renames(&[("none", "x")]).unwrap_err().contains("No such command"));
         assert!(renames(&[("get", ""), ("get", "x")]).unwrap_err().contains("No such command"));
-        assert!(renames(&[("get", "SET")]).unwrap_err().contains("already exists"));
+        assert!(
+            renames(&[("keys", ""), ("get", "SET")]).unwrap_err().starts_with("1: Target command name already exists")
+        );
+    }
+
+    #[test]
+    fn a_command_that_only_redis_has_needs_no_other_name() {
+        assert!(renames(&[("SYNC", ""), ("sync", "other")]).unwrap().is_empty());
     }
 }

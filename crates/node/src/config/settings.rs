@@ -5,6 +5,7 @@ use keyspace::access::Tracks;
 use object::Limits;
 
 use super::kind::Value;
+use super::login::Password;
 use super::special::parse_events;
 use super::table;
 use super::values::Values;
@@ -249,6 +250,9 @@ pub struct Settings {
     pub busy_reply_threshold: u64,
     /// Milliseconds; 0: no limit.
     pub cluster_lock_timeout: u64,
+    pub lua_enable_deprecated_api: bool,
+    /// Whose answers hold where Redis and Valkey differ.
+    pub compatibility: Dialect,
     /// Who gets it then.
     pub busy_reply_scope: BusyScope,
     /// Of transactions that do not say it.
@@ -256,7 +260,7 @@ pub struct Settings {
     /// Seconds; 0 for never.
     pub transaction_idle_timeout: u64,
 
-    pub requirepass: Option<Vec<u8>>,
+    pub requirepass: Option<Password>,
     pub enable_debug_command: Allowed,
     pub enable_protected_configs: Allowed,
 
@@ -338,6 +342,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Where no password is set, one may be known by its hash.
+    pub(super) fn know(&mut self, hash: Option<[u8; 32]>) {
+        self.requirepass = self.requirepass.take().or(hash.map(Password::Hash));
+    }
+
     /// The typed form of the values.
     pub fn of(values: &Values) -> Settings {
         let read = Read(values);
@@ -396,6 +405,8 @@ impl Settings {
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
             cluster_lock_timeout: read.number("cluster-lock-timeout"),
+            lua_enable_deprecated_api: read.bool("lua-enable-deprecated-api"),
+            compatibility: read.dialect(),
             busy_reply_scope: match read.choice("busy-reply-scope") {
                 "all" => BusyScope::All,
                 _ => BusyScope::Waiting,
@@ -407,7 +418,7 @@ impl Settings {
             },
             transaction_idle_timeout: read.number("transaction-idle-timeout"),
 
-            requirepass: read.optional("requirepass"),
+            requirepass: read.optional("requirepass").map(Password::Plain),
             enable_debug_command: read.allowed("enable-debug-command"),
             enable_protected_configs: read.allowed("enable-protected-configs"),
 
@@ -442,10 +453,7 @@ impl Settings {
                 databases: read.number("databases"),
                 lazy_user_del: read.bool("lazyfree-lazy-user-del"),
                 shares_integers: read.number::<u64>("maxmemory") == 0 || !read.policy().looks_at_accesses(),
-                dialect: match read.choice("compatibility") {
-                    "valkey" => Dialect::Valkey,
-                    _ => Dialect::Redis,
-                },
+                dialect: read.dialect(),
             },
 
             appendonly: read.bool("appendonly"),
@@ -562,6 +570,13 @@ impl Read<'_> {
             "everysec" => AppendFsync::Everysec,
             "no" => AppendFsync::No,
             _ => AppendFsync::Always,
+        }
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self.choice("compatibility") {
+            "valkey" => Dialect::Valkey,
+            _ => Dialect::Redis,
         }
     }
 

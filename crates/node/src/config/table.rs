@@ -60,6 +60,18 @@ mod tests {
             assert!(help.ends_with('.') && !help.contains('\n') && !help.contains("  "), "help of {}", row.name);
         }
         assert_eq!(names().count(), count);
+        for name in ["include", "rename-command", "user"] {
+            assert!(find(name.as_bytes()).is_none(), "{name} is no setting");
+        }
         assert!(find(b"no-such-setting").is_none() && find(b"\xff").is_none());
+    }
+
+    #[test]
+    fn every_setting_of_redis_and_valkey_is_known() {
+        for list in [include_str!("oracle/redis.txt"), include_str!("oracle/valkey.txt")] {
+            let names = list.lines().filter(|line| !line.starts_with('#'));
+            let missing: Vec<_> = names.filter(|name| find(name.as_bytes()).is_none()).collect();
+            assert!(missing.is_empty(), "{missing:?}");
+        }
     }
 }

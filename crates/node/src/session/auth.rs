@@ -61,7 +61,7 @@ const WRONG_PASSWORD: Error = Error::new("WRONGPASS invalid username-password pa
 fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
     let right = match &ctx.settings.requirepass {
         None => true,
-        Some(wanted) => same(wanted, password),
+        Some(wanted) => wanted.is(password),
     };
     if user != b"default" || !right {
         add(&ctx.stats.denied, 1);
@@ -70,11 +70,6 @@ fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), 
     ctx.session.authenticated = true;
     ctx.session.client.texts().user = b"default".to_vec();
     Ok(())
-}
-
-/// Compares without telling by its time where the first difference is.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
 }
 
 fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -133,7 +128,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         ctx.session.set_protocol(protocol);
     }
     let mode = if ctx.node.cluster().is_some() { "cluster" } else { "standalone" };
-    let (server, version) = match ctx.settings.tunables.dialect.is_valkey(Difference::ServerName) {
+    let (server, version) = match ctx.settings.compatibility.is_valkey(Difference::ServerName) {
         true => ("valkey", VALKEY_VERSION),
         false => ("redis", REDIS_VERSION),
     };

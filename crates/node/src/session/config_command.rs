@@ -140,7 +140,7 @@ fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    match ctx.node.config.rewrite(None, false) {
+    match ctx.node.config.rewrite(false) {
         Ok(()) => tracing::info!("CONFIG REWRITE executed with success."),
         Err(error) => {
             tracing::warn!("CONFIG REWRITE failed: {error}");

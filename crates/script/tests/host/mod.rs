@@ -20,6 +20,11 @@ impl Host {
         Self::with(Limits::default())
     }
 
+    /// With what Redis has taken away (`lua-enable-deprecated-api`).
+    pub fn deprecated() -> Self {
+        Self::with(Limits { deprecated: true, ..Limits::default() })
+    }
+
     pub fn with(limits: Limits) -> Self {
         Self {
             machine: Some(Machine::new(limits).unwrap()),

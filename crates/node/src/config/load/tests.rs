@@ -159,14 +159,89 @@ fn includes() {
 
 #[test]
 fn other_lines() {
-    let text =
-        "RENAME-COMMAND flushdb badger\nrename-command keys \"\"\nuser a on nopass\nlist-max-ziplist-entries 5\n";
+    let text = "RENAME-COMMAND flushdb badger\nrename-command keys \"\"\nlist-max-ziplist-entries 5\n";
     let loaded = start(&[("m", text)], &["m", "--port", "1", "-"]).unwrap();
     assert_eq!(loaded.renames, [(b"flushdb".into(), b"badger".into()), (b"keys".into(), b"".to_vec())]);
-    assert_eq!(loaded.users, [[b"a".to_vec(), b"on".to_vec(), b"nopass".to_vec()]]);
     assert_eq!(get(&loaded, "maxmemory"), "7340032", "from standard input");
     for bad in ["loadmodule x.so", "sentinel monitor a", "mod.setting 1", "rename-command a", "user", "what 1"] {
         assert!(start(&[("m", bad)], &["m"]).is_err(), "{bad}");
+    }
+}
+
+/// Names that exist, names that only Redis has, and others.
+fn renames(text: &str) -> Result<Renames, LoadError> {
+    start(&[("m", text)], &["m"])?
+        .renames(|name| name == b"get", |name| [b"sync".as_slice(), b"migrate"].contains(&name))
+}
+
+#[test]
+fn a_rename_of_what_is_not_there_changes_nothing_and_one_of_nothing_names_its_line() {
+    assert!(renames("rename-command SYNC \"\"\nrename-command migrate secret\n").unwrap().is_empty());
+    let error = renames("port 1\nrename-command GET \"\"\nrename-command nothing x\n").unwrap_err().to_string();
+    assert!(error.contains("file m, at line 3\n>>> 'rename-command nothing x'\nNo such command"), "{error}");
+}
+
+#[test]
+fn a_line_for_the_default_user_is_its_password() {
+    let loaded = |text: &str, args: &[&str]| {
+        let args: Vec<_> = ["m"].iter().chain(args).copied().collect();
+        start(&[("m", text)], &args)
+    };
+    let rest = "~* &* +@all";
+    let hash = "1ec1c26b50d5d3c58d9583181af8076655fe00756bf7285940ba3670f99fcba0";
+    for (text, args, password, hashed) in [
+        (format!("user default on >abc {rest}"), &[][..], "abc", false),
+        (format!("requirepass old\nuser default on >abc {rest}"), &[], "abc", false),
+        (format!("user default on nopass {rest}\nrequirepass old"), &[], "", false),
+        (format!("user default on nopass {rest}"), &["--requirepass", "new"], "new", false),
+        (format!("user default on #{hash} {rest}"), &[], "", true),
+        (format!("requirepass s3cret\nuser default on #{hash} {rest}"), &[], "s3cret", false),
+        (format!("requirepass other\nuser default on #{hash} {rest}"), &[], "", true),
+    ] {
+        let loaded = loaded(&text, args).unwrap();
+        assert_eq!(
+            (get(&loaded, "requirepass").as_str(), loaded.hash.is_some()),
+            (password, hashed),
+            "{text} {args:?}"
+        );
+    }
+    for (text, why) in [
+        ("port 1\nuser alice on >secret ~* +@all", "'user alice on >(redacted) ~* +@all'\nACL users are not there yet"),
+        ("port 1\nuser default on >secret ~* &* +get", "at line 2\n>>> 'user default on >(redacted) ~* &* +get'"),
+        ("user default on nopass ~* &* +@all\nuser default on nopass ~* &* +@all", "at line 2"),
+    ] {
+        let error = loaded(text, &[]).unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("secret"), "{error}");
+    }
+}
+
+/// Who runs a file of Redis expects its snapshots to keep the data.
+#[test]
+fn without_a_log_a_file_has_to_say_that_nothing_is_saved() {
+    let args = |more: &[&'static str]| [&["m"], more].concat();
+    let file =
+        |text: &str, more: &[&'static str]| start(&[("m", text)], &args(more)).map(|loaded| get(&loaded, "save"));
+    for (text, more, line) in [
+        ("port 1\nappendonly no", &[][..], "at line 2\n>>> 'appendonly no'"),
+        ("save 900 1\nappendonly no", &[], "at line 2"),
+        ("appendonly no\nsave \"\"\nsave 60 1", &[], "at line 1"),
+        ("save 60 1", &["--appendonly", "no"], "at line 1\n>>> 'save 60 1'"),
+        ("", &["--appendonly", "no", "--save", "60", "1"], "from the command line\n>>> 'save \"60\" \"1\"'"),
+        ("appendonly no\nsave ''", &["--save", "60", "1"], "at line 1"),
+    ] {
+        let error = file(text, more).unwrap_err().to_string();
+        assert!(error.contains(line), "{text} {more:?}: {error}");
+        assert!(error.contains("`appendonly yes`") && error.contains("`save \"\"`"), "{error}");
+    }
+    for (text, more) in [
+        ("appendonly no\nsave \"\"", &[][..]),
+        ("appendonly no", &["--save", ""]),
+        ("appendonly no", &["--appendonly", "yes"]),
+        ("save 900 1", &[]),
+        ("", &["--appendonly", "no"]),
+        ("appendonly no", &["--appendonly", "no"]),
+    ] {
+        assert!(file(text, more).is_ok(), "{text} {more:?}");
     }
 }
 

@@ -110,6 +110,14 @@ pub(super) static SECTION: Section = Section {
         )
         .alias("lua-time-limit"),
         row(
+            "lua-enable-deprecated-api",
+            Kind::Bool,
+            "no",
+            "Whether scripts may use `getfenv`, `setfenv` and `newproxy`.",
+        )
+        .alias("lua-enable-insecure-api")
+        .immutable(),
+        row(
             "busy-reply-scope",
             Kind::Enum(&["waiting", "all"]),
             "waiting",

@@ -13,8 +13,9 @@ pub(super) static SECTION: Section = Section {
             "10000",
             "Microseconds from which a command is kept in SLOWLOG; 0 for all, -1 for none. Below 1000 short commands are timed one by \
              one; else only those that can take long.",
-        ),
-        row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG."),
+        )
+        .alias("commandlog-execution-slower-than"),
+        row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG.").alias("commandlog-slow-execution-max-len"),
         row(
             "latency-monitor-threshold",
             long(0),

@@ -10,6 +10,7 @@ mod general;
 mod introspection;
 mod memory;
 mod network;
+mod newer;
 mod persistence;
 mod replication;
 mod security;
@@ -34,6 +35,7 @@ pub static SECTIONS: &[&Section] = &[
     &cluster::SECTION,
     &introspection::SECTION,
     &encodings::SECTION,
+    &newer::SECTION,
     &debugging::SECTION,
 ];
 

@@ -11,8 +11,14 @@ pub(super) static SECTION: Section = Section {
             .alias("slaveof")
             .immutable()
             .refused(NO_REPLICATION),
-        row("masterauth", Kind::OptionalText, "", "Password to give to the master.").sensitive().inert(NO_REPLICATION),
-        row("masteruser", Kind::OptionalText, "", "User to give to the master.").sensitive().inert(NO_REPLICATION),
+        row("masterauth", Kind::OptionalText, "", "Password to give to the master.")
+            .alias("primaryauth")
+            .sensitive()
+            .inert(NO_REPLICATION),
+        row("masteruser", Kind::OptionalText, "", "User to give to the master.")
+            .alias("primaryuser")
+            .sensitive()
+            .inert(NO_REPLICATION),
         row("replica-serve-stale-data", Kind::Bool, "yes", "Answer while the master is away.")
             .alias("slave-serve-stale-data")
             .inert(NO_REPLICATION),

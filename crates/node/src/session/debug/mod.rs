@@ -85,7 +85,7 @@ fn nothing(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn config_rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let written = ctx.node.config.rewrite(None, true);
+    let written = ctx.node.config.rewrite(true);
     written.map_err(|error| Error::text(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
     ctx.reply().ok();
     Ok(Flow::Done)

@@ -20,7 +20,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("redis_git_dirty", 0);
     t.line("redis_build_id", 0);
     t.line("redis_mode", if r.node.cluster().is_some() { "cluster" } else { "standalone" });
-    if r.settings.tunables.dialect.is_valkey(Difference::ServerName) {
+    if r.settings.compatibility.is_valkey(Difference::ServerName) {
         t.line("server_name", "valkey");
         t.line("valkey_version", VALKEY_VERSION);
     } else {

@@ -31,7 +31,7 @@ impl ScriptRun {
         let node = ctx.node;
         let db = self.db;
         let args = self.running.args();
-        let checked = find(ctx, args).and_then(|command| match self.allowed(ctx, block, command) {
+        let checked = find(ctx, args).and_then(|command| match self.allowed(ctx, command) {
             Ok(()) => Ok(command),
             Err(text) => {
                 add(&ctx.stats.commands[command.counted_as].rejected, 1);
@@ -62,7 +62,10 @@ impl ScriptRun {
             // It ends instead.
             return Ok(());
         }
-        ctx.note_memory(command);
+        if !self.wrote {
+            ctx.note_memory(command);
+            self.wrote = command.spec.has(flags::WRITE);
+        }
         if ctx.session.no_touch {
             ctx.engine.clock().set_touching(command.name == "touch");
         }
@@ -150,7 +153,7 @@ impl ScriptRun {
     }
 
     /// Why the script may not run this command, if so.
-    fn allowed(&self, ctx: &SessionCtx<'_>, block: &Block, command: &Command) -> Result<(), Vec<u8>> {
+    fn allowed(&self, ctx: &SessionCtx<'_>, command: &Command) -> Result<(), Vec<u8>> {
         let spec = command.spec;
         if spec.has(flags::NOSCRIPT) && !is_open(ctx, spec) {
             return Err(NOT_FROM_SCRIPT.into());
@@ -163,7 +166,8 @@ impl ScriptRun {
         {
             return Err(ctx.signed(error).into());
         }
-        if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.has_changed(block) {
+        // A script that has begun to write goes on: the command counts, not what it found to do.
+        if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.wrote {
             let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
             return Err(fault.map_or_else(|| room::OOM.into(), |fault| ctx.signed(fault).into_bytes()));
         }

@@ -25,14 +25,22 @@ pub struct Machines {
     /// Scripts lately run with EVAL, each in a place that follows from its text: that EVAL sends the same text again is so
     /// common that it need not be digested each time.
     recent: Vec<Option<Arc<Known>>>,
+    /// Whether scripts may use what Redis has taken away.
+    deprecated: bool,
     /// [`Scripts::flushes`] as this worker knows it.
     flushes: u64,
 }
 
 impl Machines {
+    /// `deprecated`: with what Redis has taken away (`lua-enable-deprecated-api`).
+    pub fn new(deprecated: bool) -> Self {
+        Self { deprecated, ..Self::default() }
+    }
+
     /// A machine for one script.
     pub(super) fn take(&mut self) -> Result<Machine, Error> {
-        self.idle.pop().map_or_else(|| Machine::new(Limits::default()), Ok)
+        let limits = Limits { deprecated: self.deprecated, ..Limits::default() };
+        self.idle.pop().map_or_else(|| Machine::new(limits), Ok)
     }
 
     /// Takes one back.

@@ -37,6 +37,8 @@ pub struct ScriptRun {
     calls: u32,
     /// Changes that its block had made when it began.
     changes_before: u64,
+    /// It has called a command that may write.
+    pub(super) wrote: bool,
     /// The function it is, if it is one.
     function: Option<Box<str>>,
     /// It was killed.
@@ -50,7 +52,7 @@ pub struct ScriptRun {
 pub struct Rules {
     /// No command that writes.
     pub read_only: bool,
-    /// No command that needs memory before the first change: memory is short.
+    /// No command that needs memory before the first that may write: memory is short.
     pub no_memory: bool,
 }
 
@@ -97,6 +99,7 @@ impl ScriptRun {
             job: None,
             calls: 0,
             changes_before: 0,
+            wrote: false,
             function: function.map(Into::into),
             killed: false,
             spoils: false,
