@@ -39,6 +39,8 @@ pub struct Block {
     pub nil: Nil,
     /// Run again, too, when a key is gone or has another kind: XREADGROUP then says so.
     pub when_gone: bool,
+    /// When to run again even if nothing has changed, in unix milliseconds: XREADGROUP CLAIM then finds entries that are old enough.
+    pub again: Option<u64>,
     /// Arguments to run again with instead, by position: what `$` of XREAD stood for.
     pub replaced: Vec<(usize, Vec<u8>)>,
 }
@@ -46,7 +48,7 @@ pub struct Block {
 impl Block {
     /// A wait for keys of a kind, as most are.
     pub fn new(keys: Vec<usize>, kind: Kind, deadline: Option<u64>, nil: Nil) -> Self {
-        Block { keys, kind, deadline, nil, when_gone: false, replaced: Vec::new() }
+        Block { keys, kind, deadline, nil, when_gone: false, again: None, replaced: Vec::new() }
     }
 }
 

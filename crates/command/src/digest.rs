@@ -199,6 +199,14 @@ fn of_stream(stream: &Stream) -> Digest {
                 p.bytes(&consumer.name);
             })
         }));
+        // Which of those that nobody has comes first decides who gets what.
+        digest += sum(group.released().iter().zip(0..).map(|(delivery, place)| {
+            Digest::of(|p| {
+                p.bytes(name);
+                p.id(delivery.id);
+                p.number(place);
+            })
+        }));
         digest += sum(group.pending_from(Id::MIN).map(|delivery| {
             Digest::of(|p| {
                 p.bytes(name);

@@ -6,7 +6,7 @@
 //! for a client that is gone; and in every case exactly one message or call tells the client's worker how it ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use command::{Row, Run};
@@ -44,6 +44,8 @@ pub struct Blocked {
     pub(crate) caller: Caller,
     /// When to give up, in unix milliseconds.
     pub deadline: Option<u64>,
+    /// When to run again even if nothing has changed, in unix milliseconds; 0: not before something has.
+    again: AtomicU64,
     /// What must be found at a key for the command to run again.
     pub(crate) kind: Kind,
     /// It runs again, too, when a key is gone or is something else.
@@ -82,7 +84,7 @@ impl Blocked {
         block: command::Block,
         slots: Vec<u16>,
     ) -> Self {
-        let command::Block { keys, kind, deadline, when_gone, .. } = block;
+        let command::Block { keys, kind, deadline, again, when_gone, .. } = block;
         // The time it was reckoned from may be almost a millisecond behind: no wait ends early.
         let deadline = deadline.map(|at| at.saturating_add(1));
         let Call { row, db, protocol, caller, .. } = *call;
@@ -95,11 +97,22 @@ impl Blocked {
             protocol,
             caller,
             deadline,
+            again: AtomicU64::new(again.unwrap_or(0)),
             kind,
             when_gone,
             keys,
             slots,
         }
+    }
+
+    /// When it runs again even if nothing has changed, in unix milliseconds. It may have run since, and want another time.
+    pub fn again(&self) -> Option<u64> {
+        Some(self.again.load(Acquire)).filter(|at| *at > 0)
+    }
+
+    /// It has run, and found nothing.
+    pub(crate) fn run_again_at(&self, at: Option<u64>) {
+        self.again.store(at.unwrap_or(0), Release);
     }
 
     fn change(&self, from: u8, to: u8) -> bool {

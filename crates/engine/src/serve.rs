@@ -219,7 +219,13 @@ impl Engine {
         locked.map(|locked| self.shared.transactions.skip(locked, of.clone())).is_some()
     }
 
-    /// Serves those who wait for keys that were locked.
+    /// The time has come for a wait to run again, though nothing has changed: it is run now, or soon if a latch is busy.
+    pub fn run_again(&mut self, blocked: &Blocked) {
+        self.unserved.extend(blocked.waited_keys().map(|key| (blocked.db, Box::from(key))));
+        self.serve_unserved();
+    }
+
+    /// Serves those who wait for keys that were locked, or for a time that has come.
     pub(crate) fn serve_unserved(&mut self) {
         for key in std::mem::take(&mut self.unserved) {
             let slot = keyspace::slot_of(&key.1);
@@ -282,8 +288,13 @@ impl Engine {
         }
         ready.extend(touched);
         let reply = match outcome {
-            Outcome::Block(_) if blocked.unclaim() => return false,
-            Outcome::Block(_) => None,
+            Outcome::Block(block) => {
+                blocked.run_again_at(block.again);
+                if blocked.unclaim() {
+                    return false;
+                }
+                None
+            }
             Outcome::Done | Outcome::Rest(_) | Outcome::Load(_) => {
                 if let Outcome::Rest(rest) = outcome {
                     rest.finish(&mut Reply::new(&mut reply, blocked.protocol));

@@ -4,7 +4,7 @@
 mod support;
 
 use std::time::{Duration, Instant};
-use support::Server;
+use support::{Client, Server};
 
 #[test]
 fn who_waits_longest_is_served_first() {
@@ -179,6 +179,38 @@ fn a_group_hands_entries_out_in_the_order_of_arrival() {
         assert_eq!(reader.reply(), format!("*1 *2 $1 s *1 *2 $3 1-{} *2 $1 a $1 1", i + 1));
     }
     assert_eq!(writer.call("xpending s g"), "*4 :3 $3 1-1 $3 1-3 *3 *2 $2 c0 $1 1 *2 $2 c1 $1 1 *2 $2 c2 $1 1");
+}
+
+#[test]
+fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut writer, mut reader) = (server.client(), server.client());
+    let claimed = |reader: &mut Client| {
+        let reply = reader.reply();
+        let idle = reply.strip_prefix("*1 *2 $1 s *1 *4 $3 1-1 *2 $1 a $1 1 :").and_then(|rest| rest.split(' ').next());
+        idle.and_then(|idle| idle.parse::<u64>().ok()).unwrap_or_else(|| panic!("{reply}"))
+    };
+    writer.call("xadd s 1-1 a 1");
+    writer.call("xgroup create s g 0");
+    writer.call("xreadgroup group g c streams s >");
+    reader.send("xreadgroup group g d block 0 claim 100 streams s >");
+    assert!(claimed(&mut reader) >= 100);
+    // Nothing is pending when the wait begins, and nothing that wakes it comes.
+    writer.call("xack s g 1-1");
+    reader.send("xreadgroup group g d block 0 claim 50 streams none s > >");
+    assert!(reader.reply().starts_with("-NOGROUP"));
+    reader.send("xreadgroup group g d block 0 claim 50 streams s >");
+    server.blocked_clients(1);
+    writer.call("xclaim s g c 0 1-1 force justid");
+    assert!(claimed(&mut reader) >= 50);
+    // What is released can be claimed at once.
+    writer.call("xclaim s g c 0 1-1 force justid");
+    reader.send("xreadgroup group g d block 0 claim 1000000000 streams s >");
+    server.blocked_clients(1);
+    assert_eq!(writer.call("xnack s g fail ids 1 1-1"), ":1");
+    assert!(claimed(&mut reader) >= 1_000_000_000);
+    reader.send("xreadgroup group g d block 20 claim 1000000000 streams s >");
+    assert_eq!(reader.reply(), "*-1");
 }
 
 #[test]

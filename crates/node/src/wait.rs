@@ -36,6 +36,7 @@ impl Worker {
             self.deadlines.insert((at, conn.token));
             add(&self.stats.waiting_with_deadline, 1);
         }
+        self.deadlines.extend(blocked.again().map(|at| (at, conn.token)));
         conn.wait = Wait::Keys(blocked);
     }
 
@@ -381,11 +382,26 @@ impl Worker {
                 }
                 _ => continue,
             };
+            if blocked.deadline.is_none_or(|at| at > now) {
+                self.run_wait_again(token, &blocked, now);
+                continue;
+            }
             // Who serves it at this moment, or has cancelled it, tells how it ended.
             if blocked.leave() == Ending::Ended {
                 self.give_up(token, &blocked, false);
             }
         }
+    }
+
+    /// Runs a command that waits for keys once more if its time for that has come, and notes when to look at it next.
+    fn run_wait_again(&mut self, token: Token, blocked: &Blocked, now: u64) {
+        let Some(at) = blocked.again() else { return };
+        // Whoever changed one of its keys may have run it meanwhile.
+        if at <= now && self.paused.is_none() {
+            self.engine.run_again(blocked);
+        }
+        let next = blocked.again().map(|at| at.max(now + SAVE_LOOK_MS));
+        self.deadlines.extend(next.map(|at| (at, token)));
     }
 
     /// Takes ended waits and watches out of the keyspace where that was not possible at once.

@@ -1,9 +1,11 @@
 //! XADD and XTRIM, which share their options.
 
-use object::stream::{ENTRY_BYTES_MAX, Id, Refused, Stream, Trim};
+use keyspace::Key;
+use object::stream::{ENTRY_BYTES_MAX, Id, References, Refused, Stream, Trim, Trimmed};
 
-use super::effect::{ADD, TRIM};
+use super::effect::{ADD, TRIM, TRIM_BETWEEN, UNREFERENCE};
 use super::id::{self, NewId};
+use super::references::references;
 use super::write_id;
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -19,11 +21,12 @@ struct Trimming {
     approx: bool,
     /// Most entries; 0: any number.
     limit: u64,
+    references: References,
 }
 
 impl Trimming {
-    fn apply(&self, stream: &mut Stream) -> u64 {
-        stream.log.trim(self.to, self.approx, self.limit)
+    fn apply(&self, stream: &mut Stream) -> Trimmed {
+        stream.trim(self.to, self.approx, self.limit, self.references)
     }
 }
 
@@ -40,6 +43,7 @@ fn parse(ctx: &Ctx<'_>, adding: bool) -> Result<Options, Error> {
     let argc = ctx.args.len();
     let (mut id, mut create, mut limit, mut limit_given) = (NewId::Auto, true, 0, false);
     let mut trim: Option<(Trim, bool)> = None;
+    let mut kept = None;
     let mut i = 2;
     while i < argc {
         let more = argc - 1 - i;
@@ -65,8 +69,14 @@ fn parse(ctx: &Ctx<'_>, adding: bool) -> Result<Options, Error> {
             i += 1;
             limit = u64::try_from(ctx.int(i)?).map_err(|_| Error::new("ERR The LIMIT argument must be >= 0."))?;
             limit_given = true;
+        } else if let Some(said) = references(ctx, i).filter(|_| kept.is_none()) {
+            kept = Some(said);
         } else if adding && ctx.is(i, "nomkstream") {
             create = false;
+        } else if adding && more > 0 && (ctx.is(i, "idmp") || ctx.is(i, "idmpauto")) {
+            return Err(Error::new(
+                "ERR idempotent producers (IDMP, IDMPAUTO) are not supported by this version of Holdfast",
+            ));
         } else if adding {
             id = id::parse_new(arg)?;
             break;
@@ -92,7 +102,8 @@ fn parse(ctx: &Ctx<'_>, adding: bool) -> Result<Options, Error> {
             entries => entries.min(1_000_000),
         };
     }
-    let trimming = trim.map(|(to, approx)| Trimming { to, approx, limit });
+    let references = kept.unwrap_or(References::Keep);
+    let trimming = trim.map(|(to, approx)| Trimming { to, approx, limit, references });
     Ok(Options { id, id_at: i, create, trimming })
 }
 
@@ -140,19 +151,22 @@ pub(super) fn xadd(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         Refused::NotAbove => NOT_ABOVE,
         Refused::TooLarge => TOO_LARGE,
     })?;
-    let trimmed = options.trimming.map_or(0, |trimming| trimming.apply(stream));
+    let trimmed = options.trimming.map_or_else(Trimmed::default, |trimming| trimming.apply(stream));
     write_id(&mut ctx.out, id);
     ctx.effect(ADD, &key, |w| {
         w.id(id);
-        w.varint(trimmed);
+        w.varint(trimmed.front);
         w.varint(fields as u64);
         pairs.for_each(|(name, value)| {
             w.bytes(name);
             w.bytes(value);
         });
     });
+    let dirty = ctx.fx.dirty;
+    log_references(ctx, &key, &trimmed);
+    ctx.fx.dirty = dirty;
     ctx.notify(class::STREAM, "xadd", &key);
-    if trimmed > 0 {
+    if !trimmed.is_empty() {
         ctx.notify(class::STREAM, "xtrim", &key);
     }
     Ok(Outcome::Done)
@@ -162,15 +176,29 @@ pub(super) fn xtrim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let options = parse(ctx, false)?;
     let key = ctx.key(1);
     let trim = |stream: &mut Stream| {
-        let trimmed = options.trimming.as_ref().map_or(0, |trimming| trimming.apply(stream));
-        (trimmed > 0, trimmed)
+        let trimmed = options.trimming.as_ref().map_or_else(Trimmed::default, |trimming| trimming.apply(stream));
+        (!trimmed.is_empty(), trimmed)
     };
-    let trimmed = ctx.db.edit::<Stream, _>(&key, trim)?.unwrap_or(0);
-    ctx.out.count(trimmed);
-    if trimmed > 0 {
-        ctx.fx.dirty += trimmed - 1;
-        ctx.quiet_effect(TRIM, &key, |w| w.varint(trimmed));
+    let trimmed = ctx.db.edit::<Stream, _>(&key, trim)?.unwrap_or_default();
+    ctx.out.count(trimmed.len());
+    if !trimmed.is_empty() {
+        let dirty = ctx.fx.dirty + trimmed.len();
+        if trimmed.front > 0 {
+            ctx.quiet_effect(TRIM, &key, |w| w.varint(trimmed.front));
+        }
+        log_references(ctx, &key, &trimmed);
+        ctx.fx.dirty = dirty;
         ctx.notify(class::STREAM, "xtrim", &key);
     }
     Ok(Outcome::Done)
+}
+
+/// Logs what trimming with an eye on groups has done beside removing entries in front.
+fn log_references(ctx: &mut Ctx<'_>, key: &Key<'_>, trimmed: &Trimmed) {
+    if !trimmed.others.is_empty() {
+        ctx.quiet_effect(TRIM_BETWEEN, key, |w| w.ids(&trimmed.others));
+    }
+    if !trimmed.unreferenced.is_empty() {
+        ctx.quiet_effect(UNREFERENCE, key, |w| w.ids(&trimmed.unreferenced));
+    }
 }

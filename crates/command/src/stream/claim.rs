@@ -1,5 +1,6 @@
 //! XCLAIM and XAUTOCLAIM: pending entries change hands.
 
+use keyspace::Key;
 use object::Stream;
 use object::number::parse_i64;
 use object::stream::{Delivery, Group, Id, Log, Member};
@@ -117,27 +118,38 @@ fn begin(group: &mut Group, name: &[u8], time: i64) -> (Member, bool) {
     (member, new)
 }
 
+/// Whether somebody has had an entry for less than `min_idle` milliseconds. What nobody has may be claimed at any time.
+fn is_too_young(delivery: &Delivery, min_idle: i64, now: i64) -> bool {
+    min_idle > 0 && !delivery.is_released() && now.wrapping_sub(delivery.time) < min_idle
+}
+
 /// What follows: effects and notifications.
 fn finish(ctx: &mut Ctx<'_>, claimed: &Claimed) {
-    let (key, group, consumer, time) = (ctx.key(1), ctx.arg(2), ctx.arg(3), now(ctx));
+    let (key, group, consumer) = (ctx.key(1), ctx.arg(2), ctx.arg(3));
     if claimed.new_consumer {
         enrolled(ctx, &key, group, consumer);
     }
     acknowledged(ctx, group, &claimed.gone);
     if !claimed.deliveries.is_empty() {
         ctx.fx.dirty += claimed.deliveries.len() as u64 - 1;
-        ctx.quiet_effect(CLAIM, &key, |w| {
-            w.bytes(group);
-            w.bytes(consumer);
-            w.int(time);
-            w.varint(claimed.deliveries.len() as u64);
-            for delivery in &claimed.deliveries {
-                w.id(delivery.id);
-                w.int(delivery.time);
-                w.varint(delivery.count);
-            }
-        });
+        log_claim(ctx, &key, (group, consumer), &claimed.deliveries);
     }
+}
+
+/// Logs that pending entries have changed hands, now: `of` names the group and the consumer that has them.
+pub(super) fn log_claim(ctx: &mut Ctx<'_>, key: &Key<'_>, of: (&[u8], &[u8]), deliveries: &[Delivery]) {
+    let time = now(ctx);
+    ctx.quiet_effect(CLAIM, key, |w| {
+        w.bytes(of.0);
+        w.bytes(of.1);
+        w.int(time);
+        w.varint(deliveries.len() as u64);
+        for delivery in deliveries {
+            w.id(delivery.id);
+            w.int(delivery.time);
+            w.varint(delivery.count);
+        }
+    });
 }
 
 pub(super) fn xclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
@@ -161,18 +173,18 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             }
             continue;
         };
-        let count = match old {
+        let old = match old {
             None if !options.force => continue,
-            Some(old) if options.min_idle > 0 && time.wrapping_sub(old.time) < options.min_idle => continue,
+            Some(old) if is_too_young(&old, options.min_idle, time) => continue,
             // What is made by force was delivered once.
-            old => old.map_or(1, |old| old.count),
+            old => old.unwrap_or(Delivery::new(*id, time, 1, member)),
         };
         let count = match options.count {
             Some(count) => count,
-            None if options.just_id => count,
-            None => count.wrapping_add(1),
+            None if options.just_id => old.count,
+            None => old.count_again(),
         };
-        claimed.take(group, Delivery { id: *id, time: options.time, count, consumer: member });
+        claimed.take(group, Delivery::new(*id, options.time, count, member));
         match options.just_id {
             true => write_id(&mut out, *id),
             false => write_entry(&mut out, &entry),
@@ -250,11 +262,11 @@ pub(super) fn xautoclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
                 count -= 1;
                 continue;
             };
-            if min_idle > 0 && time.wrapping_sub(delivery.time) < min_idle {
+            if is_too_young(&delivery, min_idle, time) {
                 continue;
             }
-            let times = if just_id { delivery.count } else { delivery.count.wrapping_add(1) };
-            claimed.take(group, Delivery { id: delivery.id, time, count: times, consumer: member });
+            let times = if just_id { delivery.count } else { delivery.count_again() };
+            claimed.take(group, Delivery::new(delivery.id, time, times, member));
             match just_id {
                 true => write_id(&mut out, delivery.id),
                 false => write_entry(&mut out, &entry),

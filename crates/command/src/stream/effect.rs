@@ -36,6 +36,13 @@ pub(super) const AGAIN: u8 = op::STREAMS + 10;
 pub(super) const CLAIM: u8 = op::STREAMS + 11;
 /// Payload: name of the group, IDs.
 pub(super) const ACKNOWLEDGE: u8 = op::STREAMS + 12;
+/// Entries behind the first were trimmed, which leaves no gap as deleting does. Payload: IDs.
+pub(super) const TRIM_BETWEEN: u8 = op::STREAMS + 13;
+/// Entries are no longer pending in any group. Payload: IDs.
+pub(super) const UNREFERENCE: u8 = op::STREAMS + 14;
+/// Pending entries have nobody any more whose they are, in this order. Payload: name of the group, number of entries (varint), their
+/// ID and how often they were delivered (varint).
+pub(super) const RELEASE: u8 = op::STREAMS + 15;
 
 impl Writer<'_> {
     pub(super) fn id(&mut self, id: Id) {
@@ -79,6 +86,12 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
         }
         DELETE => r.each_id(|id| {
             stream.log.delete(id);
+        })?,
+        TRIM_BETWEEN => r.each_id(|id| {
+            stream.log.remove(id);
+        })?,
+        UNREFERENCE => r.each_id(|id| {
+            stream.groups.acknowledge(id);
         })?,
         MARKS => {
             let (last, added, max_deleted) = (r.id()?, r.varint()?, r.id()?);
@@ -130,7 +143,7 @@ fn group(number: u8, stream: &mut Stream, r: &mut Reader<'_>) -> Result<(), Corr
             let (member, _) = group.enroll(name, time);
             if let Some(start) = before.next().filter(|start| !noack && *start <= last) {
                 for entry in log.range(start, last) {
-                    group.deliver(Delivery { id: entry.id, time, count: 1, consumer: member });
+                    group.deliver(Delivery::new(entry.id, time, 1, member));
                 }
             }
             (group.last, group.entries_read) = (last, entries_read);
@@ -143,7 +156,7 @@ fn group(number: u8, stream: &mut Stream, r: &mut Reader<'_>) -> Result<(), Corr
             let time = r.int()?;
             r.each_id(|id| {
                 if let Some(delivery) = group.delivery(id) {
-                    group.deliver(Delivery { time, count: delivery.count.wrapping_add(1), ..delivery });
+                    group.deliver(delivery.again(time));
                 }
             })?;
         }
@@ -151,8 +164,7 @@ fn group(number: u8, stream: &mut Stream, r: &mut Reader<'_>) -> Result<(), Corr
             let (name, time) = (r.bytes()?, r.int()?);
             let (member, _) = group.enroll(name, time);
             for _ in 0..r.varint()? {
-                let delivery = Delivery { id: r.id()?, time: r.int()?, count: r.varint()?, consumer: member };
-                group.deliver(delivery);
+                group.deliver(Delivery::new(r.id()?, r.int()?, r.varint()?, member));
             }
             if let Some(consumer) = group.consumer_mut(member) {
                 (consumer.seen, consumer.active) = (time, time);
@@ -161,6 +173,11 @@ fn group(number: u8, stream: &mut Stream, r: &mut Reader<'_>) -> Result<(), Corr
         ACKNOWLEDGE => r.each_id(|id| {
             group.acknowledge(id);
         })?,
+        RELEASE => {
+            for _ in 0..r.varint()? {
+                group.deliver(Delivery::released(r.id()?, r.varint()?));
+            }
+        }
         _ => return Err(Corrupt("unknown stream effect")),
     }
     Ok(())

@@ -22,6 +22,14 @@ struct Options {
     entries_read: i64,
 }
 
+impl Options {
+    /// ENTRIESREAD, as far as a stream goes: no group has read more than was ever added.
+    fn entries_read_of(&self, stream: Option<&Stream>) -> i64 {
+        let added = stream.map_or(0, |stream| stream.log.marks().added);
+        self.entries_read.min(i64::try_from(added).unwrap_or(i64::MAX))
+    }
+}
+
 fn parse(ctx: &Ctx<'_>, may_create: bool) -> Result<Options, Error> {
     let mut options = Options { create: false, entries_read: -1 };
     let mut i = 5;
@@ -60,12 +68,13 @@ pub(super) fn create(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if stream.is_some_and(|stream| stream.groups.get(name).is_some()) {
         return Err(Error::new("BUSYGROUP Consumer Group name already exists"));
     }
+    let entries_read = options.entries_read_of(stream);
     let stream = ctx.db.get_or_create::<Stream>(&key)?;
-    stream.groups.create(name, Group::new(last, options.entries_read));
+    stream.groups.create(name, Group::new(last, entries_read));
     ctx.effect(GROUP, &key, |w| {
         w.bytes(name);
         w.id(last);
-        w.int(options.entries_read);
+        w.int(entries_read);
     });
     ctx.out.ok();
     ctx.notify(class::STREAM, "xgroup-create", &key);
@@ -98,11 +107,12 @@ pub(super) fn setid(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         b"$" => stream.log.marks().last,
         text => id::parse_or_end(text, 0)?,
     };
-    with_group(ctx, |group| (group.last, group.entries_read) = (last, options.entries_read))?;
+    let entries_read = options.entries_read_of(Some(stream));
+    with_group(ctx, |group| (group.last, group.entries_read) = (last, entries_read))?;
     ctx.quiet_effect(POSITION, &key, |w| {
         w.bytes(name);
         w.id(last);
-        w.int(options.entries_read);
+        w.int(entries_read);
     });
     ctx.out.ok();
     ctx.notify(class::STREAM, "xgroup-setid", &key);

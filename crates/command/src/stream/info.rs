@@ -80,11 +80,12 @@ fn position(out: &mut Reply<'_>, stream: &Stream, group: &Group) {
 }
 
 fn write_group(out: &mut Reply<'_>, stream: &Stream, name: &[u8], group: &Group, count: usize) {
-    out.map(7);
+    out.map(8);
     out.bulk("name");
     out.bulk(name);
     position(out, stream, group);
     number(out, "pel-count", group.pending_len() as i64);
+    number(out, "nacked-count", group.released_len() as i64);
     out.bulk("pending");
     out.array(count.min(group.pending_len() as usize));
     for delivery in group.pending_from(Id::MIN).take(count) {

@@ -10,6 +10,8 @@ mod info;
 mod pending;
 mod range;
 mod read;
+mod references;
+mod release;
 mod rows;
 mod rows_of_groups;
 #[cfg(test)]
@@ -34,6 +36,11 @@ fn write_id(out: &mut Reply<'_>, id: Id) {
 /// Writes an entry: its ID and, flat, its fields and values.
 fn write_entry(out: &mut Reply<'_>, entry: &Entry<'_>) {
     out.array(2);
+    write_entry_parts(out, entry);
+}
+
+/// What [`write_entry`] puts into its array.
+fn write_entry_parts(out: &mut Reply<'_>, entry: &Entry<'_>) {
     write_id(out, entry.id);
     out.array(entry.len() * 2);
     for (name, value) in entry.pairs() {

@@ -108,7 +108,7 @@ pub(super) fn xpending(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         out.array(4);
         write_id(out, delivery.id);
         out.bulk(group.name(delivery.consumer));
-        out.integer(time.wrapping_sub(delivery.time).max(0));
+        out.integer(if delivery.is_released() { -1 } else { time.wrapping_sub(delivery.time).max(0) });
         out.integer(delivery.count as i64);
         count += 1;
     });
@@ -118,7 +118,9 @@ pub(super) fn xpending(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 fn each_pending(group: &Group, filter: &Filter<'_>, time: i64, found: impl FnMut(Delivery)) {
     let within = |id: Id| id <= filter.end;
-    let idle = |delivery: &Delivery| filter.min_idle == 0 || time.wrapping_sub(delivery.time) >= filter.min_idle;
+    let idle = |delivery: &Delivery| {
+        filter.min_idle == 0 || delivery.is_released() || time.wrapping_sub(delivery.time) >= filter.min_idle
+    };
     match filter.consumer {
         None => {
             let all = group.pending_from(filter.start).take_while(|delivery| within(delivery.id));

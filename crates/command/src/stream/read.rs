@@ -1,13 +1,15 @@
 //! XREAD and XREADGROUP.
 
 use keyspace::{Key, Kind};
-use object::stream::{Delivery, Id, Stream};
+use object::number::parse_i64;
+use object::stream::{Delivery, Entry, Group, Id, Log, Stream};
 use resp::Reply;
 use smallvec::SmallVec;
 
+use super::claim::log_claim;
 use super::effect::{AGAIN, CONSUMER, DELIVER};
 use super::range::write_entries;
-use super::{id, now, write_entry, write_id};
+use super::{id, now, write_entry, write_entry_parts, write_id};
 use crate::ctx::{Block, Ctx, Nil, Outcome};
 use crate::error::Error;
 use crate::notify::class;
@@ -26,6 +28,8 @@ struct Options {
     /// Position of the group's name; the consumer's follows.
     group: Option<usize>,
     noack: bool,
+    /// CLAIM: entries that have been pending for so many milliseconds are read, too.
+    claim: Option<i64>,
     /// Position of the first key.
     first: usize,
     /// Number of keys.
@@ -46,7 +50,7 @@ pub(super) fn find_keys(args: Args<'_>, out: &mut Vec<KeyAt>) {
             }
             return;
         }
-        i += if is("block") || is("count") {
+        i += if is("block") || is("count") || is("claim") {
             2
         } else if is("group") {
             3
@@ -60,11 +64,18 @@ pub(super) fn find_keys(args: Args<'_>, out: &mut Vec<KeyAt>) {
 
 fn parse(ctx: &Ctx<'_>, grouped: bool) -> Result<Options, Error> {
     let argc = ctx.args.len();
-    let mut options = Options { count: usize::MAX, deadline: None, group: None, noack: false, first: 0, keys: 0 };
+    let mut options =
+        Options { count: usize::MAX, deadline: None, group: None, noack: false, claim: None, first: 0, keys: 0 };
     let mut i = 1;
     while i < argc {
         let more = argc - 1 - i;
-        if ctx.is(i, "block") && more > 0 {
+        if ctx.is(i, "claim") && more > 0 {
+            if !grouped {
+                return Err(only_grouped("CLAIM"));
+            }
+            i += 1;
+            options.claim = Some(min_idle(ctx.arg(i))?);
+        } else if ctx.is(i, "block") && more > 0 {
             i += 1;
             options.deadline = Some(ctx.deadline_ms(i)?);
         } else if ctx.is(i, "count") && more > 0 {
@@ -85,17 +96,13 @@ fn parse(ctx: &Ctx<'_>, grouped: bool) -> Result<Options, Error> {
             break;
         } else if ctx.is(i, "group") && more >= 2 {
             if !grouped {
-                return Err(Error::new(
-                    "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
-                ));
+                return Err(only_grouped("GROUP"));
             }
             options.group = Some(i + 1);
             i += 2;
         } else if ctx.is(i, "noack") {
             if !grouped {
-                return Err(Error::new(
-                    "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
-                ));
+                return Err(only_grouped("NOACK"));
             }
             options.noack = true;
         } else {
@@ -112,14 +119,24 @@ fn parse(ctx: &Ctx<'_>, grouped: bool) -> Result<Options, Error> {
     Ok(options)
 }
 
-/// Until something can be read: XREADGROUP also runs again when a key goes, to say so.
-fn wait(options: &Options, deadline: Option<u64>, replaced: Vec<(usize, Vec<u8>)>) -> Outcome {
+fn only_grouped(option: &str) -> Error {
+    Error::text(format!("ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."))
+}
+
+fn min_idle(text: &[u8]) -> Result<i64, Error> {
+    let idle = parse_i64(text).ok_or(Error::new("ERR min-idle-time is not an integer or out of range"))?;
+    if idle < 0 { Err(Error::new("ERR min-idle-time must be a positive integer")) } else { Ok(idle) }
+}
+
+/// Until something can be read: XREADGROUP also runs again when a key goes, to say so, and at a time `again`.
+fn wait(options: &Options, deadline: Option<u64>, again: Option<u64>, replaced: Vec<(usize, Vec<u8>)>) -> Outcome {
     Outcome::Block(Block {
         keys: (options.first..options.first + options.keys).collect(),
         kind: Kind::Stream,
         deadline,
         nil: Nil::Array,
         when_gone: options.group.is_some(),
+        again,
         replaced,
     })
 }
@@ -162,21 +179,17 @@ pub(super) fn xread(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let mut replaced = Vec::new();
     for i in options.first..options.first + options.keys {
         let key = ctx.key(i);
-        let marks = ctx.db.read_as::<Stream>(&key)?.map(|stream| stream.log.marks());
+        let stream = ctx.db.read_as::<Stream>(&key)?;
         let at = i + options.keys;
         after.push(match ctx.arg(at) {
             b"$" => {
-                let last = marks.map_or(Id::MIN, |marks| marks.last);
+                let last = stream.map_or(Id::MIN, |stream| stream.log.marks().last);
                 // When it runs again, it is still about what came after now.
                 replaced.push((at, last.to_string().into_bytes()));
                 last
             }
-            b"+" => match marks {
-                Some(marks) => {
-                    marks.last.previous().ok_or(Error::new("ERR the stream last element ID is 0-0"))?
-                }
-                None => Id::MIN,
-            },
+            // The last entry that is there: ones with greater IDs may have been deleted.
+            b"+" => stream.and_then(|stream| stream.log.last_entry()?.previous()).unwrap_or(Id::MIN),
             b">" => {
                 return Err(Error::new(
                     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
@@ -199,7 +212,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Ok(Outcome::Done);
     }
     Ok(match options.deadline {
-        Some(deadline) => wait(&options, deadline, replaced),
+        Some(deadline) => wait(&options, deadline, None, replaced),
         None => {
             ctx.out.null_array();
             Outcome::Done
@@ -239,10 +252,12 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         });
     }
     let mut streams = Streams::default();
+    let mut oldest = None;
     for (i, after) in (options.first..).zip(after) {
         let key = ctx.key(i);
         if after == NEW {
-            read_new(ctx, &key, group, consumer, &options, &mut streams)?;
+            let time = read_new(ctx, &key, group, consumer, &options, &mut streams)?;
+            oldest = oldest.into_iter().chain(time).min();
         } else {
             read_history(ctx, &key, group, consumer, &options, after, &mut streams)?;
         }
@@ -251,7 +266,7 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Ok(Outcome::Done);
     }
     Ok(match options.deadline {
-        Some(deadline) => wait(&options, deadline, Vec::new()),
+        Some(deadline) => wait(&options, deadline, look_again(ctx, &options, oldest), Vec::new()),
         None => {
             ctx.out.null_array();
             Outcome::Done
@@ -270,7 +285,33 @@ pub(super) fn enrolled(ctx: &mut Ctx<'_>, key: &Key<'_>, group: &[u8], consumer:
     ctx.notify(class::STREAM, "xgroup-createconsumer", key);
 }
 
-/// Delivers what the group has not read yet.
+/// When something may have been pending for long enough to be claimed; `oldest`: since when the oldest has been.
+fn look_again(ctx: &Ctx<'_>, options: &Options, oldest: Option<i64>) -> Option<u64> {
+    /// With nothing pending, what is delivered meanwhile cannot be claimed before its time; looking more often than this is useless.
+    const REST_MS: i64 = 10;
+    let (time, idle) = (now(ctx), options.claim?);
+    let at = oldest.map_or_else(|| time.saturating_add(idle.max(REST_MS)), |oldest| oldest.saturating_add(idle));
+    u64::try_from(at.max(time.saturating_add(1))).ok()
+}
+
+/// Entries that have been pending for `min_idle` milliseconds and are there, the oldest first, and since when the oldest of those that
+/// are there has been pending.
+fn claimable(log: &Log, group: &mut Group, (min_idle, time, count): (i64, i64, usize)) -> (Vec<Delivery>, Option<i64>) {
+    let mut there = group.oldest().filter(|delivery| log.get(delivery.id).is_some()).peekable();
+    let oldest = there.peek().map(|delivery| delivery.time);
+    (there.take_while(|delivery| delivery.idle(time) >= min_idle).take(count).collect(), oldest)
+}
+
+/// Writes an entry as CLAIM has it: with how long it was pending, and how often it was delivered before.
+fn write_claimed(out: &mut Reply<'_>, entry: &Entry<'_>, idle: i64, count: u64) {
+    out.array(4);
+    write_entry_parts(out, entry);
+    out.integer(idle);
+    out.integer(count as i64);
+}
+
+/// Delivers what the group has not read yet, with CLAIM behind what has been pending for too long. Since when the oldest entry has been
+/// pending.
 fn read_new(
     ctx: &mut Ctx<'_>,
     key: &Key<'_>,
@@ -278,33 +319,48 @@ fn read_new(
     name: &[u8],
     options: &Options,
     streams: &mut Streams,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     let time = now(ctx);
     // Looked up while the options were checked.
-    let Some(stream) = ctx.db.get_mut::<Stream>(key)? else { return Ok(()) };
+    let Some(stream) = ctx.db.get_mut::<Stream>(key)? else { return Ok(None) };
     let Stream { log, groups } = stream;
-    let Some(group) = groups.get_mut(group_name) else { return Ok(()) };
+    let Some(group) = groups.get_mut(group_name) else { return Ok(None) };
     let (member, new) = group.enroll(name, time);
     if let Some(consumer) = group.consumer_mut(member) {
         consumer.seen = time;
     }
+    let (old, oldest) = match options.claim {
+        Some(min_idle) => claimable(log, group, (min_idle, time, options.count)),
+        None => (Vec::new(), None),
+    };
     let before = group.last;
     let start = before.next().filter(|_| log.last_entry().is_some_and(|last| last > before));
-    let mut count = 0;
-    if let Some(start) = start {
+    let (mut claimed, mut count) = (Vec::new(), 0);
+    if !old.is_empty() || start.is_some() {
         streams.begin(&mut ctx.out, key);
         let marks = log.marks();
         let array = ctx.out.deferred_array();
-        for entry in log.range(start, Id::MAX).take(options.count) {
+        for delivery in old {
+            let Some(entry) = log.get(delivery.id) else { continue };
+            write_claimed(&mut ctx.out, &entry, delivery.idle(time), delivery.count);
+            let delivery = Delivery::new(delivery.id, time, delivery.count_again(), member);
+            group.deliver(delivery);
+            claimed.push(delivery);
+        }
+        let left = options.count - claimed.len();
+        for entry in start.into_iter().flat_map(|start| log.range(start, Id::MAX)).take(left) {
             group.advance(entry.id, &marks);
-            write_entry(&mut ctx.out, &entry);
+            match options.claim {
+                Some(_) => write_claimed(&mut ctx.out, &entry, 0, 0),
+                None => write_entry(&mut ctx.out, &entry),
+            }
             if !options.noack {
-                group.deliver(Delivery { id: entry.id, time, count: 1, consumer: member });
+                group.deliver(Delivery::new(entry.id, time, 1, member));
             }
             count += 1;
         }
-        ctx.out.finish(array, count);
-        if !options.noack
+        ctx.out.finish(array, claimed.len() + count);
+        if (count > 0 && !options.noack || !claimed.is_empty())
             && let Some(consumer) = group.consumer_mut(member)
         {
             consumer.active = time;
@@ -314,7 +370,12 @@ fn read_new(
     if new {
         enrolled(ctx, key, group_name, name);
     }
+    if !claimed.is_empty() {
+        log_claim(ctx, key, (group_name, name), &claimed);
+    }
     if count > 0 {
+        // The reading of a stream is one change, as Redis counts.
+        ctx.fx.dirty -= u64::from(!claimed.is_empty());
         ctx.quiet_effect(DELIVER, key, |w| {
             w.bytes(group_name);
             w.bytes(name);
@@ -325,7 +386,7 @@ fn read_new(
             w.int(entries_read);
         });
     }
-    Ok(())
+    Ok(oldest)
 }
 
 /// Answers what is pending for the consumer.
@@ -357,7 +418,7 @@ fn read_history(
             Some(entry) => {
                 write_entry(&mut ctx.out, entry);
                 if let Some(delivery) = group.delivery(*id) {
-                    group.deliver(Delivery { time, count: delivery.count.wrapping_add(1), ..delivery });
+                    group.deliver(delivery.again(time));
                 }
             }
             None => {

@@ -1,6 +1,6 @@
 //! What is declared about the commands on streams without groups.
 
-use super::{add, edit, range, read};
+use super::{add, edit, range, read, references};
 use crate::families::Run;
 use crate::spec::{Begin, Find, KeySpec, Row, Spec, flags::*, key_flags::*};
 
@@ -26,7 +26,7 @@ pub const ROWS: &[Row<Run>] = &[
             complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
             summary: "Appends a new message to a stream. Creates the key if it doesn't exist.",
             tips: &["nondeterministic_output"],
-            syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+            syntax: "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
             ..Spec::NEW
         },
         run: Run::Keyed(add::xadd),
@@ -43,7 +43,7 @@ pub const ROWS: &[Row<Run>] = &[
             complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
             summary: "Deletes messages from the beginning of a stream.",
             tips: &["nondeterministic_output"],
-            syntax: "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+            syntax: "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
             ..Spec::NEW
         },
         run: Run::Keyed(add::xtrim),
@@ -110,6 +110,22 @@ pub const ROWS: &[Row<Run>] = &[
             ..Spec::NEW
         },
         run: Run::Keyed(edit::xdel),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "xdelex",
+            arity: -5,
+            flags: WRITE | FAST,
+            keys: &[KeySpec::one(1, RW | DELETE)],
+            group: "stream",
+            since: "8.2.0",
+            complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
+            summary: "Deletes one or multiple entries from the stream.",
+            syntax: "key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(references::xdelex),
         subcommands: &[],
     },
     Row {

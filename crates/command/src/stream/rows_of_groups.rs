@@ -1,7 +1,7 @@
 //! What is declared about consumer groups, and XINFO.
 
 use super::rows::after_streams;
-use super::{claim, groups, info, pending, read};
+use super::{claim, groups, info, pending, read, references, release};
 use crate::families::Run;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 
@@ -18,7 +18,7 @@ pub const ROWS: &[Row<Run>] = &[
             since: "5.0.0",
             complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
             summary: "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
-            syntax: "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+            syntax: "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
             ..Spec::NEW
         },
         run: Run::Keyed(read::xreadgroup),
@@ -38,6 +38,38 @@ pub const ROWS: &[Row<Run>] = &[
             ..Spec::NEW
         },
         run: Run::Keyed(pending::xack),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "xackdel",
+            arity: -6,
+            flags: WRITE | FAST,
+            keys: &[KeySpec::one(1, RW | UPDATE | DELETE)],
+            group: "stream",
+            since: "8.2.0",
+            complexity: "O(1) for each message ID processed.",
+            summary: "Acknowledges and deletes one or multiple messages for a stream consumer group.",
+            syntax: "key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(references::xackdel),
+        subcommands: &[],
+    },
+    Row {
+        spec: Spec {
+            name: "xnack",
+            arity: -7,
+            flags: WRITE | FAST,
+            keys: &[KeySpec::one(1, RW | UPDATE)],
+            group: "stream",
+            since: "8.8.0",
+            complexity: "O(1) for each message ID processed.",
+            summary: "Releases claimed messages back to the group's PEL without acknowledging them, making them available for re-delivery.",
+            syntax: "key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+            ..Spec::NEW
+        },
+        run: Run::Keyed(release::xnack),
         subcommands: &[],
     },
     Row {

@@ -64,6 +64,13 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     (op::STREAMS + 10, "stream AGAIN", "name of the group, time (zigzag), IDs delivered again to who has them"),
     (op::STREAMS + 11, "stream CLAIM", "names of group and consumer, time, number, per entry ID, time, count"),
     (op::STREAMS + 12, "stream ACKNOWLEDGE", "name of the group, IDs"),
+    (op::STREAMS + 13, "stream TRIM_BETWEEN", "IDs of entries trimmed behind others that stay"),
+    (op::STREAMS + 14, "stream UNREFERENCE", "IDs that are no longer pending in any group"),
+    (
+        op::STREAMS + 15,
+        "stream RELEASE",
+        "name of the group, number (varint), per entry ID and count (varint): pending, and nobody's, in this order",
+    ),
 ];
 
 /// What is logged by commands that are not of the data plane.
@@ -121,6 +128,13 @@ const SELDOM: &[&str] = &[
     "xgroup create x g $ mkstream;xadd x 1-1 f v;xreadgroup group g c streams x >;xdel x 1-1;xclaim x g d 0 1-1",
     "xgroup create x g $ mkstream;xadd x 1-1 f v;xreadgroup group g c noack streams x >;xreadgroup group g c streams x 0",
     "xgroup create x g $ mkstream;xadd x 1-1 f v;xadd x maxlen 1 2-1 f v;xtrim x maxlen 0;xsetid x 5-0",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xreadgroup group g c streams x >;xnack x g fail ids 1 1-1;xack x g 1-1",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xreadgroup group g c streams x >;xreadgroup group g c claim 0 streams x >",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xadd x 2-1 f v;xreadgroup group g c streams x >;xdelex x delref ids 1 1-1;xtrim x maxlen 0 delref",
+    "xgroup create x g $ mkstream;xgroup create x h $;xadd x 1-1 f v;xreadgroup group g c streams x >;xreadgroup group h c streams x >;xackdel x g delref ids 1 1-1",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xadd x 2-1 f v;xreadgroup group g c streams x >;xack x g 2-1;xtrim x maxlen 0 acked",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xadd x 2-1 f v;xreadgroup group g c streams x >;xack x g 2-1;xadd x acked maxlen 1 3-1 f v",
+    "xgroup create x g $ mkstream;xadd x 1-1 f v;xreadgroup group g c streams x >;xadd x delref maxlen 1 3-1 f v",
 ];
 
 fn name(number: u8) -> &'static str {

@@ -26,9 +26,12 @@ pub const LINES: &[&[&str]] = &[
 
 /// The version a line needs, written before it as in `8.8> get K`, and the line.
 pub fn needed(line: &str) -> (Option<(u32, u32)>, &str) {
-    let Some((version, rest)) = line.split_once("> ") else { return (None, line) };
-    let parsed = version.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    (parsed, rest)
+    let version = |text: &str| text.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    // IDs of groups are written so, too.
+    match line.split_once("> ").and_then(|(before, rest)| Some((version(before)?, rest))) {
+        Some((version, rest)) => (Some(version), rest),
+        None => (None, line),
+    }
 }
 
 const KEYS: &[&str] = &[
@@ -441,6 +444,13 @@ const STREAMS: &[&str] = &[
     "xread streams K I",
     "xread count 2 streams K K I $",
     "xread streams K +",
+    "8.8> xdelex K ids 2 I I",
+    "8.8> xdelex K acked ids 2 I I",
+    "8.8> xdelex K delref ids X I",
+    "8.8> xtrim K maxlen U acked",
+    "8.8> xtrim K minid ~ I delref",
+    "8.8> xadd K acked maxlen U 3-* f1 V",
+    "8.8> xadd K minid ~ I delref 3-* f1 V",
     "xread block 5 streams K 9-9",
     "xinfo stream K",
     "xinfo stream K full count X",
@@ -465,7 +475,21 @@ const GROUPS: &[&str] = &[
     "xreadgroup group h F noack count 1 streams K >",
     "xreadgroup group g F streams K K 0 >",
     "xreadgroup group g F count 2 streams K I",
+    "8.8> xreadgroup group g F claim 0 count 2 streams K >",
+    "8.8> xreadgroup group g F claim 0 streams K K > I",
+    "8.8> xreadgroup group h F claim 0 noack count 1 streams K >",
+    "8.8> xreadgroup group h F claim 1000000 streams K >",
     "xack K g I I",
+    "8.8> xnack K g fail ids 2 I I",
+    "8.8> xnack K g silent ids 1 I retrycount U force",
+    "8.8> xnack K h fatal ids X I force",
+    "8.8> xackdel K g ids 2 I I",
+    "8.8> xackdel K g acked ids 2 I I",
+    "8.8> xackdel K h delref ids X I",
+    "8.8> xdelex K acked ids 3 I I I",
+    "8.8> xtrim K maxlen U delref",
+    "8.8> xtrim K maxlen U acked",
+    "xpending K g idle 0 - + 9",
     "xpending K g",
     "xpending K g - + 9",
     "xpending K g I + U F",
@@ -481,130 +505,6 @@ const GROUPS: &[&str] = &[
     "xinfo stream K full",
     "xgroup create K V X",
 ];
-
-/// Words that bend a command: numbers at the edges of types, options in wrong places, what is no number.
-const BENT: &[&str] = &[
-    "0",
-    "-1",
-    "1",
-    "7",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "9223372036854775808",
-    "18446744073709551615",
-    "2147483647",
-    "2147483648",
-    "4294967296",
-    "-2147483649",
-    "9223372036854776",
-    "99999999999999999999",
-    "536870912",
-    "+1",
-    "-0",
-    "01",
-    " 1",
-    "1 ",
-    "1.5",
-    ".5",
-    "5.",
-    "1e3",
-    "1e-400",
-    "0x10",
-    "inf",
-    "-inf",
-    "nan",
-    "(1",
-    "(inf",
-    "[f3",
-    "(",
-    "-",
-    "+",
-    "",
-    "abc",
-    "nx",
-    "xx",
-    "gt",
-    "lt",
-    "ch",
-    "incr",
-    "get",
-    "ex",
-    "px",
-    "pxat",
-    "keepttl",
-    "persist",
-    "fields",
-    "count",
-    "limit",
-    "match",
-    "by",
-    "store",
-    "desc",
-    "withscores",
-    "rev",
-    "byscore",
-    "bylex",
-    "weights",
-    "aggregate",
-    "max",
-    "left",
-    "rank",
-    "maxlen",
-    "idx",
-    "replace",
-    "absttl",
-    "db",
-    "bit",
-    "overflow",
-    "sat",
-    "a",
-    "b",
-    "k1",
-    "f1",
-];
-
-/// Bends the words of a command, the name left alone: one is replaced, dropped, doubled or added, two change places, or one
-/// shouts. `None`: the outcome would depend on more than the arguments.
-pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
-    if picks.is_empty() {
-        return Some(words);
-    }
-    let mut picks = picks.iter().copied().map(usize::from);
-    while let (Some(how), Some(place), Some(word)) = (picks.next(), picks.next(), picks.next()) {
-        let word = BENT[word % BENT.len()].as_bytes().to_vec();
-        let last = words.len() - 1;
-        let at = 1 + place % last.max(1);
-        match how % 8 {
-            0..=2 if last > 0 => words[at] = word,
-            3 if last > 0 => drop(words.remove(at)),
-            4 if last > 1 => words.swap(at, last),
-            5 if last > 0 => words.insert(at, words[at].clone()),
-            6 if last > 0 => words[at].make_ascii_uppercase(),
-            _ => words.push(word),
-        }
-    }
-    // Milliseconds pass differently on two servers. Who waits does so shortly; members by chance and places in an index of 32 bits are matters of taste.
-    let waits = words[0].starts_with(b"b") && !words[0].starts_with(b"bit");
-    let alike = match words[0].as_slice() {
-        b"blmpop" | b"bzmpop" => words.get(1)? == b"0.01",
-        b"psetex" | b"pexpire" | b"hpexpire" => false,
-        _ if words.iter().any(|word| word.eq_ignore_ascii_case(b"px")) => false,
-        _ if words.iter().any(|word| word.to_ascii_lowercase().ends_with(b"bylex")) => false,
-        b"zlexcount" => false,
-        _ if waits => words.last()? == b"0.01",
-        b"set" => !words.iter().any(|word| word.to_ascii_lowercase().starts_with(b"if")),
-        b"lset" => words.get(2).is_none_or(|at| at.len() < 10),
-        b"sort" | b"sort_ro" | b"wait" | b"config" | b"client" => false,
-        b"xadd" => words.iter().all(|word| word != b"*"),
-        b"xread" | b"xreadgroup" => !words.iter().any(|word| word.eq_ignore_ascii_case(b"block")),
-        b"xclaim" | b"xautoclaim" => words.get(4).is_some_and(|idle| idle == b"0"),
-        b"bitfield" | b"bitfield_ro" => !words.iter().any(|word| word.len() > 18),
-        b"spop" | b"srandmember" | b"hrandfield" | b"zrandmember" | b"object" => false,
-        b"sscan" | b"hscan" | b"zscan" | b"scan" => words.get(2).is_none_or(|cursor| cursor == b"0"),
-        _ => true,
-    };
-    alike.then_some(words)
-}
 
 const SESSIONS: &[&str] = &[
     "multi",

@@ -10,6 +10,8 @@
 
 #[path = "../launch/mod.rs"]
 mod launch;
+
+mod bend;
 mod lines;
 mod pair;
 
@@ -20,7 +22,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use resp::Value;
 
-use lines::{LINES, bend, fill, needed};
+use bend::bend;
+use lines::{LINES, fill, needed};
 use pair::{Peer, comparable, show};
 
 /// A line of the table, and what its placeholders become.

@@ -132,10 +132,10 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     match command {
         b"smembers" | b"sunion" | b"sinter" | b"sdiff" | b"hkeys" | b"hvals" | b"keys" => sorted(reply, 1),
         b"hgetall" => sorted(reply, 2),
-        b"exec" => deeply_sorted(reply),
+        b"exec" => deeply_sorted(timeless(reply)),
         b"sscan" | b"scan" => scanned(reply, 1),
         b"hello" => about_hello(reply),
-        b"xpending" | b"xinfo" => timeless(reply),
+        b"xpending" | b"xinfo" | b"xreadgroup" => timeless(reply),
         b"zscan" => scanned(reply, 2),
         // Redis makes a hash ready for expiries even by a command that then sets none.
         b"object" if reply == Value::Bulk(b"listpackex".to_vec()) => Value::Bulk(b"listpack".to_vec()),
@@ -145,24 +145,27 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     }
 }
 
-/// Without the times that XPENDING and XINFO tell, and without the shape of Redis's tree.
+/// Without the times that XPENDING, XINFO and XREADGROUP tell, without the shape of Redis's tree, and without what only some versions of
+/// Redis tell.
 fn timeless(reply: Value) -> Value {
-    const TIMES: [&[u8]; 5] = [b"idle", b"inactive", b"seen-time", b"active-time", b"radix-tree-nodes"];
-    let is_time = |name: &Value| matches!(name, Value::Bulk(name) if TIMES.contains(&name.as_slice()));
-    // Redis knows producers of entries (IDMP), which are not there.
-    let of_producers = |name: &Value| {
-        const NAMES: [&[u8]; 3] = [b"idmp-", b"pids-", b"iids-"];
+    // Redis knows producers of entries (IDMP), which are not there, and since 8.8 XNACK.
+    let is_new = |name: &Value| {
+        const NAMES: [&[u8]; 4] = [b"idmp-", b"pids-", b"iids-", b"nacked-count"];
         matches!(name, Value::Bulk(name) if NAMES.iter().any(|prefix| name.starts_with(prefix)))
     };
+    const TIMES: [&[u8]; 5] = [b"idle", b"inactive", b"seen-time", b"active-time", b"radix-tree-nodes"];
+    let is_time = |name: &Value| matches!(name, Value::Bulk(name) if TIMES.contains(&name.as_slice()));
     let unless_never = |value: Value| if value == Value::Integer(-1) { value } else { Value::Integer(0) };
     match reply {
         Value::Array(mut items) => {
             match items.as_mut_slice() {
-                [Value::Bulk(_), Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)]
+                // -1: nobody has it.
+                [Value::Bulk(_), Value::Bulk(_), Value::Integer(-1), Value::Integer(_)] => {}
+                [Value::Bulk(_), Value::Bulk(_) | Value::Array(_), time @ Value::Integer(_), Value::Integer(_)]
                 | [Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)] => *time = Value::Integer(0),
                 _ => {}
             }
-            while let Some(at) = items.iter().position(of_producers) {
+            while let Some(at) = items.iter().position(is_new) {
                 items.drain(at..(at + 2).min(items.len()));
             }
             let mut after_name = false;
@@ -174,7 +177,7 @@ fn timeless(reply: Value) -> Value {
             Value::Array(items.collect())
         }
         Value::Map(pairs) => {
-            let pairs = pairs.into_iter().filter(|(name, _)| !of_producers(name)).map(|(name, value)| {
+            let pairs = pairs.into_iter().filter(|(name, _)| !is_new(name)).map(|(name, value)| {
                 let value = if is_time(&name) { unless_never(value) } else { timeless(value) };
                 (name, value)
             });

@@ -53,8 +53,7 @@ pub(super) const WORDS: &[(&str, &str, Comes)] = &[
         Comes::Later,
     ),
     ("shutdown", "SAFE FAILOVER", Comes::Standbys),
-    ("xadd", "KEEPREF DELREF ACKED IDMPAUTO IDMP", Comes::Later),
+    ("xadd", "IDMPAUTO IDMP", Comes::Later),
     ("xread", "MAXCOUNT MAXSIZE", Comes::Later),
-    ("xreadgroup", "MAXCOUNT MAXSIZE CLAIM", Comes::Later),
-    ("xtrim", "KEEPREF DELREF ACKED", Comes::Later),
+    ("xreadgroup", "MAXCOUNT MAXSIZE", Comes::Later),
 ];

@@ -431,3 +431,39 @@ fn keys_whose_time_has_passed_wake_nobody() {
     assert!(new.contains("new") && !new.contains("old"), "{new}");
     assert!(net.is_quiet(), "nothing is left");
 }
+
+#[test]
+fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
+    for server in [0, 1, 2] {
+        let (mut net, clients, [a, b, _]) = three(2, 31 + server as u64);
+        for key in [&a, &b] {
+            net.ask(clients[1], &format!("XADD {key} 1-1 f v"));
+            net.ask(clients[1], &format!("XGROUP CREATE {key} g 0"));
+            net.ask(clients[1], &format!("XREADGROUP GROUP g c STREAMS {key} >"));
+        }
+        let client = net.connect(server);
+        for (keys, ids) in [(vec![&a], ">"), (vec![&a, &b], "> >"), (vec![&b, &a], "> >")] {
+            // Since the last round these have been read.
+            let words: Vec<&str> = keys.iter().map(|key| key.as_str()).collect();
+            net.send(client, &format!("XREADGROUP GROUP g d BLOCK 0 CLAIM 3000 STREAMS {} {ids}", words.join(" ")));
+            let mut rounds = 0;
+            let reply = loop {
+                if let Some(reply) = heard(&mut net, client) {
+                    break reply;
+                }
+                assert!(net.is_quiet(), "who waits locks nothing");
+                net.sleep(1000);
+                rounds += 1;
+                assert!(rounds < 8, "nothing was claimed");
+            };
+            assert!(reply.starts_with("[["), "{reply}");
+            assert!(keys.iter().any(|key| reply.contains(key.as_str())) && reply.contains("1-1 [f v]"), "{reply}");
+        }
+        // What is given back is claimed at once, wherever it is.
+        net.send(client, &format!("XREADGROUP GROUP g d BLOCK 0 CLAIM 900000 STREAMS {a} {b} > >"));
+        assert_eq!(heard(&mut net, client), None);
+        assert_eq!(net.say(clients[2], &format!("XNACK {b} g FAIL IDS 1 1-1")), "1");
+        assert!(heard(&mut net, client).is_some_and(|reply| reply.contains(&b) && !reply.contains(&a)));
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}

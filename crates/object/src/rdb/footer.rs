@@ -2,16 +2,19 @@
 
 use crc_fast::CrcAlgorithm;
 
-/// The RDB version of Redis 7.4 to 8.2, which is written: later versions read it, too.
+use super::kind;
+
+/// The RDB version of Redis 7.4 and 8: written, unless the value needs a newer one.
 pub const VERSION: u16 = 12;
-/// The newest version that is read: that of Redis 8.8.
+/// The RDB version of Redis 8.8: the newest that is read.
 const NEWEST: u16 = 14;
 
 const LENGTH: usize = 10;
 
 /// Appends version and checksum to a type and a value.
 pub(super) fn seal(payload: &mut Vec<u8>) {
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let version = if payload.first() == Some(&kind::STREAM_LISTPACKS_5) { NEWEST } else { VERSION };
+    payload.extend_from_slice(&version.to_le_bytes());
     let checksum = checksum(payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
 }

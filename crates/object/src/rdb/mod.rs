@@ -115,8 +115,8 @@ mod kind {
     /// Of Redis 7.0.
     pub(super) const STREAM_LISTPACKS_2: u8 = 19;
     pub(super) const STREAM_LISTPACKS_3: u8 = 21;
-    /// As before, with what producers have added (Redis 8.6).
+    /// Of Redis 8.6, with what it keeps for idempotent producers.
     pub(super) const STREAM_LISTPACKS_4: u8 = 26;
-    /// As before, with entries that consumers gave back (Redis 8.8).
+    /// Of Redis 8.8, with entries that nobody has.
     pub(super) const STREAM_LISTPACKS_5: u8 = 27;
 }

@@ -3,10 +3,9 @@
 //! ```text
 //! nodes, each: ID of the first entry (16 bytes, big-endian, as a string), listpack
 //! length, last ID [2: first ID, greatest deleted ID, entries added]
-//! groups, each: name, last ID [2: entries read], pending (ID, time, count), consumers
+//! groups, each: name, last ID [2: entries read], pending (ID, time, count), consumers [5: IDs that nobody has]
 //! consumer: name, seen [3: active], its pending IDs
-//! [5: pending IDs of no consumer, after the consumers of a group]
-//! [4: seconds and number for which IDs of producers are kept, producers, each: name, entries (name, ID)]
+//! [4: duration, size, producers (name, entries (text, ID)), two counts, for idempotent producers, which are not kept here]
 //! ```
 //!
 //! A listpack begins with the numbers of entries and of tombstones, the number of names, the names, and 0; an entry is flags, both
@@ -24,7 +23,9 @@ const SAME_FIELDS: i64 = 2;
 
 /// Appends type and value.
 pub(super) fn save(out: &mut Vec<u8>, stream: &Stream) {
-    out.push(kind::STREAM_LISTPACKS_3);
+    // The newest form only where it is needed: older Redis does not read it.
+    let releases = stream.groups.iter().any(|(_, group)| group.released_len() > 0);
+    out.push(if releases { kind::STREAM_LISTPACKS_5 } else { kind::STREAM_LISTPACKS_3 });
     output::length(out, stream.log.nodes());
     let tail = Some(&stream.log.tail).filter(|tail| tail.live > 0);
     for node in stream.log.sealed.leaves_from(0).map(|(node, _)| node).chain(tail) {
@@ -41,6 +42,15 @@ pub(super) fn save(out: &mut Vec<u8>, stream: &Stream) {
     for (name, group) in stream.groups.iter() {
         output::string(out, name);
         save_group(out, group);
+        if releases {
+            let released = group.released();
+            output::length(out, released.len() as u64);
+            released.iter().for_each(|delivery| out.extend_from_slice(&raw_id(delivery.id)));
+        }
+    }
+    if releases {
+        // Idempotent producers: Redis's defaults, no producer, nothing counted.
+        [100, 100, 0, 0, 0].into_iter().for_each(|number| output::length(out, number));
     }
 }
 
@@ -140,9 +150,9 @@ pub(super) fn load(kind: u8, input: &mut Input<'_>) -> Result<Stream, Corrupt> {
     Ok(stream)
 }
 
-/// Reads over what Redis knows of producers (IDMP): nothing here asks for it.
+/// Passes over what Redis keeps for idempotent producers.
 fn skip_producers(input: &mut Input<'_>) -> Result<(), Corrupt> {
-    let (_seconds, _most) = (input.length()?, input.length()?);
+    let (_duration, _size) = (input.length()?, input.length()?);
     for _ in 0..input.length()? {
         input.string()?;
         for _ in 0..input.length()? {
@@ -150,6 +160,7 @@ fn skip_producers(input: &mut Input<'_>) -> Result<(), Corrupt> {
             load_id(input)?;
         }
     }
+    let (_added, _duplicates) = (input.length()?, input.length()?);
     Ok(())
 }
 
@@ -254,7 +265,7 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
     };
     let mut group = Group::new(last, entries_read);
     // Whose they are is said by the consumers.
-    let mut pending = std::collections::BTreeMap::new();
+    let (mut pending, mut owned) = (std::collections::BTreeMap::new(), Vec::new());
     for _ in 0..input.length()? {
         let id = parse_id(input.array()?);
         let (time, count) = (i64::from_le_bytes(input.array()?), input.length()?);
@@ -265,8 +276,8 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
     for _ in 0..input.length()? {
         let name = input.string()?;
         let seen = i64::from_le_bytes(input.array()?);
-        let tells_active = !matches!(kind, kind::STREAM_LISTPACKS | kind::STREAM_LISTPACKS_2);
-        let active = if tells_active { i64::from_le_bytes(input.array()?) } else { seen };
+        let has_active = !matches!(kind, kind::STREAM_LISTPACKS | kind::STREAM_LISTPACKS_2);
+        let active = if has_active { i64::from_le_bytes(input.array()?) } else { seen };
         let (member, new) = group.enroll(&name, seen);
         match group.consumer_mut(member) {
             Some(consumer) if new => consumer.active = active,
@@ -276,13 +287,17 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
             let id = parse_id(input.array()?);
             // An entry that is pending for two consumers is damage, too.
             let (time, count) = pending.remove(&id).ok_or(Corrupt("pending entry of a consumer"))?;
-            group.deliver(Delivery { id, time, count, consumer: member });
+            owned.push(Delivery::new(id, time, count, member));
         }
     }
+    // What is equally old is claimed in the order of IDs, whoever has it.
+    owned.sort_unstable_by_key(|delivery| delivery.id);
+    owned.into_iter().for_each(|delivery| group.deliver(delivery));
     if kind == kind::STREAM_LISTPACKS_5 {
-        // They stay in `pending`: there are no entries without a consumer here.
         for _ in 0..input.length()? {
-            parse_id(input.array()?);
+            let id = parse_id(input.array()?);
+            let (_, count) = pending.remove(&id).ok_or(Corrupt("released entry that is not pending"))?;
+            group.deliver(Delivery::released(id, count));
         }
     }
     if pending.is_empty() { Ok(group) } else { Err(Corrupt("pending entry without a consumer")) }

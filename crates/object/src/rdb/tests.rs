@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::list::End;
-use crate::stream::Id;
+use crate::stream::{Group, Id};
 use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -381,3 +381,35 @@ const SAMPLES: [&str; 9] = [
      c00ef5f7c58de6099f1",
     "1800d8c32cbb03000002010167c002000166c3094046017878e039000178780c0060e664692cbeed08",
 ];
+
+/// A payload of Redis 8.8, given in hexadecimal.
+fn of_redis(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")).collect()
+}
+
+#[test]
+fn streams_of_redis_8_8_are_read() {
+    // XADD 1-1 to 1-3, all read by a consumer, XNACK of 1-3 and then of 1-1.
+    let payload = of_redis(
+        "1b011000000000000000010000000000000001c3293311330000001400030100010101816602000102200a05000181760204600a2015c0\
+         0a0002600a0101ff0301030101000003010167010303030000000000000001000000000000000100000000000000000100000000000000\
+         010000000000000002900d6313a20100000100000000000000010000000000000003000000000000000001010163900d6313a201000090\
+         0d6313a20100000100000000000000010000000000000002020000000000000001000000000000000300000000000000010000000000000\
+         001406440640000000e00b50872694d1c3a54",
+    );
+    let Ok(Value::Stream(stream)) = restore(&payload, &Limits::default()) else { panic!("a stream of Redis 8.8") };
+    let group = stream.groups.get(b"g").expect("its group");
+    assert_eq!(group.released().iter().map(|delivery| delivery.id.seq).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!((group.pending_len(), group.released_len()), (3, 2));
+    let again = dump(ValueRef::Stream(&stream));
+    assert_eq!((again[0], again[again.len() - 10]), (27, 14));
+    let Ok(Value::Stream(again)) = restore(&again, &Limits::default()) else { panic!("what was written") };
+    assert_eq!(again.groups.get(b"g").map(Group::released), Some(group.released()));
+
+    // XADD IDMP: the entry is there, and what is known of its producer is passed over.
+    let payload = of_redis(
+        "1b0110000001a213630ff400000000000000001d1d0000000a0001010001010181660200010201000100018176020401ff0181000001a2\
+         13630ff40081000001a213630ff4000000010040644064010270310102693181000001a213630ff40001000e0056db8d750ba762b0",
+    );
+    assert!(matches!(restore(&payload, &Limits::default()), Ok(Value::Stream(stream)) if stream.len() == 1));
+}

@@ -1,19 +1,19 @@
 //! A stream as bytes.
 //!
 //! ```text
-//! version (1): 1
+//! version (1): 1, or 2 where entries were released
 //! last, max_deleted: ms, seq; added; number of nodes
 //! node: number of entries; number of names, names; entries
 //! entry: ms above the one before, seq (above the one before in the same ms); fields + 1 and pairs, or 0 and values
 //! number of groups; group: name; last: ms, seq; entries_read + 1; number of consumers, consumers; pending
 //! consumer: name; seen; active + 1
-//! pending: how many; ms, seq; time; count; number of the consumer
+//! pending: how many; ms, seq; time; count; number of the consumer; in version 2 that and 1, or 0 for nobody, with a turn for the time
 //! ```
 //!
 //! Numbers are in base 128, texts have their length before them. Tombstones are left out.
 
 use super::Stream;
-use super::group::{Delivery, Group};
+use super::group::{Group, Member};
 use super::id::Id;
 use super::node::Node;
 use crate::Corrupt;
@@ -21,6 +21,8 @@ use crate::block::Elem;
 use crate::hashed::varint;
 
 const VERSION: u8 = 1;
+/// The version of a stream with entries that nobody has.
+const VERSION_RELEASED: u8 = 2;
 const CUT: Corrupt = Corrupt("stream cut short");
 
 fn write_id(out: &mut Vec<u8>, id: Id) {
@@ -41,7 +43,8 @@ impl Stream {
     /// Appends the stream's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let marks = self.log.marks();
-        out.push(VERSION);
+        let releases = self.groups.iter().any(|(_, group)| group.released_len() > 0);
+        out.push(if releases { VERSION_RELEASED } else { VERSION });
         write_id(out, marks.last);
         write_id(out, marks.max_deleted);
         varint::write(out, marks.added);
@@ -51,16 +54,18 @@ impl Stream {
         varint::write(out, self.groups.len() as u64);
         for (name, group) in self.groups.iter() {
             write_text(out, name);
-            encode_group(out, group);
+            encode_group(out, group, releases);
         }
     }
 
     /// Reads what [`Stream::encode`] wrote. Never panics; allocates no more than a small multiple of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut input = Input(bytes);
-        if input.byte()? != VERSION {
-            return Err(Corrupt("unknown version of a stream"));
-        }
+        let releases = match input.byte()? {
+            VERSION => false,
+            VERSION_RELEASED => true,
+            _ => return Err(Corrupt("unknown version of a stream")),
+        };
         let mut stream = Stream::default();
         let (last, max_deleted, added) = (input.id()?, input.id()?, input.number()?);
         for _ in 0..input.number()? {
@@ -71,7 +76,7 @@ impl Stream {
         }
         for _ in 0..input.number()? {
             let name = input.text()?;
-            let group = decode_group(&mut input)?;
+            let group = decode_group(&mut input, releases)?;
             if !stream.groups.create(name, group) {
                 return Err(Corrupt("duplicate group"));
             }
@@ -141,7 +146,7 @@ fn decode_node(input: &mut Input<'_>) -> Result<Node, Corrupt> {
     node.ok_or(Corrupt("empty node of a stream"))
 }
 
-fn encode_group(out: &mut Vec<u8>, group: &Group) {
+fn encode_group(out: &mut Vec<u8>, group: &Group, releases: bool) {
     write_id(out, group.last);
     varint::write(out, group.entries_read.wrapping_add(1) as u64);
     varint::write(out, group.consumer_count() as u64);
@@ -155,17 +160,22 @@ fn encode_group(out: &mut Vec<u8>, group: &Group) {
     // Consumers are numbered by name here: numbers in memory depend on who came and went.
     let mut places: Vec<_> = numbers.iter().copied().zip(0u64..).collect();
     places.sort_unstable();
+    // Turns count from 0 here, whatever came and went in memory.
+    let mut turns: Vec<_> = group.released().iter().map(|delivery| delivery.id).zip(0u64..).collect();
+    turns.sort_unstable();
     varint::write(out, group.pending_len());
     for delivery in group.pending_from(Id::MIN) {
         write_id(out, delivery.id);
-        varint::write(out, delivery.time as u64);
+        let turn = turns.binary_search_by_key(&delivery.id, |(id, _)| *id).ok().and_then(|at| turns.get(at));
+        varint::write(out, turn.map_or(delivery.time as u64, |(_, turn)| *turn));
         varint::write(out, delivery.count);
         let place = places.binary_search_by_key(&delivery.consumer, |(member, _)| *member);
-        varint::write(out, place.ok().and_then(|at| places.get(at)).map_or(0, |(_, number)| *number));
+        let number = place.ok().and_then(|at| places.get(at)).map(|(_, number)| *number + u64::from(releases));
+        varint::write(out, number.unwrap_or(0));
     }
 }
 
-fn decode_group(input: &mut Input<'_>) -> Result<Group, Corrupt> {
+fn decode_group(input: &mut Input<'_>, releases: bool) -> Result<Group, Corrupt> {
     let last = input.id()?;
     let mut group = Group::new(last, (input.number()? as i64).wrapping_sub(1));
     let mut members = Vec::new();
@@ -180,18 +190,28 @@ fn decode_group(input: &mut Input<'_>) -> Result<Group, Corrupt> {
         }
         members.push(member);
     }
-    let mut before = None;
+    let (mut before, mut released) = (None, Vec::new());
     for _ in 0..input.number()? {
         let id = input.id()?;
         if before.is_some_and(|before| id <= before) {
             return Err(Corrupt("order of pending entries"));
         }
         before = Some(id);
-        let (time, count, number) = (input.number()? as i64, input.number()?, input.number()?);
-        let consumer = usize::try_from(number).ok().and_then(|at| members.get(at).copied());
+        let (time, count, number) = (input.number()?, input.number()?, input.number()?);
+        let consumer = match number.checked_sub(u64::from(releases)) {
+            None => Some(Member::NOBODY),
+            Some(number) => usize::try_from(number).ok().and_then(|at| members.get(at).copied()),
+        };
         let consumer = consumer.ok_or(Corrupt("pending entry without a consumer"))?;
-        group.deliver(Delivery { id, time, count, consumer });
+        let delivery = Group::stored(id, time, count, consumer)?;
+        match consumer {
+            Member::NOBODY => released.push(delivery),
+            _ => group.deliver(delivery),
+        }
     }
+    // What was released comes back in the order in which it was released.
+    released.sort_unstable_by_key(|delivery| delivery.turn);
+    released.into_iter().for_each(|delivery| group.deliver(delivery));
     Ok(group)
 }
 

@@ -1,10 +1,14 @@
 //! Consumer groups: how far a group has read, its consumers, and what was delivered and is not acknowledged yet.
+//!
+//! A pending entry belongs to a consumer, or to nobody where it was released (XNACK). Reading with CLAIM wants the oldest first: what was
+//! released comes before all else, in the order of release, and what was delivered follows, by time and by turn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::id::Id;
 use super::log::Marks;
+use super::order::Place;
 use super::pending::{Pending, Record};
 use crate::saved::Ledger;
 
@@ -13,12 +17,49 @@ use crate::saved::Ledger;
 pub struct Delivery {
     /// The entry. It may have been deleted since.
     pub id: Id,
-    /// When it was delivered last, in unix milliseconds.
+    /// When it was delivered last, in unix milliseconds; 0 if it was released.
     pub time: i64,
     /// How often it was delivered.
     pub count: u64,
-    /// To whom.
+    /// To whom; [`Member::NOBODY`] if it was released.
     pub consumer: Member,
+    /// Orders what was delivered at the same time, and what was released.
+    pub(super) turn: u32,
+}
+
+/// Most deliveries that are counted: where Redis stops, too.
+pub const COUNT_MAX: u64 = i64::MAX as u64;
+
+impl Delivery {
+    /// The delivery of an entry at a time to a consumer, for the `count`th time.
+    pub fn new(id: Id, time: i64, count: u64, consumer: Member) -> Self {
+        Delivery { id, time, count, consumer, turn: 0 }
+    }
+
+    /// An entry that nobody has any more.
+    pub fn released(id: Id, count: u64) -> Self {
+        Delivery::new(id, 0, count, Member::NOBODY)
+    }
+
+    /// Whether nobody has it.
+    pub fn is_released(&self) -> bool {
+        self.consumer == Member::NOBODY
+    }
+
+    /// Delivered once more, to the same consumer.
+    pub fn again(self, time: i64) -> Self {
+        Delivery { time, count: self.count_again(), ..self }
+    }
+
+    /// How often it has been delivered once it is delivered again.
+    pub fn count_again(&self) -> u64 {
+        if self.count >= COUNT_MAX { self.count } else { self.count + 1 }
+    }
+
+    /// How long it has been pending at `now`.
+    pub fn idle(&self, now: i64) -> i64 {
+        now.saturating_sub(self.time).max(0)
+    }
 }
 
 impl Record for Delivery {
@@ -30,6 +71,11 @@ impl Record for Delivery {
 /// A consumer's number in its group. Not reused while the consumer is there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Member(pub(super) u32);
+
+impl Member {
+    /// No consumer.
+    pub const NOBODY: Member = Member(u32::MAX);
+}
 
 /// A consumer.
 #[derive(Clone)]
@@ -63,6 +109,12 @@ pub struct Group {
     /// How many entries the group has read, as far as that is known; -1: unknown.
     pub entries_read: i64,
     pub(super) pending: Pending<Delivery>,
+    /// How many of them nobody has.
+    pub(super) released: u64,
+    /// Pending entries, the oldest first. It is built when somebody first asks for that, and kept from then on.
+    pub(super) oldest: Option<Pending<Place>>,
+    /// The next turn.
+    pub(super) turn: u32,
     names: BTreeMap<Arc<[u8]>, Member>,
     pub(super) members: Vec<Option<Consumer>>,
     /// Its number among the groups of its stream, for [`crate::saved`].
@@ -75,7 +127,8 @@ impl Group {
     /// A group that has read up to `last`.
     pub fn new(last: Id, entries_read: i64) -> Self {
         let (pending, names, members) = (Pending::default(), BTreeMap::new(), Vec::new());
-        Group { last, entries_read, pending, names, members, section: 0, stamp: 0 }
+        let (released, oldest, turn) = (0, None, 0);
+        Group { last, entries_read, pending, released, oldest, turn, names, members, section: 0, stamp: 0 }
     }
 
     /// Notes that it is about to change.
@@ -89,7 +142,8 @@ impl Group {
         if id <= self.last {
             return;
         }
-        if self.entries_read != -1 && !marks.has_gap_from(self.last) {
+        // Entries that were trimmed unread count as read, so before the first entry there is nothing to add one to.
+        if self.entries_read != -1 && self.last >= marks.first && !marks.has_gap_from(self.last) {
             self.entries_read = self.entries_read.wrapping_add(1);
         } else if marks.added > 0 {
             self.entries_read = marks.entries_before(id).map_or(-1, |n| n as i64);
@@ -166,9 +220,10 @@ impl Group {
         // One by one, or all at once if that is less work.
         if len < self.pending.len() / 64 {
             for id in consumer.pending.from(Id::MIN) {
-                self.pending.take(id);
+                self.take(id);
             }
         } else if len > 0 {
+            self.oldest = None;
             self.pending.retain(|delivery| delivery.consumer != member);
         }
         Some(len)
@@ -196,7 +251,15 @@ impl Group {
 
     /// Makes an entry pending for a consumer, or changes whose it is, when and how often it was delivered.
     pub fn deliver(&mut self, delivery: Delivery) {
-        let before = self.pending.put(delivery).map(|before| before.consumer);
+        let delivery = Delivery { turn: self.take_turn(), ..delivery };
+        let before = self.pending.put(delivery);
+        self.released += u64::from(delivery.is_released());
+        self.released -= u64::from(before.is_some_and(|before| before.is_released()));
+        if let Some(oldest) = &mut self.oldest {
+            before.map(|before| oldest.take(before.place()));
+            oldest.put(Place::of(&delivery));
+        }
+        let before = before.map(|before| before.consumer);
         if before == Some(delivery.consumer) {
             return;
         }
@@ -210,7 +273,7 @@ impl Group {
 
     /// An entry is no longer pending. False: it was not.
     pub fn acknowledge(&mut self, id: Id) -> bool {
-        let Some(delivery) = self.pending.take(id) else { return false };
+        let Some(delivery) = self.take(id) else { return false };
         if let Some(consumer) = self.consumer_mut(delivery.consumer) {
             consumer.pending.take(id);
         }
@@ -225,13 +288,25 @@ impl Group {
         new
     }
 
+    /// Number of pending entries that nobody has.
+    pub fn released_len(&self) -> u64 {
+        self.released
+    }
+
     fn memory(&self) -> usize {
+        let oldest = self.oldest.as_ref().map_or(0, Pending::memory);
         let consumers = self.consumers().map(|(_, consumer)| consumer.pending.memory() + consumer.name.len() + 64);
-        self.pending.memory() + self.members.capacity() * size_of::<Option<Consumer>>() + consumers.sum::<usize>()
+        oldest
+            + self.pending.memory()
+            + self.members.capacity() * size_of::<Option<Consumer>>()
+            + consumers.sum::<usize>()
     }
 
     fn shed(&mut self, budget: &mut usize) {
         self.pending.shed(budget);
+        if let Some(oldest) = &mut self.oldest {
+            oldest.shed(budget);
+        }
         for consumer in self.members.iter_mut().flatten() {
             if *budget == 0 {
                 return;
@@ -271,6 +346,25 @@ impl Groups {
     /// A group.
     pub fn get(&self, name: &[u8]) -> Option<&Group> {
         self.map.as_ref()?.get(name)
+    }
+
+    /// Whether some group still has to do with an entry: it has not read as far yet, or the entry is pending in it.
+    pub fn refer_to(&self, id: Id) -> bool {
+        self.iter().any(|(_, group)| group.last < id || group.delivery(id).is_some())
+    }
+
+    /// An entry is no longer pending in any group. False: it was pending in none.
+    pub fn acknowledge(&mut self, id: Id) -> bool {
+        if !self.iter().any(|(_, group)| group.delivery(id).is_some()) {
+            return false;
+        }
+        let mark = self.ledger.mark();
+        let groups = self.map.as_mut().map(Arc::make_mut).into_iter().flatten();
+        for (_, group) in groups.filter(|(_, group)| group.delivery(id).is_some()) {
+            group.changes(mark);
+            group.acknowledge(id);
+        }
+        true
     }
 
     /// A group, to be changed.

@@ -108,7 +108,10 @@ impl Log {
             self.marks.first = id;
         }
         self.marks.len += 1;
-        self.marks.added += 1;
+        // Redis counts no further either.
+        if self.marks.added < i64::MAX as u64 {
+            self.marks.added += 1;
+        }
         self.marks.last = id;
         Ok(())
     }
@@ -175,8 +178,17 @@ impl Log {
         Backward::new(self, start, end)
     }
 
-    /// Deletes an entry. False: it is not there.
+    /// Deletes an entry, and notes that there is a gap. False: it is not there.
     pub fn delete(&mut self, id: Id) -> bool {
+        let there = self.remove(id);
+        if there {
+            self.marks.max_deleted = self.marks.max_deleted.max(id);
+        }
+        there
+    }
+
+    /// Removes an entry as trimming does, which leaves no gap as far as marks tell. False: it is not there.
+    pub fn remove(&mut self, id: Id) -> bool {
         if self.get(id).is_none() {
             return false;
         }
@@ -188,7 +200,6 @@ impl Log {
             self.sealed.modify_at(|first| *first <= id, |node, _| node.delete(id));
         }
         self.marks.len -= 1;
-        self.marks.max_deleted = self.marks.max_deleted.max(id);
         if id == self.marks.first {
             self.find_first();
         }

@@ -11,21 +11,24 @@ mod id;
 mod lag;
 mod log;
 mod node;
+mod order;
 mod pending;
 mod range;
 mod saved;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use entry::{Entry, Pairs};
 #[cfg(test)]
 pub(crate) use group::SECTIONS_MAX;
-pub use group::{Consumer, Delivery, Group, Groups, Member};
+pub use group::{COUNT_MAX, Consumer, Delivery, Group, Groups, Member};
 pub use id::Id;
 pub use log::{ENTRY_BYTES_MAX, Log, Marks, Refused, Trim};
 pub(crate) use node::Node;
 pub use range::{Backward, Forward};
 pub(crate) use saved::Parts;
+pub use trim::{References, Trimmed};
 
 /// A stream. See the module's text.
 #[derive(Clone, Default)]

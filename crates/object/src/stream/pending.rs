@@ -153,3 +153,9 @@ impl<T: Record> Pending<T> {
         self.0.last().and_then(|run| run.0.last().copied())
     }
 }
+
+/// Records that are in order as leaves, with room to grow.
+pub(super) fn sorted_runs<T: Record>(records: Vec<T>) -> Vec<Run<T>> {
+    let most = (LEAF_BYTES_MAX * 3 / 4 / size_of::<T>()).max(1);
+    records.chunks(most).map(|records| Run(records.to_vec())).collect()
+}

@@ -8,6 +8,7 @@
 //! node  := first: ms, seq · number of names · names, entries as in memory (see `node`)
 //! group := name · last: ms, seq · entries_read + 1 · consumers to the end: 0, or 1 · name · seen · active + 1
 //! pending := records to the end: ms above the one before · seq (above the one before in the same ms) · time · count · consumer
+//!            of what nobody has: its turn for the time, 4294967295 for the consumer
 //! ```
 //!
 //! Numbers are in base 128, texts have their length before them. Consumers are called by their place; what is pending for each follows from
@@ -209,7 +210,7 @@ fn save_pending(out: &mut Vec<u8>, run: &Run<Delivery>) {
         varint::write(out, ms);
         varint::write(out, if ms == 0 { delivery.id.seq.wrapping_sub(before.seq) } else { delivery.id.seq });
         before = delivery.id;
-        varint::write(out, delivery.time as u64);
+        varint::write(out, Group::time_or_turn(delivery));
         varint::write(out, delivery.count);
         varint::write(out, u64::from(delivery.consumer.0));
     }
@@ -280,6 +281,7 @@ impl Parts {
                 ids.push(delivery.id);
             }
         }
+        group.number_loaded(runs.iter_mut().flat_map(|(_, run)| &mut run.0))?;
         group.pending = Pending(Tree::assemble(runs, 1)?);
         for (consumer, ids) in group.members.iter_mut().zip(of_consumers) {
             if let Some(consumer) = consumer {
@@ -330,6 +332,7 @@ fn load_group(bytes: &[u8]) -> Result<(Box<[u8]>, Group), Corrupt> {
 
 fn load_pending(bytes: &[u8], group: &Group) -> Result<Run<Delivery>, Corrupt> {
     const ORDER: Corrupt = Corrupt("order of pending entries");
+    const OWNER: Corrupt = Corrupt("pending entry without a consumer");
     let (mut input, mut run, mut before) = (Input(bytes), Vec::new(), Id::MIN);
     while !input.0.is_empty() {
         let (ms, seq) = (input.number()?, input.number()?);
@@ -341,12 +344,12 @@ fn load_pending(bytes: &[u8], group: &Group) -> Result<Run<Delivery>, Corrupt> {
             return Err(ORDER);
         }
         before = id;
-        let (time, count) = (input.number()? as i64, input.number()?);
-        let consumer = u32::try_from(input.number()?).map(Member).unwrap_or(Member(u32::MAX));
-        if group.consumer(consumer).is_none() {
-            return Err(Corrupt("pending entry without a consumer"));
+        let (time, count) = (input.number()?, input.number()?);
+        let consumer = u32::try_from(input.number()?).map(Member).map_err(|_| OWNER)?;
+        if consumer != Member::NOBODY && group.consumer(consumer).is_none() {
+            return Err(OWNER);
         }
-        run.push(Delivery { id, time, count, consumer });
+        run.push(Group::stored(id, time, count, consumer)?);
     }
     Ok(Run(run))
 }

@@ -18,12 +18,42 @@ struct Model {
     max_deleted: Id,
     added: u64,
     groups: BTreeMap<Vec<u8>, Deliveries>,
+    /// By group: what is pending, the oldest first.
+    oldest: BTreeMap<Vec<u8>, Vec<Id>>,
+}
+
+impl Model {
+    /// An entry of a group was delivered, released or acknowledged: it leaves its place, and gets another behind all of its kind.
+    fn turn(&mut self, group: &[u8], id: Id, released: Option<bool>) {
+        let pending = &self.groups[group];
+        let order = self.oldest.entry(group.to_vec()).or_default();
+        order.retain(|other| *other != id);
+        let released_before = order.iter().filter(|id| pending[id].0.is_empty()).count();
+        match released {
+            Some(true) => order.insert(released_before, id),
+            Some(false) => order.push(id),
+            None => {}
+        }
+    }
+
+    /// Stored and read again: what has an owner is of one time here, and then in the order of IDs.
+    fn reread(&mut self) {
+        for (group, order) in &mut self.oldest {
+            let pending = &self.groups[group];
+            let released = order.iter().filter(|id| pending[id].0.is_empty()).count();
+            order[released..].sort_unstable();
+        }
+    }
 }
 
 fn contents(stream: &Stream) -> Model {
     let marks = stream.log.marks();
     let fields = |entry: Entry<'_>| entry.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let oldest = |group: &Group| group.clone().oldest().map(|delivery| delivery.id).collect::<Vec<_>>();
     let group = |group: &Group| {
+        let released: Vec<Delivery> = group.pending_from(Id::MIN).filter(Delivery::is_released).collect();
+        assert_eq!(group.released_len(), released.len() as u64);
+        assert!(released.iter().all(|delivery| delivery.time == 0));
         let pending: BTreeMap<_, _> =
             group.pending_from(Id::MIN).map(|d| (d.id, (group.name(d.consumer).to_vec(), d.count))).collect();
         for (member, consumer) in group.consumers() {
@@ -40,6 +70,7 @@ fn contents(stream: &Stream) -> Model {
         max_deleted: marks.max_deleted,
         added: marks.added,
         groups: stream.groups.iter().map(|(name, g)| (name.to_vec(), group(g))).collect(),
+        oldest: stream.groups.iter().map(|(name, g)| (name.to_vec(), oldest(g))).collect(),
     }
 }
 
@@ -50,11 +81,17 @@ enum Step {
     TrimLength(u64, bool),
     TrimBelow(prop::sample::Index, bool),
     Deliver(u8, u8, prop::sample::Index),
+    Release(u8, prop::sample::Index),
     Acknowledge(u8, prop::sample::Index),
+    AcknowledgeEverywhere(prop::sample::Index),
+    TrimReferred(u64, bool),
+    LookAtOldest(u8),
+    NearLastTurn(u8),
     Dismiss(u8, u8),
     Destroy(u8),
     Clone,
     Recode,
+    Store,
     Dump,
 }
 
@@ -71,11 +108,17 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..40, any::<bool>()).prop_map(|(n, approx)| Step::TrimLength(n, approx)),
         1 => (index(), any::<bool>()).prop_map(|(at, approx)| Step::TrimBelow(at, approx)),
         4 => (0u8..2, 0u8..3, index()).prop_map(|(g, c, at)| Step::Deliver(g, c, at)),
+        2 => (0u8..2, index()).prop_map(|(g, at)| Step::Release(g, at)),
         2 => (0u8..2, index()).prop_map(|(g, at)| Step::Acknowledge(g, at)),
+        1 => index().prop_map(Step::AcknowledgeEverywhere),
+        1 => (0u64..40, any::<bool>()).prop_map(|(n, drop)| Step::TrimReferred(n, drop)),
+        1 => (0u8..2).prop_map(Step::LookAtOldest),
+        1 => (0u8..2).prop_map(Step::NearLastTurn),
         1 => (0u8..2, 0u8..3).prop_map(|(g, c)| Step::Dismiss(g, c)),
         1 => (0u8..2).prop_map(Step::Destroy),
         1 => Just(Step::Clone),
         1 => Just(Step::Recode),
+        1 => Just(Step::Store),
         1 => Just(Step::Dump),
     ]
 }
@@ -131,7 +174,9 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
         Step::Deliver(group, consumer, at) => {
             stream.groups.create(&name(group), Group::new(Id::MIN, 0));
             let pending = model.groups.entry(name(group)).or_default();
-            let group = stream.groups.get_mut(&name(group)).expect("created");
+            model.oldest.entry(name(group)).or_default();
+            let group_name = name(group);
+            let group = stream.groups.get_mut(&group_name).expect("created");
             let (member, _) = group.enroll(&name(consumer), 5);
             let ids: Vec<Id> = model.entries.keys().copied().collect();
             if ids.is_empty() {
@@ -139,26 +184,81 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
             }
             let id = ids[at.index(ids.len())];
             let count = group.delivery(id).map_or(1, |d| d.count + 1);
-            group.deliver(Delivery { id, time: 7, count, consumer: member });
+            group.deliver(Delivery::new(id, 7, count, member));
             pending.insert(id, (name(consumer), count));
+            model.turn(&group_name, id, Some(false));
+        }
+        Step::Release(group, at) => {
+            let Some(pending) = model.groups.get_mut(&name(group)) else { return };
+            let ids: Vec<Id> = pending.keys().copied().collect();
+            if ids.is_empty() {
+                return;
+            }
+            let id = ids[at.index(ids.len())];
+            pending.insert(id, (Vec::new(), 3));
+            model.turn(&name(group), id, Some(true));
+            stream.groups.get_mut(&name(group)).expect("as in the model").deliver(Delivery::released(id, 3));
+        }
+        Step::AcknowledgeEverywhere(at) => {
+            let id = pick(model, at).unwrap_or(Id::new(1, 1));
+            let mut there = false;
+            for group in model.groups.keys().cloned().collect::<Vec<_>>() {
+                there |= model.groups.get_mut(&group).expect("as listed").remove(&id).is_some();
+                model.turn(&group, id, None);
+            }
+            assert_eq!(stream.groups.acknowledge(id), there);
+        }
+        Step::TrimReferred(len, drop_references) => {
+            let limits = [References::Respect, References::Drop];
+            let trimmed = stream.trim(Trim::Length(*len), false, 0, limits[usize::from(*drop_references)]);
+            let surplus = model.entries.len().saturating_sub(*len as usize);
+            let is_pending = |model: &Model, id: &Id| model.groups.values().any(|pending| pending.contains_key(id));
+            // No group has read anything as far as its last ID tells: where there is one, nothing is acknowledged by all.
+            let doomed: Vec<Id> = match drop_references {
+                true => model.entries.keys().copied().take(surplus).collect(),
+                false if model.groups.is_empty() => model.entries.keys().copied().take(surplus).collect(),
+                false => Vec::new(),
+            };
+            let referred: Vec<Id> = doomed.iter().copied().filter(|id| is_pending(model, id)).collect();
+            assert_eq!(trimmed, Trimmed { front: doomed.len() as u64, others: Vec::new(), unreferenced: referred });
+            for id in doomed {
+                model.entries.remove(&id);
+                for group in model.groups.keys().cloned().collect::<Vec<_>>() {
+                    model.groups.get_mut(&group).expect("as listed").remove(&id);
+                    model.turn(&group, id, None);
+                }
+            }
+        }
+        Step::LookAtOldest(group) => {
+            stream.groups.get_mut(&name(group)).map(|group| group.oldest().count());
+        }
+        Step::NearLastTurn(group) => {
+            if let Some(group) = stream.groups.get_mut(&name(group)) {
+                group.turn = group.turn.max(u32::MAX - 2);
+            }
         }
         Step::Acknowledge(group, at) => {
             let Some(pending) = model.groups.get_mut(&name(group)) else { return };
             let ids: Vec<Id> = pending.keys().copied().collect();
             let id = if ids.is_empty() { Id::new(1, 0) } else { ids[at.index(ids.len())] };
+            let there = pending.remove(&id).is_some();
+            model.turn(&name(group), id, None);
             let group = stream.groups.get_mut(&name(group)).expect("as in the model");
-            assert_eq!(group.acknowledge(id), pending.remove(&id).is_some());
+            assert_eq!(group.acknowledge(id), there);
         }
         Step::Dismiss(group, consumer) => {
             let Some(pending) = model.groups.get_mut(&name(group)) else { return };
-            let group = stream.groups.get_mut(&name(group)).expect("as in the model");
+            let group_name = name(group);
+            let group = stream.groups.get_mut(&group_name).expect("as in the model");
             let before = pending.len();
             pending.retain(|_, (owner, _)| *owner != name(consumer));
+            model.oldest.get_mut(&group_name).expect("as listed").retain(|id| pending.contains_key(id));
             let gone = group.dismiss(&name(consumer)).unwrap_or(0);
             assert_eq!(gone, (before - pending.len()) as u64);
         }
         Step::Destroy(group) => {
             let there = model.groups.remove(&name(group)).is_some();
+            model.oldest.remove(&name(group));
             assert_eq!(stream.groups.destroy(&name(group)).is_some(), there);
         }
         Step::Clone => {
@@ -171,11 +271,24 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
             let mut bytes = Vec::new();
             stream.encode(&mut bytes);
             *stream = Stream::decode(&bytes).expect("what was encoded");
+            let mut again = Vec::new();
+            stream.encode(&mut again);
+            assert_eq!(again, bytes);
+            model.reread();
+        }
+        Step::Store => {
+            let mut bytes = Vec::new();
+            stream.save(&mut bytes);
+            *stream = Stream::load(&bytes).expect("what was saved");
+            model.reread();
         }
         Step::Dump => {
             let payload = crate::rdb::dump(crate::rdb::ValueRef::Stream(stream));
             match crate::rdb::restore(&payload, limits) {
-                Ok(crate::rdb::Value::Stream(restored)) => *stream = restored,
+                Ok(crate::rdb::Value::Stream(restored)) => {
+                    *stream = restored;
+                    model.reread();
+                }
                 Ok(_) => panic!("another type"),
                 Err(why) => panic!("{why:?}"),
             }
@@ -184,7 +297,9 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
 }
 
 fn check(stream: &Stream, model: &Model) {
-    assert_eq!(&contents(stream), model);
+    let found = contents(stream);
+    assert_eq!((&found.groups, &found.oldest), (&model.groups, &model.oldest));
+    assert_eq!(&found, model);
     let marks = stream.log.marks();
     assert_eq!(marks.len, model.entries.len() as u64);
     assert_eq!(marks.first, model.entries.keys().next().copied().unwrap_or(Id::MIN));
@@ -284,7 +399,7 @@ fn many_pending_entries_are_shared_by_clones() {
     let mut group = Group::new(Id::MIN, 0);
     let (member, _) = group.enroll(b"c", 0);
     for seq in 0..50_000 {
-        group.deliver(Delivery { id: Id::new(1, seq), time: 0, count: 1, consumer: member });
+        group.deliver(Delivery::new(Id::new(1, seq), 0, 1, member));
     }
     let copy = group.clone();
     assert!(group.acknowledge(Id::new(1, 25_000)));
@@ -292,4 +407,26 @@ fn many_pending_entries_are_shared_by_clones() {
     assert_eq!(group.dismiss(b"c"), Some(49_999));
     assert_eq!(group.pending_len(), 0);
     assert_eq!(copy.pending_ends(), Some((Id::new(1, 0), Id::new(1, 49_999))));
+}
+
+#[test]
+fn what_no_group_refers_to_is_trimmed_from_between() {
+    let (mut stream, limits) = (Stream::new(), Limits { stream_node_max_entries: 2, ..Limits::default() });
+    let id = |seq| Id::new(1, seq);
+    for seq in 1..=6 {
+        assert_eq!(stream.log.append(id(seq), 1, [(&b"f"[..], &b"v"[..])].into_iter(), &limits), Ok(()));
+    }
+    assert!(stream.groups.create(b"g", Group::new(id(5), 5)));
+    let group = stream.groups.get_mut(b"g").expect("created");
+    let (member, _) = group.enroll(b"c", 0);
+    group.deliver(Delivery::new(id(2), 1, 1, member));
+    // The sixth has not been read. The limit counts whole nodes before it looks into one.
+    assert!(stream.clone().trim(Trim::Length(0), true, 1, References::Respect).is_empty());
+    let trimmed = stream.trim(Trim::Length(0), true, 0, References::Respect);
+    let others = vec![id(3), id(4), id(5)];
+    assert_eq!(trimmed, Trimmed { front: 1, others, unreferenced: Vec::new() });
+    assert_eq!((stream.len(), stream.log.marks().max_deleted), (2, Id::MIN));
+    let trimmed = stream.trim(Trim::Below(id(6)), false, 0, References::Drop);
+    assert_eq!(trimmed, Trimmed { front: 1, others: Vec::new(), unreferenced: vec![id(2)] });
+    assert_eq!(stream.groups.get(b"g").map(Group::pending_len), Some(0));
 }

@@ -35,6 +35,13 @@ pub(super) struct Waiting {
     notices: Vec<(usize, u32)>,
 }
 
+impl Waiting {
+    /// It is tried again at a time at the latest. When that is.
+    fn look_by(&mut self, at: u64) -> u64 {
+        *self.again.insert(self.again.map_or(at, |before| before.min(at)))
+    }
+}
+
 /// A command that has found nothing.
 pub(super) struct Unserved {
     pub(super) wait: command::Block,
@@ -69,6 +76,7 @@ impl Worker {
                 add(&self.stats.blocked, 1);
             }
         }
+        waiting.again = wait.again.map(|at| now + at.saturating_sub(began));
         if waiting.deadline.is_some_and(|at| at <= now) {
             self.put_conn(conn);
             return self.answer_waiting(&block, |reply| reply.null_array());
@@ -110,7 +118,7 @@ impl Worker {
             let out = &mut peers.links[link];
             links.push(link);
             if out.is_full() {
-                waiting.again = Some(self.engine.now() + AGAIN_MS);
+                waiting.look_by(self.engine.now() + AGAIN_MS);
                 continue;
             }
             let (vc, epoch) = (out.open_notice(block.token), out.epoch);
@@ -135,11 +143,8 @@ impl Worker {
             return self.try_again(token);
         }
         // It does not know of the keys what this node does: soon it may.
-        let again = self.engine.now() + AGAIN_MS;
-        if waiting.again.is_none() {
-            waiting.again = Some(again);
-            self.deadlines.insert((again, token));
-        }
+        let again = waiting.look_by(self.engine.now() + AGAIN_MS);
+        self.deadlines.insert((again, token));
     }
 
     /// A link has ended, over which something was to be said to somebody who waits.

@@ -52,7 +52,7 @@ fn small_changes_of_streams_write_few_leaves() {
         assert!(stream.groups.create(name, Group::new(Id::MIN, 0)));
         let group = stream.groups.get_mut(name).expect("created");
         let (consumer, _) = group.enroll(b"consumer", 0);
-        (1..=10_000).for_each(|seq| group.deliver(Delivery { id: Id::new(1, seq), time: 0, count: 1, consumer }));
+        (1..=10_000).for_each(|seq| group.deliver(Delivery::new(Id::new(1, seq), 0, 1, consumer)));
     }
     let counts = rewritten(stream.clone(), |stream, i| append(stream, 20_000 + u64::from(i)));
     assert!(counts.iter().all(|n| (1..=2).contains(n)), "{counts:?}");
@@ -78,7 +78,7 @@ fn corners_of_streams() {
     let deliver = |stream: &mut Stream, name: &[u8], count: u64| {
         let group = stream.groups.get_mut(name).expect("created");
         let (consumer, _) = group.enroll(b"consumer", 0);
-        (0..count).for_each(|seq| group.deliver(Delivery { id: Id::new(1, seq), time: 0, count: 1, consumer }));
+        (0..count).for_each(|seq| group.deliver(Delivery::new(Id::new(1, seq), 0, 1, consumer)));
     };
     assert!(stream.groups.create(b"a", Group::new(Id::MIN, 0)));
     deliver(&mut stream, b"a", 1000);
@@ -90,7 +90,7 @@ fn corners_of_streams() {
     // What is pending is made anew for those who stay.
     let group = stream.groups.get_mut(b"a").expect("created");
     let (other, _) = group.enroll(b"other", 0);
-    (0..500).for_each(|seq| group.deliver(Delivery { id: Id::new(1, seq), time: 0, count: 2, consumer: other }));
+    (0..500).for_each(|seq| group.deliver(Delivery::new(Id::new(1, seq), 0, 2, other)));
     assert_eq!(group.dismiss(b"consumer"), Some(500));
     checkpoint(&mut store, &mut stream, 100);
     // In the last node alone.

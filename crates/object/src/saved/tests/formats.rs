@@ -70,7 +70,7 @@ fn formats_stay() {
     assert!(stream.groups.create(b"group", Group::new(Id::new(3, 4), 1)));
     let group = stream.groups.get_mut(b"group").expect("created");
     let (consumer, _) = group.enroll(b"c", 9);
-    group.deliver(Delivery { id: Id::new(3, 5), time: 300, count: 2, consumer });
+    group.deliver(Delivery::new(Id::new(3, 5), 300, 2, consumer));
     let (header, leaves) = frozen_bytes(stream);
     assert_eq!(header, [&[0x1d][..], &IDS, &[3, 1, 3, 5, 0, 0, 1]].concat());
     assert_eq!((leaves[0].0, leaves[1].0, leaves[2].0), (0, 1 << 44, (1 << 44) + 1));
@@ -78,6 +78,17 @@ fn formats_stay() {
     assert_eq!(leaves[0].1, [&[0x1d, 3, 5, 2, 0x81, b'f', 0x81, b'g'][..], &entry].concat());
     assert_eq!(leaves[1].1, *b"\x1d\x05group\x03\x04\x02\x01\x01c\x09\x00");
     assert_eq!(leaves[2].1, [0x1d, 3, 5, 0xac, 2, 2, 0]);
+
+    // An entry that nobody has: its turn, how often it was delivered, no consumer.
+    let mut stream = Stream::new();
+    let pairs = [(&b"f"[..], &long[..])].into_iter();
+    assert_eq!(stream.log.append(Id::new(3, 5), 1, pairs, &limits), Ok(()));
+    assert!(stream.groups.create(b"g", Group::new(Id::new(3, 5), 1)));
+    let group = stream.groups.get_mut(b"g").expect("created");
+    [4, 5].into_iter().for_each(|seq| group.deliver(Delivery::released(Id::new(3, seq), 2)));
+    let nobody = [0xff, 0xff, 0xff, 0xff, 0x0f];
+    let (_, leaves) = frozen_bytes(stream);
+    assert_eq!(leaves[2].1, [&[0x1d, 3, 4, 0, 2][..], &nobody, &[0, 1, 1, 2], &nobody].concat());
 
     let text = Arc::new(vec![b'x'; STRING_LEAF + 2]);
     let (header, leaves) = frozen_string(&text);

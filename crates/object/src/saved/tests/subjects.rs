@@ -184,7 +184,7 @@ impl Subject for Stream {
                 let Some(group) = self.groups.get_mut(&name) else { return };
                 let (consumer, _) = group.enroll(&text(change.place % 4, 0), at.ms as i64);
                 for id in 0..change.count.into() {
-                    group.deliver(Delivery { id: Id::new(at.ms, id), time: 5, count: 1, consumer });
+                    group.deliver(Delivery::new(Id::new(at.ms, id), 5, 1, consumer));
                 }
             }
         }
