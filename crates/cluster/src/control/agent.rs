@@ -41,6 +41,29 @@ pub struct Shared {
     pub reason: Mutex<String>,
     /// See [`super::Control::silent`].
     pub silent: Mutex<Arc<BTreeSet<NodeId>>>,
+    /// Nodes that have led.
+    pub led: Mutex<Led>,
+}
+
+/// Which nodes have led, as far as was looked.
+#[derive(Default)]
+pub struct Led {
+    /// The one that led last.
+    last: Option<NodeId>,
+    /// The one before, and until when it is suspected, in nanoseconds of CLOCK_BOOTTIME.
+    former: Option<(NodeId, u64)>,
+}
+
+impl Led {
+    /// The node that led and does not any more, if that is news. `leader`: the one that leads now; `keep`: how long it is news.
+    fn look(&mut self, leader: Option<NodeId>, now: u64, keep: u64) -> Option<NodeId> {
+        if leader.is_some() && leader != self.last {
+            let before = std::mem::replace(&mut self.last, leader);
+            self.former = before.map(|before| (before, now.saturating_add(keep)));
+        }
+        self.former = self.former.filter(|(node, until)| *until > now && Some(*node) != leader);
+        self.last.filter(|_| leader.is_none()).or(self.former.map(|(node, _)| node))
+    }
 }
 
 impl Shared {
@@ -154,6 +177,19 @@ impl Agent {
     pub fn leads(&self) -> Option<u64> {
         let (leader, term) = self.leader();
         leader.is_some_and(|leader| leader.id == self.me()).then_some(term)
+    }
+
+    /// See [`super::Control::suspects`].
+    pub fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
+        let silent = self.known_silent();
+        let leader = self.raft.metrics().borrow_watched().current_leader;
+        // By then the leader has said whether it holds a lease.
+        let keep = 2 * self.settings.lease.as_nanos() as u64;
+        let led = self.shared.led.lock().unwrap_or_else(PoisonError::into_inner).look(leader, (self.clock)(), keep);
+        match led.filter(|node| *node != self.me() && !silent.contains(node)) {
+            Some(node) => Arc::new(silent.iter().copied().chain([node]).collect()),
+            None => silent,
+        }
     }
 
     /// A node as the map has it.
@@ -430,4 +466,24 @@ fn is_done(answer: &[u8]) -> bool {
 /// Sets the end of the lease, which is never taken back.
 pub fn extend(lease_until: &AtomicU64, until: u64) {
     lease_until.fetch_max(until, Ordering::AcqRel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_led_is_suspected_for_a_while() {
+        let [a, b] = [1, 2].map(|n| NodeId([n; 20]));
+        let mut led = Led::default();
+        assert_eq!(led.look(None, 0, 10), None);
+        assert_eq!(led.look(Some(a), 1, 10), None);
+        assert_eq!(led.look(None, 2, 10), Some(a), "nobody leads");
+        assert_eq!(led.look(Some(a), 3, 10), None, "it leads again");
+        assert_eq!(led.look(Some(b), 4, 10), Some(a));
+        assert_eq!(led.look(Some(b), 13, 10), Some(a));
+        assert_eq!(led.look(Some(b), 14, 10), None, "the leader knows by now");
+        assert_eq!(led.look(Some(a), 15, 10), Some(b));
+        assert_eq!(led.look(Some(a), 15 + 10, 10), None);
+    }
 }

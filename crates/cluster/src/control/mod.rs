@@ -323,6 +323,11 @@ impl Control {
         self.agent.known_silent()
     }
 
+    /// Those, and a node that led until a moment ago: others have elected another, or are about to, as they do not hear it.
+    pub fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
+        self.agent.suspects()
+    }
+
     /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been
     /// applied.
     pub fn submit(&self, command: Command, then: impl FnOnce(Result<Response, String>) + Send + 'static) {
@@ -428,7 +433,7 @@ async fn agent(
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
     let reason = Mutex::new("this node is starting".to_owned());
-    let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default() };
+    let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default(), led: Mutex::default() };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
     let volatile = Mutex::new(Volatile {
         host: settings.host.clone(),

@@ -95,6 +95,10 @@ impl Administration for Kept {
         self.0.silent()
     }
 
+    fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
+        self.0.suspects()
+    }
+
     fn change(&self, command: Command, then: Changed) {
         self.0.submit(command, |response| {
             then(match response {

@@ -18,6 +18,11 @@ pub trait Administration: Send + Sync {
     /// Nodes that hold no lease, as the metadata's leader has said last.
     fn silent(&self) -> Arc<BTreeSet<NodeId>>;
 
+    /// Those, and nodes that may be down for another reason.
+    fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
+        self.silent()
+    }
+
     /// Has the metadata changed. After an error they may or may not have been.
     fn change(&self, command: Command, then: Changed);
 

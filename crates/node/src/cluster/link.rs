@@ -107,6 +107,8 @@ pub(crate) struct Outbound {
     vain_ms: u64,
     /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
     in_vain: bool,
+    /// It is being ended as nothing comes over it: nobody hears what is said to its node until that answers.
+    pub(super) given_up: bool,
     /// When it was open last, as links and blocks are counted.
     pub(crate) last_open: u64,
     /// When it was opened, unix milliseconds.
@@ -140,6 +142,7 @@ impl Outbound {
             failures: 0,
             vain_ms: 0,
             in_vain: false,
+            given_up: false,
             last_open: 0,
             since: 0,
             own: None,
@@ -250,6 +253,19 @@ impl Outbound {
         if let State::Open(token) = self.state { Some(token) } else { None }
     }
 
+    /// This end of it, if it is open or being opened.
+    pub(super) fn end(&self) -> Option<Token> {
+        match self.state {
+            State::Open(token) | State::Dialing(token, _) => Some(token),
+            State::Down(_) => None,
+        }
+    }
+
+    /// Whether clients have virtual connections at its other end.
+    pub(super) fn is_used(&self) -> bool {
+        self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
+    }
+
     /// Whether nobody is told anything over it for now, and it is not being opened.
     pub(super) fn fails(&self, now: u64) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
@@ -323,7 +339,7 @@ impl Worker {
         if let Some(peers) = &mut self.peers {
             let out = &mut peers.links[link];
             (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
-            (out.in_vain, out.since) = (false, now);
+            (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
         }
         self.tx_linked(link);
         self.tell_owed_scripts(link);
@@ -519,7 +535,13 @@ impl Worker {
         let out = &mut peers.links[link];
         let was_open = out.open_end().is_some();
         out.fail(now);
+        let is_given_up = std::mem::take(&mut out.given_up);
+        out.in_vain |= is_given_up;
         self.tell_of_end(link, was_open);
+        if is_given_up {
+            // Transactions need not wait for a dial that fails either.
+            self.tell_of_end(link, false);
+        }
     }
 
     /// Nobody hears what is said over links that were dialed in vain: who says something is told so, and does not wait for them to be dialed again.

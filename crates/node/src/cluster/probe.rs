@@ -1,9 +1,11 @@
 //! Links to nodes that may not be at work any more.
 //!
-//! While a node serves, its end of a link is trusted, however long a reply takes: a command may wait. But when the node holds no lease any more, by the word of
-//! the metadata's leader, or when this node, which then hears nothing of others, holds none itself, the other node may have stopped, or nobody may reach it,
-//! and what it owes may never come. (Its kernel may acknowledge bytes for as long as the process stands still.) So it is asked, and a link over which nothing is
-//! said any more is ended: whoever is owed a reply over it is closed (rule T9), and others hear that the node cannot be reached.
+//! While a node serves, its end of a link is trusted, however long a reply takes: a command may wait. But a node that holds no lease any more, by the word of
+//! the metadata's leader, or that led and does not any more, may have stopped. When this node holds no lease itself, nobody may reach it. What such a node owes
+//! may never come: its kernel may acknowledge bytes for as long as the process stands still. So every link over which nothing comes is asked, and one that does
+//! not answer is ended as soon as its node is suspected. Clients that are owed a reply over it are closed (rule T9), others hear that the node cannot be reached.
+//!
+//! Links are asked before there is a suspicion. So a client does not wait for the silence to last once the lease is over.
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 
@@ -16,9 +18,14 @@ use super::peers::{HOME, Peers};
 use crate::worker::{Token, Worker};
 
 /// Between two looks at whether something has been said, in milliseconds.
-const LOOK_MS: u64 = 500;
-/// Looks without a word after which a link is ended.
-const LOOKS: u8 = 6;
+const LOOK_MS: u64 = 250;
+/// Looks without an answer after which a link to a suspected node is ended.
+const LOOKS: u8 = 4;
+/// Looks after which a dial that a suspected node does not answer is given up.
+const DIAL_LOOKS: u8 = 2;
+/// Between two looks that count for a node that was taken out of the cluster, in milliseconds at least, and how many of them end a link to it.
+const GONE_LOOK_MS: u64 = 300;
+const GONE_LOOKS: u8 = 6;
 
 /// What is asked over a link. What is answered does not matter.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -28,8 +35,10 @@ const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 pub(super) struct Probe {
     /// Something was said over it since the last look.
     heard: bool,
-    /// Looks since then.
+    /// Looks since it was asked and has not answered, or since it is being dialed.
     looks: u8,
+    /// Looks since its node was taken out.
+    gone: u8,
     /// It has been asked.
     asked: bool,
 }
@@ -39,8 +48,23 @@ pub(super) struct Probe {
 pub(super) struct Probes {
     /// When links are looked at next, unix milliseconds.
     due: u64,
-    /// Nodes without leases, as was known then.
-    silent: Arc<BTreeSet<NodeId>>,
+    /// When the next look counts for nodes that were taken out.
+    gone_due: u64,
+    /// Nodes that may be down, as was known then.
+    suspects: Arc<BTreeSet<NodeId>>,
+}
+
+/// What there is to know of a link when it is looked at.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// The node may be down.
+    suspected: bool,
+    /// It was taken out of the cluster.
+    gone: bool,
+    /// This look counts for that.
+    counts: bool,
+    /// Clients have virtual connections there.
+    is_used: bool,
 }
 
 impl Probe {
@@ -48,21 +72,31 @@ impl Probe {
         self.heard = true;
     }
 
-    /// Whether to ask; `Err`: nothing has been said for too long, or nothing of that matters any more: the node was taken out of the cluster (`gone`).
-    fn look(&mut self, suspicious: bool, gone: bool) -> Result<bool, ()> {
-        let heard = std::mem::take(&mut self.heard);
-        if gone {
-            // It may not have heard that, and keep who waits for it.
-            self.looks += 1;
-        } else if !suspicious || heard {
-            (self.looks, self.asked) = (0, false);
-        } else if self.asked {
-            self.looks += 1;
-        }
-        if self.looks >= LOOKS {
+    /// Looks at an open link. Whether to ask; `Err`: it is to be ended.
+    fn look(&mut self, seen: Seen) -> Result<bool, ()> {
+        // A node that was taken out may not have heard of that, and keep who waits for it.
+        self.gone = if seen.gone { self.gone + u8::from(seen.counts) } else { 0 };
+        if self.gone >= GONE_LOOKS {
             return Err(());
         }
-        Ok(suspicious && !std::mem::replace(&mut self.asked, true))
+        if std::mem::take(&mut self.heard) {
+            (self.looks, self.asked) = (0, false);
+            return Ok(false);
+        }
+        if self.asked {
+            self.looks = self.looks.saturating_add(1);
+        }
+        if seen.suspected && self.looks >= LOOKS {
+            return Err(());
+        }
+        let asks = seen.suspected || seen.is_used;
+        Ok(asks && !std::mem::replace(&mut self.asked, true))
+    }
+
+    /// Looks at a link that is being dialed. Whether that is given up.
+    fn look_at_dial(&mut self, suspected: bool) -> bool {
+        self.looks = if suspected { self.looks.saturating_add(1) } else { 0 };
+        self.looks >= DIAL_LOOKS
     }
 }
 
@@ -72,40 +106,71 @@ impl Peers {
         self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
     }
 
+    /// Whether a node may be down: it holds no lease, or it led and others have elected another node.
+    pub(super) fn may_be_down(&self, node: NodeId) -> bool {
+        self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
+    }
+
     /// When links are to be looked at, unix milliseconds.
     pub(super) fn probes_due(&self) -> Option<u64> {
-        self.links.iter().skip(HOME + 1).any(|link| link.open_end().is_some()).then_some(self.probes.due)
+        self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
+    }
+
+    /// Looks at all links: those to be ended, and whether they are open.
+    fn look_at_silence(&mut self, now: u64) -> Vec<(usize, Token, bool)> {
+        let mut ended = Vec::new();
+        if now < self.probes.due || self.probes_due().is_none() {
+            return ended;
+        }
+        self.probes.due = now + LOOK_MS;
+        let counts = now >= self.probes.gone_due;
+        if counts {
+            self.probes.gone_due = now + GONE_LOOK_MS;
+        }
+        if let Some(administration) = self.shared.administration() {
+            self.probes.suspects = administration.suspects();
+        }
+        for (index, link) in self.links.iter_mut().enumerate().skip(HOME + 1) {
+            let Some(token) = link.end() else { continue };
+            let suspected = !self.serves || link.node.is_some_and(|node| self.probes.suspects.contains(&node));
+            let has_place = link.node.is_none_or(|node| self.map.index_of(node).is_some());
+            let gone = !has_place && !self.map.nodes().is_empty();
+            let is_open = link.open_end().is_some();
+            let ends = if is_open {
+                match link.probe.look(Seen { suspected, gone, counts, is_used: link.is_used() }) {
+                    Ok(true) => {
+                        link.say_by_itself(QUESTION);
+                        false
+                    }
+                    Ok(false) => false,
+                    Err(()) => true,
+                }
+            } else {
+                link.probe.look_at_dial(suspected)
+            };
+            if ends {
+                ended.push((index, token, is_open));
+            }
+        }
+        ended
     }
 }
 
 impl Worker {
     /// Ends links over which nothing comes any more.
     pub(super) fn probe_links(&mut self, now: u64) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        if now < peers.probes.due || peers.probes_due().is_none() {
-            return;
-        }
-        peers.probes.due = now + LOOK_MS;
-        if let Some(administration) = peers.shared.administration() {
-            peers.probes.silent = administration.silent();
-        }
-        let (serves, silent) = (peers.serves, peers.probes.silent.clone());
-        let mut ended: Vec<Token> = Vec::new();
-        for link in peers.links.iter_mut().skip(HOME + 1) {
-            let Some(token) = link.open_end() else { continue };
-            let suspicious = !serves || link.node.is_some_and(|node| silent.contains(&node));
-            let is_there =
-                link.node.is_none_or(|node| peers.map.index_of(node).is_some()) || peers.map.nodes().is_empty();
-            match link.probe.look(suspicious, !is_there) {
-                Ok(true) => link.say_by_itself(QUESTION),
-                Ok(false) => {}
-                Err(()) => ended.push(token),
+        let ended = self.peers.as_deref_mut().map_or_else(Vec::new, |peers| peers.look_at_silence(now));
+        for (link, token, is_open) in ended {
+            if !is_open {
+                self.closed(token);
+                continue;
             }
-        }
-        for token in ended {
             tracing::warn!(
-                "a link to a node that holds no lease is closed: nothing comes from it, or it was taken out of the cluster"
+                "a link to a node that may be down is closed: nothing comes from it, or it was taken out of the cluster"
             );
+            if let Some(peers) = &mut self.peers {
+                peers.links[link].given_up = true;
+            }
             self.cut(token);
         }
     }
@@ -115,24 +180,45 @@ impl Worker {
 mod tests {
     use super::*;
 
+    const USED: Seen = Seen { suspected: false, gone: false, counts: true, is_used: true };
+    const SUSPECTED: Seen = Seen { suspected: true, ..USED };
+    const GONE: Seen = Seen { gone: true, ..USED };
+
     #[test]
-    fn who_says_nothing_is_given_up_if_there_is_a_reason() {
+    fn a_link_that_says_nothing_is_given_up_if_there_is_a_reason() {
         let mut probe = Probe::default();
-        (0..100).for_each(|_| assert_eq!(probe.look(false, false), Ok(false)));
-        assert_eq!(probe.look(true, false), Ok(true), "it is asked");
+        (0..100).for_each(|_| assert_eq!(probe.look(Seen::default()), Ok(false), "nobody uses it"));
+        assert_eq!(probe.look(SUSPECTED), Ok(true), "it is asked");
         for _ in 1..LOOKS {
-            assert_eq!(probe.look(true, false), Ok(false));
+            assert_eq!(probe.look(SUSPECTED), Ok(false));
         }
         probe.heard();
-        assert_eq!(probe.look(true, false), Ok(true), "and again once it has answered");
-        assert!((1..LOOKS).all(|_| probe.look(true, false) == Ok(false)));
-        assert_eq!(probe.look(true, false), Err(()));
+        assert_eq!(probe.look(SUSPECTED), Ok(false), "it has answered");
+        assert_eq!(probe.look(SUSPECTED), Ok(true), "and is asked again");
+        assert!((1..LOOKS).all(|_| probe.look(SUSPECTED) == Ok(false)));
+        assert_eq!(probe.look(SUSPECTED), Err(()));
         let mut probe = Probe::default();
-        for _ in 1..LOOKS {
+        for _ in 1..GONE_LOOKS {
             probe.heard();
-            assert!(probe.look(false, true).is_ok());
+            assert!(probe.look(GONE).is_ok());
         }
         probe.heard();
-        assert_eq!(probe.look(false, true), Err(()), "it was taken out");
+        assert_eq!(probe.look(GONE), Err(()), "it was taken out");
+    }
+
+    #[test]
+    fn silence_from_before_the_suspicion_counts() {
+        let mut probe = Probe::default();
+        assert_eq!(probe.look(USED), Ok(true));
+        (0..LOOKS).for_each(|_| assert_eq!(probe.look(USED), Ok(false), "it is trusted"));
+        assert_eq!(probe.look(SUSPECTED), Err(()));
+    }
+
+    #[test]
+    fn a_dial_of_a_suspected_node_is_given_up() {
+        let mut probe = Probe::default();
+        (0..100).for_each(|_| assert!(!probe.look_at_dial(false)));
+        assert!((1..DIAL_LOOKS).all(|_| !probe.look_at_dial(true)));
+        assert!(probe.look_at_dial(true));
     }
 }

@@ -119,6 +119,8 @@ pub struct Net {
     pub mute: Vec<usize>,
     /// Nodes from and to which no bytes of links are moved.
     pub stalled: Vec<usize>,
+    /// Ends of links that the network has taken nothing more of.
+    unsent: Vec<End>,
     /// A worker (node, index) that is in a turn since then, unix milliseconds.
     pub long_turn: Option<((usize, usize), u64)>,
     /// Replies go over links a byte at a time: each is an item of its own.
@@ -127,6 +129,9 @@ pub struct Net {
 
 /// Pieces that a network delivers.
 const PIECE: u64 = 4000;
+
+/// Bytes that a network takes of a node while the other end reads nothing.
+const UNREAD: usize = 1 << 20;
 
 /// The map of `n` nodes, each of which owns one range.
 pub fn even_map(n: usize, version: u64) -> Map {
@@ -212,6 +217,7 @@ impl Net {
             unreachable: Vec::new(),
             mute: Vec::new(),
             stalled: Vec::new(),
+            unsent: Vec::new(),
             long_turn: None,
             crumbles: false,
         }
@@ -542,7 +548,8 @@ impl Net {
         while let Some(token) = self.machines[node].workers[index].next_output() {
             busy |= self.flush((node, index, token));
         }
-        busy
+        let unsent = std::mem::take(&mut self.unsent);
+        unsent.into_iter().fold(busy, |busy, end| self.flush(end) | busy)
     }
 
     /// A worker of a node that shuts down has done its part: all its connections are closed.
@@ -578,11 +585,16 @@ impl Net {
     fn flush(&mut self, end: End) -> bool {
         let mut busy = false;
         loop {
+            let is_full = self.is_full(end);
             let worker = &mut self.machines[end.0].workers[end.1];
             let (bytes, closed) = match worker.output(end.2) {
                 Output::Idle => return busy,
                 Output::Close => (Vec::new(), true),
                 Output::Last(bytes) => (bytes.to_vec(), true),
+                Output::Send(_) if is_full => {
+                    self.unsent.push(end);
+                    return busy;
+                }
                 Output::Send(out) => (bytes_of(out), false),
             };
             busy = true;
@@ -601,6 +613,13 @@ impl Net {
                 return true;
             }
         }
+    }
+
+    /// Whether the network takes nothing more from this end of a link, as nobody reads at the other one.
+    fn is_full(&self, end: End) -> bool {
+        let is_stalled = |node: usize| self.stalled.contains(&node);
+        let link = self.links.get(&end);
+        link.is_some_and(|(to, pipe)| pipe.bytes.len() > UNREAD && (is_stalled(to.0) || is_stalled(end.0)))
     }
 
     /// Moves some bytes of every connection.

@@ -317,7 +317,7 @@ impl Worker {
         let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
         let out = &peers.links[link];
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
-        let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.holds_no_lease(node));
+        let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.may_be_down(node));
         let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
         // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to those that bind nobody yet can be done
         // without, and who waits for others hears that nobody knows what comes of them.
