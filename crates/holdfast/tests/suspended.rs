@@ -102,6 +102,27 @@ fn a_block_whose_client_left_watches_nothing_any_more() {
 }
 
 #[test]
+fn a_client_that_closes_while_a_script_has_its_key_is_gone() {
+    for driver in DRIVERS {
+        let server = start(driver, "2", &["--busy-reply-threshold", "60000"]);
+        let (mut other, mut waiting) = (server.client(), server.client());
+        let id = format!("id={} ", waiting.call("client id").trim_start_matches(':'));
+        let mut holder = hold(&server);
+        let parked = server.parked();
+        waiting.send("set held x");
+        while server.parked() == parked {
+            pause(5);
+        }
+        drop(waiting);
+        until(&mut other, "client list", |list| !list.contains(&id));
+        assert_eq!(other.call("script kill"), "+OK");
+        assert!(holder.reply().starts_with("-ERR Script killed"));
+        becomes(&mut other, "get held", "$-1");
+        assert_eq!(other.call("get held"), "$-1");
+    }
+}
+
+#[test]
 fn what_looks_at_all_keys_waits_for_a_script_and_nobody_else_does() {
     for driver in DRIVERS {
         let server = start(driver, "1", &["--busy-reply-threshold", "60000", "--enable-debug-command", "local"]);

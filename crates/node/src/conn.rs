@@ -77,6 +77,8 @@ pub(crate) struct Conn {
     pub(crate) cut: bool,
     /// The peer sends nothing more: close once everything is executed.
     pub(crate) ended: bool,
+    /// How far it had come when that was looked at last.
+    pub(crate) left_at: Option<(usize, usize)>,
     /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
     pub(crate) missing: usize,
     /// Bytes that the argument that is arriving still lacks; 0 if that is not known.
@@ -130,6 +132,7 @@ impl Conn {
             closing: false,
             cut: false,
             ended: false,
+            left_at: None,
             missing: 0,
             lacking: 0,
             large_until: 0,

@@ -22,6 +22,7 @@ mod http;
 mod in_doubt;
 mod jobs;
 mod latency;
+mod leavers;
 mod leaving;
 mod libraries;
 mod long_waits;

@@ -237,7 +237,7 @@ impl Worker {
     // ---- ends
 
     /// The peer will send nothing more, but may still read: what it has sent is executed and answered, then the
-    /// connection is closed. Who waits for keys is given up at once, as in Redis.
+    /// connection is closed. A client that waits for keys is given up at once, as in Redis; for other waits see [`crate::leavers`].
     pub fn ended(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.ended = true;
@@ -252,6 +252,7 @@ impl Worker {
         } else if conn.is_free() && !conn.queued && conn.busy == 0 {
             conn.closing = true;
         }
+        self.watch_leaver(&mut conn);
         let (closing, over_nodes) = (conn.closing, waits_elsewhere && matches!(conn.wait, Wait::Replies(_)));
         self.put_conn(conn);
         if closing {

@@ -104,6 +104,7 @@ impl Worker {
         self.clean_up();
         self.end_waits(now);
         self.look_at_syncs(now);
+        self.look_at_leavers(now);
         self.look_at_shortage(now, &settings);
         self.look_at_tail();
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
@@ -337,30 +338,16 @@ impl Worker {
             self.snuggle(&mut conn);
         }
         self.look_at_thirst(&mut conn);
-        if conn.ended && !again && !conn.queued && conn.busy == 0 {
+        if conn.ended && !again && !conn.queued {
             match conn.wait {
-                Wait::No | Wait::Keys(_) => self.end_session(&mut conn),
+                Wait::No | Wait::Keys(_) if conn.busy == 0 => self.end_session(&mut conn),
                 // Its end may have come before it was known to wait.
                 Wait::Remote(link) if conn.session.client.waits_elsewhere.load(Relaxed) => {
                     self.leave_wait_elsewhere(&mut conn, link);
                 }
-                // It comes back here when that is over.
-                Wait::Latch
-                | Wait::Pause
-                | Wait::Room
-                | Wait::Log
-                | Wait::Sleep(_)
-                | Wait::Sync(..)
-                | Wait::Save(..)
-                | Wait::Job(..)
-                | Wait::Verdict(_)
-                | Wait::Walk(_)
-                | Wait::Replies(_)
-                | Wait::Link
-                | Wait::Map
-                | Wait::Remote(_)
-                | Wait::Script(_) => {}
+                _ => {}
             }
+            self.watch_leaver(&mut conn);
         }
         if conn.out.is_due() || conn.closing {
             self.note_output(&mut conn);

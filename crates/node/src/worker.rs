@@ -18,6 +18,7 @@ use crate::config::{Follower, OutputLimit};
 use crate::conn::{Conn, Wait};
 use crate::crowd;
 use crate::durable::Durable;
+use crate::leavers::Leavers;
 use crate::message::Message;
 use crate::meter::Meter;
 use crate::node::Node;
@@ -104,6 +105,8 @@ pub struct Worker {
     pub(crate) halted: bool,
     /// Nothing is executed any more, and when its connections are closed at the latest, unix milliseconds: see `leaving`.
     pub(crate) leaves_at: Option<u64>,
+    /// Connections whose clients send nothing more.
+    pub(crate) leavers: Leavers,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
     /// Those that wait until less is left for it.
@@ -179,6 +182,7 @@ impl Worker {
             promised: false,
             halted: false,
             leaves_at: None,
+            leavers: Leavers::default(),
             gated: Vec::new(),
             syncing: Vec::new(),
             unrung: 0,
@@ -519,6 +523,7 @@ impl Worker {
             .chain(self.tx_deadline())
             .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
             .chain(self.leaves_at)
+            .chain(self.leavers.deadline())
             .chain([self.next_round])
             .min()
     }

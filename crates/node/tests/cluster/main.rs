@@ -14,6 +14,7 @@ mod everywhere;
 mod failures;
 mod held_back;
 mod interactive;
+mod leavers;
 mod leaving;
 mod libraries;
 mod lists;
