@@ -249,8 +249,9 @@ mod tests {
         assert!(bench.words("xpending x g").starts_with("*4\r\n:1\r\n$3\r\n1-1\r\n"));
         assert_eq!(restore(&mut bench, "y", "0", &hex(produced), ""), "+OK\r\n");
         assert_eq!(bench.words("xlen y"), ":1\r\n");
-        // Without XNACK there is no place for it.
-        assert_eq!(restore(&mut bench, "z", "0", &hex(given_back), ""), "-ERR Bad data format\r\n");
+        assert_eq!(restore(&mut bench, "z", "0", &hex(given_back), ""), "+OK\r\n");
+        let nobodys = "*1\r\n*4\r\n$3\r\n1-1\r\n$0\r\n\r\n:-1\r\n:0\r\n";
+        assert_eq!(bench.words("xpending z g2 - + 9"), nobodys);
     }
 
     #[test]
