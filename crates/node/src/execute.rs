@@ -74,6 +74,9 @@ impl Worker {
         if next != Next::Retry && self.peers.is_some() {
             self.leave_map(conn);
         }
+        if next != Next::Retry && conn.session.answers.is_some() {
+            conn.session.end_answers(next == Next::Stop);
+        }
         if next != Next::Retry && conn.session.goes_over.is_some() {
             conn.session.goes_over = None;
         }
@@ -455,6 +458,11 @@ impl Worker {
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
+        if conn.session.answers.is_some()
+            && let Some(next) = self.ask_wanted(conn)
+        {
+            return next;
+        }
         let undone = conn.session.undone.take();
         if let Some(Undone::Refused(text)) = undone {
             return self.refuse_undone(conn, command, &text);

@@ -86,6 +86,7 @@ impl Worker {
                 }
                 flow => {
                     self.waits_no_more(conn);
+                    conn.session.answers = None;
                     self.ensure_out(conn);
                     self.engine.parts.copy_into(&mut out);
                     let before = conn.out.bytes.len();

@@ -2,6 +2,7 @@
 
 use resp::{Args, Protocol, Reply, ReplyDecoder, Value, skip_reply};
 
+use super::inquiry::Question;
 use super::link::is_unknown;
 use super::peers::HOME;
 use super::remote::{Expect, Remote};
@@ -54,7 +55,7 @@ impl Merge {
     }
 
     /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
-    fn is_without_lost(self, name: &str) -> bool {
+    pub(super) fn is_without_lost(self, name: &str) -> bool {
         matches!(self, Merge::Receivers | Merge::Kill)
             || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
@@ -84,7 +85,7 @@ impl Merge {
     }
 
     /// One reply of several. `chance` chooses where any would do.
-    fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
+    pub(super) fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         if self == Merge::Kill {
             return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
         }
@@ -222,9 +223,16 @@ pub(crate) struct Gather {
     leaves_out: bool,
     /// Replies that have not come.
     missing: usize,
-    /// Where the one goes, and whether the client wants it.
-    hole: (u64, bool),
+    then: Then,
     protocol: Protocol,
+}
+
+/// What becomes of replies.
+enum Then {
+    /// They become one, which goes here; whether the client wants it.
+    Reply((u64, bool)),
+    /// They are what a block or script has asked, which goes on: its connection, which waits for this, or this attempt of it.
+    Answer(Box<Question>, Option<u64>, Option<(u64, u32)>),
 }
 
 impl Gather {
@@ -236,7 +244,17 @@ impl Gather {
     /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
     /// change the reply says how many have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
-        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill) || self.leaves_out || self.only_looks()
+        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill)
+            || self.leaves_out
+            || self.only_looks()
+            || matches!(self.then, Then::Answer(..))
+    }
+
+    /// What has asked is this attempt of a block by now.
+    pub(super) fn goes_on_with(&mut self, which: (u64, u32)) {
+        if let Then::Answer(_, _, goes_on) = &mut self.then {
+            *goes_on = Some(which);
+        }
     }
 
     /// See [`Merge::only_looks`].
@@ -304,11 +322,15 @@ impl Worker {
                 (gather.leaves_out, gather.links) = (true, links.clone());
             }
         }
+        let at_home = links.contains(&HOME);
         for (part, link) in links.into_iter().enumerate() {
             self.ask(conn, link, Some(args), raw, [Expect::Part(part)]);
         }
-        // The part of this node counts it.
-        self.note_forwarded(conn, command, Some(args));
+        match at_home {
+            // The part of this node counts it.
+            true => self.note_forwarded(conn, command, Some(args)),
+            false => self.count_forwarded(conn, command, Some(args)),
+        }
         Next::Stop
     }
 
@@ -341,12 +363,30 @@ impl Worker {
     pub(super) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
         let hole = self.place_of_reply(conn);
         let protocol = conn.session.protocol;
+        let then = Then::Reply(hole);
         let parts = vec![Vec::new(); parts];
         let (missing, links) = (parts.len(), Vec::new());
-        let gather = Gather { merge, parts, links, leaves_out: false, missing, hole, protocol };
+        let gather = Gather { merge, parts, links, leaves_out: false, missing, then, protocol };
         let remote: &mut Remote = conn.remote.get_or_insert_default();
         remote.gather = Some(Box::new(gather));
         conn.wait = Wait::Replies(0);
+    }
+
+    /// So many replies are what a block or script has asked: see [`Then::Answer`].
+    pub(super) fn begin_inquiry(
+        &mut self,
+        conn: &mut Conn,
+        question: Question,
+        parts: usize,
+        hole: Option<u64>,
+        which: Option<(u64, u32)>,
+    ) {
+        let (merge, protocol) = (Merge::Same, conn.session.protocol);
+        let then = Then::Answer(Box::new(question), hole, which);
+        let parts = vec![Vec::new(); parts];
+        let (missing, links) = (parts.len(), Vec::new());
+        let gather = Gather { merge, parts, links, leaves_out: false, missing, then, protocol };
+        conn.remote.get_or_insert_default().gather = Some(Box::new(gather));
     }
 
     /// One of several replies has come, or some of it.
@@ -361,9 +401,19 @@ impl Worker {
         if gather.missing > 0 {
             return;
         }
-        let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.take()) else { return };
+        let Some(mut gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.take()) else { return };
+        let (hole, wanted) = match std::mem::replace(&mut gather.then, Then::Reply((0, false))) {
+            Then::Reply(hole) => hole,
+            Then::Answer(question, hole, which) => {
+                conn.session.answers.get_or_insert_default().learn(*question, gather.parts);
+                if let Some(hole) = hole {
+                    conn.out.fill(hole, &[], true);
+                }
+                return which.into_iter().for_each(|which| self.note_answered(which));
+            }
+        };
         let chance = self.engine.rng().next_u64();
-        let ((hole, wanted), learns) = (gather.hole, gather.merge == Merge::Same);
+        let learns = gather.merge == Merge::Same;
         let (reply, silent) = gather.conclude(chance);
         if learns {
             self.owe_script(&reply, &silent);

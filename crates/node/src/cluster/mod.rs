@@ -11,6 +11,7 @@ mod admin;
 mod elsewhere;
 mod frames;
 mod gather;
+mod inquiry;
 mod kinds;
 mod libraries;
 mod link;
@@ -34,6 +35,7 @@ use ::cluster::{Map, NodeId};
 
 pub use admin::{Administration, Changed, LibrariesChanged};
 pub(crate) use elsewhere::Awaited;
+pub(crate) use inquiry::{Answers, Asks};
 pub(crate) use libraries::change_libraries;
 pub use link::Dial;
 pub(crate) use owner::Inbound;

@@ -32,7 +32,7 @@ const BEHIND_MAX: usize = 64 * 1024;
 pub(crate) const SEVERAL: &[u8] =
     b"ERR the keys belong to several nodes: a script in a block whose other keys are of one node can use them only if it declares them";
 pub(crate) const EVERYTHING: &[u8] =
-    b"ERR a block or script with keys of several nodes cannot contain a command that works on more than its keys";
+    b"ERR a block or script in a cluster of several nodes cannot contain a command that works on more than its keys";
 /// SORT, whose patterns lead to keys anywhere, or elsewhere than where it stores.
 const PATTERNS: &[u8] =
     b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern, or what it stores, may be in different slots";
@@ -133,7 +133,7 @@ impl Peers {
         };
         match self.kinds[command.id] {
             Kind::Keyed | Kind::Patient | Kind::Script => {}
-            Kind::Gather(Merge::Receivers) => return Call::Runs,
+            _ if self.may_be_asked(command) => return Call::Runs,
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot if !self.is_alone() => {
                 return not_here(EVERYTHING);
             }
@@ -184,7 +184,7 @@ impl Peers {
     }
 
     /// Where a SCAN that runs here ends: behind the range of this node that the slot in its cursor is in.
-    fn end_of_scan(&self, args: Args<'_>) -> u16 {
+    pub(super) fn end_of_scan(&self, args: Args<'_>) -> u16 {
         let slot = args.get(1).and_then(command::slot_of_cursor);
         let of_slot = |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
         slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end + 1)
@@ -227,9 +227,16 @@ impl Worker {
                 return None;
             }
         }
-        match conn.is_virtual() {
+        if conn.session.answers.as_deref().is_some_and(|answers| answers.is_over) {
+            conn.session.answers = None;
+        }
+        let routed = match conn.is_virtual() {
             true => self.admit(conn, command, args, kind),
             false => self.send_where(conn, command, args, kind, parsed, raw, redirect),
+        };
+        match kind {
+            Kind::Exec if routed.is_none() => self.ask_for_block(conn, false),
+            _ => routed,
         }
     }
 

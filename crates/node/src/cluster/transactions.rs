@@ -47,7 +47,7 @@ impl Worker {
                     needs.place = needs.place.and(peers.place_of(command, args, key));
                     needs.functions |= !peers.serves && calls_function(command);
                 }
-                Kind::Gather(Merge::Receivers) => {}
+                _ if peers.may_be_asked(command) => {}
                 Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => needs.everything = true,
                 Kind::Unwatch => {}
                 Kind::Quick => {
@@ -178,6 +178,9 @@ impl Worker {
             self.forget_watched_elsewhere(conn, None);
             self.break_block(conn);
             return Next::Continue;
+        }
+        if let Some(next) = self.ask_for_block(conn, true) {
+            return next;
         }
         match self.begin_transaction(conn, command, None) {
             Begun::Waits => Next::Stop,

@@ -41,7 +41,11 @@ pub(super) const AREAS: &[Area] = &[
     group("Sets", "set"),
     group("Sorted sets", "sorted-set"),
     Area { own: &["begin", "commit", "rollback"], ..group("Transactions", "transactions") },
-    Area { comes: Comes::Never, own: &["holdfast", "holdfast|backup", "holdfast|help"], ..group("Server", "server") },
+    Area {
+        comes: Comes::Never,
+        own: &["holdfast", "holdfast|backup", "holdfast|help", "holdfast|receivers"],
+        ..group("Server", "server")
+    },
     group("Scripts and functions", "scripting"),
     group("Publish and subscribe", "pubsub"),
     group("Streams", "stream"),

@@ -66,6 +66,7 @@ const REMARKS: &[(&str, &str)] = &[
     ),
     ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
+    ("holdfast|receivers", "not of Redis: by it nodes ask each other whom a message of a block or script would reach"),
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
     (
         "info",
@@ -112,8 +113,13 @@ What differs from a single server:
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked at `port`.
   Smart clients, as those of Redis Cluster, ask every node and add up. For them a node has another port, `cluster-client-port`, which `CLUSTER SLOTS`, `SHARDS`
   and `NODES` name. There a node answers these for what it has itself, and a key of another node with -MOVED. Commands, blocks and scripts with keys of several
-  nodes run there as well; a block whose first key is another node's is answered -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes.
+  nodes run there as well; a block whose first key is another node's is answered -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes,
+  also in blocks, scripts and functions.
   `cluster-redirect moved` answers so at `port`, too; `CLUSTER REDIRECT` chooses it for one connection.
+- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY` and `PUBSUB` are for all nodes in blocks and scripts, too. The nodes are asked while the block is about to run, and holds nothing: so
+  what they say is not isolated from others. A script that comes to such a command, or to `PUBLISH`, is undone, and runs again with the answers; 256 of them at most. What a script
+  has changed itself `DBSIZE` alone sees, and a block whose keys are all of one node. A script with keys of several nodes, and a transaction after `BEGIN`, cannot use these commands.
+  `FLUSHALL`, `FLUSHDB` and `SWAPDB` are refused in blocks before anything of the block has run, and in scripts.
 - `INFO commandstats`, `total_commands_processed`, `SLOWLOG` and `MONITOR` are of clients' commands alone. Each counts once: at the node that runs it, or at the
   client's node where several nodes do. The slow log has it where it took long. `MONITOR` shows it at the client's node, but not what a script calls that runs elsewhere.
 - Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say, if none is set back

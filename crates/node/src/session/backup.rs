@@ -8,6 +8,7 @@ use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
 use crate::jobs::Task;
+use crate::pubsub::Kind;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
@@ -50,8 +51,33 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
             run: help,
             subcommands: &[],
         },
+        Row {
+            spec: Spec {
+                name: "receivers",
+                arity: 4,
+                flags: FAST | LOADING | STALE,
+                group: "server",
+                since: "8.0.0",
+                summary: "Returns how many subscribers of this node a message would reach; nodes ask each other.",
+                syntax: "<CHANNEL | SHARD> channel",
+                ..Spec::NEW
+            },
+            run: receivers,
+            subcommands: &[],
+        },
     ],
 }];
+
+fn receivers(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let kind = match () {
+        () if ctx.is(2, "channel") => Kind::Channel,
+        () if ctx.is(2, "shard") => Kind::Shard,
+        () => return Err(Error::SYNTAX),
+    };
+    let receivers = ctx.node.receivers(kind, ctx.arg(3));
+    ctx.reply().count(receivers as u64);
+    Ok(Flow::Done)
+}
 
 /// Below the working directory anybody may write who may make backups; elsewhere, who may change `dir`.
 fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

@@ -14,6 +14,7 @@ use super::connection::database;
 use super::script::ScriptRun;
 use super::suspended::{Suspended, What};
 use super::{Block, Flow, Multi, Queued, SessionCtx, run};
+use crate::cluster::Asks;
 use crate::stats::add;
 use crate::table::{Command, Handler};
 
@@ -196,6 +197,14 @@ impl Exec {
         if ctx.session.no_touch {
             ctx.engine.clock().set_touching(command.name == "touch");
         }
+        ctx.note_scan(command, args);
+        // What else it asks is known from the start.
+        if ctx.aside.is_some()
+            && command.spec.has(flags::PUBSUB)
+            && let Asks::Waits(busy) = ctx.asks(command, args, db, true)
+        {
+            return Flow::Busy(busy);
+        }
         let flow = match self.dispatch(ctx, command, queued, args) {
             flow @ (Flow::Busy(_) | Flow::Suspend(_)) => return flow,
             Flow::Sleep(ms) => {
@@ -206,6 +215,12 @@ impl Exec {
             }
             flow => flow,
         };
+        if ctx.session.answers.is_some() {
+            let mut out = std::mem::take(ctx.out);
+            ctx.engine.parts.copy_into(&mut out);
+            ctx.add_answers(command, args, db, ctx.session.protocol, (&mut out, before));
+            *ctx.out = out;
+        }
         let counted = std::mem::take(&mut ctx.session.error_is_counted);
         if let Some(b'-') = ctx.out.get(before) {
             add(&ctx.stats.commands[command.counted_as].failed, 1);

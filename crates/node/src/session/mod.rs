@@ -43,7 +43,7 @@ pub(crate) use multi::watch_keys;
 
 use crate::checkpoints::{Checkpoints, Ticket};
 use crate::client::Client;
-use crate::cluster::{Peers, Verdict};
+use crate::cluster::{Answers, Peers, Verdict};
 use crate::compatibility;
 use crate::config::{Redirect, Settings};
 use crate::durable::Durable;
@@ -120,6 +120,8 @@ pub struct Session {
     pub short_of_memory: bool,
     /// The error that the present command answers has been counted already: it is that of a script's command.
     pub error_is_counted: bool,
+    /// What other nodes have answered to the script or block that is the present command.
+    pub answers: Option<Box<Answers>>,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// What CLUSTER REDIRECT has chosen for a key of another node, if anything.
@@ -383,6 +385,7 @@ impl Session {
             no_touch: false,
             short_of_memory: false,
             error_is_counted: false,
+            answers: None,
             replies: Replies::On,
             redirect: None,
         }
@@ -410,6 +413,14 @@ impl Session {
     /// Whether this command joins the queue of MULTI instead of running.
     pub fn queues(&self, command: &Command) -> bool {
         self.multi.is_some() && command.spec.flags & flags::IN_MULTI == 0
+    }
+
+    /// The present command has ended, or (`goes_on`) it may go on elsewhere: the next one knows no answers of it.
+    pub(crate) fn end_answers(&mut self, goes_on: bool) {
+        match self.answers.as_mut().filter(|_| goes_on) {
+            Some(answers) => answers.is_over = true,
+            None => self.answers = None,
+        }
     }
 
     /// Ends the block, if there is one; what was watched comes back, to be unwatched.

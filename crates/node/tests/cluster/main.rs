@@ -13,6 +13,7 @@ mod elsewhere;
 mod everywhere;
 mod failures;
 mod held_back;
+mod inquiries;
 mod interactive;
 mod leavers;
 mod leaving;

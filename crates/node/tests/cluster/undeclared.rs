@@ -40,8 +40,9 @@ fn a_script_may_use_keys_that_it_does_not_declare() {
             assert_eq!(net.say(client, &get), "[4 2 5]");
             // Not the whole keyspace.
             for whole in ["dbsize", "randomkey"] {
-                let text = format!("redis.call('incr', ARGV[1]) return redis.call('{whole}')");
-                let error = net.say_words(client, &["EVAL", &text, "0", &b]);
+                let text =
+                    format!("redis.call('incr', ARGV[1]) redis.call('incr', ARGV[2]) return redis.call('{whole}')");
+                let error = net.say_words(client, &["EVAL", &text, "0", &a, &b]);
                 assert!(error.contains("works on more than its keys"), "{error}");
             }
             assert!(net.is_quiet(), "nothing is left");

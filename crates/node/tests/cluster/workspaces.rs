@@ -161,7 +161,7 @@ fn blocks_that_need_keys_of_several_nodes_at_once() {
             block(&mut net, client, &[&format!("LPUSH {b} x"), &rename, &format!("BLMOVE {c} {a} LEFT LEFT 0")]);
         assert!(reply.starts_with("[-WRONGTYPE") && reply.ends_with("-ERR no such key nil]"), "{reply}");
         // What works on more than its keys.
-        for command in ["KEYS *", "DBSIZE", "FLUSHALL", &format!("SORT {a} BY w_* STORE {b}")] {
+        for command in ["FLUSHALL", &format!("SORT {a} BY w_* STORE {b}")] {
             let reply = block(&mut net, client, &[&set, &rename, command]);
             assert!(reply.starts_with("-EXECABORT") && reply.contains("works on more than its keys"), "{reply}");
         }
@@ -257,7 +257,7 @@ fn what_happens_to_keys_is_told_where_they_are() {
     net.heard(listener);
     assert_eq!(block(&mut net, client, &[&set, &copy, "PUBLISH news no"]), "nil");
     assert_eq!(net.heard(listener), [""; 0]);
-    assert_eq!(block(&mut net, client, &[&format!("DEL {a}"), &set, &copy, "PUBLISH news yes"]), "[1 OK 1 0]");
+    assert_eq!(block(&mut net, client, &[&format!("DEL {a}"), &set, &copy, "PUBLISH news yes"]), "[1 OK 1 1]");
     assert!(net.heard(listener).contains(&"[message news yes]".into()));
 }
 

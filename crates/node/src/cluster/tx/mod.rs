@@ -130,6 +130,8 @@ pub(crate) struct Transacting {
     held_back: Vec<(Horizon, Vec<txn::Action>)>,
     /// Blocks that run in workspaces, and have had their turn for now.
     running: VecDeque<u64>,
+    /// Attempts whose scripts have asked other nodes something that is answered.
+    answered: Vec<(u64, u32)>,
     /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
     beginning: Vec<u64>,
     /// COMMITs of what nobody need be asked for.
@@ -166,6 +168,7 @@ impl Transacting {
         !self.ready.is_empty()
             || !self.heard.is_empty()
             || !self.running.is_empty()
+            || !self.answered.is_empty()
             || !self.beginning.is_empty()
             || !self.committed.is_empty()
     }
@@ -446,6 +449,7 @@ impl Worker {
                 break;
             }
         }
+        self.go_on_answered();
         self.step_workspaces();
         self.step_interactive();
     }

@@ -13,7 +13,6 @@ use resp::{Args, Batch};
 use txn::locks::Mode;
 use txn::{Lock, NodeId, Part};
 
-use super::super::gather::Merge;
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
@@ -209,7 +208,8 @@ impl Peers {
                         }
                     }
                 }
-                Kind::Gather(Merge::Receivers) | Kind::Quick | Kind::Unwatch | Kind::Own => {}
+                Kind::Quick | Kind::Unwatch | Kind::Own => {}
+                _ if self.may_be_asked(command) => {}
                 Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => return Err(EVERYTHING.into()),
                 Kind::Watch | Kind::Exec => return Err(SEVERAL.into()),
             }
@@ -329,7 +329,11 @@ impl Worker {
             Ran::Later => {}
             Ran::Waits(unserved) => self.sleep_over_nodes((sequence, attempt), unserved),
             Ran::Answers(reply) => self.answer_interactive(sequence, reply),
-            Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
+            Ran::Lacks(missing) => {
+                if !self.asks_for_workspace((sequence, attempt)) {
+                    self.fetch_more((sequence, attempt), missing);
+                }
+            }
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
             Ran::Done(Ok(made)) => {
                 let (now, mut events) = (self.tx_now(), Vec::new());
@@ -444,6 +448,29 @@ impl Worker {
         block.multi = multi.unwrap_or_default();
         conn.session.leave_block();
         self.put_workspace(run.workspace);
+    }
+
+    /// Whether the script of a block waits for what other nodes answer.
+    fn asks_for_workspace(&mut self, which: (u64, u32)) -> bool {
+        let Some((block, mut conn)) = self.take_running(which.0) else { return false };
+        let asks = self.ask_for_workspace(&mut conn, which);
+        self.put_conn(conn);
+        self.put_running(which.0, block);
+        asks
+    }
+
+    /// What scripts of blocks have asked is answered: they run again.
+    pub(in crate::cluster) fn go_on_answered(&mut self) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        for which in std::mem::take(&mut peers.tx.answered) {
+            self.fetch_more(which, Vec::new());
+        }
+    }
+
+    pub(in crate::cluster) fn note_answered(&mut self, which: (u64, u32)) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.answered.push(which);
+        }
     }
 
     /// A script turned out to need further keys.

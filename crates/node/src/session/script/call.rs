@@ -9,7 +9,7 @@ use resp::{Args, Protocol, Reply};
 use script::Checked;
 
 use super::run::ScriptRun;
-use crate::cluster::Call;
+use crate::cluster::{Asks, Call};
 use crate::compatibility;
 use crate::durable::Durable;
 use crate::room::{self, fault_of_disk};
@@ -57,6 +57,24 @@ impl ScriptRun {
             ctx.stats.count_error(error);
             Reply::new(reply, protocol).error(error);
             return Ok(());
+        }
+        if ctx.peers.is_some() {
+            ctx.note_scan(command, args);
+            match ctx.asks(command, args, db, ctx.aside.is_some() || block.run.can_be_undone()) {
+                Asks::Nothing => {}
+                Asks::Answered => {
+                    ctx.answer(block, command, args, db, (protocol, reply));
+                    ctx.meter.ran(command.counted_as);
+                    return Ok(());
+                }
+                Asks::Waits(busy) => return Err(busy),
+                Asks::Fails(error) => {
+                    add(&ctx.stats.commands[command.counted_as].rejected, 1);
+                    ctx.stats.count_error(error);
+                    Reply::new(reply, protocol).error(error);
+                    return Ok(());
+                }
+            }
         }
         if command.spec.has(flags::WRITE) && ctx.aside.is_none() && !self.may_change() {
             // It ends instead.
@@ -115,6 +133,9 @@ impl ScriptRun {
                     }
                 }
             }
+        }
+        if ctx.session.answers.is_some() {
+            ctx.add_answers(command, self.running.args(), db, protocol, (reply, 0));
         }
         if reply.first() == Some(&b'-') {
             add(&ctx.stats.commands[command.counted_as].failed, 1);

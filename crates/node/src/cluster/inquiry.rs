@@ -1,0 +1,328 @@
+//! What a block or script asks of other nodes: how many a message would reach there, and what is said of the keys of all
+//! nodes, as by DBSIZE.
+//!
+//! It is asked while the block holds nothing: no node waits for another that waits for it. A block's questions are known
+//! before it runs. A script that comes to one is undone, and runs again with what was answered. So the answers are of about
+//! the time of the block, and not isolated from others.
+
+use engine::Busy;
+use keyspace::Need;
+use resp::{Args, Protocol, append_request};
+
+use super::gather::Merge;
+use super::kinds::Kind;
+use super::peers::Peers;
+use super::remote::Expect;
+use super::route::Place;
+use crate::conn::{Conn, Wait};
+use crate::execute::Next;
+use crate::session::{Block, Multi, SessionCtx, database};
+use crate::table::Command;
+use crate::worker::Worker;
+
+/// Questions of a block or script at most. A message beyond them counts the subscribers of its node alone; what is asked of
+/// keys is refused.
+const QUESTIONS_MAX: usize = 256;
+
+/// A question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Question {
+    db: u16,
+    words: Vec<Box<[u8]>>,
+    /// This node is asked as well.
+    home: bool,
+}
+
+impl Question {
+    fn of(db: u16, args: Args<'_>, home: bool) -> Self {
+        Self { db, words: args.iter().map(Into::into).collect(), home }
+    }
+
+    /// As nodes are asked: a message leaves only when its block is committed, so that they are asked whom it would reach.
+    fn request(&self) -> Vec<u8> {
+        let word = |i: usize| self.words.get(i).map_or(&b""[..], |word| word);
+        let mut bytes = Vec::new();
+        let shard = word(0).eq_ignore_ascii_case(b"spublish");
+        if shard || word(0).eq_ignore_ascii_case(b"publish") {
+            let kind: &[u8] = if shard { b"SHARD" } else { b"CHANNEL" };
+            append_request(&mut bytes, &[&b"HOLDFAST"[..], b"RECEIVERS", kind, word(1)]);
+        } else {
+            append_request(&mut bytes, &self.words);
+        }
+        bytes
+    }
+
+    /// The same question, whatever a message says.
+    fn key(&self) -> (u16, &[Box<[u8]>], bool) {
+        let is_message = self.words.first().is_some_and(|word| word.to_ascii_lowercase().ends_with(b"publish"));
+        (self.db, if is_message { self.words.get(..2).unwrap_or(&[]) } else { &self.words }, self.home)
+    }
+}
+
+const TOO_CURIOUS: &[u8] = b"ERR a script asked other nodes too often, or cannot run again with what they answer";
+
+/// What becomes of a command of a block or script.
+pub(crate) enum Asks {
+    /// It runs.
+    Nothing,
+    /// It does not run: what nodes have answered is its reply.
+    Answered,
+    /// It is undone, and runs again when others have answered.
+    Waits(Busy),
+    /// It answers this error.
+    Fails(&'static [u8]),
+}
+
+/// The questions of the present command of a session.
+#[derive(Default)]
+pub struct Answers {
+    wanted: Option<Question>,
+    known: Vec<(Question, Vec<Vec<u8>>)>,
+    /// Its command has ended, or runs in a workspace.
+    pub(crate) is_over: bool,
+}
+
+impl Answers {
+    fn find(&self, question: &Question) -> Option<&Vec<Vec<u8>>> {
+        self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
+    }
+
+    pub(super) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
+        self.known.push((question, parts));
+    }
+}
+
+impl Peers {
+    /// How the answers of nodes to a command become one, if blocks and scripts may contain it. `smart`: the client asks each
+    /// node, and means what that one has.
+    fn merges(&self, command: &Command, smart: bool) -> Option<Merge> {
+        match self.kinds[command.id] {
+            _ if self.is_alone() => None,
+            Kind::Gather(Merge::Receivers) => Some(Merge::Receivers),
+            Kind::Gather(merge @ (Merge::Sum | Merge::Concat | Merge::Unique | Merge::Pairs | Merge::Any))
+                if !smart =>
+            {
+                Some(merge)
+            }
+            Kind::Scan if !smart => Some(Merge::Same),
+            _ => None,
+        }
+    }
+
+    /// Whether blocks and scripts may contain a command, though it is not about keys of theirs.
+    pub(super) fn may_be_asked(&self, command: &Command) -> bool {
+        match self.kinds[command.id] {
+            Kind::Scan => true,
+            Kind::Gather(merge) => merge == Merge::Receivers || merge.only_looks(),
+            _ => false,
+        }
+    }
+
+    /// Who is asked: the links.
+    fn asked(&mut self, merge: Merge, question: &Question, command: &Command) -> Vec<usize> {
+        let (me, home) = (self.me, question.home);
+        let is_asked = |peers: &Peers, node: u16| {
+            (home || node != me) && !(peers.map.node(node).lost && merge.is_without_lost(&command.name))
+        };
+        let nodes: Vec<u16> = match self.kinds[command.id] {
+            Kind::Scan => {
+                let words: Vec<&[u8]> = question.words.iter().map(|word| &**word).collect();
+                let slot = words.get(1).and_then(|cursor| command::slot_of_cursor(cursor));
+                let owner = slot.map_or(Place::Anywhere, |slot| self.place(slot));
+                let owner = if let Place::At(owner, _) = owner { owner } else { me };
+                [owner].into_iter().filter(|node| home || *node != me).collect()
+            }
+            _ => (0..self.map.nodes().len() as u16).filter(|node| is_asked(self, *node)).collect(),
+        };
+        nodes.into_iter().map(|node| self.link_to(node)).collect()
+    }
+}
+
+impl SessionCtx<'_> {
+    /// Whether a command of a script waits for what nodes answer: then it is noted what to ask. `may`: it can. If that is about
+    /// keys, this node is asked, too: a script that needs all of its keys could not be undone any more.
+    pub(crate) fn asks(&mut self, command: &Command, args: Args<'_>, db: u16, may: bool) -> Asks {
+        let smart = self.session.moves(self.settings.cluster_redirect);
+        let Some(merge) = self.peers.and_then(|peers| peers.merges(command, smart)) else { return Asks::Nothing };
+        let home = merge != Merge::Receivers;
+        let question = Question::of(db, args, home);
+        let answers = self.session.answers.get_or_insert_default();
+        if answers.find(&question).is_some() {
+            return if home { Asks::Answered } else { Asks::Nothing };
+        }
+        match (may && answers.known.len() < QUESTIONS_MAX, merge) {
+            (true, _) => {
+                answers.wanted = Some(question);
+                Asks::Waits(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
+            }
+            (false, Merge::Receivers) => Asks::Nothing,
+            (false, _) => Asks::Fails(TOO_CURIOUS),
+        }
+    }
+
+    /// Notes where a SCAN of a block or script ends that runs here: as one by itself does.
+    pub(crate) fn note_scan(&mut self, command: &Command, args: Args<'_>) {
+        let Some(peers) = self.peers.filter(|peers| peers.kinds[command.id] == Kind::Scan) else { return };
+        let smart = self.session.moves(self.settings.cluster_redirect);
+        let all = smart || peers.is_alone();
+        self.engine.scan_end = if all { keyspace::SLOTS as u16 } else { peers.end_of_scan(args) };
+    }
+
+    /// Puts what other nodes have answered to a command together with what is in `reply` from `from` on, which is of this node.
+    pub(crate) fn add_answers(
+        &mut self,
+        command: &Command,
+        args: Args<'_>,
+        db: u16,
+        protocol: Protocol,
+        (reply, from): (&mut Vec<u8>, usize),
+    ) {
+        let smart = self.session.moves(self.settings.cluster_redirect);
+        let (Some(peers), Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
+        let Some(merge) = peers.merges(command, smart) else { return };
+        let home = merge != Merge::Receivers && self.aside.is_some();
+        let Some(known) = answers.find(&Question::of(db, args, home)) else { return };
+        if reply.get(from) == Some(&b'-') {
+            return;
+        }
+        // What a workspace has of keys does not count, nor does it of SCAN where another node was asked.
+        let counts = !home && (merge != Merge::Same || known.is_empty());
+        let own = counts.then(|| reply[from..].to_vec());
+        let parts: Vec<Vec<u8>> = own.into_iter().chain(known.iter().cloned()).collect();
+        reply.truncate(from);
+        self.merge_answers(merge, &parts, protocol, reply);
+    }
+
+    /// The reply to a command of a script that does not run: see [`Asks::Answered`].
+    pub(crate) fn answer(
+        &mut self,
+        block: &Block,
+        command: &Command,
+        args: Args<'_>,
+        db: u16,
+        (protocol, reply): (Protocol, &mut Vec<u8>),
+    ) {
+        let (Some(peers), Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
+        let Some(merge) = peers.merges(command, false) else { return };
+        let Some(known) = answers.find(&Question::of(db, args, true)) else { return };
+        let mut parts = known.clone();
+        if merge == Merge::Sum && command.name == "dbsize" {
+            // What the script itself has added and taken away.
+            let keyspace = &self.node.engine.keyspace;
+            let [with, without] = [Some(block.run.counts()), None].map(|own| keyspace.counts(db, own).keys as i64);
+            parts.push(format!(":{}\r\n", with - without).into());
+        }
+        self.merge_answers(merge, &parts, protocol, reply);
+    }
+
+    fn merge_answers(&mut self, merge: Merge, parts: &[Vec<u8>], protocol: Protocol, reply: &mut Vec<u8>) {
+        let merge = if merge == Merge::Same { Merge::Any } else { merge };
+        let merged = merge.merge(parts, protocol, self.engine.rng().next_u64());
+        match (&merged[..], protocol) {
+            (b"$-1\r\n", Protocol::Resp3) => reply.extend_from_slice(b"_\r\n"),
+            (merged, _) => reply.extend_from_slice(merged),
+        }
+    }
+}
+
+impl Worker {
+    /// Asks what the block of a connection needs to know. `over_nodes`: it runs in a workspace, where no keys are but its own.
+    /// `None`: all is known.
+    pub(super) fn ask_for_block(&mut self, conn: &mut Conn, over_nodes: bool) -> Option<Next> {
+        let multi = conn.session.multi.take()?;
+        let question = self.question_of(conn, &multi, over_nodes);
+        conn.session.multi = Some(multi);
+        conn.session.answers.get_or_insert_default().wanted = Some(question?);
+        if conn.out.has_holes() {
+            return Some(self.wait_for_replies(conn, 0));
+        }
+        self.ask_wanted(conn)
+    }
+
+    /// The first question of a block that is not answered.
+    fn question_of(&self, conn: &Conn, multi: &Multi, over_nodes: bool) -> Option<Question> {
+        let peers = self.peers.as_deref().filter(|peers| !peers.is_alone())?;
+        let settings = self.follower.settings();
+        let smart = conn.session.moves(settings.cluster_redirect);
+        let answers = conn.session.answers.as_deref();
+        let mut db = conn.session.db;
+        for (queued, args) in multi.commands() {
+            let command = self.node.table.get(queued.command);
+            if command.name == "select" {
+                db = args.get(1).and_then(|text| database(text, settings.databases).ok()).unwrap_or(db);
+            }
+            let Some(merge) = peers.merges(command, smart).filter(|_| command.spec.accepts(args.len())) else {
+                continue;
+            };
+            let question = Question::of(db, args, over_nodes && merge != Merge::Receivers);
+            if answers.is_none_or(|answers| answers.find(&question).is_none() && answers.known.len() < QUESTIONS_MAX) {
+                return Some(question);
+            }
+        }
+        None
+    }
+
+    /// Asks what the present command of a connection, which was undone for that, needs to know. The connection waits, with its
+    /// command unread. `None`: it needs nothing.
+    pub(crate) fn ask_wanted(&mut self, conn: &mut Conn) -> Option<Next> {
+        let question = conn.session.answers.as_deref_mut()?.wanted.take()?;
+        conn.session.again = None;
+        let hole = conn.out.open_hole();
+        self.ask_question(conn, question, Some(hole), None);
+        match conn.out.has_holes() {
+            true => conn.wait = Wait::Replies(0),
+            // There is nobody to ask.
+            false => self.again.push(conn.token),
+        }
+        Some(Next::Retry)
+    }
+
+    /// As before, of a script that runs in a workspace, in this attempt of its block, and goes on there when that is answered.
+    pub(super) fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool {
+        let wanted = conn.session.answers.as_deref_mut().and_then(|answers| answers.wanted.take());
+        let Some(question) = wanted else { return false };
+        if let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.as_deref_mut()) {
+            gather.goes_on_with(which);
+            return true;
+        }
+        self.ask_question(conn, question, None, Some(which))
+    }
+
+    /// Whether anybody was asked.
+    fn ask_question(
+        &mut self,
+        conn: &mut Conn,
+        question: Question,
+        hole: Option<u64>,
+        which: Option<(u64, u32)>,
+    ) -> bool {
+        let node = self.node.clone();
+        let name = question.words.first().map_or(&b""[..], |word| word);
+        let sub = question.words.get(1).map(|word| &**word);
+        let command = node.table.find_command(name).or_else(|| node.table.find_own(name));
+        let command = command.and_then(|command| node.table.with_word(command, sub));
+        let request = question.request();
+        let links = match (self.peers.as_deref_mut(), command) {
+            (Some(peers), Some(command)) => match peers.merges(command, false) {
+                Some(merge) => peers.asked(merge, &question, command),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        self.ensure_out(conn);
+        if links.is_empty() {
+            conn.session.answers.get_or_insert_default().learn(question, Vec::new());
+            if let Some(hole) = hole {
+                conn.out.fill(hole, &[], true);
+            }
+            return false;
+        }
+        let db = std::mem::replace(&mut conn.session.db, question.db);
+        self.begin_inquiry(conn, question, links.len(), hole, which);
+        for (part, link) in links.into_iter().enumerate() {
+            self.ask(conn, link, None, &request, [Expect::Part(part)]);
+        }
+        conn.session.db = db;
+        true
+    }
+}
