@@ -4,6 +4,8 @@
 //! walked in hash order and may be left and taken up again in the middle, so that ten million keys behind one tag never hold
 //! its latch for long.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use command::hash::{self, Reclaimed};
 use keyspace::{Db, Held, Key, SLOTS};
 
@@ -193,7 +195,10 @@ impl Engine {
                 self.sweep.earliest = Some(0);
             }
         }
+        let expired = self.local.counters().expired.load(Relaxed);
         self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
+        let counters = self.local.counters();
+        keyspace::bump(&counters.expired_active, counters.expired.load(Relaxed).wrapping_sub(expired));
         let mut left = FIELDS_PER_HOLD;
         for key in &hashes {
             if left == 0 {
@@ -203,6 +208,7 @@ impl Engine {
             }
             let reclaimed = self.expire_fields(held, db, &hasher.key(key), left.min(FIELDS_PER_HASH));
             left = left.saturating_sub(reclaimed.fields as usize);
+            keyspace::bump(&self.local.counters().expired_fields_active, reclaimed.fields);
             if let Some(next) = reclaimed.next {
                 self.sweep.earliest = Some(self.sweep.earliest.map_or(next, |e| e.min(next)));
                 // A field is there until its time has passed.

@@ -21,6 +21,7 @@ const UNSAFE: &[&str] = &[
     "holdfast/src/memory/mapped.rs",
     "holdfast/src/memory/mod.rs",
     "holdfast/src/server/clock.rs",
+    "holdfast/src/server/crash.rs",
     "holdfast/src/server/process.rs",
     "holdfast/src/server/title.rs",
     "holdfast/tests/attack/process.rs",

@@ -237,10 +237,10 @@ fn warns_of_what_has_no_effect_when_it_is_set() {
     let port = free_port();
     let log = scratch.path().join("server.log");
     let _server = Running::start_quietly(&[&scratch.config(&format!("port {port}\nlogfile server.log\n"))], &log);
-    assert_eq!(ask(port, "config set oom-score-adj yes"), "+OK");
+    assert_eq!(ask(port, "config set locale-collate C"), "+OK");
     assert!(ask(port, "config set min-replicas-to-write 1").contains("replication is not built yet"));
     let log = fs::read_to_string(&log).unwrap();
-    assert!(log.contains("setting 'oom-score-adj' has no effect at 'yes'"), "{log}");
+    assert!(log.contains("setting 'locale-collate' has no effect at 'C'"), "{log}");
 }
 
 #[test]

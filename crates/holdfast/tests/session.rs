@@ -543,3 +543,38 @@ fn compatibility_switches_to_valkeys_answers() {
     assert_eq!(client.call("scan 0 type what"), "*2 $1 0 *0");
     assert!(client.call("hello").starts_with("*14 $6 server $5 redis "));
 }
+
+/// Fields that Redis 8.8 has: each counts what it says.
+#[test]
+fn figures_of_redis_8_8_are_there() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut client = server.client();
+    let number = |text: &str, name: &str| field(text, name).parse::<f64>().unwrap();
+    client.send("set a 1;get a;get b");
+    (0..3).for_each(|_| drop(client.reply()));
+    let line = client.call("client info");
+    assert_eq!(field(&line, "tot-cmds"), "3");
+    assert!(number(&line, "tot-net-in") > 0.0 && number(&line, "tot-net-out") > 0.0, "{line}");
+    assert_eq!((field(&line, "io-thread"), field(&line, "avg-pipeline-len-sum")), ("0".into(), "3".into()));
+    let info = client.call("info everything");
+    assert_eq!(field(&info, "active_clients"), "1");
+    assert!(field(&info, "io_thread_0").starts_with("clients=1,reads="));
+    assert!(number(&info, "used_memory_peak_time") > 1e9);
+    let (sum, count) = (number(&info, "avg_pipeline_length_sum"), number(&info, "avg_pipeline_length_cnt"));
+    assert!(sum >= count && count >= 1.0 && number(&info, "eventloop_cycles_with_clients_processing") <= count);
+
+    assert_eq!(field(&info, "slowlog_commands_count"), "0");
+    assert_eq!(client.call("config set slowlog-log-slower-than 0"), "+OK");
+    assert_eq!(client.call("get a"), "$1 1");
+    assert!(number(&client.call("info stats"), "slowlog_commands_count") >= 1.0);
+
+    assert_eq!(client.call("config set slowlog-log-slower-than -1"), "+OK");
+    assert_eq!(client.call("set gone 1 px 1"), "+OK");
+    let begun = Instant::now();
+    while client.call("dbsize") != ":1" {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody has deleted what has expired");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let info = client.call("info stats");
+    assert_eq!((field(&info, "expired_keys"), field(&info, "expired_keys_active")), ("1".into(), "1".into()));
+}

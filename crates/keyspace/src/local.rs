@@ -29,6 +29,10 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Keys deleted because their time had come.
     pub expired: AtomicU64,
+    /// Those of them that nobody had asked for.
+    pub expired_active: AtomicU64,
+    /// Fields of hashes deleted because their time had come, though nobody had asked for them.
+    pub expired_fields_active: AtomicU64,
     /// Fields of hashes deleted because their time had come.
     pub expired_fields: AtomicU64,
     /// Keys deleted to make room.
@@ -69,7 +73,9 @@ impl Counters {
     /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.
     pub fn reset(&self) {
         let counts = [&self.hits, &self.misses, &self.expired, &self.expired_fields, &self.evicted, &self.reclaimed];
-        for counter in counts.into_iter().chain([&self.cooled, &self.warmed]) {
+        for counter in
+            counts.into_iter().chain([&self.cooled, &self.warmed, &self.expired_active, &self.expired_fields_active])
+        {
             counter.store(0, Relaxed);
         }
     }

@@ -78,6 +78,10 @@ pub struct Client {
     pub bytes_in: AtomicU64,
     /// Bytes sent in total.
     pub bytes_out: AtomicU64,
+    /// Reads of its socket.
+    pub reads: AtomicU64,
+    /// Times that commands of it were executed: each may have been several.
+    pub pipelines: AtomicU64,
     /// Commands in total.
     pub commands: AtomicU64,
     /// Channels it has subscribed to.
@@ -141,6 +145,8 @@ impl Client {
             transaction_bytes: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            pipelines: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),

@@ -76,6 +76,8 @@ pub struct Node {
     pub sampler: Sampler,
     /// Highest `used_memory` seen.
     peak_memory: AtomicU64,
+    /// Unix milliseconds when that was.
+    peak_memory_ms: AtomicU64,
     /// `used_memory` before the first key.
     startup_memory: AtomicU64,
     /// What is resident beyond that.
@@ -106,6 +108,8 @@ pub struct Node {
     pub stopping: AtomicBool,
     /// Called when it stops, before anybody is told.
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Makes the process crash.
+    pub(crate) crash: OnceLock<fn(crate::Crash)>,
 }
 
 /// Facts of this process for INFO: what the core cannot know by itself.
@@ -171,6 +175,7 @@ impl Node {
             latencies: Arc::default(),
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
+            peak_memory_ms: AtomicU64::new(0),
             startup_memory: AtomicU64::new(0),
             resident: Resident::default(),
             address_space: AddressSpace::default(),
@@ -186,6 +191,7 @@ impl Node {
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
+            crash: OnceLock::new(),
         })
     }
 
@@ -212,7 +218,16 @@ impl Node {
     /// Highest `used_memory` seen.
     pub fn peak_memory(&self) -> u64 {
         let used = self.used_memory();
-        self.peak_memory.fetch_max(used, Relaxed).max(used)
+        let before = self.peak_memory.fetch_max(used, Relaxed);
+        if used > before {
+            self.peak_memory_ms.store(self.clock.unix_ms(), Relaxed);
+        }
+        before.max(used)
+    }
+
+    /// When that was, in unix milliseconds.
+    pub fn peak_memory_ms(&self) -> u64 {
+        self.peak_memory_ms.load(Relaxed)
     }
 
     /// `used_memory` before there was data.

@@ -34,12 +34,21 @@ pub struct SlowCommand {
 pub struct SlowLog {
     entries: Mutex<VecDeque<SlowCommand>>,
     next: AtomicU64,
+    /// Commands added since the last CONFIG RESETSTAT.
+    pub count: AtomicU64,
+    /// Microseconds of the longest of them.
+    pub longest: AtomicU64,
+    /// Microseconds of all of them.
+    pub total: AtomicU64,
 }
 
 impl SlowLog {
     /// Adds a command; the log keeps at most `max` entries. `time` in unix seconds.
     #[cold]
     pub fn push(&self, args: Args<'_>, client: &Client, time: u64, micros: u64, max: u64) {
+        self.count.fetch_add(1, Relaxed);
+        self.longest.fetch_max(micros, Relaxed);
+        self.total.fetch_add(micros, Relaxed);
         let client = (client.peer.address.clone(), client.texts().name.clone());
         let mut entries = self.entries();
         let id = self.next.fetch_add(1, Relaxed);

@@ -101,6 +101,12 @@ pub struct WorkerStats {
     pub defrag_nanos: AtomicU64,
     /// Reads from sockets.
     pub reads: AtomicU64,
+    /// Times that commands of a connection were executed: each may have been several.
+    pub pipelines: AtomicU64,
+    /// Turns in which commands were executed.
+    pub busy_turns: AtomicU64,
+    /// Id of the client whose commands are executed now; 0 for none.
+    pub serves: AtomicU64,
     /// Writes to sockets.
     pub writes: AtomicU64,
     /// Connections closed because of `client-query-buffer-limit`.
@@ -157,6 +163,9 @@ impl WorkerStats {
             defrag_percent: zero(),
             defrag_nanos: zero(),
             reads: zero(),
+            pipelines: zero(),
+            busy_turns: zero(),
+            serves: zero(),
             writes: zero(),
             query_overruns: zero(),
             output_overruns: zero(),
@@ -198,6 +207,8 @@ impl WorkerStats {
             &self.script_reruns,
             &self.turns,
             &self.reads,
+            &self.pipelines,
+            &self.busy_turns,
             &self.writes,
             &self.query_overruns,
             &self.output_overruns,

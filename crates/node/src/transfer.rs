@@ -172,6 +172,7 @@ impl Worker {
         let Some(conn) = self.conn(token) else { return };
         let client = &conn.session.client;
         add(&client.bytes_in, n as u64);
+        add(&client.reads, 1);
         client.last_active.store(now, Relaxed);
         if conn.role.is_link() {
             return self.note_heard(token);

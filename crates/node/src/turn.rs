@@ -116,6 +116,7 @@ impl Worker {
         let mut batch = std::mem::take(&mut self.batch);
         let mut items: Vec<Item> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
+        let pipelines = self.stats.pipelines.load(Relaxed);
         while budget > 0 {
             batch.clear();
             items.clear();
@@ -140,6 +141,9 @@ impl Worker {
             }
         }
         self.batch = batch;
+        if self.stats.pipelines.load(Relaxed) > pipelines {
+            add(&self.stats.busy_turns, 1);
+        }
         self.step_walks();
         self.step_scripts(&node, &settings);
         self.housekeeping(now, &settings);
@@ -258,6 +262,7 @@ impl Worker {
         settings: &Arc<Settings>,
     ) {
         let Group { mut conn, from, to, progress } = group;
+        self.stats.serves.store(conn.session.client.id, Relaxed);
         self.ensure_out(&mut conn);
         conn.show_buffers(if from == to { progress.missing } else { 0 });
         // The arguments point into the query buffer: it is kept apart while the connection changes.
@@ -288,6 +293,12 @@ impl Worker {
             }
         }
         conn.query = query;
+        if i > from {
+            add(&self.stats.pipelines, 1);
+            add(&conn.session.client.pipelines, 1);
+            add(&conn.session.client.commands, (i - from) as u64);
+        }
+        self.stats.serves.store(0, Relaxed);
         let interrupted = i < to && matches!(next, Next::Continue);
         if i == to && matches!(next, Next::Continue) {
             consumed = progress.consumed;

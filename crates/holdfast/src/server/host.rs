@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use node::config::{Host, Row, Settings};
 
+use super::crash;
 use super::log::Log;
 use super::membership::Certificates;
+use super::oom;
 use super::process;
 use super::switch::Switch;
 use super::title::Title;
@@ -55,6 +57,8 @@ impl Host for Process {
             "tls-cluster" => return Err("it is the same on all nodes, and not changed while they run".to_owned()),
             "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" => self.certificates.change(settings)?,
             "appendfsync" | "maxmemory" => self.switch.follow(settings),
+            "oom-score-adj" | "oom-score-adj-values" => oom::follow(settings)?,
+            "crash-log-enabled" => crash::follow(settings.crash_log_enabled),
             "proc-title-template" => self.title.show(settings),
             _ => {}
         }

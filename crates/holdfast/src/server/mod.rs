@@ -5,6 +5,7 @@ mod chance;
 mod checkpoints;
 mod chores;
 mod clock;
+mod crash;
 mod durable;
 mod effort;
 mod host;
@@ -12,6 +13,7 @@ mod limits;
 mod loaders;
 mod log;
 mod membership;
+mod oom;
 mod places;
 pub mod process;
 pub mod rehearsal;
@@ -110,6 +112,11 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         None => u64::from_le_bytes(chance::random()?),
     };
     let node = start_node(Arc::clone(&live), driver, clock.clone(), seed, limits)?;
+    crash::prepare(&node, &settings.logfile)?;
+    crash::follow(settings.crash_log_enabled);
+    if let Err(error) = oom::follow(&settings) {
+        tracing::warn!("{error}");
+    }
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
     let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {

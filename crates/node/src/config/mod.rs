@@ -40,8 +40,8 @@ pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::{
-    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OutputLimit,
-    Redirect, Settings, Supervised, seeds,
+    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
+    OutputLimit, Redirect, Settings, Supervised, seeds,
 };
 pub use special::Special;
 pub use table::{Id, find};

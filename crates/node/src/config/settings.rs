@@ -111,6 +111,17 @@ pub enum LogLevel {
     Nothing,
 }
 
+/// What becomes of the kernel's score for this process (`oom-score-adj`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScore {
+    /// Nothing.
+    Leave,
+    /// The value is added to what it was.
+    Relative,
+    /// It is the value.
+    Absolute,
+}
+
 /// Whom to tell that the server is ready or stops (`supervised`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervised {
@@ -240,6 +251,10 @@ pub struct Settings {
     pub loglevel: LogLevel,
     /// `supervised`
     pub supervised: Supervised,
+    pub crash_log_enabled: bool,
+    pub oom_score_adj: OomScore,
+    /// Of a master, a replica, a child process.
+    pub oom_score_adj_values: [i64; 3],
     pub set_proc_title: bool,
     /// `disable-thp`.
     pub disable_thp: bool,
@@ -399,6 +414,13 @@ impl Settings {
                 "auto" => Supervised::Auto,
                 _ => Supervised::No,
             },
+            crash_log_enabled: read.bool("crash-log-enabled"),
+            oom_score_adj: match read.choice("oom-score-adj") {
+                "yes" | "relative" => OomScore::Relative,
+                "absolute" => OomScore::Absolute,
+                _ => OomScore::Leave,
+            },
+            oom_score_adj_values: read.scores(),
             set_proc_title: read.bool("set-proc-title"),
             disable_thp: read.bool("disable-thp"),
             proc_title_template: read.text("proc-title-template"),
@@ -571,6 +593,12 @@ impl Read<'_> {
             "no" => AppendFsync::No,
             _ => AppendFsync::Always,
         }
+    }
+
+    fn scores(&self) -> [i64; 3] {
+        let words = self.words("oom-score-adj-values");
+        let score = |i: usize| words.get(i).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or(0);
+        [score(0), score(1), score(2)]
     }
 
     fn dialect(&self) -> Dialect {

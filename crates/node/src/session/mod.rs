@@ -34,6 +34,9 @@ use keyspace::{Counts, Horizon, Key};
 use resp::{Args, Batch, Protocol, Reply};
 use txn::Lock;
 
+pub(crate) use client::lines_of_all;
+pub(crate) use info::everything;
+
 pub use aside::Aside;
 pub(crate) use aside::locks_of;
 pub use block::{Block, Retry};

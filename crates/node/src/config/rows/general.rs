@@ -33,10 +33,9 @@ pub(super) static SECTION: Section = Section {
         row("hz", int(0), "10", "Background rounds per second (expiry, timeouts), 1 to 500.").clamp(1, 500),
         row("dynamic-hz", Kind::Bool, "yes", "More rounds with more clients.")
             .inert("the work of a round is bounded by itself"),
-        row("crash-log-enabled", Kind::Bool, "yes", "Log a report when the process crashes.")
-            .inert("a panic is always reported"),
+        row("crash-log-enabled", Kind::Bool, "yes", "Log a report when the process crashes."),
         row("crash-memcheck-enabled", Kind::Bool, "yes", "Test the memory after a crash.")
-            .inert("there is no memory test"),
+            .inert("the memory is not tested: other threads use it"),
         row("daemonize", Kind::Bool, "no", "Go on in the background.").immutable().inert(SUPERVISOR),
         row(
             "supervised",
@@ -93,15 +92,13 @@ pub(super) static SECTION: Section = Section {
             Kind::Enum(&["no", "yes", "relative", "absolute"]),
             "no",
             "Whether to set how readily the kernel ends the process when memory runs out.",
-        )
-        .inert("the score is left as it is"),
+        ),
         row(
             "oom-score-adj-values",
             Kind::Special(Special::OomScores),
             "0 200 800",
             "The scores of a master, a replica and a child process.",
-        )
-        .inert("the score is left as it is"),
+        ),
         row(
             "busy-reply-threshold",
             super::long(0),

@@ -23,6 +23,17 @@ pub fn lines_of(ctx: &SessionCtx<'_>, wanted: impl Fn(&Client) -> bool, out: &mu
     }
 }
 
+/// The lines of all clients, for a report that no client has asked for.
+pub fn lines_of_all(node: &Node) -> Vec<u8> {
+    let clients: Vec<_> = node.clients().values().cloned().collect();
+    let mut out = Vec::new();
+    for client in clients {
+        append(&mut out, node, &client, node.clock.unix_ms(), None);
+        out.push(b'\n');
+    }
+    out
+}
+
 /// The line of one client, if there is one of this id.
 pub fn line_of(ctx: &SessionCtx<'_>, id: i64, out: &mut Vec<u8>) {
     let client = u64::try_from(id).ok().and_then(|id| ctx.node.clients().get(&id).cloned());
@@ -70,7 +81,8 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} \
          qbuf={query} qbuf-free={query_free} argv-mem={arguments} multi-mem={block} rbs={buffer} rbp={buffer} obl=0 oll=0 \
-         omem={output} tot-mem={} events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}",
+         omem={output} omem-shared=0 omem-unshared={output} tot-mem={} events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={} \
+         read-events={} avg-pipeline-len-sum={} avg-pipeline-len-cnt={}",
         client.id,
         client.peer.address,
         client.peer.local,
@@ -91,5 +103,12 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.protocol.load(Relaxed),
         text(&texts.lib_name),
         text(&texts.lib_version),
+        client.worker.load(Relaxed),
+        client.bytes_in.load(Relaxed),
+        client.bytes_out.load(Relaxed),
+        client.commands.load(Relaxed),
+        client.reads.load(Relaxed),
+        client.commands.load(Relaxed),
+        client.pipelines.load(Relaxed),
     );
 }

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::cluster::Question;
 use crate::message::Message;
 
+pub(crate) use line::lines_of_all;
 pub use rows::ROWS;
 
 /// A client's name as it will be stored, if it may be one.

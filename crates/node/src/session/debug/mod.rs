@@ -11,6 +11,7 @@ use keyspace::Counts;
 use super::{Flow, SessionCtx};
 use crate::client::Peer;
 use crate::config::Settings;
+use crate::crash::Crash;
 
 pub use rows::ROWS;
 
@@ -76,6 +77,23 @@ fn log(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     tracing::warn!(cause = %text, "DEBUG LOG: {text}");
     ctx.reply().ok();
     Ok(Flow::Done)
+}
+
+const NO_CRASH: Error = Error::new("ERR this server cannot be made to crash");
+
+fn segfault(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.node.crash(Crash::Segfault);
+    Err(NO_CRASH)
+}
+
+fn panic(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.node.crash(Crash::Panic);
+    Err(NO_CRASH)
+}
+
+fn assertion(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.node.crash(Crash::Assertion);
+    Err(NO_CRASH)
 }
 
 /// For knobs of parts that Holdfast does not have: tests turn them before they look at something else.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use keyspace::Counts;
 
-use super::{Report, Text};
+use super::{Report, Text, ratio};
 use crate::pubsub::Kind;
 
 pub fn stats(r: &Report<'_>, t: &mut Text) {
@@ -25,7 +25,9 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("expired_subkeys", r.keys_sum(|c| &c.expired_fields));
     // The name that Valkey has for it.
     t.line("expired_fields", r.keys_sum(|c| &c.expired_fields));
+    t.line("expired_subkeys_active", r.keys_sum(|c| &c.expired_fields_active));
     t.line("expired_keys", r.keys_sum(|c| &c.expired));
+    t.line("expired_keys_active", r.keys_sum(|c| &c.expired_active));
     t.line("expired_stale_perc", "0.00");
     t.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     t.line("evicted_keys", r.keys_sum(|c| &c.evicted));
@@ -67,16 +69,33 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("total_reads_processed", r.sum(|s| &s.reads));
     t.line("total_writes_processed", r.sum(|s| &s.writes));
     t.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
+    t.zeros(&["io_threaded_total_prefetch_batches", "io_threaded_total_prefetch_entries"]);
     t.line("client_query_buffer_limit_disconnections", r.sum(|s| &s.query_overruns));
     t.line("client_output_buffer_limit_disconnections", r.sum(|s| &s.output_overruns));
     t.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     t.line("eventloop_cycles", r.sum(|s| &s.turns));
+    t.line("eventloop_cycles_with_clients_processing", r.sum(|s| &s.busy_turns));
+    let (commands, pipelines) = (r.sum(|s| &s.processed), r.sum(|s| &s.pipelines));
+    t.line("total_client_processing_events", pipelines);
+    t.line("avg_pipeline_length_sum", commands);
+    t.line("avg_pipeline_length_cnt", pipelines);
+    t.line("avg_pipeline_length", format_args!("{:.2}", ratio(commands, pipelines)));
+    let slow = &r.node.slow_log;
+    let millis = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
+    t.line("slowlog_commands_count", slow.count.load(Relaxed));
+    t.line("slowlog_commands_time_ms_max", millis(slow.longest.load(Relaxed)));
+    t.line("slowlog_commands_time_ms_sum", millis(slow.total.load(Relaxed)));
     t.line("eventloop_duration_sum", r.sum(|s| &s.turn_nanos) / 1000);
     t.line("eventloop_duration_cmd_sum", r.sum(|s| &s.command_nanos) / 1000);
     t.line("instantaneous_eventloop_cycles_per_sec", rates.turns);
     t.line("instantaneous_eventloop_duration_usec", rates.turn_micros);
     t.line("acl_access_denied_auth", r.sum(|s| &s.denied));
-    t.zeros(&["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"]);
+    t.zeros(&[
+        "acl_access_denied_cmd",
+        "acl_access_denied_key",
+        "acl_access_denied_channel",
+        "acl_access_denied_tls_cert",
+    ]);
 }
 
 pub fn replication(r: &Report<'_>, t: &mut Text) {
@@ -91,6 +110,15 @@ pub fn replication(r: &Report<'_>, t: &mut Text) {
     t.line("repl_backlog_active", 0);
     t.line("repl_backlog_size", 1 << 20);
     t.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+/// Workers, which do here what threads for input and output do in Redis.
+pub fn threads(r: &Report<'_>, t: &mut Text) {
+    t.title("Threads");
+    for (worker, s) in r.node.stats.iter().enumerate() {
+        let (clients, reads, writes) = (s.clients.load(Relaxed), s.reads.load(Relaxed), s.writes.load(Relaxed));
+        t.line(format_args!("io_thread_{worker}"), format_args!("clients={clients},reads={reads},writes={writes}"));
+    }
 }
 
 pub fn cpu(r: &Report<'_>, t: &mut Text) {

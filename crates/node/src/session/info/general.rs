@@ -28,6 +28,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     }
     t.line("holdfast_version", env!("CARGO_PKG_VERSION"));
     t.line("os", &facts.os);
+    t.line("gcc_version", "0.0.0");
     t.line("arch_bits", usize::BITS);
     t.line("monotonic_clock", "POSIX clock_gettime");
     t.line("multiplexing_api", &facts.driver);
@@ -59,18 +60,23 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     }
 }
 
+/// A client that has sent something within so many milliseconds is active, as in Redis.
+const ACTIVE_MS: u64 = 512;
+
 pub fn clients(r: &Report<'_>, t: &mut Text) {
-    let (mut watching, mut watched, mut longest_in, mut longest_out, mut count) = (0, 0, 0, 0, 0);
+    let (mut watching, mut watched, mut longest_in, mut longest_out, mut count, mut active) = (0, 0, 0, 0, 0, 0);
     for client in r.node.clients().values() {
         let keys = u64::from(client.watching.load(Relaxed));
         watching += u64::from(keys > 0);
         watched += keys;
         longest_in = longest_in.max(client.query_len.load(Relaxed) + client.query_free.load(Relaxed));
         longest_out = longest_out.max(client.output_len.load(Relaxed));
+        active += u64::from(r.now.saturating_sub(client.last_active.load(Relaxed)) < ACTIVE_MS);
         count += 1;
     }
     t.title("Clients");
     t.line("connected_clients", count);
+    t.line("active_clients", active);
     t.line("cluster_connections", 0);
     t.line("maxclients", r.settings.maxclients);
     t.line("client_recent_max_input_buffer", longest_in);
@@ -103,6 +109,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("used_memory_rss_human", human(resident));
     t.line("used_memory_peak", peak);
     t.line("used_memory_peak_human", human(peak));
+    t.line("used_memory_peak_time", r.node.peak_memory_ms() / 1000);
     t.line("used_memory_peak_perc", format_args!("{:.2}%", ratio(used, peak) * 100.0));
     t.line("used_memory_overhead", overhead);
     t.line("used_memory_startup", startup);
@@ -130,7 +137,12 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("mem_fragmentation_bytes", resident as i64 - used as i64);
     t.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers"]);
     t.line("mem_clients_slaves", 0);
+    t.line("mem_replica_full_sync_buffer", 0);
     t.line("mem_clients_normal", clients);
+    t.line("mem_clients_normal_shared", 0);
+    t.line("mem_clients_normal_unshared", clients);
+    t.zeros(&["mem_cluster_slot_migration_output_buffer", "mem_cluster_slot_migration_input_buffer"]);
+    t.line("mem_cluster_slot_migration_input_buffer_peak", 0);
     t.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     t.line("mem_allocator", "mimalloc");
     t.line("mem_overhead_db_hashtable_rehashing", 0);
@@ -195,6 +207,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     let running = state.began.map(|began| r.node.clock.unix_ms().saturating_sub(began));
     t.line("rdb_current_bgsave_time_sec", seconds(running));
     t.line("rdb_saves", state.figures.rounds);
+    t.line("rdb_saves_consecutive_failures", u8::from(state.failed.is_some()));
     t.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
     t.line("rdb_last_load_keys_loaded", state.loaded);
     let durable = r.node.durable();
@@ -248,6 +261,9 @@ fn log(log: &log::Log, t: &mut Text) {
     t.line("log_streams", log.streams());
     t.line("log_backlog", log.backlog());
     t.line("aof_current_size", (0..log.streams()).map(|stream| log.facts(stream).size).sum::<u64>());
+    // Each checkpoint begins the log anew, so nothing of it is a base or waits to be rewritten.
+    t.zeros(&["aof_base_size", "aof_pending_rewrite"]);
+    t.line("aof_buffer_length", log.backlog());
     for stream in 0..log.streams() {
         let facts = log.facts(stream);
         let syncs: u64 = facts.syncs.iter().sum();

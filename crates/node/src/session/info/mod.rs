@@ -56,6 +56,7 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("persistence", Shown::Default, general::persistence),
     ("stats", Shown::Default, activity::stats),
     ("replication", Shown::Default, activity::replication),
+    ("threads", Shown::Default, activity::threads),
     ("cpu", Shown::Default, activity::cpu),
     ("modules", Shown::Default, activity::modules),
     ("commandstats", Shown::All, commands::commandstats),
@@ -108,6 +109,18 @@ impl Text {
     fn zeros(&mut self, names: &[&str]) {
         names.iter().for_each(|name| self.line(name, 0));
     }
+}
+
+/// All sections that `INFO everything` shows.
+pub(crate) fn everything(node: &Node) -> String {
+    let settings = node.config.settings();
+    let databases = (0..settings.databases).map(|db| node.engine.keyspace.counts(db, None)).collect();
+    let report = Report { node, settings: &settings, now: node.clock.unix_ms(), databases };
+    let mut text = Text::default();
+    for (_, _, section) in SECTIONS.iter().filter(|(_, shown, _)| *shown >= Shown::All) {
+        section(&report, &mut text);
+    }
+    text.0
 }
 
 fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
