@@ -62,6 +62,7 @@ fn they_are_served_by_any_of_their_keys() {
         is_served(workers, &[], "BLPOP a b c 0", "RPUSH b x y", "[b x]");
         is_served(workers, &[], "BRPOP a b c 0", "RPUSH c x y", "[c y]");
         is_served(workers, &[], "BLMOVE a b LEFT RIGHT 0", "RPUSH a x y", "x");
+        is_served(workers, &[], "BLMOVEM a b LEFT LEFT 0 EXACTLY 2 OBO", "RPUSH a x y", "[y x]");
         is_served(workers, &[], "BRPOPLPUSH c a 0", "RPUSH c x y", "y");
         is_served(workers, &[], "BLMPOP 0 3 a b c LEFT COUNT 2", "RPUSH c x y z", "[c [x y]]");
         is_served(workers, &[], "BZPOPMIN a b 0", "ZADD b 1 x 2 y", "[b x 1]");

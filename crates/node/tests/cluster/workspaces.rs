@@ -36,11 +36,17 @@ fn commands_with_keys_of_several_nodes() {
         is(format!("SADD {b} 2 3 4"), "3");
         is(format!("SUNIONSTORE {c} {a} {b}"), "4");
         is(format!("SINTERCARD 2 {a} {b}"), "2");
+        is(format!("SUNIONCARD 2 {a} {b}"), "4");
+        is(format!("SDIFFCARD 2 {a} {b} LIMIT 1"), "1");
+        is(format!("ZUNIONSTORE {c} 2 {a} {b} AGGREGATE COUNT"), "4");
         is(format!("SDIFF {a} {b}"), "[1]");
         is(format!("SMOVE {a} {b} 1"), "1");
         is(format!("SCARD {b}"), "4");
         is(format!("DEL {a} {b} {c}"), "3");
         is(format!("RPUSH {a} x y z"), "3");
+        is(format!("LMOVEM {a} {b} LEFT RIGHT EXACTLY 4 BULK"), "nil");
+        is(format!("LMOVEM {a} {b} LEFT RIGHT COUNT 2 OBO"), "[x y]");
+        is(format!("LMOVEM {b} {a} RIGHT LEFT EXACTLY 2 BULK"), "[x y]");
         is(format!("LMOVE {a} {b} LEFT RIGHT"), "x");
         is(format!("RPOPLPUSH {a} {c}"), "z");
         is(format!("LMPOP 2 {b} {c} LEFT COUNT 5"), &format!("[{b} [x]]"));
@@ -423,6 +429,8 @@ const LINES: &[&str] = &[
     "pexpire K 40",
     "rpush K V V N",
     "lmove K K left right",
+    "lmovem K K left left count 2 obo",
+    "increx K ubound 3 px 40",
     "rpoplpush K K",
     "blmove K K right left 1",
     "lmpop 2 K K left count 2",
