@@ -19,8 +19,9 @@ use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{Kind, begin, finish};
 use crate::{ClusterId, NodeId};
 
-/// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart clients.
-pub const VERSIONS: (u16, u16) = (5, 5);
+/// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart
+/// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING).
+pub const VERSIONS: (u16, u16) = (6, 6);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
@@ -412,8 +413,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 5 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 5 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 6 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 6 }));
         }
     }
 
@@ -441,8 +442,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((6, 9)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 5 to 5, the other 6 to 9"
+            common_version((7, 9)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 6 to 6, the other 7 to 9"
         );
     }
 

@@ -78,6 +78,15 @@ pub enum Item<'a> {
         /// The LSN.
         lsn: u64,
     },
+    /// Origin: for which client the next message of a transaction over this link is (CLIENT TRACKING).
+    For {
+        /// Which client.
+        vc: u32,
+        /// What the origin calls it (CLIENT ID).
+        client: u64,
+        /// The client caches what it reads, and is to hear of changes.
+        caches: bool,
+    },
     /// Owner: it shuts down. Of the commands that were sent to it over this link it executes none that it has not answered.
     Leaving,
 }
@@ -111,12 +120,13 @@ mod tag {
     pub const UNBLOCK: u8 = 5;
     pub const CLOSE: u8 = 6;
     pub const REPLIES: u8 = 7;
-    // 8 is kept for messages that answer no command.
+    // 8 is not used: what tells a client of a change keeps its place among the replies.
     pub const UNBLOCKED: u8 = 9;
     pub const CLOSED: u8 = 10;
     // 11 is kept for commands that were not executed and are to be sent elsewhere.
     pub const CLOCK: u8 = 12;
     pub const LEAVING: u8 = 13;
+    pub const FOR: u8 = 14;
 }
 
 /// The items of a body, in their order. Behind the first error there is nothing.
@@ -164,6 +174,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
         tag::CLOSED => Item::Closed { vc },
         tag::CLOCK if vc == 0 => Item::Clock { lsn: from.u64()? },
         tag::LEAVING if vc == 0 => Item::Leaving,
+        tag::FOR => Item::For { vc, client: from.u64()?, caches: from.flag()? },
         _ => return Err(Malformed("an item")),
     })
 }
@@ -219,6 +230,11 @@ impl Item<'_> {
                 out.extend_from_slice(&lsn.to_le_bytes());
             }
             Self::Leaving => head(out, tag::LEAVING, 0),
+            Self::For { vc, client, caches } => {
+                head(out, tag::FOR, vc);
+                out.extend_from_slice(&client.to_le_bytes());
+                out.push(u8::from(caches));
+            }
         }
     }
 }
@@ -286,6 +302,7 @@ mod tests {
             (Item::Closed { vc: 7 }, b"\x0a\x07\0\0\0"),
             (Item::Clock { lsn: 1 }, b"\x0c\0\0\0\0\x01\0\0\0\0\0\0\0"),
             (Item::Leaving, b"\x0d\0\0\0\0"),
+            (Item::For { vc: 7, client: 258, caches: true }, b"\x0e\x07\0\0\0\x02\x01\0\0\0\0\0\0\x01"),
         ];
         let mut body = Vec::new();
         for (item, bytes) in all {
@@ -300,7 +317,7 @@ mod tests {
     #[test]
     fn what_lies_about_itself_is_malformed() {
         let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
-        assert!(malformed(b"\x0e\0\0\0\0"), "an unknown item");
+        assert!(malformed(b"\x0f\0\0\0\0"), "an unknown item");
         for unused in [2, 8, 11] {
             assert!(
                 malformed(&[unused, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -344,7 +361,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(tag in 0u8..15, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
+        fn no_bytes_panic(tag in 0u8..16, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
             let body = [vec![tag], rest].concat();
             let mut again = Vec::new();
             for item in items(&body).map_while(Result::ok) {

@@ -427,6 +427,11 @@ impl BlockRun {
         (std::mem::take(&mut self.pending.encoded), std::mem::take(&mut self.pending.published))
     }
 
+    /// What it has read for a client that caches; it remembers that no more.
+    pub(crate) fn take_reads(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.reads)
+    }
+
     /// How many keys it has added and taken away.
     pub fn counts(&self) -> &Unpublished {
         &self.pending.counts

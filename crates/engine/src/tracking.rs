@@ -13,6 +13,7 @@ use command::{Touched, flags};
 use keyspace::{Held, SLOTS};
 
 use crate::attachment::Attachment;
+use crate::block::BlockRun;
 use crate::call::Call;
 use crate::engine::Engine;
 
@@ -177,6 +178,21 @@ impl Engine {
             key: key.into(),
         }));
         self.positions = positions;
+    }
+
+    /// Remembers what the commands of an attempt have read, which was undone: its keys stay locked, so they are still
+    /// the same.
+    pub fn remember_attempt(&mut self, block: &mut BlockRun) {
+        let reads = block.take_reads();
+        reads.iter().for_each(|read| self.remember(read, block.held()));
+    }
+
+    /// Remembers that a client was given keys whose latches a block has.
+    pub fn remember_keys<'a>(&mut self, block: &BlockRun, client: u64, keys: impl Iterator<Item = &'a [u8]>) {
+        for key in keys {
+            let read = Read { after: 0, client, slot: keyspace::slot_of(key), key: key.into() };
+            self.remember(&read, block.held());
+        }
     }
 
     fn remember(&mut self, read: &Read, held: &Held) {

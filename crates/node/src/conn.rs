@@ -111,6 +111,8 @@ pub(crate) struct Conn {
     pub(crate) over_soft_since: Option<u64>,
     /// What it is told beside its replies, and has to wait for the end of one.
     pub(crate) pushes: Vec<u8>,
+    /// Its command is a transaction over nodes: what it is told beside its replies comes behind the reply to that, too.
+    pub(crate) holds_news: bool,
     /// Its part of the worker's [`crate::WorkerStats::client_memory`].
     pub(crate) weight: u64,
 }
@@ -149,6 +151,7 @@ impl Conn {
             map: Awaited::default(),
             over_soft_since: None,
             pushes: Vec::new(),
+            holds_news: false,
             weight: 0,
         }
     }

@@ -272,6 +272,9 @@ impl Worker {
             && !command.name.starts_with("client|")
         {
             tracking.caching = false;
+            if !tracking.transacted.is_empty() {
+                self.forget_transacted(conn);
+            }
         }
         let counted = std::mem::take(&mut conn.session.error_is_counted);
         if conn.out.bytes.get(before) == Some(&b'-') {
@@ -366,10 +369,12 @@ impl Worker {
                 }
             }
             Handler::Session(row) => {
+                let start = conn.out.bytes.len();
                 let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args), row.run);
                 self.paused = self.node.pauses.current(self.engine.now());
                 self.engine.keep_expired(self.paused.is_some());
                 match flow {
+                    Flow::Done if conn.session.tracks_anew => self.track_over_nodes(conn, command, start),
                     Flow::Done => Next::Continue,
                     Flow::Sleep(ms) => {
                         self.sleep(conn, args, ms);

@@ -22,6 +22,20 @@ struct Hole {
     /// Where among the own bytes of the output, but for the shift.
     at: usize,
     state: State,
+    /// What stands right behind its reply and is none: what its client must forget of what that said.
+    after: Vec<u8>,
+}
+
+impl Hole {
+    /// Bytes that are to be written for it once everything before it is.
+    fn ready(&self) -> Option<usize> {
+        match &self.state {
+            State::Kept(from, to) => Some(to - from + self.after.len()),
+            State::Begun(begun, true) => Some(begun.len() + self.after.len()),
+            State::Begun(begun, false) if !begun.is_empty() => Some(begun.len()),
+            State::Open | State::Begun(..) => None,
+        }
+    }
 }
 
 enum State {
@@ -42,7 +56,7 @@ const KEPT: usize = 16 * 1024;
 impl Holes {
     /// A hole at the end of `bytes`, behind all others. Its number.
     pub(crate) fn open(&mut self, at: usize) -> u64 {
-        self.queue.push_back(Hole { at: at.wrapping_sub(self.shift), state: State::Open });
+        self.queue.push_back(Hole { at: at.wrapping_sub(self.shift), state: State::Open, after: Vec::new() });
         self.first + self.queue.len() as u64 - 1
     }
 
@@ -98,7 +112,11 @@ impl Holes {
             out.extend_from_slice(reply);
             self.shift = self.shift.wrapping_add(reply.len());
             match whole {
-                true => self.pop(),
+                true => {
+                    out.extend_from_slice(&hole.after);
+                    self.shift = self.shift.wrapping_add(hole.after.len());
+                    self.pop();
+                }
                 false => hole.state = State::Begun(Vec::new(), false),
             }
             return;
@@ -121,6 +139,16 @@ impl Holes {
         }
     }
 
+    /// Something that is no reply stands right behind the reply for the hole `last`, which has come, or where that was
+    /// written before. True: behind the reply for a hole. False: before all holes, where the caller writes it.
+    pub(crate) fn put_behind(&mut self, last: Option<u64>, bytes: &[u8]) -> bool {
+        let queued = last.and_then(|last| last.checked_sub(self.first)).and_then(|i| usize::try_from(i).ok());
+        let begun = || self.is_begun().then_some(0);
+        let Some(index) = queued.filter(|i| *i < self.queue.len()).or_else(begun) else { return false };
+        self.queue[index].after.extend_from_slice(bytes);
+        true
+    }
+
     fn pop(&mut self) {
         self.queue.pop_front();
         self.first += 1;
@@ -134,11 +162,8 @@ impl Holes {
     pub(crate) fn settle(&mut self, out: &mut Vec<u8>, mut inserted: impl FnMut(Inserted)) {
         let (mut count, mut more) = (0, 0);
         for hole in &self.queue {
-            more += match &hole.state {
-                State::Kept(from, to) => to - from,
-                State::Begun(begun, ended) if *ended || !begun.is_empty() => begun.len(),
-                State::Open | State::Begun(..) => break,
-            };
+            let Some(ready) = hole.ready() else { break };
+            more += ready;
             count += 1;
             if let State::Begun(_, false) = hole.state {
                 break;
@@ -149,15 +174,17 @@ impl Holes {
         // From the last on: nothing is written where something still has to be moved from.
         for hole in self.queue.range(..count).rev() {
             let at = hole.at.wrapping_add(self.shift);
-            let reply = match &hole.state {
-                State::Kept(from, to) => &self.kept[*from..*to],
-                State::Begun(begun, _) => begun,
-                State::Open => &[],
+            let (reply, after) = match &hole.state {
+                State::Kept(from, to) => (&self.kept[*from..*to], &*hole.after),
+                State::Begun(begun, true) => (&**begun, &*hole.after),
+                State::Begun(begun, false) => (&**begun, &[][..]),
+                State::Open => (&[][..], &[][..]),
             };
             out.copy_within(at..end, at + shift);
-            shift -= reply.len();
+            shift -= reply.len() + after.len();
             out[at + shift..][..reply.len()].copy_from_slice(reply);
-            inserted((at, reply.len()));
+            out[at + shift + reply.len()..][..after.len()].copy_from_slice(after);
+            inserted((at, reply.len() + after.len()));
             end = at;
         }
         // Those that are left stand behind all that was written.

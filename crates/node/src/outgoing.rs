@@ -150,6 +150,21 @@ impl Outgoing {
         }
     }
 
+    /// Writes what is no reply right behind the reply for the hole `last`, if that is still to be sent, or else as
+    /// early as may be.
+    pub(crate) fn insert_behind(&mut self, last: Option<u64>, bytes: &[u8]) {
+        let holes = self.holes.as_mut().filter(|holes| holes.len() > 0);
+        let Some((holes, at)) = holes.and_then(|holes| holes.at().map(|at| (holes, at))) else {
+            return self.bytes.extend_from_slice(bytes);
+        };
+        if holes.put_behind(last, bytes) {
+            return;
+        }
+        self.bytes.splice(at..at, bytes.iter().copied());
+        holes.move_down(bytes.len());
+        self.make_way(&[(at, bytes.len())]);
+    }
+
     /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who
     /// then says how much it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
     pub(crate) fn may_write_before_holes(&self) -> bool {

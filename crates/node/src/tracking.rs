@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use engine::Invalidation;
 use keyspace::Horizon;
-use resp::{Protocol, Reply};
+use resp::{Protocol, Reply, skip_reply};
 
 use crate::client::Client;
 use crate::conn::{Conn, Wait};
@@ -107,7 +107,18 @@ impl Trackers {
         }
     }
 
-    /// Number of tracking clients.
+    /// Number of tracking clients of this node, but for those of other nodes that have read here.
+    pub fn own(&self, node: &Node) -> usize {
+        let ids: Vec<u64> = read(&self.clients).keys().copied().collect();
+        let clients = node.clients();
+        ids.iter().filter(|id| clients.contains_key(id)).count()
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Client>> {
+        read(&self.clients).get(&id).cloned()
+    }
+
+    /// Number of tracking clients, those of other nodes that have read here among them.
     pub fn count(&self) -> usize {
         read(&self.clients).len()
     }
@@ -149,7 +160,30 @@ fn encode(keys: &[&[u8]]) -> Arc<[u8]> {
     bytes.into()
 }
 
+/// How news begins that a virtual connection is told for its client, among the replies to that.
+const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
+
 impl News {
+    /// What another node says to one of this node's clients, if it is news and nothing else.
+    pub(crate) fn heard(mut bytes: &[u8]) -> Option<Vec<News>> {
+        let mut all = Vec::new();
+        while !bytes.is_empty() {
+            let (one, rest) = bytes.split_at_checked(skip_reply(bytes).ok()??.0)?;
+            bytes = rest;
+            all.push(match one.strip_prefix(HEAD)? {
+                b"_\r\n" => News::All,
+                keys @ [b'*', ..] => News::Keys(keys.into()),
+                _ => return None,
+            });
+        }
+        Some(all)
+    }
+
+    /// Of these keys.
+    pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> News {
+        News::Keys(encode(&keys.collect::<Vec<_>>()))
+    }
+
     /// What is written to a client of this protocol. In RESP2 only to a subscriber to which it is redirected.
     fn write(&self, out: &mut Vec<u8>, protocol: Protocol, listens: bool) {
         if protocol == Protocol::Resp2 && !listens {
@@ -182,7 +216,7 @@ impl News {
 
 impl Node {
     /// Where news of `client` goes: to itself, to whom it redirects to, or to itself that this one is gone.
-    fn notice(&self, client: &Client, news: News, seen: Horizon) -> Notice {
+    pub(crate) fn notice(&self, client: &Client, news: News, seen: Horizon) -> Notice {
         let (token, own) = (client.token.load(Relaxed), client.id);
         let redirect = client.tracker.redirect.load(Relaxed);
         if redirect == 0 {
@@ -260,18 +294,42 @@ impl Worker {
         notices.into_iter().for_each(|notice| self.tell_client(notice, &mut None));
     }
 
-    fn tell_client(&mut self, notice: Notice, current: &mut Option<&mut Conn>) {
+    pub(crate) fn tell_client(&mut self, notice: Notice, current: &mut Option<&mut Conn>) {
         if let Some(conn) = current.as_deref_mut().filter(|conn| conn.session.client.id == notice.client) {
             return self.write_notice(conn, notice);
         }
         let here = self.conn(notice.token).is_some_and(|conn| conn.session.client.id == notice.client);
-        if here { self.deliver_notice(notice) } else { self.forward(notice) }
+        if here {
+            return self.deliver_notice(notice);
+        }
+        let held = |client: &Arc<Client>| usize::from(client.worker.load(Relaxed)) == self.index;
+        match self.node.trackers.get(notice.client).is_some_and(|client| held(&client)) {
+            // Commands of it that have been read are about to be executed: what they answer comes behind this.
+            true => self.news_in_hand.push(notice),
+            false => self.forward(notice),
+        }
+    }
+
+    /// Tells a connection, which this worker has in hands, what it was to be told before its next command.
+    pub(crate) fn tell_in_hand(&mut self, conn: &mut Conn) {
+        let id = conn.session.client.id;
+        let own: Vec<Notice> = self.news_in_hand.extract_if(.., |notice| notice.client == id).collect();
+        own.into_iter().for_each(|notice| self.write_notice(conn, notice));
+        if conn.is_virtual() {
+            self.flush_pushes(conn);
+        }
+    }
+
+    /// Tells those whom this worker had in hands.
+    pub(crate) fn tell_the_rest(&mut self) {
+        std::mem::take(&mut self.news_in_hand).into_iter().for_each(|notice| self.deliver_notice(notice));
     }
 
     /// Sends a notice to the worker that has its client; to this one if it has it in hands just now, or will be told it has gone.
     fn forward(&mut self, mut notice: Notice) {
         let target = self.node.clients().get(&notice.client).cloned();
-        match target {
+        // The clients of other nodes are known by what they do here alone.
+        match target.or_else(|| self.node.trackers.get(notice.client)) {
             Some(target) => {
                 notice.token = target.token.load(Relaxed);
                 let worker = usize::from(target.worker.load(Relaxed));
@@ -301,6 +359,9 @@ impl Worker {
             return self.forward(notice);
         }
         self.write_notice(&mut conn, notice);
+        if conn.is_virtual() {
+            self.flush_pushes(&mut conn);
+        }
         self.put_conn(conn);
         self.mark_dirty(token);
     }
@@ -311,9 +372,54 @@ impl Worker {
         }
         let session = &conn.session;
         let listens = notice.of != 0 && session.is_subscribed();
+        let protocol = if conn.is_virtual() { Protocol::Resp3 } else { session.protocol };
         let mut bytes = Vec::new();
-        notice.news.write(&mut bytes, session.protocol, listens);
+        notice.news.write(&mut bytes, protocol, listens);
+        if conn.holds_news && conn.out.may_write_before_holes() {
+            // It may be about a value that the client has, or about one in the reply to come. So it is told twice.
+            let at = conn.out.bytes.len();
+            conn.out.insert_behind(None, &bytes);
+            self.gate(conn, at, &notice.seen);
+        }
         self.push(conn, &bytes, &notice.seen);
+    }
+
+    /// Tells a client what another node has said: right behind the reply of that which it has said before, which went
+    /// to the hole `last`.
+    pub(crate) fn tell_behind(&mut self, conn: &mut Conn, news: News, last: Option<u64>) {
+        if conn.session.tracking.is_none() || conn.closing {
+            // It has said meanwhile that it does not want to know any more.
+            return;
+        }
+        let notice = self.node.notice(&conn.session.client, news, Horizon::default());
+        if notice.client != conn.session.client.id {
+            return self.tell_client(notice, &mut None);
+        }
+        if conn.is_replying() {
+            return self.write_notice(conn, notice);
+        }
+        self.flush_pushes(conn);
+        let mut bytes = Vec::new();
+        notice.news.write(&mut bytes, conn.session.protocol, false);
+        self.ensure_out(conn);
+        conn.out.insert_behind(last, &bytes);
+        let limit = output_limit(conn, self.follower.settings());
+        self.fed(conn, limit, self.engine.now());
+    }
+
+    /// Tells a client to forget everything, before and behind the replies that are owed to it: those may be older than
+    /// the present.
+    pub(crate) fn flush_client(&mut self, conn: &mut Conn) {
+        self.tell_behind(conn, News::All, None);
+        if !conn.out.has_holes() || conn.session.tracking.is_none() {
+            return;
+        }
+        let notice = self.node.notice(&conn.session.client, News::All, Horizon::default());
+        if notice.client == conn.session.client.id {
+            let mut bytes = Vec::new();
+            notice.news.write(&mut bytes, conn.session.protocol, false);
+            conn.out.bytes.extend_from_slice(&bytes);
+        }
     }
 
     /// Writes something to a client that is not a reply: behind the reply that is being written, if one is.
@@ -322,13 +428,17 @@ impl Worker {
             return;
         }
         self.beside_replies(conn, seen).extend_from_slice(bytes);
+        if !conn.pushes.is_empty() && !conn.is_virtual() {
+            self.flush_pushes(conn);
+        }
         let limit = output_limit(conn, self.follower.settings());
         self.fed(conn, limit, self.engine.now());
     }
 
     /// Where to write what is no reply; it leaves when `seen` is committed.
     pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn, seen: &Horizon) -> &'c mut Vec<u8> {
-        if !conn.is_replying() && !conn.out.has_holes() {
+        if !conn.is_replying() && !conn.is_virtual() && (!conn.out.has_holes() || !conn.out.may_write_before_holes()) {
+            // Behind replies to come it stands where it belongs, too: behind those that were written here.
             self.flush_pushes(conn);
             self.ensure_out(conn);
             let at = conn.out.bytes.len();
@@ -343,13 +453,18 @@ impl Worker {
     }
 
     /// Writes what had to wait for the end of a reply.
-    fn flush_pushes(&mut self, conn: &mut Conn) {
+    pub(crate) fn flush_pushes(&mut self, conn: &mut Conn) {
         if !conn.pushes.is_empty() && !conn.is_replying() {
             self.ensure_out(conn);
+            conn.note_end();
             let (at, seen) = (conn.out.bytes.len(), std::mem::take(&mut conn.pushes_seen));
             self.gate(conn, at, &seen);
-            conn.out.wrote_before_holes(conn.pushes.len());
+            if conn.out.may_write_before_holes() {
+                conn.out.wrote_before_holes(conn.pushes.len());
+            }
+            let pushed = conn.pushes.len();
             conn.out.bytes.append(&mut conn.pushes);
+            conn.note_news(pushed);
         }
     }
 
@@ -391,8 +506,7 @@ impl Conn {
         match &self.wait {
             Wait::Walk(_) => true,
             Wait::Keys(blocked) => blocked.is_being_served(),
-            // Before the reply of another node is still time, unless something stands behind it already.
-            _ => self.out.has_holes() && !self.out.may_write_before_holes(),
+            _ => self.holds_news,
         }
     }
 }

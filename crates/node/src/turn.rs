@@ -134,6 +134,9 @@ impl Worker {
             for group in groups.drain(..) {
                 self.execute_group(group, &batch, &items, &node, &settings);
             }
+            if !self.news_in_hand.is_empty() {
+                self.tell_the_rest();
+            }
             self.send_on();
             self.meter.end_turn(from, before);
             if self.time_is_up() {
@@ -148,6 +151,9 @@ impl Worker {
         self.step_scripts(&node, &settings);
         self.housekeeping(now, &settings);
         self.send_on();
+        if !self.news_in_hand.is_empty() {
+            self.tell_the_rest();
+        }
         if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
             self.read_mail();
         }
@@ -264,6 +270,9 @@ impl Worker {
         let Group { mut conn, from, to, progress } = group;
         self.stats.serves.store(conn.session.client.id, Relaxed);
         self.ensure_out(&mut conn);
+        if !self.news_in_hand.is_empty() {
+            self.tell_in_hand(&mut conn);
+        }
         conn.show_buffers(if from == to { progress.missing } else { 0 });
         // The arguments point into the query buffer: it is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
@@ -283,7 +292,9 @@ impl Worker {
                 conn.suspended = batch.end(i) - consumed;
             }
             if !matches!(next, Next::Retry) {
-                conn.note_command();
+                if conn.note_command() && !conn.pushes.is_empty() {
+                    self.flush_pushes(&mut conn);
+                }
                 self.watch_backlog(batch.end(i) - consumed, backlog_limit(settings));
                 consumed = batch.end(i);
                 i += 1;

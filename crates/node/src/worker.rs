@@ -98,6 +98,8 @@ pub struct Worker {
     pub(crate) pushing: Vec<Token>,
     /// There are more keys than `tracking-table-max-keys`.
     pub(crate) above_tracked: bool,
+    /// For connections that this worker has in hands just now, to execute what they have sent.
+    pub(crate) news_in_hand: Vec<crate::tracking::Notice>,
     /// The log, if there is one, and whether anybody waits for it.
     pub(crate) durable: Option<Arc<Durable>>,
     pub(crate) promised: bool,
@@ -178,6 +180,7 @@ impl Worker {
             changed_keys: BTreeMap::new(),
             pushing: Vec::new(),
             above_tracked: false,
+            news_in_hand: Vec::new(),
             durable: None,
             promised: false,
             halted: false,

@@ -44,6 +44,8 @@ pub struct Undone {
     pub effects: Vec<u8>,
     /// What it would have told of keys.
     events: Vec<Event>,
+    /// The client that has asked for it, if those who cache must know; else 0.
+    pub by: u64,
 }
 
 /// Why something that was prepared cannot be done now. Nothing of it was.
@@ -137,13 +139,13 @@ impl Engine {
     pub fn undo_attempt(&mut self, block: &mut BlockRun) -> Undone {
         self.undo_changes(block);
         let (effects, events) = block.take_effects();
-        Undone { effects, events }
+        Undone { effects, events, by: 0 }
     }
 
     /// Leaves the record that the attempt is prepared. What its answer waits for (rules T8, L7).
     pub fn prepare(&mut self, block: BlockRun, prepared: Arc<Prepared>, undone: Undone) -> Horizon {
         let tx = prepared.tx;
-        self.shared.transactions.keep_events(tx, undone.events);
+        self.shared.transactions.keep_events(tx, undone.events, undone.by);
         self.say(&Record::Prepare(prepared.clone()));
         self.seal_undone(&block);
         self.leave_record(block.into_held(), Record::Prepare(prepared))
@@ -254,7 +256,7 @@ impl Engine {
     /// What an attempt would do that somebody else has run, to be [prepared](Self::prepare).
     pub fn undone_elsewhere(&self, mut events: Vec<Event>) -> Undone {
         events.retain(|event| event.class & self.events.wanted != 0);
-        Undone { effects: Vec::new(), events }
+        Undone { effects: Vec::new(), events, by: 0 }
     }
 
     /// Ends an attempt that was undone and is not prepared. What it may have seen, if why it is not prepared follows from that (rule L7).
@@ -327,14 +329,15 @@ impl Engine {
             self.fx.encoded.extend_from_slice(&prepared.effects);
         }
         let interest = self.has_interest(&held);
+        let (mut events, by) = shared.transactions.take_events(tx);
         for (db, key) in keys() {
             self.fx.dirty += 1;
             if interest {
                 let (slot, key) = (key.slot, key.bytes.into());
-                self.fx.touched.push(Touched { db, slot, key, serves: true, by: 0 });
+                self.fx.touched.push(Touched { db, slot, key, serves: true, by });
             }
         }
-        self.published.append(&mut shared.transactions.take_events(tx));
+        self.published.append(&mut events);
         self.installs = Some(tx);
         self.publish(&held);
         self.installs = None;

@@ -20,7 +20,7 @@ pub struct Transactions {
     count: AtomicUsize,
     open: Mutex<Open>,
     /// What prepared attempts will tell of keys when they are installed, if the node has not started again by then.
-    events: Mutex<BTreeMap<TxId, Vec<Event>>>,
+    events: Mutex<BTreeMap<TxId, (Vec<Event>, u64)>>,
     /// By the key that was locked: keys whose waiting commands were not served because of that.
     skipped: Mutex<Vec<(DbKey, DbKey)>>,
 }
@@ -117,13 +117,14 @@ impl Transactions {
         true
     }
 
-    pub(super) fn keep_events(&self, tx: TxId, events: Vec<Event>) {
-        if !events.is_empty() {
-            self.events.lock().unwrap_or_else(PoisonError::into_inner).insert(tx, events);
+    /// `by`: the client that has asked for it; 0: nobody who must be known.
+    pub(super) fn keep_events(&self, tx: TxId, events: Vec<Event>, by: u64) {
+        if !events.is_empty() || by > 0 {
+            self.events.lock().unwrap_or_else(PoisonError::into_inner).insert(tx, (events, by));
         }
     }
 
-    pub(super) fn take_events(&self, tx: TxId) -> Vec<Event> {
+    pub(super) fn take_events(&self, tx: TxId) -> (Vec<Event>, u64) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).remove(&tx).unwrap_or_default()
     }
 

@@ -101,6 +101,10 @@ impl Worker {
         if !changed && !lapsed {
             return;
         }
+        if lapsed {
+            // Others may have what was this node's, and be told of changes alone.
+            self.flush_trackers();
+        }
         if changed {
             let waiting = self.conns.iter().flatten().filter(|conn| matches!(conn.wait, Wait::Map));
             let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
@@ -171,7 +175,7 @@ impl Worker {
                 (hole, wanted)
             }
             // Others have done their parts.
-            Expect::WatchPart(..) | Expect::Part(_) | Expect::Nothing => {
+            Expect::WatchPart(..) | Expect::Part(_) | Expect::Nothing | Expect::Heard(..) => {
                 let mut error = Vec::new();
                 write_error(&mut error, conn.session.protocol, TRY_AGAIN);
                 return self.answer(conn, expect, &error, true);
@@ -190,6 +194,7 @@ impl Worker {
             let command = if is_block { EXEC } else { &command };
             conn.map.version = version;
             conn.out.fill(hole, &[], true);
+            conn.session.cache_next();
             self.again.push(conn.token);
             return conn.run_next(command);
         }

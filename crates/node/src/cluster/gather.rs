@@ -34,6 +34,10 @@ pub(crate) enum Merge {
     Any,
     /// Done, if any node has; otherwise why not.
     Kill,
+    /// Done here, whatever they say.
+    Done,
+    /// The first is there already, and counts; of the others it matters that they have come.
+    First,
 }
 
 impl Merge {
@@ -71,6 +75,8 @@ impl Merge {
             Merge::Sum | Merge::Concat | Merge::Unique | Merge::Pairs | Merge::Any => true,
             // What WAITAOF waits for may be lost (rule L9).
             Merge::Least | Merge::Receivers | Merge::Same | Merge::Change | Merge::Kill => false,
+            // The parts do not count.
+            Merge::Done | Merge::First => false,
         }
     }
 
@@ -88,6 +94,11 @@ impl Merge {
     pub(super) fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         if self == Merge::Kill {
             return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
+        }
+        match self {
+            Merge::Done => return b"+OK\r\n".to_vec(),
+            Merge::First => return parts.first().cloned().unwrap_or_default(),
+            _ => {}
         }
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
         // One key will do, whoever has it.
@@ -107,7 +118,9 @@ impl Merge {
         let mut reply = Reply::new(&mut out, protocol);
         match self {
             Merge::Sum | Merge::Receivers => reply.integer(parts.iter().map(|part| number(part)).sum()),
-            Merge::Same | Merge::Change | Merge::Kill => return parts.first().cloned().unwrap_or_default(),
+            Merge::Same | Merge::Change | Merge::Kill | Merge::Done | Merge::First => {
+                return parts.first().cloned().unwrap_or_default();
+            }
             Merge::Any => {
                 let some: Vec<&Vec<u8>> = parts.iter().filter(|part| is_some(part)).collect();
                 let chosen = (chance as usize).checked_rem(some.len()).and_then(|i| some.get(i).copied());
@@ -244,7 +257,7 @@ impl Gather {
     /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
     /// change the reply says how many have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
-        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill)
+        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill | Merge::Done | Merge::First)
             || self.leaves_out
             || self.only_looks()
             || matches!(self.then, Then::Answer(..))
@@ -389,6 +402,27 @@ impl Worker {
         conn.remote.get_or_insert_default().gather = Some(Box::new(gather));
     }
 
+    /// A reply is there, and is written when nodes have answered this, too: behind what they have said before. The
+    /// connection waits.
+    pub(super) fn answer_behind(
+        &mut self,
+        conn: &mut Conn,
+        hole: (u64, bool),
+        reply: &[u8],
+        (links, question): (&[usize], &[u8]),
+    ) {
+        let mut parts = vec![Vec::new(); links.len() + 1];
+        parts[0] = reply.to_vec();
+        let (merge, protocol) = (Merge::First, conn.session.protocol);
+        let (missing, then) = (links.len(), Then::Reply(hole));
+        let gather = Gather { merge, parts, links: Vec::new(), leaves_out: false, missing, then, protocol };
+        conn.remote.get_or_insert_default().gather = Some(Box::new(gather));
+        conn.wait = Wait::Replies(0);
+        for (i, link) in links.iter().enumerate() {
+            self.ask(conn, *link, None, question, [Expect::Part(i + 1)]);
+        }
+    }
+
     /// One of several replies has come, or some of it.
     pub(crate) fn gather(&mut self, conn: &mut Conn, part: usize, reply: &[u8], whole: bool) {
         let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.as_deref_mut()) else { return };
@@ -419,6 +453,9 @@ impl Worker {
             self.owe_script(&reply, &silent);
         }
         conn.out.fill(hole, if wanted { &reply } else { &[] }, true);
+        if conn.holds_news {
+            self.tell_held_news(conn);
+        }
     }
 }
 

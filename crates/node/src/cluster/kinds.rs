@@ -51,7 +51,7 @@ impl Kind {
             "watch" => return Kind::Watch,
             "unwatch" | "discard" | "reset" => return Kind::Unwatch,
             "exec" => return Kind::Exec,
-            "multi" | "ping" | "echo" | "select" | "time" => return Kind::Quick,
+            "multi" | "ping" | "echo" | "select" | "time" | "client|caching" => return Kind::Quick,
             _ => {}
         }
         let spec = command.spec;

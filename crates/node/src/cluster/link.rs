@@ -343,6 +343,7 @@ impl Worker {
         }
         self.tx_linked(link);
         self.tell_owed_scripts(link);
+        self.hear_all_over(link);
         true
     }
 
@@ -563,7 +564,7 @@ impl Worker {
         let may_be_done = was_open && !std::mem::take(&mut out.leaves);
         self.tx_link_ended(link, was_open);
         for token in clients {
-            self.lose_line(token, link, may_be_done);
+            self.lose_line(token, link, was_open, may_be_done);
         }
         for token in asleep {
             self.lose_notices(token, link);
@@ -572,7 +573,7 @@ impl Worker {
     }
 
     /// A connection has lost what it had at another node. `may_be_done`: what it is owed may have been executed there.
-    pub(crate) fn lose_line(&mut self, token: Token, link: usize, may_be_done: bool) {
+    pub(crate) fn lose_line(&mut self, token: Token, link: usize, was_open: bool, may_be_done: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
         let Some(mut line) = lost else { return self.put_conn(conn) };
@@ -584,7 +585,7 @@ impl Worker {
         let may_not_lie = |remote: &Remote| remote.gather.as_ref().is_some_and(|gather| gather.says_what_is_unknown());
         let says_so = conn.remote.as_deref().is_some_and(may_not_lie);
         let matters = |expect: &Expect| match expect {
-            Expect::Nothing => false,
+            Expect::Nothing | Expect::Heard(..) => false,
             Expect::Part(_) => !says_so,
             Expect::Hole(..) | Expect::Script(..) | Expect::Block(..) | Expect::Watch(..) | Expect::WatchPart(..) => {
                 true
@@ -612,6 +613,9 @@ impl Worker {
                 remote.gather.iter_mut().for_each(|gather| gather.forget(part));
             }
             self.answer(&mut conn, expect, &error, true);
+        }
+        if line.tracking.is_on() {
+            self.lose_news(&mut conn, link, was_open);
         }
         self.look_at_answers(&mut conn, link);
         self.put_conn(conn);

@@ -24,6 +24,7 @@ mod remote;
 mod route;
 mod smart;
 mod spread;
+mod tracking;
 mod transactions;
 mod tx;
 mod verdict;

@@ -9,6 +9,7 @@ use super::Role;
 use super::remote::{Expect, Remote};
 use crate::conn::{Conn, Wait};
 use crate::stats::sub;
+use crate::tracking::News;
 use crate::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
@@ -85,7 +86,7 @@ impl Worker {
             };
             result = match frame.kind {
                 Kind::Data => self.hear_frame(conn, frame.body),
-                Kind::Transactions => self.tx_hear(&conn.role, frame.body),
+                Kind::Transactions => self.tx_hear(&mut conn.role, frame.body),
                 _ => Err("a frame that belongs on another link".into()),
             };
             conn.start += frame.size;
@@ -155,7 +156,7 @@ impl Worker {
                     return closed;
                 }
                 if let Some(token) = out.closed(vc).map_err(|()| UNKNOWN)? {
-                    self.lose_line(token, link, true);
+                    self.lose_line(token, link, true, true);
                 }
                 Ok(())
             }
@@ -184,10 +185,16 @@ impl Worker {
             let (reply, later) = rest.split_at_checked(length).ok_or("replies longer than their bytes")?;
             rest = later;
             let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
-            let expect = line.expected.pop_front().ok_or(UNASKED)?;
             let is_sent_back = line.takes_back(reply);
             line.has_begun = false;
             let back = is_sent_back.then(|| std::mem::take(&mut line.sent_back));
+            if let Some(news) = back.as_deref().and_then(News::heard) {
+                let last = line.last;
+                news.into_iter().for_each(|news| self.tell_behind(conn, news, last));
+                continue;
+            }
+            let expect = line.expected.pop_front().ok_or(UNASKED)?;
+            line.last = expect.hole().or(line.last);
             if let (Expect::Hole(hole, wanted), None) = (expect, &back) {
                 conn.out.put(hole, if wanted { reply } else { &[] }, true);
                 continue;
@@ -203,10 +210,10 @@ impl Worker {
         line.unacknowledged += bytes.len();
         if !rest.is_empty() {
             // The beginning of a long one.
-            let expect = *line.expected.front().ok_or(UNASKED)?;
             let is_sent_back = line.takes_back(rest);
             line.has_begun = true;
             if !is_sent_back {
+                let expect = *line.expected.front().ok_or(UNASKED)?;
                 self.answer(conn, expect, rest, false);
             }
         }
@@ -236,6 +243,7 @@ impl Worker {
                 self.gather(conn, part, reply, whole);
             }
             Expect::Nothing => {}
+            Expect::Heard(link, again) => self.hears_everything(conn, link, again, reply),
             Expect::Part(part) => self.gather(conn, part, reply, whole),
         }
     }
@@ -247,6 +255,9 @@ impl Worker {
         self.check_output_limit(conn, limit, now);
         self.acknowledge(conn);
         let holes = conn.out.holes();
+        if !conn.pushes.is_empty() {
+            self.flush_pushes(conn);
+        }
         if holes == 0
             && let Some(remote) = &mut conn.remote
         {
@@ -292,7 +303,7 @@ impl Worker {
                 Some(
                     Expect::Hole(hole, _) | Expect::Script(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..),
                 ) if Some(*hole) != next => kept,
-                Some(Expect::Part(_) | Expect::WatchPart(..) | Expect::Nothing) => 0,
+                Some(Expect::Part(_) | Expect::WatchPart(..) | Expect::Nothing | Expect::Heard(..)) => 0,
                 _ => ready,
             };
             if ahead > AHEAD {

@@ -23,6 +23,8 @@ use crate::worker::{Token, Worker};
 const LINES_MAX: u32 = 1 << 20;
 /// Bytes of a virtual connection's output that are under way at most.
 const WINDOW: usize = 1 << 20;
+/// Bytes of what a client must forget that wait for it to read, at most: one that reads too slowly forgets everything.
+const NEWS_MAX: usize = 1 << 20;
 /// Bytes to be said over a link above which what virtual connections say waits.
 const LINK_MAX: usize = 4 << 20;
 
@@ -39,12 +41,15 @@ pub(crate) struct Inbound {
     pub(crate) partner: Option<Token>,
     /// Nothing more is executed for it, and the other end hears so.
     has_left: bool,
+    /// For which virtual connection the next message of a transaction is, what its node calls its client, and whether
+    /// that caches.
+    pub(super) next_for: Option<(u32, u64, bool)>,
 }
 
 impl Inbound {
     pub(crate) fn new(peer: &str, partner: Option<Token>) -> Self {
         let (lines, stage) = (Vec::new(), Stage::default());
-        Self { peer: peer.into(), lines, stage, is_staged: false, partner, has_left: false }
+        Self { peer: peer.into(), lines, stage, is_staged: false, partner, has_left: false, next_for: None }
     }
 
     pub(crate) fn line(&self, vc: u32) -> Option<Token> {
@@ -84,16 +89,18 @@ pub(crate) struct Virtual {
     is_replying: bool,
     /// Lengths of replies, to be said: memory.
     lengths: Vec<u32>,
+    /// Bytes of what its client must forget that were written since everything was last said.
+    news: usize,
 }
 
 impl Conn {
-    /// Notes that a command of a virtual connection was executed.
+    /// Notes that a command was executed, if it is a virtual connection: whether it is.
     #[inline]
-    pub(crate) fn note_command(&mut self) {
-        if let Role::Virtual(line) = &mut self.role {
-            line.is_replying = true;
-            self.note_end();
-        }
+    pub(crate) fn note_command(&mut self) -> bool {
+        let Role::Virtual(line) = &mut self.role else { return false };
+        line.is_replying = true;
+        self.note_end();
+        true
     }
 
     /// Notes that the last command of a virtual connection will be executed anew: its reply does not end here, with nothing.
@@ -113,6 +120,19 @@ impl Conn {
         {
             line.is_replying = false;
             line.ends.push_back(line.said + unsent);
+        }
+    }
+
+    /// Notes that what was written last, so many bytes, answers no command of a virtual connection. They count as a
+    /// reply of their own.
+    pub(crate) fn note_news(&mut self, bytes: usize) {
+        let unsent = self.out.unsent() as u64;
+        let Role::Virtual(line) = &mut self.role else { return };
+        line.ends.push_back(line.said + unsent);
+        line.news += bytes;
+        if line.news > NEWS_MAX {
+            // Its node hears that it has gone, and has the client forget everything.
+            (self.cut, self.closing) = (true, true);
         }
     }
 
@@ -171,6 +191,10 @@ impl Worker {
                 }
                 Ok(())
             }
+            Item::For { vc, client, caches } => {
+                inbound.next_for = Some((vc, client, caches));
+                Ok(())
+            }
             _ => Err("what only an owner says".into()),
         }
     }
@@ -219,6 +243,7 @@ impl Worker {
             ends: VecDeque::new(),
             is_replying: false,
             lengths: Vec::new(),
+            news: 0,
         };
         self.install(token, session, Role::Virtual(Box::new(line)));
         let index = vc as usize;
@@ -343,6 +368,7 @@ impl Worker {
             peers.staged.push(line.link);
         }
         if conn.out.is_done() {
+            line.news = 0;
             let out = conn.out.take();
             self.recycle(out);
         } else {

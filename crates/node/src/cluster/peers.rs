@@ -184,6 +184,7 @@ impl Worker {
     pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
         let boot = self.node.clock.boot_ns();
         let Some(peers) = &mut self.peers else { return };
+        let before = peers.map.clone();
         let changed = peers.begin_turn(boot);
         let begins = peers.tx.is_new();
         if changed {
@@ -192,6 +193,9 @@ impl Worker {
         }
         if changed || begins {
             self.tx_map();
+        }
+        if changed {
+            self.flush_for_map(&before);
         }
         self.look_at_blocked(changed);
         self.look_at_links(now);

@@ -7,6 +7,7 @@ use resp::{OwnedArgs, append_request};
 use super::gather::Gather;
 use super::verdict::Question;
 use crate::session::Session;
+use crate::session::tracking::Mode;
 
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,21 @@ pub(crate) enum Expect {
     Nothing,
     /// It is one of those that become one.
     Part(usize),
+    /// It says that everything which the client is to hear of is known at the other end of this link (BCAST), and
+    /// whether it has missed something before.
+    Heard(usize, bool),
+}
+
+impl Expect {
+    /// The hole that it goes to, if it goes to one by itself.
+    pub(crate) fn hole(self) -> Option<u64> {
+        match self {
+            Expect::Hole(hole, _) | Expect::Script(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..) => {
+                Some(hole)
+            }
+            Expect::WatchPart(..) | Expect::Nothing | Expect::Part(_) | Expect::Heard(..) => None,
+        }
+    }
 }
 
 /// This end of a virtual connection.
@@ -45,6 +61,12 @@ pub(crate) struct Line {
     pub(crate) questions: VecDeque<Question>,
     /// It watches keys.
     pub(crate) watches: bool,
+    /// How the session there tracks.
+    pub(crate) tracking: Mode,
+    /// Everything that the client is to hear of is known there (BCAST).
+    pub(crate) is_heard: bool,
+    /// The hole that the last whole reply went to, if it went to one.
+    pub(crate) last: Option<u64>,
     /// Which, with their databases; nothing if it watches none.
     pub(crate) watched: Vec<(u16, Box<[u8]>)>,
     /// Bytes that have come and that the owner has not been told of: it says so many at a time and no more.
@@ -53,13 +75,17 @@ pub(crate) struct Line {
 
 impl Line {
     /// Has the session there follow this one, in its turn among the commands. `say` says a command.
-    pub(crate) fn follow(&mut self, session: &Session, mut say: impl FnMut(&[u8])) {
-        let mut command = |words: &[&str]| {
+    pub(crate) fn follow(&mut self, session: &Session, tracking: Mode, mut say: impl FnMut(&[u8])) {
+        let mut request = |words: &[&[u8]]| {
             let mut bytes = Vec::new();
             append_request(&mut bytes, words);
             say(&bytes);
             self.expected.push_back(Expect::Nothing);
         };
+        if self.tracking != tracking {
+            tracking.follow(self.tracking, session, &mut request);
+        }
+        let mut command = |words: &[&str]| request(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         let protocol = session.protocol.number() as u8;
         if self.db != Some(session.db) {
             command(&["SELECT", &session.db.to_string()]);
@@ -71,6 +97,15 @@ impl Line {
             command(&["CLIENT", "NO-TOUCH", if session.no_touch { "ON" } else { "OFF" }]);
         }
         (self.db, self.protocol, self.no_touch) = (Some(session.db), protocol, session.no_touch);
+        self.tracking = tracking;
+    }
+
+    /// Whether the session there is as this one.
+    #[inline]
+    pub(crate) fn follows(&self, session: &Session, tracking: Mode) -> bool {
+        let is_same = (self.db, self.protocol, self.no_touch)
+            == (Some(session.db), session.protocol.number() as u8, session.no_touch);
+        is_same && self.tracking == tracking
     }
 }
 

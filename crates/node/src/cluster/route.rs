@@ -9,13 +9,14 @@ use resp::{Args, OwnedArgs, Reply};
 use super::Role;
 use super::gather::Merge;
 use super::kinds::Kind;
-use super::peers::Peers;
+use super::peers::{HOME, Peers};
 use super::remote::{Expect, Line, Script};
 use super::tx::reach_of;
 use crate::client::Client;
 use crate::config::Redirect;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
+use crate::session::tracking::Mode;
 use crate::session::{Block, Multi, Replies, database};
 use crate::stats::add;
 use crate::table::Command;
@@ -441,6 +442,7 @@ impl Worker {
         }
         let is_script = kind == Kind::Script;
         let expect = if is_script { Expect::Script(hole, wanted) } else { Expect::Hole(hole, wanted) };
+        self.say_caching(conn, link);
         self.ask(conn, link, Some(args), raw, [expect]);
         if command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
             && let Some(remote) = conn.remote.as_deref_mut()
@@ -501,11 +503,29 @@ impl Worker {
         raw: &[u8],
         expected: impl IntoIterator<Item = Expect>,
     ) {
+        self.line_over(conn, link);
+        let (Some(peers), Some(remote)) = (self.peers.as_deref_mut(), conn.remote.as_deref_mut()) else { return };
+        let out = &mut peers.links[link];
+        let epoch = out.epoch;
+        remote.forwarded += raw.len();
+        let Some(line) = remote.line(link) else { return };
+        match args.filter(|_| raw.first() != Some(&b'*')) {
+            None => out.stage.commands(line.vc, epoch, raw),
+            Some(args) => {
+                let mut bytes = Vec::new();
+                append_args(&mut bytes, args);
+                out.stage.commands(line.vc, epoch, &bytes);
+            }
+        }
+        line.expected.extend(expected);
+    }
+
+    /// The virtual connection over a link, opened if need be, in the state of the session. Its number.
+    pub(super) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
         self.want_link(link);
-        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let peers = self.peers.as_deref_mut()?;
         let out = &mut peers.links[link];
         let remote = conn.remote.get_or_insert_default();
-        remote.forwarded += raw.len();
         let (db, protocol) = (conn.session.db, conn.session.protocol.number() as u8);
         let epoch = out.epoch;
         let place = remote.place(link);
@@ -524,24 +544,21 @@ impl Worker {
                     sent_back: Vec::new(),
                     questions: Default::default(),
                     watches: false,
+                    tracking: Mode::default(),
+                    is_heard: false,
+                    last: None,
                     watched: Vec::new(),
                     unacknowledged: 0,
                 })
             }
         };
-        if (line.db, line.protocol, line.no_touch) != (Some(db), protocol, conn.session.no_touch) {
+        // What this node's own connection does is no second client's.
+        let tracking = if link == HOME { Mode::default() } else { conn.session.tracking_mode() };
+        if !line.follows(&conn.session, tracking) {
             let vc = line.vc;
-            line.follow(&conn.session, |bytes| out.stage.commands(vc, epoch, bytes));
+            line.follow(&conn.session, tracking, |bytes| out.stage.commands(vc, epoch, bytes));
         }
-        match args.filter(|_| raw.first() != Some(&b'*')) {
-            None => out.stage.commands(line.vc, epoch, raw),
-            Some(args) => {
-                let mut bytes = Vec::new();
-                append_args(&mut bytes, args);
-                out.stage.commands(line.vc, epoch, &bytes);
-            }
-        }
-        line.expected.extend(expected);
+        Some(line.vc)
     }
 
     /// Notes that a command of a client is carried out by several nodes, or for a part elsewhere: it counts here.
@@ -591,6 +608,7 @@ impl Worker {
         {
             self.node.show_to_monitors(&conn.session.client, conn.session.db, args);
         }
+        conn.session.end_caching();
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
         client.last_active.store(self.engine.now(), Relaxed);

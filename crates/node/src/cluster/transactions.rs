@@ -160,6 +160,7 @@ impl Worker {
         }
         let node = self.node.clone();
         let command = node.table.get(script.command);
+        conn.session.cache_next();
         let begun = self.begin_transaction_at(conn, command, Some(script.args.args()), Some(hole));
         if let Begun::Refused(text) = begun {
             self.stats.count_error(&text);
@@ -205,6 +206,7 @@ impl Worker {
         let (hole, wanted) = self.place_of_reply(conn);
         let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + queued);
         let last = Expect::Block(hole, wanted, db);
+        self.say_caching(conn, link);
         self.ask(conn, link, None, &bytes, expected.chain([last]));
         conn.remote.iter_mut().for_each(|remote| remote.note_change(link));
         if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {

@@ -117,6 +117,8 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Its part of CLIENT TRACKING, while it tracks.
     pub tracking: Option<Box<tracking::Tracking>>,
+    /// It tracks, or does not, since its last command.
+    pub tracks_anew: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// Memory was used up when the present command began.
@@ -385,6 +387,7 @@ impl Session {
             monitors: false,
             subscriptions: None,
             tracking: None,
+            tracks_anew: false,
             no_touch: false,
             short_of_memory: false,
             error_is_counted: false,

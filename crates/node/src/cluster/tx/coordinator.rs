@@ -12,6 +12,7 @@ use txn::{Event, Lock, Member, NodeId, Part, Refusal};
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{NO_OWNER, Place, SEVERAL};
+use super::super::tracking::For;
 use super::split::{Join, join, lacking};
 use super::waiting::Waiting;
 use super::workspace::Fetching;
@@ -57,6 +58,8 @@ pub(super) struct Block {
     moved_since: Option<u64>,
     /// It waits, or tries again: what it needs was not there.
     pub(super) waiting: Option<Box<Waiting>>,
+    /// For whom it runs, if that client caches.
+    pub(super) runs: For,
 }
 
 /// What a client watches at this node, and at others.
@@ -324,6 +327,7 @@ impl Worker {
             }
         };
         let hole = hole.unwrap_or_else(|| self.place_of_reply(conn));
+        let runs = self.runs_for(conn, &multi, &parts);
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
         // What runs here is counted and shown as it runs.
         match (fetches, alone) {
@@ -343,7 +347,7 @@ impl Worker {
                 false => coordinator.begin(now, time, parts, &mut events),
             };
             let fresh = Block::new(conn.token, hole, multi, (db, protocol), fetching);
-            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, ..fresh };
+            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, runs, ..fresh };
             peers.tx.blocks.insert(sequence, block);
         }
         self.tx_events(events);
@@ -470,7 +474,12 @@ impl Worker {
             self.forget_watched_elsewhere(&mut conn, None);
         }
         self.ensure_out(&mut conn);
-        conn.out.fill(hole, if wanted { reply } else { &[] }, true);
+        let shown = block.fetching.as_deref().filter(|fetching| fetching.is_interactive());
+        let shown = shown.into_iter().flat_map(|shown| shown.locks()).map(|lock| &*lock.key);
+        if !self.answer_behind_news(&mut conn, (&block.runs, shown), block.hole, reply) {
+            conn.out.fill(hole, if wanted { reply } else { &[] }, true);
+            self.tell_held_news(&mut conn);
+        }
         self.look_at_answers(&mut conn, usize::MAX);
         self.put_conn(conn);
         self.mark_dirty(block.token);
@@ -594,6 +603,7 @@ impl Block {
             commit: None,
             moved_since: None,
             waiting: None,
+            runs: For::default(),
         }
     }
 

@@ -135,7 +135,9 @@ impl Worker {
         };
         let hole = self.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
-        let block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
+        let runs = self.runs_for(conn, &multi, &[]);
+        let mut block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
+        block.runs = runs;
         self.fetch_interactive(conn, block);
         Next::Stop
     }
@@ -159,13 +161,16 @@ impl Worker {
     fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
         let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
         let mut events = Vec::new();
-        let Some(peers) = self.peers.as_deref_mut() else { return };
         let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
         else {
             return;
         };
         fetching.asked_at = clock;
         let parts = fetching.ask_for_lacking(transaction);
+        let mut runs = std::mem::take(&mut block.runs);
+        self.tell_parts(conn, &parts, &mut runs);
+        block.runs = runs;
+        let Some(peers) = self.peers.as_deref_mut() else { return };
         match peers.tx.coordinator.as_mut() {
             Some(coordinator) if !parts.is_empty() => {
                 let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
@@ -259,6 +264,7 @@ impl Worker {
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
         let mut block = Block::new(conn.token, hole, Box::default(), session, None);
+        block.runs = self.runs_for(conn, &block.multi, &parts);
         block.commit = Some(transaction);
         if let Some(peers) = self.peers.as_deref_mut() {
             match peers.tx.coordinator.as_mut() {

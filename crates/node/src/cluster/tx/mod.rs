@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use engine::{Undone, WatchedKey, Workspace};
+use engine::{Caller, Undone, WatchedKey, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
 use txn::{Coordinator, Execution, Member, Message, NodeId, Participant, RecordKind, Settings, TxId};
@@ -35,6 +35,7 @@ use tasks::Task;
 pub(super) use workspace::reach_of;
 
 use super::origin::Broken;
+use super::tracking::For;
 use super::{Peers, Role};
 use crate::worker::{Token, Worker};
 
@@ -82,6 +83,21 @@ enum Watched {
     Lost,
 }
 
+/// What a part is to know of the client whose it is.
+#[derive(Clone, Default)]
+struct Client {
+    /// What it watches here.
+    watched: Watched,
+    /// What it is here.
+    caller: Caller,
+}
+
+impl Client {
+    fn is_known(&self) -> bool {
+        !matches!(self.watched, Watched::Nothing) || self.caller != Caller::default()
+    }
+}
+
 /// What an attempt has looked at, and keeps its locks for.
 enum Looked {
     /// It fetches: what is there.
@@ -105,9 +121,9 @@ pub(crate) struct Transacting {
     /// Tasks to be looked at later, and when, in milliseconds of [`Worker::tx_now`]; ascending.
     later: VecDeque<(u64, Token)>,
     /// Messages that have come and were not looked at.
-    heard: VecDeque<(Member, Message, Watched)>,
-    /// What is watched for attempts whose Prepare is being looked at.
-    watched: BTreeMap<TxId, Watched>,
+    heard: VecDeque<(Member, Message, Client)>,
+    /// Of attempts whose message is being looked at.
+    clients: BTreeMap<TxId, Client>,
     /// The nodes that were taken out of the cluster, by the map.
     gone: BTreeSet<NodeId>,
     /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
@@ -184,6 +200,23 @@ impl Transacting {
     }
 }
 
+impl Transacting {
+    /// For whom a block runs, and what its client's connection is called.
+    pub(super) fn runs_for(&self, sequence: u64) -> Option<(&For, Token)> {
+        self.blocks.get(&sequence).map(|block| (&block.runs, block.token))
+    }
+
+    pub(super) fn runs_for_mut(&mut self, sequence: u64) -> Option<&mut For> {
+        self.blocks.get_mut(&sequence).map(|block| &mut block.runs)
+    }
+
+    /// A virtual connection of a client over a link has ended.
+    pub(super) fn forget_lines(&mut self, token: Token, link: usize) {
+        let blocks = self.blocks.values_mut().chain(self.sleeping.values_mut());
+        blocks.filter(|block| block.token == token).for_each(|block| block.runs.forget(link));
+    }
+}
+
 impl Told {
     /// Whether the node has a part in it, and was not asked for it up to this time: nothing of it has left.
     fn is_unheard_of(&self, node: NodeId, last_open: u64) -> bool {
@@ -213,12 +246,23 @@ impl Transacting {
     }
 }
 
+/// Whether a message asks for a client's commands, or does what has come of them.
+fn asks(message: &Message) -> bool {
+    matches!(message, Message::Prepare(_) | Message::Fetch(_) | Message::Proceed { .. })
+}
+
 /// A node of the map, as transactions know it.
 fn member(node: &::cluster::map::Node) -> Member {
     Member { node: NodeId(u64::from(node.number)), incarnation: node.incarnation }
 }
 
 impl Peers {
+    /// The link to a node that takes part in transactions, if the map has it.
+    pub(super) fn link_to_member(&mut self, node: NodeId) -> Option<usize> {
+        let place = self.map.nodes().iter().position(|other| member(other).node == node)?;
+        Some(self.link_to(place as u16))
+    }
+
     /// This node as the others know it.
     fn member(&self) -> Option<Member> {
         let number = self.map.node(self.my_place()?).number;
@@ -343,8 +387,15 @@ impl Worker {
     }
 
     /// A frame with a message has come.
-    pub(super) fn tx_hear(&mut self, link: &Role, body: &[u8]) -> Result<(), Broken> {
+    pub(super) fn tx_hear(&mut self, link: &mut Role, body: &[u8]) -> Result<(), Broken> {
         let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
+        let caller = match link {
+            Role::Owner(inbound) => {
+                inbound.next_for.take().map(|(vc, client, caches)| (inbound.line(vc), client, caches))
+            }
+            _ => None,
+        };
+        let caller = caller.map_or_else(Caller::default, |(line, client, caches)| self.caller_of(line, client, caches));
         let watched = match &message {
             Message::Prepare(prepare) | Message::Fetch(prepare) => match wire::watch(&prepare.commands) {
                 Some(watch) => self.watched_over(link, watch),
@@ -353,7 +404,7 @@ impl Worker {
             _ => Watched::Nothing,
         };
         if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.heard.push_back((from, message, watched));
+            peers.tx.heard.push_back((from, message, Client { watched, caller }));
         }
         Ok(())
     }
@@ -384,7 +435,7 @@ impl Worker {
     /// A message has come, over a link or from another worker.
     pub(crate) fn tx_take(&mut self, from: Member, message: Message) {
         if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.heard.push_back((from, message, Watched::Nothing));
+            peers.tx.heard.push_back((from, message, Client::default()));
         }
     }
 
@@ -403,7 +454,10 @@ impl Worker {
                 }
                 _ => Watched::Nothing,
             };
-            return peers.tx.heard.push_back((me, message, watched));
+            let caller =
+                |tx: TxId| peers.tx.runs_for(tx.sequence).map_or_else(Caller::default, |(runs, _)| runs.caller);
+            let caller = message.tx().filter(|_| asks(&message)).map_or_else(Caller::default, caller);
+            return peers.tx.heard.push_back((me, message, Client { watched, caller }));
         }
         let Some(place) = peers.map.nodes().iter().position(|node| member(node).node == to) else { return };
         let link = peers.link_to(place as u16);
@@ -411,6 +465,10 @@ impl Worker {
             // It is said again later.
             return;
         }
+        if let Some(tx) = message.tx().filter(|_| asks(&message)) {
+            self.say_for_whom(tx.sequence, link);
+        }
+        let Some(peers) = self.peers.as_deref_mut() else { return };
         wire::put(me, &message, |write| peers.links[link].stage.message(write));
         self.want_link(link);
     }
@@ -441,8 +499,8 @@ impl Worker {
         }
         for _ in 0..STEPS {
             let Some(peers) = self.peers.as_deref_mut() else { return };
-            if let Some((from, message, watched)) = peers.tx.heard.pop_front() {
-                self.tx_message(from, message, watched);
+            if let Some((from, message, client)) = peers.tx.heard.pop_front() {
+                self.tx_message(from, message, client);
             } else if let Some(token) = peers.tx.ready.pop_front() {
                 self.step_task(token);
             } else {
@@ -454,7 +512,7 @@ impl Worker {
         self.step_interactive();
     }
 
-    fn tx_message(&mut self, from: Member, message: Message, watched: Watched) {
+    fn tx_message(&mut self, from: Member, message: Message, client: Client) {
         // What has been done in this step may have taken a while, and one message may follow from another.
         let now = self.tx_now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
@@ -478,13 +536,13 @@ impl Worker {
                 if let Message::Slow { tx, function } = message {
                     self.node.hear_of_slow_script((tx, function), &peers.shared.parts);
                 }
-                if let (Watched::Keys(_) | Watched::Lost, Some(tx)) = (&watched, tx) {
-                    peers.tx.watched.insert(tx, watched);
+                if let Some(tx) = tx.filter(|_| client.is_known()) {
+                    peers.tx.clients.insert(tx, client);
                 }
                 peers.shared.parts.with(|parts| parts.message(now, from, message, &mut actions));
                 self.act(actions);
                 if let Some((peers, tx)) = self.peers.as_deref_mut().zip(tx) {
-                    peers.tx.watched.remove(&tx);
+                    peers.tx.clients.remove(&tx);
                 }
             }
         }

@@ -12,7 +12,7 @@ use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
 use super::coordinator::mode_of;
 use super::split::is_splittable;
 use super::tasks::Done;
-use super::{Looked, Watched, wire};
+use super::{Client, Looked, Watched, wire};
 use crate::table::{Command, Handler};
 use crate::worker::Worker;
 
@@ -33,11 +33,12 @@ impl Worker {
         mut block: BlockRun,
         tx: TxId,
         locks: &[Lock],
-        watched: &Watched,
+        client: &Client,
         refusal: Option<Refusal>,
     ) -> Done {
         let wanted = self.tx_locked(tx, true).into_iter().next();
-        let changed = match watched {
+        let caller = client.caller;
+        let changed = match &client.watched {
             Watched::Nothing => false,
             Watched::Keys(keys) => !self.engine.is_unchanged(&block, keys),
             Watched::Lost => true,
@@ -47,11 +48,11 @@ impl Worker {
             Some(Action::Execute { commands, logged, moment, .. }) => {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed || self.needs_room(&commands));
                 let refusal = refusal.or_else(|| self.refusal_of_moment(&block, locks, moment?));
-                self.execute_part(block, tx, locks, (&commands, logged), refusal)
+                self.execute_part(block, tx, locks, (&commands, logged, caller), refusal)
             }
             Some(Action::Fetch { logged, .. }) => {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed);
-                self.look_for_part(block, tx, (locks, logged), refusal)
+                self.look_for_part(block, tx, (locks, logged, caller), refusal)
             }
             // It was given up meanwhile.
             _ => {
@@ -68,13 +69,13 @@ impl Worker {
         mut block: BlockRun,
         tx: TxId,
         locks: &[Lock],
-        (commands, logged): (&[u8], bool),
+        (commands, logged, caller): (&[u8], bool, Caller),
         refusal: Option<Refusal>,
     ) -> Done {
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged));
         // What follows from what keys are is said when that is committed.
         let looked = refusal.as_ref().is_none_or(|why| *why == Refusal::Changed);
-        let (execution, undone) = match refusal {
+        let (execution, mut undone) = match refusal {
             Some(why) => (Err(why), self.engine.undo_attempt(&mut block)),
             None if wire::is_changes(commands) => {
                 let taken = self.take_changes(&block, locks, commands);
@@ -83,12 +84,14 @@ impl Worker {
                 (taken, self.engine.undone_elsewhere(events))
             }
             None => {
-                let replies = self.run_part(&mut block, locks, commands);
+                let replies = self.run_part(&mut block, locks, commands, caller);
                 let mut undone = self.engine.undo_attempt(&mut block);
+                self.engine.remember_attempt(&mut block);
                 let effects = std::mem::take(&mut undone.effects).into();
                 (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
             }
         };
+        undone.by = caller.client;
         match execution.unwrap_or_else(Execution::Refused) {
             // Who asks again is not answered before it is committed, either.
             read @ Execution::Done { .. } if !logged => {
@@ -137,7 +140,7 @@ impl Worker {
         &mut self,
         mut block: BlockRun,
         tx: TxId,
-        (locks, logged): (&[Lock], bool),
+        (locks, logged, caller): (&[Lock], bool, Caller),
         refusal: Option<Refusal>,
     ) -> Done {
         // The clock may have gone on since the turn began, if this machine has stood still.
@@ -150,6 +153,10 @@ impl Worker {
             }
         });
         let undone = self.engine.undo_attempt(&mut block);
+        if caller.caches && refusal.is_none() {
+            // Which of them its commands read, nobody knows before they have run.
+            self.engine.remember_keys(&block, caller.client, locks.iter().map(|lock| &*lock.key));
+        }
         match refusal {
             None => Done::Looked(self.engine.hold_attempt(block), tx, Looked::Found(found.into())),
             Some(why) => {
@@ -232,7 +239,13 @@ impl Worker {
         wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
     }
 
-    fn run_part(&mut self, block: &mut BlockRun, locks: &[Lock], commands: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn run_part(
+        &mut self,
+        block: &mut BlockRun,
+        locks: &[Lock],
+        commands: &[u8],
+        caller: Caller,
+    ) -> Result<Vec<u8>, Refusal> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
         let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let node = self.node.clone();
@@ -252,7 +265,7 @@ impl Worker {
             if !runs_under(command, row, *db, args, locks) {
                 return Err(failed(NEVER));
             }
-            let (token, caller) = (0, Caller::default());
+            let token = 0;
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
             let reply = self.run_in_part(block, &call);
             // The client's node has counted it.

@@ -1,9 +1,9 @@
 //! What the node's participant asks for becomes tasks and messages.
 
-use txn::{Action, Execution, Record, RecordKind, Refusal};
+use txn::{Action, Execution, Record, RecordKind, Refusal, TxId};
 
 use super::tasks::Work;
-use super::{Logged, Looked, SYNC_MS};
+use super::{Client, Logged, Looked, SYNC_MS};
 use crate::in_doubt::Hindrance;
 use crate::worker::Worker;
 
@@ -15,9 +15,8 @@ impl Worker {
             match action {
                 Action::Send { to, message } => self.tx_send(to, message),
                 Action::Lock { tx, stamp, locks, patient } => {
-                    let watched = self.peers.as_deref_mut().and_then(|peers| peers.tx.watched.remove(&tx));
-                    let watched = watched.unwrap_or_default();
-                    self.add_task(Work::Prepare { tx, age: (stamp, patient), locks, watched, asked: false });
+                    let client = self.client_of(tx);
+                    self.add_task(Work::Prepare { tx, age: (stamp, patient), locks, client, asked: false });
                 }
                 Action::Install { prepared } => {
                     // It gives the locks back itself.
@@ -32,7 +31,8 @@ impl Worker {
                 }
                 Action::Append { record: Record::Refuse { tx } } => self.add_task(Work::Refuse { tx }),
                 Action::Proceed { tx, stamp, locks, commands, logged } => {
-                    self.add_task(Work::Proceed { tx, stamp, locks, commands, logged });
+                    let caller = self.client_of(tx).caller;
+                    self.add_task(Work::Proceed { tx, stamp, locks, work: (commands, logged, caller) });
                 }
                 Action::Unlock { tx, locks } => self.add_task(Work::Unlock { tx, locks }),
                 Action::Presumed { tx, lost } => {
@@ -52,6 +52,11 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// What the message that is being looked at says of the client whose attempt it is.
+    fn client_of(&mut self, tx: TxId) -> Client {
+        self.peers.as_deref_mut().and_then(|peers| peers.tx.clients.remove(&tx)).unwrap_or_default()
     }
 
     /// A record has been left. An outcome is not forgotten by others before it is on the disk, whatever replies promise: who lost it with the power

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use engine::{Busy, InTheWay, Locked, Room};
+use engine::{Busy, Caller, InTheWay, Locked, Room};
 use keyspace::{Horizon, Need};
 use txn::locks::Mode;
 use txn::{Action, Lock, Prepared, RecordKind, Refusal, Stamp, TxId};
 
-use super::{Looked, Peers, TASK, Watched};
+use super::{Client, Looked, Peers, TASK};
 use crate::execute::INSISTS;
 use crate::in_doubt::Hindrance;
 use crate::worker::{Token, Worker};
@@ -18,9 +18,10 @@ const STARVING: u32 = 16;
 /// What is to be done.
 pub(super) enum Work {
     /// Lock, execute, undo, log. The age comes with whether it is patient.
-    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, watched: Watched, asked: bool },
-    /// Do what the coordinator makes of what it has been told, undo, log. The locks are there.
-    Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, commands: Arc<[u8]>, logged: bool },
+    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool },
+    /// Do what the coordinator makes of what it has been told, undo, log. The locks are there. What is to be done,
+    /// whether it is logged, and for whom.
+    Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
     /// Do what was prepared, and unlock.
     Install { prepared: Arc<Prepared>, hindrance: Hindrance },
     /// Log that it is not to be done, and unlock.
@@ -125,6 +126,11 @@ impl Worker {
         if !self.engine.wakes.is_empty() {
             self.wake_others();
         }
+        if self.engine.has_invalidated() {
+            // Before any command shows what it has done.
+            self.tell_trackers(None);
+            self.broadcast_changes();
+        }
     }
 
     fn put_task(&mut self, token: Token, task: Task) {
@@ -157,7 +163,7 @@ impl Worker {
 
     fn try_task(&mut self, work: &mut Work, token: Token) -> Result<Done, Busy> {
         Ok(match work {
-            Work::Prepare { tx, age, locks, watched, asked } => {
+            Work::Prepare { tx, age, locks, client, asked } => {
                 let (tx, age, locks) = (*tx, *age, locks.clone());
                 if !*asked && self.is_held_back_as_part(token, &locks) {
                     return Ok(if self.is_queued(tx) { Done::Waits } else { Done::Over });
@@ -175,15 +181,15 @@ impl Worker {
                         self.act(actions);
                         Done::Over
                     }
-                    Locked::Block(block) => self.has_locks(*block, tx, &locks, watched, refusal),
+                    Locked::Block(block) => self.has_locks(*block, tx, &locks, client, refusal),
                 }
             }
-            Work::Proceed { tx, stamp, locks, commands, logged } => {
-                let (tx, locks, commands, logged) = (*tx, locks.clone(), commands.clone(), *logged);
+            Work::Proceed { tx, stamp, locks, work } => {
+                let (tx, locks, (commands, logged, caller)) = (*tx, locks.clone(), work.clone());
                 let refusal = self.refusal_of_room(&locks).filter(|_| self.needs_room(&commands));
                 match self.engine.lock_attempt((tx, (*stamp, false), &locks), || true, &mut true, token)? {
                     Locked::GivenUp | Locked::Dies => Done::Over,
-                    Locked::Block(block) => self.execute_part(*block, tx, &locks, (&commands, logged), refusal),
+                    Locked::Block(block) => self.execute_part(*block, tx, &locks, (&commands, logged, caller), refusal),
                 }
             }
             Work::Install { prepared, hindrance } => {

@@ -61,7 +61,7 @@ impl Worker {
             // The attempt was void already: there is another one.
             return;
         }
-        let Some((mut block, conn)) = self.take_running(which.0) else { return };
+        let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
         let Unserved { wait, now: began } = unserved;
         block.replace_arguments(&wait.replaced);
         let token = block.token;
@@ -87,7 +87,10 @@ impl Worker {
             return self.answer_nobody(&block);
         }
         self.ask_for_notices(&conn, &mut block, &wait);
+        // It has been given nothing, and may sleep for long.
+        self.tell_held_news(&mut conn);
         self.put_conn(conn);
+        self.mark_dirty(token);
         if let Some(peers) = self.peers.as_deref_mut() {
             peers.tx.sleeping.insert(token, block);
         }
@@ -189,6 +192,9 @@ impl Worker {
     /// Runs a command again that waits.
     fn try_again(&mut self, token: Token) {
         let Some(mut block) = self.wake(token) else { return };
+        if let Some(conn) = self.conn(token) {
+            conn.holds_news = conn.session.tracking.is_some();
+        }
         let (node, databases) = (self.node.clone(), self.follower.settings().databases);
         let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
         let Some(peers) = self.peers.as_deref_mut() else { return };

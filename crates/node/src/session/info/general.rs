@@ -82,7 +82,7 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
     t.line("client_recent_max_input_buffer", longest_in);
     t.line("client_recent_max_output_buffer", longest_out);
     t.line("blocked_clients", r.sum(|s| &s.blocked));
-    t.line("tracking_clients", r.node.trackers.count());
+    t.line("tracking_clients", r.node.trackers.own(r.node));
     t.line("pubsub_clients", r.node.pubsub.clients.load(Relaxed));
     t.line("watching_clients", watching);
     t.line("clients_in_timeout_table", r.sum(|s| &s.waiting_with_deadline));
