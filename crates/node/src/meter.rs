@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::latency::{Event, Latencies};
 use crate::node::Node;
-use crate::slowlog::SlowLog;
+use crate::slowlog::{Kept, SlowLog};
 use crate::stats::{WorkerStats, add};
 use crate::table::Command;
 
@@ -39,7 +39,7 @@ pub struct Meter {
     fine: bool,
     /// Microseconds from which on a command is logged.
     threshold: Option<u64>,
-    slow_log_len: u64,
+    kept: Kept,
     latencies: Arc<Latencies>,
     /// Nanoseconds from which on an event is kept (`latency-monitor-threshold`).
     notable: Option<u64>,
@@ -61,7 +61,7 @@ impl Meter {
             tracking: true,
             fine: false,
             threshold: None,
-            slow_log_len: 0,
+            kept: Kept { commands: 0, arguments: 2, bytes: 0 },
         }
     }
 
@@ -70,7 +70,11 @@ impl Meter {
         self.tracking = settings.latency_tracking;
         self.fine = (0..FINE).contains(&slower_than);
         self.threshold = u64::try_from(slower_than).ok().filter(|_| settings.slowlog_max_len > 0);
-        self.slow_log_len = settings.slowlog_max_len;
+        self.kept = Kept {
+            commands: settings.slowlog_max_len,
+            arguments: settings.slowlog_entry_max_argc.max(2),
+            bytes: settings.slowlog_entry_max_string_len,
+        };
         let millis = settings.latency_monitor_threshold;
         self.notable = (millis > 0).then(|| millis.saturating_mul(1_000_000));
     }
@@ -143,7 +147,7 @@ impl Meter {
         self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
         let is_slow = is_logged && self.threshold.is_some_and(|least| nanos / 1000 >= least);
         if is_slow && !command.spec.has(flags::SKIP_SLOWLOG) {
-            self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.slow_log_len);
+            self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.kept);
         }
     }
 

@@ -9,10 +9,16 @@ use resp::Args;
 use crate::client::Client;
 use crate::secret::is_secret;
 
-/// Arguments kept of a command, the last of which says how many more there were.
-const ARGUMENTS_MAX: usize = 32;
-/// Bytes kept of an argument.
-const ARGUMENT_MAX: usize = 128;
+/// What the slow log keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Commands.
+    pub commands: u64,
+    /// Arguments of each, the last of which says how many more there were; at least 2.
+    pub arguments: usize,
+    /// Bytes of each argument.
+    pub bytes: usize,
+}
 
 /// A command that took long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,17 +49,17 @@ pub struct SlowLog {
 }
 
 impl SlowLog {
-    /// Adds a command; the log keeps at most `max` entries. `time` in unix seconds.
+    /// Adds a command. `time` in unix seconds.
     #[cold]
-    pub fn push(&self, args: Args<'_>, client: &Client, time: u64, micros: u64, max: u64) {
+    pub fn push(&self, args: Args<'_>, client: &Client, time: u64, micros: u64, kept: Kept) {
         self.count.fetch_add(1, Relaxed);
         self.longest.fetch_max(micros, Relaxed);
         self.total.fetch_add(micros, Relaxed);
         let client = (client.peer.address.clone(), client.texts().name.clone());
         let mut entries = self.entries();
         let id = self.next.fetch_add(1, Relaxed);
-        entries.push_front(SlowCommand { id, time, micros, args: shortened(args), client });
-        entries.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+        entries.push_front(SlowCommand { id, time, micros, args: shortened(args, kept), client });
+        entries.truncate(usize::try_from(kept.commands).unwrap_or(usize::MAX));
     }
 
     /// The entries, newest first.
@@ -62,16 +68,16 @@ impl SlowLog {
     }
 }
 
-fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
-    let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
+fn shortened(args: Args<'_>, limits: Kept) -> Vec<Vec<u8>> {
+    let kept = if args.len() > limits.arguments { limits.arguments - 1 } else { args.len() };
     let mut list: Vec<Vec<u8>> = args
         .iter()
         .take(kept)
         .enumerate()
         .map(|(i, arg)| if is_secret(args, i) { b"(redacted)" } else { arg })
-        .map(|arg: &[u8]| match arg.len().checked_sub(ARGUMENT_MAX) {
+        .map(|arg: &[u8]| match arg.len().checked_sub(limits.bytes) {
             None | Some(0) => arg.to_vec(),
-            Some(more) => [&arg[..ARGUMENT_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
+            Some(more) => [&arg[..limits.bytes], format!("... ({more} more bytes)").as_bytes()].concat(),
         })
         .collect();
     if kept < args.len() {
@@ -86,9 +92,11 @@ mod tests {
     use crate::client::Peer;
     use resp::OwnedArgs;
 
+    const KEPT: Kept = Kept { commands: 2, arguments: 32, bytes: 128 };
+
     fn texts(args: &[&str]) -> Vec<String> {
         let owned: OwnedArgs = args.iter().collect();
-        shortened(owned.args()).into_iter().map(|arg| String::from_utf8(arg).unwrap()).collect()
+        shortened(owned.args(), KEPT).into_iter().map(|arg| String::from_utf8(arg).unwrap()).collect()
     }
 
     #[test]
@@ -100,6 +108,9 @@ mod tests {
         assert_eq!(texts(&["auth", "password"]), ["auth", "(redacted)"]);
         let cut = texts(&["a"; 34]);
         assert_eq!((cut.len(), cut[31].as_str()), (32, "... (3 more arguments)"));
+        let owned: OwnedArgs = ["set", "k", "value"].into_iter().collect();
+        let few = Kept { commands: 2, arguments: 2, bytes: 1 };
+        assert_eq!(shortened(owned.args(), few), [b"s... (2 more bytes)".to_vec(), b"... (2 more arguments)".to_vec()]);
     }
 
     #[test]
@@ -108,7 +119,7 @@ mod tests {
         let client = Client::new(1, Peer::default(), 0, 0, 0);
         let args: OwnedArgs = ["ping"].into_iter().collect();
         for time in 0..4 {
-            log.push(args.args(), &client, time, 1, 2);
+            log.push(args.args(), &client, time, 1, KEPT);
         }
         let ids: Vec<_> = log.entries().iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [3, 2]);

@@ -342,6 +342,8 @@ pub struct Settings {
     /// Microseconds; 0 for all commands, negative for none.
     pub slowlog_log_slower_than: i64,
     pub slowlog_max_len: u64,
+    pub slowlog_entry_max_argc: usize,
+    pub slowlog_entry_max_string_len: usize,
     /// Milliseconds; 0 for off.
     pub latency_monitor_threshold: u64,
     pub latency_tracking: bool,
@@ -494,6 +496,8 @@ impl Settings {
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),
             slowlog_max_len: read.number("slowlog-max-len"),
+            slowlog_entry_max_argc: read.number("slowlog-entry-max-argc"),
+            slowlog_entry_max_string_len: read.number("slowlog-entry-max-string-len"),
             latency_monitor_threshold: read.number("latency-monitor-threshold"),
             latency_tracking: read.bool("latency-tracking"),
             latency_tracking_info_percentiles: read.percentiles(),

@@ -17,6 +17,13 @@ pub(super) static SECTION: Section = Section {
         .alias("commandlog-execution-slower-than"),
         row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG.").alias("commandlog-slow-execution-max-len"),
         row(
+            "slowlog-entry-max-argc",
+            super::int(2),
+            "32",
+            "Arguments kept of a command in SLOWLOG; the last one says how many more there were.",
+        ),
+        row("slowlog-entry-max-string-len", long(1), "128", "Bytes kept of an argument in SLOWLOG."),
+        row(
             "latency-monitor-threshold",
             long(0),
             "0",

@@ -7,7 +7,6 @@ use crate::config::row::{Section, row};
 
 const NO_ARRAYS: &str = "the array type is not there";
 const NO_COMMANDLOG: &str = "COMMANDLOG is not there; SLOWLOG is";
-const SLOWLOG: &str = "SLOWLOG keeps 32 arguments, and 128 bytes of each";
 const NO_IDMP: &str = "streams do not know IDMP yet";
 const NO_RDMA: &str = "clients come by TCP and Unix sockets only";
 const NO_MIGRATION: &str = "slots do not move as in Redis";
@@ -112,8 +111,6 @@ pub(super) static SECTION: Section = Section {
         row("aof-load-corrupt-tail-max-size", long(0), "0", "Bytes cut from a damaged file.").inert(NO_LOG),
         row("rdb-version-check", Kind::Enum(&["strict", "relaxed"]), "strict", "Whether newer files are read.")
             .inert(NO_SNAPSHOTS),
-        row("slowlog-entry-max-argc", int(2), "32", "Arguments kept of a command in SLOWLOG.").inert(SLOWLOG),
-        row("slowlog-entry-max-string-len", long(1), "128", "Bytes kept of an argument in SLOWLOG.").inert(SLOWLOG),
         row("commandlog-request-larger-than", long(-1), "1048576", "Bytes from which a request is kept.")
             .inert(NO_COMMANDLOG),
         row("commandlog-reply-larger-than", long(-1), "1048576", "Bytes from which a reply is kept.")
