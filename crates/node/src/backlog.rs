@@ -142,10 +142,8 @@ impl Worker {
         }
         if is_near || self.backlog.executed >= WATCH_BYTES {
             self.backlog.executed = 0;
-            self.backlog.is_over |= self.promise().is_some_and(|durable| {
-                let log = durable.log();
-                log.backlog() > limit && log.takes_writes()
-            });
+            self.backlog.is_over |=
+                self.promise().is_some_and(|durable| durable.log().backlog() > limit && durable.takes_writes());
         }
     }
 
@@ -156,7 +154,7 @@ impl Worker {
         let least = if self.backlog.is_over { limit / 2 } else { limit };
         let was_over = self.backlog.is_over;
         // Without room for them writes are refused, not kept.
-        self.backlog.is_over = log.backlog() > least && log.takes_writes();
+        self.backlog.is_over = log.backlog() > least && durable.takes_writes();
         if moved || was_over {
             let unanswered = std::mem::take(&mut self.backlog.unanswered);
             self.let_go_on(unanswered);
@@ -184,7 +182,7 @@ impl Worker {
         {
             tail.flushing(store.figures().flush_steps, now);
         }
-        let ruling = match log.takes_writes() {
+        let ruling = match durable.takes_writes() {
             true => tail.rule(tail.position(log), &mut self.backlog.seen, now),
             // Then they are refused, not kept.
             false => Ruling::Go,

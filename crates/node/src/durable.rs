@@ -14,6 +14,7 @@ use log::{Gate, Log, State, Watermarks};
 use crate::backlog::backlog_limit;
 use crate::conn::{Conn, Wait};
 use crate::session::waitaof;
+use crate::stall::Stall;
 use crate::stats::add;
 use crate::tail::Tail;
 use crate::worker::{Token, Worker};
@@ -27,6 +28,8 @@ pub struct Durable {
     /// What workers know of how far it has come.
     marks: Arc<Watermarks>,
     tail: Arc<Tail>,
+    /// Whether its disk hangs.
+    pub(crate) stall: Stall,
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,
 }
@@ -40,7 +43,13 @@ impl Durable {
 
     /// As [`Self::new`], with other watermarks than the log's own. For simulations.
     pub fn with_marks(log: Log, gates: Vec<Vec<Gate>>, marks: Arc<Watermarks>) -> Self {
-        Self { log, marks, tail: Arc::default(), gates: Mutex::new(gates.into_iter().map(Some).collect()) }
+        Self {
+            log,
+            marks,
+            tail: Arc::default(),
+            stall: Stall::default(),
+            gates: Mutex::new(gates.into_iter().map(Some).collect()),
+        }
     }
 
     /// The log.
@@ -83,12 +92,15 @@ impl Durable {
     /// Why nothing may be written now, if so.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<String> {
-        if self.log.takes_writes() && !self.tail.refuses() { None } else { self.explain() }
+        if self.takes_writes() && !self.tail.refuses() { None } else { self.explain() }
     }
 
     #[cold]
     fn explain(&self) -> Option<String> {
         let why = match self.log.state() {
+            State::Running if self.stall.is_on() => {
+                format!("the disk has not answered for {} s, see log-stall-timeout", self.stall.waited() / 1000)
+            }
             State::Running => return self.tail.refusal(),
             State::Full(lack) => lack.to_string(),
             State::Failed(reason) => reason,
@@ -106,7 +118,7 @@ impl Worker {
 
     /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
     pub(crate) fn may_log(&self) -> bool {
-        self.promise().is_none_or(|durable| durable.log.takes_writes()) && !self.backlog.is_over()
+        self.promise().is_none_or(Durable::takes_writes) && !self.backlog.is_over()
     }
 
     /// What is written to the connection from `at` on waits for `seen`.
@@ -170,8 +182,9 @@ impl Worker {
         }
     }
 
-    fn let_out(&mut self, durable: &Durable) {
+    pub(crate) fn let_out(&mut self, durable: &Durable) {
         let failed = matches!(durable.log.state(), State::Failed(_));
+        let hangs = durable.stall.is_on();
         if let Some(why) = durable.refusal().filter(|_| failed) {
             self.tx_log_failed(&why);
         }
@@ -182,7 +195,7 @@ impl Worker {
             let Some(conn) = self.conn(token) else { return false };
             conn.gated = conn.out.release(|version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark));
             let (gated, sendable) = (conn.gated, conn.out.is_due());
-            if gated && failed {
+            if gated && (failed || hangs) {
                 self.cut_off(token);
                 return false;
             }

@@ -42,6 +42,7 @@ mod scripts;
 mod secret;
 mod session;
 mod slowlog;
+mod stall;
 mod stats;
 mod suspended;
 mod switching;

@@ -183,7 +183,7 @@ impl Worker {
     pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
         settings.maxmemory_policy != EvictionPolicy::NoEviction
             && self.backlog.is_over()
-            && self.promise().is_none_or(|durable| durable.log().takes_writes())
+            && self.promise().is_none_or(|durable| durable.takes_writes())
     }
 
     /// There are no checkpoints to wait for any more.

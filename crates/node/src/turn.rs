@@ -105,6 +105,7 @@ impl Worker {
         self.end_waits(now);
         self.look_at_syncs(now);
         self.look_at_leavers(now);
+        self.look_at_stall_of_log(now);
         self.look_at_shortage(now, &settings);
         self.look_at_tail();
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {

@@ -109,6 +109,8 @@ pub struct Worker {
     pub(crate) leaves_at: Option<u64>,
     /// Connections whose clients send nothing more.
     pub(crate) leavers: Leavers,
+    /// The disk of the log hung when that was looked at last.
+    pub(crate) stalled: bool,
     /// Connections whose output waits for the log.
     pub(crate) gated: Vec<Token>,
     /// Those that wait until less is left for it.
@@ -186,6 +188,7 @@ impl Worker {
             halted: false,
             leaves_at: None,
             leavers: Leavers::default(),
+            stalled: false,
             gated: Vec::new(),
             syncing: Vec::new(),
             unrung: 0,

@@ -322,6 +322,8 @@ pub struct Settings {
     pub log_segment_size: u32,
     /// Bytes.
     pub log_backlog: u64,
+    /// `log-stall-timeout`, in seconds.
+    pub log_stall_timeout: u64,
     /// How slow the disks of the log are made, for experiments; none: as they are.
     pub log_pace: Option<log::Pace>,
     /// Directory of the embedded store.
@@ -485,6 +487,7 @@ impl Settings {
             log_dirs: read.words("log-dirs").to_vec(),
             log_segment_size: read.number("log-segment-size"),
             log_backlog: read.number("log-backlog"),
+            log_stall_timeout: read.number("log-stall-timeout"),
             log_pace: String::from_utf8_lossy(&read.text("log-pace")).parse().ok(),
             store_dir: read.text("store-dir"),
             checkpoint_log_size: read.number("checkpoint-log-size"),

@@ -29,6 +29,7 @@ mod reads;
 mod slices;
 mod slow_scripts;
 mod smart;
+mod stalls;
 mod tracking;
 mod transactions;
 mod undeclared;

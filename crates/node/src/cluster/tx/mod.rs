@@ -174,6 +174,11 @@ struct Told {
 type Logged = (Horizon, TxId, RecordKind);
 
 impl Transacting {
+    /// The clients whose blocks are coordinated here.
+    pub(crate) fn clients(&self) -> Vec<Token> {
+        self.blocks.values().map(|block| block.token).collect()
+    }
+
     /// Whether the node has not found itself in the map yet.
     pub(crate) fn is_new(&self) -> bool {
         self.coordinator.is_none()
@@ -327,7 +332,7 @@ impl Worker {
     /// This node was taken out of the cluster: nobody hears what it says of transactions any more, and those who are left settle them.
     fn tx_out(&mut self) {
         let Some(peers) = self.peers.as_deref() else { return };
-        let blocks: Vec<Token> = peers.tx.blocks.values().map(|block| block.token).collect();
+        let blocks = peers.tx.clients();
         // What became of them is not known here.
         blocks.into_iter().for_each(|token| self.cut(token));
         // Who waits for locks, or for keys of several nodes, hears that this node serves nobody.

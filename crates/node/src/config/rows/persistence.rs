@@ -36,6 +36,13 @@ pub(super) static LOG: Section = Section {
         )
         .own(),
         row(
+            "log-stall-timeout",
+            super::between(0, 3600),
+            "5",
+            "When a disk of the log has not answered for so many seconds, commands that write are refused and clients that wait for it are closed, until it does; 0: never.",
+        )
+        .own(),
+        row(
             "log-pace",
             Kind::Text,
             "",

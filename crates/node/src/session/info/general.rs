@@ -217,11 +217,12 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.line("aof_current_rewrite_time_sec", -1);
     t.line("aof_last_bgrewrite_status", "ok");
     t.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    let writes = durable.as_ref().is_none_or(|durable| durable.log().takes_writes());
+    let writes = durable.as_ref().is_none_or(|durable| durable.takes_writes());
     t.line("aof_last_write_status", if writes { "ok" } else { "err" });
     t.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
     if let Some(durable) = &durable {
         log(durable.log(), t);
+        t.line("log_stalled", u8::from(durable.stall.is_on()));
         t.line("log_backlog_limit", backlog_limit(r.settings));
         t.line("log_tail", durable.tail().size(durable.log()));
         t.line("log_tail_limit", r.settings.checkpoint_log_max);

@@ -1,0 +1,64 @@
+//! A node whose disk hangs: what waits for it is closed unanswered, and everything else goes on.
+
+use crate::net::{Net, key_of};
+
+/// Longer than `log-stall-timeout`, in looks.
+fn hangs_for_long(net: &mut Net) {
+    (0..60).for_each(|_| net.sleep(100));
+}
+
+#[test]
+fn a_disk_that_hangs_stops_writes_alone_and_recovers_by_itself() {
+    for fsync in ["always", "everysec"] {
+        let mut net = Net::logged(2, 1, 5, fsync);
+        let [near, far] = [0, 1].map(|node| net.connect(node));
+        let (old, new, other) = (key_of(1, 2, "old"), key_of(1, 2, "new"), key_of(0, 2, "k"));
+        for key in [&old, &new, &other] {
+            assert_eq!(net.say(near, &format!("SET {key} 1")), "OK");
+        }
+        net.hang_log(1, true);
+        let waiting = [0, 1].map(|node| net.connect(node));
+        for client in waiting {
+            net.send(client, &format!("SET {new} 2"));
+        }
+        net.run();
+        (0..40).for_each(|_| net.sleep(100));
+        assert!(waiting.iter().all(|client| !net.clients[*client].closed), "it may be slow");
+        assert_eq!(net.node(1).trouble(), "");
+        hangs_for_long(&mut net);
+        for client in waiting {
+            assert!(net.heard(client).is_empty() && net.clients[client].closed, "nobody knows what comes of it");
+        }
+        for client in [near, far] {
+            let refused = net.say(client, &format!("SET {old} 2"));
+            assert!(refused.starts_with("-MISCONF") && refused.contains("log-stall-timeout"), "{refused}");
+            assert_eq!(net.say(client, &format!("GET {old}")), "1", "what is committed is read");
+            assert_eq!(net.say(client, &format!("SET {other} 2")), "OK", "the other node's disk works");
+        }
+        assert!(net.say(far, "INFO persistence").contains("log_stalled:1"));
+        assert!(net.node(1).trouble().contains("has not answered"));
+        let reader = net.connect(1);
+        net.send(reader, &format!("GET {new}"));
+        net.run();
+        net.sleep(100);
+        assert!(net.heard(reader).is_empty() && net.clients[reader].closed, "its value is not committed");
+        net.hang_log(1, false);
+        (0..3).for_each(|_| net.sleep(100));
+        assert_eq!((net.node(1).trouble(), net.say(far, &format!("GET {new}"))), (String::new(), "2".into()));
+        assert_eq!(net.say(near, &format!("SET {old} 3")), "OK");
+        assert!(net.say(far, "INFO persistence").contains("log_stalled:0"));
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_is_waited_for_without_a_timeout() {
+    let mut net = Net::logged(1, 1, 5, "always");
+    let [client, other] = [0; 2].map(|node| net.connect(node));
+    assert_eq!(net.say(other, "CONFIG SET log-stall-timeout 0"), "OK");
+    net.hang_log(0, true);
+    net.send(client, "SET k 1");
+    hangs_for_long(&mut net);
+    assert!(net.heard(client).is_empty() && !net.clients[client].closed);
+    net.hang_log(0, false);
+    assert_eq!(net.heard(client), ["OK"]);
+}
