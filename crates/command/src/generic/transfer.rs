@@ -224,6 +224,30 @@ mod tests {
         assert_eq!(bench.words("get d"), "$-1\r\n");
     }
 
+    /// In the order of Redis 8.8.
+    #[test]
+    fn keys_that_are_new_or_replaced_are_told() {
+        let mut bench = Bench::new();
+        bench.tells_sightings = true;
+        bench.words("rpush l x");
+        for (command, events) in [
+            ("set a 1", &["new a", "set a"][..]),
+            ("set b 2", &["new b", "set b"]),
+            ("rename a b", &["new b", "rename_from a", "rename_to b", "overwritten b"]),
+            ("rename b c", &["new c", "rename_from b", "rename_to c"]),
+            ("copy c d", &["new d", "copy_to d"]),
+            ("copy l d replace", &["new d", "copy_to d", "overwritten d", "type_changed d"]),
+            ("lmove l m left left", &["new m", "lpush m", "lpop l", "del l"]),
+            ("set m v", &["overwritten m", "type_changed m", "set m"]),
+            ("move c 1", &["new c", "move_from c", "move_to c"]),
+            ("get c", &["keymiss c"]),
+        ] {
+            bench.notified();
+            bench.words(command);
+            assert_eq!(bench.notified(), events, "{command}");
+        }
+    }
+
     #[test]
     fn copies_are_independent() {
         let mut bench = Bench::new();

@@ -33,6 +33,8 @@ pub struct Bench {
     pub effects: Effects,
     /// Every notification.
     pub events: Events,
+    /// Whether these tell of keys that are new or missed.
+    pub tells_sightings: bool,
     rng: Rng,
     version: u64,
 }
@@ -54,6 +56,7 @@ impl Bench {
             tunables: Tunables { max_string: 512 << 20, databases: 16, shares_integers: true, ..Tunables::default() },
             effects: Effects { recording: true, ..Effects::default() },
             events: Events { wanted: u32::MAX, list: Vec::new() },
+            tells_sightings: false,
             rng: Rng::new(7),
             version: 0,
         }
@@ -80,6 +83,7 @@ impl Bench {
         let mut keys = Vec::new();
         row.spec.keys_of(args, &mut keys);
         self.version += 1;
+        self.local.note_sightings(self.tells_sightings, self.tells_sightings);
         let held = match row.run {
             Run::Keyed(_) => self.hold_keys(args, &keys),
             Run::KeyedOrWhole(_, reach) if reach(args) != Reach::Everything => self.hold_keys(args, &keys),
@@ -120,6 +124,7 @@ impl Bench {
         {
             while !reclaim.step(&mut self.local, 100) {}
         }
+        self.events.tell(self.local.take_sightings());
         self.local.publish_counts();
         self.keyspace.release(held, |_| {});
         out
