@@ -98,6 +98,21 @@ pub(crate) fn install(engine: &mut Engine, prepared: &Prepared) {
     assert!(engine.install(prepared, None, 0).expect("nobody else is there").is_ok());
 }
 
+/// Its locks were given back before it asked for them: nothing would give back what it claimed now (rule T4).
+#[test]
+fn an_attempt_that_is_not_wanted_any_more_claims_nothing() {
+    let [mut one] = engines();
+    let keys = locks(&["a", "b"], Mode::Exclusive);
+    let first = prepared(prepare(&mut one, 2, &locks(&["a"], Mode::Exclusive), &["set a 1"]));
+    let (older, stamp) = tx(1);
+    let tried = one.lock_attempt((older, (stamp, false), &keys), || false, &mut false, 7);
+    assert!(matches!(tried, Ok(Locked::GivenUp)));
+    assert_eq!(say(&mut one, "set b 1"), "+OK\r\n");
+    install(&mut one, &first);
+    assert!(!one.shared.transactions.any());
+    assert_eq!(say(&mut one, "get a"), "$1\r\n1\r\n");
+}
+
 #[test]
 fn what_is_prepared_is_seen_by_nobody_before_it_is_installed() {
     let [mut one, mut other] = engines();

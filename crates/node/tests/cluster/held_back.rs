@@ -52,3 +52,35 @@ fn a_part_that_is_over_does_not_ask_for_its_locks() {
         assert!(net.is_quiet(), "no lock is left");
     }
 }
+
+/// Rule K1: what it has reserved when it failed to get a latch too often, it gives up while it is held back.
+#[test]
+fn a_part_that_is_held_back_keeps_nobody_from_its_latches() {
+    let mut net = Net::new(2, 1, 2);
+    let [begun, client, other] = [0, 1, 1].map(|node| net.connect(node));
+    let key = key_of(1, 2, "k");
+    assert_eq!(net.say(begun, &format!("SET {key} 0")), "OK");
+    let (node, slot) = (net.node(1).engine.clone(), keyspace::slot_of(key.as_bytes()));
+    let mut held = node.keyspace.try_one(slot);
+    let lock = Lock { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
+    slip_in_prepare(&mut net, 1_000_000, vec![lock], &["SET", &key, "1"]);
+    let mut failures = 0;
+    let mut woken = Vec::new();
+    while let Some(taken) = held.take() {
+        assert!(failures < 100, "it reserves the latch");
+        failures += 1;
+        node.keyspace.release(taken, |waiter| woken.push(waiter));
+        held = node.keyspace.try_one(slot);
+        if held.is_some() {
+            woken.drain(..).for_each(|waiter| net.node(1).wake(waiter));
+            net.run();
+        }
+    }
+    assert_eq!(net.say(other, "CLIENT PAUSE 600000 WRITE"), "OK");
+    woken.drain(..).for_each(|waiter| net.node(1).wake(waiter));
+    assert_eq!(net.say(client, &format!("GET {key}")), "0", "others have their turn");
+    slip_in(&mut net, &Message::Abort { tx: tx_of(1_000_000), finished: 0 });
+    assert_eq!(net.say(other, "CLIENT UNPAUSE"), "OK");
+    assert_eq!(net.say(client, &format!("SET {key} 2")), "OK");
+    assert!(net.is_quiet());
+}
