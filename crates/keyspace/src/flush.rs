@@ -1,6 +1,6 @@
 //! Emptying databases: the tables are taken out at once, under every latch; their entries are freed later, in steps.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cold::ColdFigures;
@@ -102,7 +102,7 @@ impl Reclaim {
                     Some(table) => table.dismantle(|garbage| self.garbage.push_back(garbage)),
                     None if self.tombstones.is_empty() => break true,
                     None => {
-                        if self.tombstones.last_mut().and_then(BTreeMap::pop_first).is_none() {
+                        if !self.tombstones.last_mut().is_some_and(OfDatabase::pop) {
                             self.tombstones.pop();
                         }
                         others += 1;

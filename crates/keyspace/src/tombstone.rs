@@ -11,10 +11,11 @@
 //!
 //! Guarded by the slot's latch; the locks are never waited for.
 
+mod of_database;
+
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +29,8 @@ use crate::local::{Local, shift};
 use crate::mark::Mark;
 use crate::slot::SLOTS;
 use crate::value::{Kind, freeze_collection};
+
+pub(crate) use of_database::OfDatabase;
 
 /// What a table knows of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
 #[derive(Default)]
@@ -95,17 +98,50 @@ impl Tombstone {
     }
 }
 
-pub(crate) type OfDatabase = BTreeMap<Box<[u8]>, Tombstone>;
-
 /// A key with its physical database.
 pub type PhysicalKey = (u16, Box<[u8]>);
 
 /// Those of a slot.
 #[derive(Default)]
 struct Tombstones {
-    databases: BTreeMap<u16, OfDatabase>,
+    /// In the order of their numbers; none is empty.
+    databases: Vec<(u16, OfDatabase)>,
     /// Keys that were deleted since the walk began and that it has not heard of.
     gone: BTreeSet<PhysicalKey>,
+}
+
+impl Tombstones {
+    fn of(&self, physical: u16) -> Option<&OfDatabase> {
+        self.databases.iter().find(|(number, _)| *number == physical).map(|(_, there)| there)
+    }
+
+    fn of_mut(&mut self, physical: u16) -> Option<&mut OfDatabase> {
+        self.databases.iter_mut().find(|(number, _)| *number == physical).map(|(_, there)| there)
+    }
+
+    /// True: it is the first of this key.
+    fn insert(&mut self, physical: u16, key: &[u8], tombstone: Tombstone) -> bool {
+        if let Some(there) = self.of_mut(physical) {
+            return there.insert(key, tombstone);
+        }
+        let at = self.databases.partition_point(|(number, _)| *number < physical);
+        let mut there = OfDatabase::default();
+        there.insert(key, tombstone);
+        self.databases.reserve_exact(1);
+        self.databases.insert(at, (physical, there));
+        true
+    }
+
+    fn remove(&mut self, physical: u16, key: &[u8]) -> Option<Tombstone> {
+        let removed = self.of_mut(physical)?.remove(key);
+        self.databases.retain(|(_, there)| !there.is_empty());
+        removed
+    }
+
+    fn take(&mut self, physical: u16) -> Option<OfDatabase> {
+        let at = self.databases.iter().position(|(number, _)| *number == physical)?;
+        Some(self.databases.remove(at).1)
+    }
 }
 
 pub(crate) struct Graveyard {
@@ -133,11 +169,11 @@ impl Graveyard {
         let mut place = self.of(slot);
         let tombstones = place.as_mut()?;
         tombstones.gone.retain(|(db, _)| *db != physical);
-        let taken = tombstones.databases.remove(&physical);
+        let taken = tombstones.take(physical);
         if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
             *place = None;
         }
-        self.dropped.fetch_add(taken.as_ref().map_or(0, BTreeMap::len) as i64, Relaxed);
+        self.dropped.fetch_add(taken.as_ref().map_or(0, OfDatabase::len) as i64, Relaxed);
         taken
     }
 }
@@ -163,8 +199,7 @@ impl Keyspace {
         if walked {
             tombstones.gone.insert((physical, key.bytes.into()));
         }
-        let there = tombstones.databases.entry(physical).or_default();
-        if there.insert(key.bytes.into(), Tombstone { version, round, walked, mark }).is_none() {
+        if tombstones.insert(physical, key.bytes, Tombstone { version, round, walked, mark }) {
             table.graves.change(1);
             shift(&local.counters.tombstones, 1);
         }
@@ -175,13 +210,9 @@ impl Keyspace {
     pub(crate) fn dig_up(&self, held: &Held, key: &Key<'_>, physical: u16, local: &Local) -> Option<Mark> {
         let mut place = self.graveyard.of(key.slot);
         let tombstones = place.as_mut()?;
-        let there = tombstones.databases.get_mut(&physical)?;
-        let dug_up = there.remove(key.bytes)?;
-        if there.is_empty() {
-            tombstones.databases.remove(&physical);
-            if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
-                *place = None;
-            }
+        let dug_up = tombstones.remove(physical, key.bytes)?;
+        if tombstones.databases.is_empty() && tombstones.gone.is_empty() {
+            *place = None;
         }
         self.body(held, key.slot).table_or_new(physical).graves.change(-1);
         shift(&local.counters.tombstones, -1);
@@ -278,17 +309,15 @@ impl Keyspace {
         let tombstones = place.as_mut()?;
         let first = after.as_ref().map_or(0, |(db, _)| *db);
         let mut seen = 0;
-        for (&db, there) in tombstones.databases.range_mut(first..) {
-            let from = match &after {
-                Some((same, key)) if *same == db => Bound::Excluded(&**key),
-                _ => Bound::Unbounded,
-            };
-            for (key, tombstone) in there.range_mut::<[u8], _>((from, Bound::Unbounded)) {
-                f(db, key, tombstone);
+        for (db, there) in tombstones.databases.iter_mut().filter(|(db, _)| *db >= first) {
+            let from = after.as_ref().filter(|(same, _)| same == db).map(|(_, key)| &**key);
+            let last = there.each_after(from, |key, tombstone| {
+                f(*db, key, tombstone);
                 seen += 1;
-                if seen == most {
-                    return Some((db, key.clone()));
-                }
+                seen == most
+            });
+            if let Some(last) = last {
+                return Some((*db, last));
             }
         }
         None
@@ -313,12 +342,8 @@ impl Keyspace {
         let mut place = self.graveyard.of(slot);
         let Some(tombstones) = place.as_mut() else { return next };
         for (db, key) in &old {
-            if let Some(there) = tombstones.databases.get_mut(db) {
-                there.remove(key);
+            if tombstones.remove(*db, key).is_some() {
                 self.body(held, slot).table_or_new(*db).graves.change(-1);
-                if there.is_empty() {
-                    tombstones.databases.remove(db);
-                }
             }
         }
         self.graveyard.dropped.fetch_add(old.len() as i64, Relaxed);
@@ -375,7 +400,7 @@ impl Keyspace {
     pub fn copy_gone(&self, held: &Held, physical: u16, key: &Key<'_>) -> Mark {
         debug_assert!(held.covers(key.slot));
         let mut place = self.graveyard.of(key.slot);
-        let there = place.as_mut().and_then(|tombstones| tombstones.databases.get_mut(&physical));
+        let there = place.as_mut().and_then(|tombstones| tombstones.of_mut(physical));
         let tombstone = there.and_then(|there| there.get_mut(key.bytes));
         tombstone.map_or(Mark::NONE, |tombstone| std::mem::replace(&mut tombstone.mark, Mark::DEAD))
     }
@@ -424,8 +449,8 @@ impl Keyspace {
             return true;
         }
         let place = self.graveyard.of(key.slot);
-        let there = place.as_ref().and_then(|tombstones| tombstones.databases.get(&physical));
-        there.is_some_and(|there| there.contains_key(key.bytes))
+        let there = place.as_ref().and_then(|tombstones| tombstones.of(physical));
+        there.is_some_and(|there| there.get(key.bytes).is_some())
     }
 
     /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For replay.
@@ -438,7 +463,7 @@ impl Keyspace {
             return 0;
         }
         let place = self.graveyard.of(key.slot);
-        let there = place.as_ref().and_then(|tombstones| tombstones.databases.get(&physical));
+        let there = place.as_ref().and_then(|tombstones| tombstones.of(physical));
         there.and_then(|there| there.get(key.bytes)).map_or(0, |tombstone| tombstone.version)
     }
 }

@@ -12,7 +12,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, f
 pub(crate) const LARGE_RECORD: usize = 1 << 20;
 
 /// Bytes of memory that a buffer keeps when nothing is in it: what was needed once, for something large, may not be needed again.
-const KEPT: usize = 2 << 20;
+const KEPT: usize = 1 << 20;
 
 /// Empties a buffer whose contents are not needed any more.
 pub(crate) fn empty<T>(buffer: &mut Vec<T>) {

@@ -36,6 +36,9 @@ const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
 const NEEDED: u64 = 36 << 20;
 
+/// Log and store have this part of the limit to work with, beside it, where a policy deletes keys: 1/14.
+const DURABLE_SHARE: u64 = 14;
+
 /// What may be in use beside what is not data, in any case: this part of the limit.
 const LEAST_DATA: u64 = 8;
 /// For so long what was found out about that is believed, in milliseconds.
@@ -243,13 +246,22 @@ impl Node {
         let own = match settings.maxmemory {
             0 => u64::MAX,
             _ if moves_to_store(self, settings) => u64::MAX,
-            most => most,
+            most => most + self.not_counted(settings),
         };
         let resident = match self.resident_bound(settings) {
             0 => u64::MAX,
             most => resident(most),
         };
         own.min(resident).min(self.address_limit())
+    }
+
+    /// Bytes that may be in use beyond `maxmemory`: where a policy deletes keys, log and store work beside them. Redis does not count its log's buffer
+    /// either. A fixed part, not what they have just now: that goes up and down with every checkpoint, and at each height keys would go.
+    pub fn not_counted(&self, settings: &Settings) -> u64 {
+        match self.engine.source.is_there() && !moves_to_store(self, settings) {
+            true => settings.maxmemory / DURABLE_SHARE,
+            false => 0,
+        }
     }
 
     /// Bytes that may be resident: `maxmemory` where data moves to the store, and what a control group allows; 0 for no bound.

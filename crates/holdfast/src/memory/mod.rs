@@ -206,13 +206,15 @@ unsafe extern "C" {
     fn mi_option_get(option: libc::c_int) -> libc::c_long;
 }
 
-/// Before the first allocation that is large: where the system limits memory, large blocks are not mimalloc's. Where it limits the address space, mimalloc is to take what it
+/// Before the first allocation that is large: no memory comes in huge pages, of which little may be used, until the settings say otherwise. Where the system limits memory, large blocks are not mimalloc's. Where it limits the address space, mimalloc is to take what it
 /// needs and give back what it does not; else it takes a gigabyte at a time and keeps it.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SAVE_MEMORY: extern "C" fn() = {
     extern "C" fn save() {
+        // SAFETY: changes a property of the process, and takes no pointers.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
         let limit = |which| {
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the pointer is to a valid value of ours, which the call fills.

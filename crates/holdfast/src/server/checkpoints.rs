@@ -29,8 +29,10 @@ const SHARE_MAX: u64 = 95;
 const SLEEP_MAX_NS: u64 = 20_000_000;
 /// After a failure, nothing is tried for so long, in milliseconds, unless it is asked for (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
 const RETRY_MS: u64 = 5_000;
-/// Tombstones that make a checkpoint due: some hundred bytes each.
+/// Tombstones that make a checkpoint due.
 const TOMBSTONES_MAX: u64 = 1 << 20;
+/// About the bytes of one. Where memory is limited they take no more than about a sixteenth of it.
+const TOMBSTONE_BYTES: u64 = 128;
 
 /// Starts the thread, which ends with what the next freeze would have been. `gates`: to each stream of the log, whose tail this is.
 pub fn start(
@@ -67,6 +69,12 @@ fn most(node: &Node, settings: &Settings) -> u64 {
         .min(part(settings.checkpoint_log_max, 2))
 }
 
+/// How many tombstones make a checkpoint due.
+fn most_tombstones(node: &Node, settings: &Settings) -> u64 {
+    let part = node.memory_bound(settings).map(|bound| bound / 16 / TOMBSTONE_BYTES);
+    part.map_or(TOMBSTONES_MAX, |part| part.clamp(TOMBSTONES_MAX / 64, TOMBSTONES_MAX))
+}
+
 struct Runner {
     outside: Outside,
     checkpointer: Checkpointer,
@@ -100,7 +108,7 @@ impl Runner {
                 // A shorter log may be what there is room for.
                 || (matches!(self.outside.log.state(), State::Full(lack) if lack.is_of_disk()) && now.saturating_sub(last) >= RETRY_MS)
                 || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
-                || self.outside.node.engine.keyspace.tombstones() > TOMBSTONES_MAX;
+                || self.outside.node.engine.keyspace.tombstones() > most_tombstones(&self.outside.node, &settings);
             if !asked && (stopping || !due || now < retry_at || !self.checkpoints.may_begin()) {
                 if stopping {
                     return;

@@ -11,7 +11,7 @@ use engine::checkpoint::{
     note_streams, streams_begun,
 };
 use log::{Damage, Fsync, Gate, Limits, Log, Lsn, Opened, State};
-use node::config::{AppendFsync, Settings};
+use node::config::{AppendFsync, EvictionPolicy, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
 use store::{Embedded, Store};
 
@@ -86,9 +86,13 @@ impl Disks {
         let store = store::Settings {
             node,
             at_least: 0,
-            limits: limits(bound(settings.maxmemory)),
+            limits: limits(bound(settings.maxmemory), settings.maxmemory_policy != EvictionPolicy::NoEviction),
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
         };
+        if settings.maxmemory > 0 {
+            // What log and store have freed is resident for a second otherwise: beside a small limit that is much.
+            crate::memory::give_back_soon();
+        }
         let store: Arc<dyn Store> = Arc::new(Embedded::open(folder, &store)?);
         Self::together(log, node, store, places)
     }
@@ -330,8 +334,9 @@ fn at_once(bound: u64) -> u64 {
     if bound == 0 { u64::MAX } else { bound / 32 }
 }
 
-/// What the store may use for itself: a small part of what there is for data, and of the descriptors.
-fn limits(maxmemory: u64) -> store::Limits {
+/// What the store may use for itself: a small part of what there is for data, and of the descriptors. Where a policy `deletes`, it reads
+/// what it has after a start and to compact only: it works with less.
+fn limits(maxmemory: u64, deletes: bool) -> store::Limits {
     const LEAST: u64 = 1 << 20;
     const LEAST_TABLE: u64 = 2 << 20;
     let most_files = process::limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
@@ -341,8 +346,9 @@ fn limits(maxmemory: u64) -> store::Limits {
         return most;
     }
     let part = maxmemory / 32;
+    let (memory, cache) = if deletes { (part / 2, part / 4) } else { (part, part) };
     let table = (2 * part).clamp(LEAST_TABLE, most.table);
-    store::Limits { memory: part.clamp(LEAST, most.memory), cache: part.clamp(LEAST, most.cache), table, ..most }
+    store::Limits { memory: memory.clamp(LEAST, most.memory), cache: cache.clamp(LEAST, most.cache), table, ..most }
 }
 
 #[cfg(test)]
@@ -358,8 +364,10 @@ mod tests {
             [bound_of(0, group), bound_of(1 << 40, group), bound_of(0, space)],
             [400 << 20, 400 << 20, 500 << 20]
         );
-        let (free, group) = (limits(bound_of(0, None)), limits(bound_of(0, group)));
+        let (free, group) = (limits(bound_of(0, None), false), limits(bound_of(0, group), false));
         assert_eq!((free.memory, free.cache), (64 << 20, 64 << 20));
         assert!(2 * group.memory + group.cache < 400 << 20 >> 3, "{group:?}");
+        let deletes = limits(400 << 20, true);
+        assert!((2 * deletes.memory + deletes.cache) * 2 < 2 * group.memory + group.cache, "{deletes:?}");
     }
 }

@@ -91,9 +91,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         }
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    if settings.disable_thp {
-        process::disable_huge_pages();
-    }
+    process::disable_huge_pages(settings.disable_thp);
     limit_clients(&mut values, settings.maxclients)?;
     let limits = limits::apply();
     let mut title = Title::reserve(&settings, file.as_deref());

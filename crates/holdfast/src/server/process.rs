@@ -84,11 +84,13 @@ pub fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
-/// Has the system back memory by small pages only: a huge one is resident as a whole however little of it is used.
-pub fn disable_huge_pages() {
+/// Whether the system backs memory by small pages only: a huge one is resident as a whole however little of it is used. The
+/// process has begun with small ones (see `memory`), and stays with them where it cannot be changed.
+pub fn disable_huge_pages(disable: bool) {
     // SAFETY: changes a property of the process, and takes no pointers.
-    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
-        tracing::warn!("Transparent huge pages cannot be turned off: {}", io::Error::last_os_error());
+    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(disable), 0, 0, 0) } != 0 {
+        let turned = if disable { "off" } else { "on" };
+        tracing::warn!("Transparent huge pages cannot be turned {turned}: {}", io::Error::last_os_error());
     }
 }
 

@@ -1,7 +1,8 @@
-//! One page: blocks of one size class, packed from the start of its area, and behind them one bit per block.
+//! One page: blocks of one size class, packed from the start of its area, and one bit per block.
 //!
 //! Blocks carry no header, and a free block is not touched: which blocks are free is in the bitmap, so taking a dozen
-//! reads one line instead of a chain of cold ones. The bitmap usually fits into the rest that the blocks leave anyway.
+//! reads one line instead of a chain of cold ones. The bitmap lies behind the blocks and usually fits into the rest that
+//! they leave anyway. That of up to 64 blocks is in the page's description: behind blocks of 2 KB it would cost a block.
 //!
 //! Who may change a page: the holder of its class's lock while a class owns it, otherwise the holder of the pool's
 //! lock, or whoever has unlinked it from both. All fields that change are atomics, used with relaxed ordering under
@@ -15,6 +16,9 @@ use std::{
 
 use super::class::Class;
 
+/// Blocks whose bits the page's description holds.
+const INLINE: usize = 64;
+
 /// What is known about one page. Lives in the header of its chunk.
 #[repr(align(64))]
 pub struct Page {
@@ -25,6 +29,8 @@ pub struct Page {
     capacity: AtomicU32,
     /// Blocks handed out.
     used: AtomicU32,
+    /// The bitmap of up to [`INLINE`] blocks.
+    bits: AtomicU64,
     /// No word of the bitmap below this one has a free bit.
     first_word: AtomicU32,
     class: AtomicU16,
@@ -73,6 +79,7 @@ impl Page {
             area_len,
             capacity: AtomicU32::new(0),
             used: AtomicU32::new(0),
+            bits: AtomicU64::new(0),
             first_word: AtomicU32::new(0),
             class: AtomicU16::new(0),
             row: AtomicU8::new(0),
@@ -86,7 +93,7 @@ impl Page {
         debug_assert_eq!(self.used.load(Relaxed), 0);
         let len = self.area_len as usize;
         let mut capacity = len / class.size();
-        while bitmap_at(capacity, class) + words(capacity) * 8 > len {
+        while capacity > INLINE && bitmap_at(capacity, class) + words(capacity) * 8 > len {
             capacity -= 1;
         }
         self.capacity.store(capacity as u32, Relaxed);
@@ -176,6 +183,9 @@ impl Page {
 
     fn bitmap(&self, class: Class) -> &[AtomicU64] {
         let capacity = self.capacity();
+        if capacity <= INLINE {
+            return std::slice::from_ref(&self.bits);
+        }
         // SAFETY: `assign` chose `capacity` so that blocks and bitmap lie in the area, which belongs to this page
         // alone and holds no reference of other types: the blocks end before the bitmap starts. It starts at a multiple of 8,
         // as does the area. The words were written by `assign` before any class saw the page; if

@@ -12,7 +12,8 @@ pub(super) static SECTION: Section = Section {
             "maxmemory",
             Kind::Memory { min: 0, max: ULONG_MAX },
             "0",
-            "Memory for data, bytes, beyond which `maxmemory-policy` applies; 0 for no limit.",
+            "Memory for data, bytes, beyond which `maxmemory-policy` applies; 0 for no limit. Where there is a log and a \
+             policy that deletes keys, log and store have a fourteenth of it beside that.",
         ),
         row(
             "maxmemory-policy",

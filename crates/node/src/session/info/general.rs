@@ -135,7 +135,8 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("rss_overhead_bytes", 0);
     t.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)));
     t.line("mem_fragmentation_bytes", resident as i64 - used as i64);
-    t.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers"]);
+    t.line("mem_not_counted_for_evict", r.node.not_counted(r.settings));
+    t.zeros(&["mem_replication_backlog", "mem_total_replication_buffers"]);
     t.line("mem_clients_slaves", 0);
     t.line("mem_replica_full_sync_buffer", 0);
     t.line("mem_clients_normal", clients);
