@@ -168,7 +168,9 @@ fn commands_describe_themselves() {
     client.call("hello 3");
     let eval = client.call("command info eval");
     assert!(
-        eval.starts_with("*1 *10 $4 eval :-3 ~5 +noscript +stale +skip_monitor +no_mandatory_keys +movablekeys"),
+        eval.starts_with(
+            "*1 *10 $4 eval :-3 ~6 +noscript +stale +skip_monitor +no_mandatory_keys +movablekeys +script_runner"
+        ),
         "{eval}"
     );
     assert!(eval.contains("~2 +@slow +@scripting ~0 ~1 ") && eval.ends_with(" ~0"), "{eval}");
