@@ -470,7 +470,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x05\0\x05\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x06\0\x06\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 
