@@ -59,8 +59,8 @@ fn owners(map: &Map) -> impl Iterator<Item = (u16, u16, NodeId, u64)> + '_ {
 impl Worker {
     /// Clients of this worker that cache, and have not gone.
     fn trackers(&self) -> Vec<Token> {
-        let tracks = |conn: &&Box<Conn>| conn.session.tracking.is_some() && conn.is_client() && !conn.closing;
-        self.conns.iter().flatten().filter(tracks).map(|conn| conn.token).collect()
+        let tracks = |conn: &&Conn| conn.session.tracking.is_some() && conn.is_client() && !conn.closing;
+        self.conns.iter().flatten().map(|conn| &**conn).filter(tracks).map(|conn| conn.token).collect()
     }
 
     /// Tells all clients that cache to forget everything.
