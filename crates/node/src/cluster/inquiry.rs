@@ -209,7 +209,7 @@ impl SessionCtx<'_> {
         if merge == Merge::Sum && command.name == "dbsize" {
             // What the script itself has added and taken away.
             let keyspace = &self.node.engine.keyspace;
-            let [with, without] = [Some(block.run.counts()), None].map(|own| keyspace.counts(db, own).keys as i64);
+            let [with, without] = [Some(block.run.counts()), None].map(|own| keyspace.counts(db, own).keys);
             parts.push(format!(":{}\r\n", with - without).into());
         }
         self.merge_answers(merge, &parts, protocol, reply);

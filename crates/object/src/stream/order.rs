@@ -9,19 +9,19 @@ use crate::tree::Tree;
 /// A pending entry in the order of claims.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    at: Id,
-    id: Id,
+    place: Id,
+    entry: Id,
 }
 
 impl Place {
     pub fn of(delivery: &Delivery) -> Place {
-        Place { at: delivery.place(), id: delivery.id }
+        Place { place: delivery.place(), entry: delivery.id }
     }
 }
 
 impl Record for Place {
     fn id(&self) -> Id {
-        self.at
+        self.place
     }
 }
 
@@ -70,10 +70,10 @@ impl Group {
         let Group { oldest, pending, .. } = self;
         let oldest = oldest.get_or_insert_with(|| {
             let mut places: Vec<Place> = pending.from(Id::MIN).map(|delivery| Place::of(&delivery)).collect();
-            places.sort_unstable_by_key(|place| place.at);
+            places.sort_unstable_by_key(|one| one.place);
             Pending(Tree::build(places, true, |run: &mut Run<Place>, place| run.0.push(place)))
         });
-        oldest.from(Id::MIN).filter_map(|place| pending.get(place.id))
+        oldest.from(Id::MIN).filter_map(|one| pending.get(one.entry))
     }
 
     /// Entries that nobody has, in the order in which they were released.
