@@ -45,9 +45,10 @@ pub trait Walk: Send {
     /// Looks at a key that has not expired.
     fn visit(&mut self, found: Visited<'_>);
 
-    /// Looks at a key whose time has come. True: it is deleted now, as a command that names it would.
-    fn visit_expired(&mut self, found: Visited<'_>) -> bool {
-        let _ = found;
+    /// Looks at a key whose time has come. True: it is deleted now, as a command that names it would. `kept`: no command deletes
+    /// expired keys at present.
+    fn visit_expired(&mut self, found: Visited<'_>, kept: bool) -> bool {
+        let _ = (found, kept);
         false
     }
 

@@ -6,7 +6,7 @@ use txn::locks::Mode;
 
 use crate::testing::with_call;
 use crate::transactions::tests::{NOW, engines, install, locks, prepare, prepared, say};
-use crate::{Begin, Engine};
+use crate::{Begin, Engine, Ran, Step};
 
 /// An engine for which `k` is a string and `h` a hash whose time has come, and that keeps what has expired.
 fn paused() -> Engine {
@@ -18,6 +18,16 @@ fn paused() -> Engine {
     engine.fx.encoded.clear();
     engine.begin_turn(NOW + 20);
     engine
+}
+
+/// The reply of a command that walks over the keys.
+fn walk(engine: &mut Engine, command: &str) -> String {
+    let mut out = Vec::new();
+    let Ran::Walking(mut walking) = with_call(0, &[command], |call| engine.run(call, &mut out)) else {
+        panic!("{command} does not walk");
+    };
+    while let Step::More = engine.step_walk(&mut walking, 0, &mut out) {}
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn operations(encoded: &[u8]) -> Vec<(u8, String)> {
@@ -78,6 +88,22 @@ fn what_a_writer_writes_over_is_deleted_and_what_a_reader_looks_for_is_kept() {
     engine.keep_expired(false);
     assert_eq!(say(&mut engine, "exists h"), ":0\r\n");
     assert_eq!(operations(&engine.fx.encoded), [(op::DELETE, "h".to_owned())], "it was still there");
+}
+
+/// DBSIZE counts the keys that a pause keeps: RANDOMKEY then has one to name, as in Redis.
+#[test]
+fn randomkey_names_an_expired_key_when_a_pause_keeps_all() {
+    let mut engine = paused();
+    engine.keep_expired(true);
+    let named = walk(&mut engine, "randomkey");
+    assert!(["$1\r\nk\r\n", "$1\r\nh\r\n"].contains(&named.as_str()), "{named}");
+    assert_eq!(walk(&mut engine, "dbsize"), ":2\r\n");
+    say(&mut engine, "set x 1");
+    assert_eq!(walk(&mut engine, "randomkey"), "$1\r\nx\r\n", "one that has not expired comes first");
+    say(&mut engine, "del x");
+    engine.keep_expired(false);
+    assert_eq!(walk(&mut engine, "randomkey"), "$-1\r\n");
+    assert_eq!(walk(&mut engine, "dbsize"), ":0\r\n");
 }
 
 /// A block that is undone and runs again is the same one, whatever has begun or ended meanwhile.

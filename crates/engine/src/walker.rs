@@ -236,7 +236,7 @@ impl Engine {
         until: Option<Option<u64>>,
         expired: &mut Vec<Vec<u8>>,
     ) -> Option<u64> {
-        let (now, at) = (self.now, walking.at);
+        let (now, at, keep) = (self.now, walking.at, self.keep_expired);
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         self.db(held, walking.db, 0).walk(at.slot, at.hash, |entry| {
@@ -248,7 +248,7 @@ impl Engine {
             }
             if !entry.expired(now) {
                 walking.walk.visit(entry.into());
-            } else if walking.walk.visit_expired(entry.into()) {
+            } else if walking.walk.visit_expired(entry.into(), keep) {
                 expired.push(entry.key().to_vec());
             }
         })
@@ -263,7 +263,7 @@ impl Engine {
     ) -> Option<Option<u64>> {
         let shared = self.shared.clone();
         let keyspace = &shared.keyspace;
-        let (at, now) = (walking.at, self.now);
+        let (at, now, keep) = (walking.at, self.now, self.keep_expired);
         let physical = keyspace.physical(walking.db);
         let listing =
             walking.listing.take().filter(|listing| listing.covers(at) && listing.holds(keyspace, physical))?;
@@ -284,7 +284,7 @@ impl Engine {
                 walking.walk.visit(found);
             } else {
                 // The sweep has it fetched and deletes it.
-                walking.walk.visit_expired(found);
+                walking.walk.visit_expired(found, keep);
             }
         }
         walking.listing = Some(listing);

@@ -246,7 +246,7 @@ impl Walk for Scan {
     }
 
     /// Redis looks at the name, then whether the key has expired, and at its type last.
-    fn visit_expired(&mut self, found: Visited<'_>) -> bool {
+    fn visit_expired(&mut self, found: Visited<'_>, _: bool) -> bool {
         self.seen += 1;
         self.filter.names(found.key)
     }
@@ -313,6 +313,8 @@ struct RandomKey {
     wrapped: bool,
     seen: u64,
     chosen: Option<Vec<u8>>,
+    /// An expired key that nothing may delete: the reply if no other key is found, since DBSIZE counts it too.
+    lapsed: Option<Vec<u8>>,
 }
 
 impl Walk for RandomKey {
@@ -327,7 +329,10 @@ impl Walk for RandomKey {
         }
     }
 
-    fn visit_expired(&mut self, _: Visited<'_>) -> bool {
+    fn visit_expired(&mut self, found: Visited<'_>, kept: bool) -> bool {
+        if kept && self.lapsed.is_none() {
+            self.lapsed = Some(found.key.to_vec());
+        }
         true
     }
 
@@ -340,7 +345,7 @@ impl Walk for RandomKey {
     }
 
     fn finish(&mut self, _: Option<Position>, out: &mut Reply<'_>) -> bool {
-        out.bulk_or_null(self.chosen.as_ref());
+        out.bulk_or_null(self.chosen.as_ref().or(self.lapsed.as_ref()));
         true
     }
 }
@@ -350,7 +355,7 @@ fn randomkey(ctx: &mut Ctx<'_>) -> Result<Box<dyn Walk>, Error> {
     let anywhere = Position { slot: ctx.rng.below(SLOTS as u64) as u16, hash: ctx.rng.next_u64() };
     let start = if empty { THE_END } else { anywhere };
     let rng = Rng::new(ctx.rng.next_u64());
-    Ok(Box::new(RandomKey { rng, start, wrapped: empty, seen: 0, chosen: None }))
+    Ok(Box::new(RandomKey { rng, start, wrapped: empty, seen: 0, chosen: None, lapsed: None }))
 }
 
 /// Not really a walk, but it wants what walks get: inside MULTI, everything held.

@@ -3,7 +3,8 @@
 use object::Hash;
 use object::hash::Expiry;
 
-use super::effect::{SET, SET_EXPIRING, SET_KEEPING, write_all};
+use super::LastField::Told;
+use super::effect::{EXPIRE, SET, SET_EXPIRING, SET_KEEPING, write_all};
 use super::expire::{Change, POSITIVE_INTEGER, fields_at};
 use super::options::{Form, If, Options, Ttl};
 use super::{State, check_length, drop_expired, look, settle};
@@ -125,11 +126,10 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         Some(If::Absent) => refused_by_key || names().any(exists),
         Some(If::Present) => refused_by_key || !names().all(exists),
     };
-    // What has expired must not lend its time to what is set now.
-    if expired {
-        drop_expired(ctx, &key, names());
-    }
     if refused {
+        if expired {
+            drop_expired(ctx, &key, names(), Told);
+        }
         ctx.out.integer(0);
         return Ok(Outcome::Done);
     }
@@ -138,6 +138,12 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let hash = ctx.db.get_or_create::<Hash>(&key)?;
     let before = State::of(hash);
     hash.expect(words.len() / 2, limits);
+    // What has expired must not lend its time to what is set now. The hash is never empty meanwhile, so its key and its time stay.
+    let mut lapsed = Vec::new();
+    if expired {
+        lapsed.extend(names().filter(|name| hash.find(name).is_some_and(|field| field.expired(now))));
+        lapsed.iter().for_each(|name| _ = hash.set_expiry(name, None));
+    }
     for (name, value) in pairs() {
         if past {
             hash.remove(name);
@@ -147,6 +153,11 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     }
     let after = State::of(hash);
     ctx.fx.dirty += (words.len() / 2) as u64 - 1;
+    if expired && fields_if.is_some() {
+        // Only a condition makes the command look for the fields that were there.
+        keyspace::bump(&ctx.db.local().counters().expired_fields, lapsed.len() as u64);
+        ctx.notify(class::HASH, "hexpired", &key);
+    }
     ctx.notify(class::HASH, "hset", &key);
     if past {
         // Set and gone at once. A hash that was made for it leaves no trace.
@@ -160,6 +171,13 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             Expiry::Keep => SET_KEEPING,
             Expiry::At(_) => SET_EXPIRING,
         };
+        if effect == SET_KEEPING && expired {
+            ctx.effect(EXPIRE, &key, |w| {
+                w.varint(0);
+                write_all(w, lapsed);
+            });
+            ctx.fx.dirty -= 1;
+        }
         ctx.effect(effect, &key, |w| {
             if let Expiry::At(at) = expiry {
                 w.varint(at);

@@ -54,9 +54,16 @@ fn settle(ctx: &mut Ctx<'_>, key: &Key<'_>, before: State, after: State) {
     }
 }
 
+/// Whether clients hear `hexpired` of the last field of a hash: most commands say `del` alone, as Redis does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LastField {
+    Silent,
+    Told,
+}
+
 /// Deletes those of the named fields that have expired, because a command has come across them.
 #[cold]
-fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone) {
+fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone, last: LastField) {
     let now = ctx.now;
     let Ok(Some(hash)) = ctx.db.get_mut::<Hash>(key) else { return };
     let before = State::of(hash);
@@ -78,7 +85,9 @@ fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item 
         let gone: Vec<&[u8]> = names.filter(|name| hash.is_none_or(|hash| hash.find(name).is_none())).collect();
         ctx.effect(REMOVE, key, |w| write_all(w, gone));
     }
-    ctx.notify(class::HASH, "hexpired", key);
+    if !after.empty || dropped > 1 || last == LastField::Told {
+        ctx.notify(class::HASH, "hexpired", key);
+    }
     settle(ctx, key, before, after);
 }
 

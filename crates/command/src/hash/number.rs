@@ -6,6 +6,7 @@ use object::hash::Expiry;
 use object::long_double::LongDouble;
 use object::number::parse_i64;
 
+use super::LastField::Silent;
 use super::effect::{SET_KEEPING, write_all};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
@@ -24,7 +25,7 @@ fn change(
     let text = add(found.filter(|_| !expired).map(|field| field.value))?;
     check_length(name, &text)?;
     if expired {
-        drop_expired(ctx, &key, std::iter::once(name));
+        drop_expired(ctx, &key, std::iter::once(name), Silent);
     }
     let hash = ctx.db.get_or_create::<Hash>(&key)?;
     let before = State::of(hash);

@@ -4,6 +4,7 @@ use object::Hash;
 use object::hash::Field;
 use resp::Reply;
 
+use super::LastField::Silent;
 use super::drop_expired;
 use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
@@ -17,7 +18,7 @@ pub(super) fn hget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     match found {
         Some(field) if field.expired(ctx.now) => {
             ctx.out.null();
-            drop_expired(ctx, &key, std::iter::once(name));
+            drop_expired(ctx, &key, std::iter::once(name), Silent);
         }
         Some(field) => bulk(&mut ctx.out, field.value),
         None => ctx.out.null(),
@@ -40,7 +41,7 @@ pub(super) fn hmget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         }
     }
     if expired {
-        drop_expired(ctx, &key, names);
+        drop_expired(ctx, &key, names, Silent);
     }
     Ok(Outcome::Done)
 }
@@ -51,7 +52,7 @@ pub(super) fn hexists(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let expired = found.is_some_and(|field| field.expired(ctx.now));
     ctx.out.integer(i64::from(found.is_some() && !expired));
     if expired {
-        drop_expired(ctx, &key, std::iter::once(name));
+        drop_expired(ctx, &key, std::iter::once(name), Silent);
     }
     Ok(Outcome::Done)
 }
@@ -62,7 +63,7 @@ pub(super) fn hstrlen(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let expired = found.is_some_and(|field| field.expired(ctx.now));
     ctx.out.count(found.filter(|_| !expired).map_or(0, |field| field.value.str_len() as u64));
     if expired {
-        drop_expired(ctx, &key, std::iter::once(name));
+        drop_expired(ctx, &key, std::iter::once(name), Silent);
     }
     Ok(Outcome::Done)
 }

@@ -3,6 +3,7 @@
 use object::Hash;
 use object::hash::Expiry;
 
+use super::LastField::Silent;
 use super::effect::{REMOVE, SET, write_all};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
@@ -46,7 +47,7 @@ pub(super) fn hsetnx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, name) = (ctx.key(1), ctx.arg(2));
     let now = ctx.now;
     match look(ctx, &key)?.and_then(|hash| hash.find(name)) {
-        Some(field) if field.expired(now) => drop_expired(ctx, &key, std::iter::once(name)),
+        Some(field) if field.expired(now) => drop_expired(ctx, &key, std::iter::once(name), Silent),
         Some(_) => {
             ctx.out.integer(0);
             return Ok(Outcome::Done);

@@ -337,7 +337,7 @@ fn walk(
         let next = ctx.db.walk(at.slot, at.hash, |entry| {
             if entry.expiry().is_none_or(|ms| ms > ctx.now) {
                 walk.visit(entry.into());
-            } else if walk.visit_expired(entry.into()) {
+            } else if walk.visit_expired(entry.into(), false) {
                 expired.push(entry.key().to_vec());
             }
         });

@@ -222,7 +222,6 @@ fn whoever_meets_an_expired_field_deletes_it() {
             ("hgetdel h fields 2 a b", "*2 $-1 $1 2", 1),
             ("hsetex h fnx fields 1 a 1", ":1", 3),
             ("hsetex h fxx fields 1 a 1", ":0", 2),
-            ("hsetex h keepttl fields 1 a 1", ":1", 3),
             ("hrandfield h 0", "*0", 2),
         ] {
             let mut bench = bench(large);
@@ -239,17 +238,59 @@ fn whoever_meets_an_expired_field_deletes_it() {
 
 #[test]
 fn the_key_goes_with_its_last_field() {
-    for command in
-        ["hget h a", "hmget h a", "hgetdel h fields 1 a", "hrandfield h", "hexists h a", "hsetex h fxx fields 1 a 1"]
-    {
+    for (command, events) in [
+        ("hget h a", &["del h"][..]),
+        ("hmget h a b", &["del h"]),
+        ("hexists h a", &["del h"]),
+        ("hstrlen h a", &["del h"]),
+        ("hgetdel h fields 1 a", &["hexpired h", "del h"]),
+        ("hrandfield h", &["hexpired h", "del h"]),
+        ("hsetex h fxx fields 1 a 1", &["hexpired h", "del h"]),
+    ] {
         let mut bench = Bench::new();
         bench.words("hset h a 1");
         bench.words("hpexpire h 10 fields 1 a");
         bench.now = NOW + 11;
         bench.notified();
         bench.words(command);
-        assert_eq!(bench.notified(), ["hexpired h", "del h"], "{command}");
+        assert_eq!(bench.notified(), events, "{command}");
         assert_eq!(bench.words("exists h"), ":0\r\n");
+    }
+    let mut bench = Bench::new();
+    check(&mut bench, "hset h a 1 b 2 => :2\nhpexpire h 10 fields 2 a b => *2 :1 :1");
+    bench.now = NOW + 11;
+    bench.notified();
+    bench.words("hmget h a b");
+    assert_eq!(bench.notified(), ["hexpired h", "del h"], "the first of them was not the last");
+}
+
+#[test]
+fn hsetex_sets_fields_that_have_expired_and_leaves_the_key_its_time() {
+    for (command, events) in [
+        ("hsetex h fields 1 a 2", &["hset h"][..]),
+        ("hsetex h keepttl fields 1 a 2", &["hset h"]),
+        ("hsetex h fnx fields 1 a 2", &["hexpired h", "hset h"]),
+        ("hsetex h fnx keepttl fields 2 a 1 a 2", &["hexpired h", "hset h"]),
+    ] {
+        let mut bench = Bench::new();
+        check(&mut bench, "hset h a 1 => :1\nhpexpire h 10 fields 1 a => *1 :1\npexpire h 1000 => :1");
+        bench.now = NOW + 11;
+        bench.notified();
+        assert_eq!(bench.words(command), ":1\r\n");
+        assert_eq!(bench.notified(), events, "{command}");
+        check(&mut bench, "hget h a => $1 2\nhttl h fields 1 a => *1 :-1\npttl h => :989");
+    }
+    for (command, events) in [
+        ("hsetex h px 100 fields 1 a 2", &["hset h", "hexpire h"][..]),
+        ("hsetex h pxat 1 fields 1 a 2", &["hset h", "hdel h", "del h"]),
+        ("hsetex h fnx pxat 1 fields 1 a 2", &["hexpired h", "hset h", "hdel h", "del h"]),
+    ] {
+        let mut bench = Bench::new();
+        check(&mut bench, "hset h a 1 => :1\nhpexpire h 10 fields 1 a => *1 :1");
+        bench.now = NOW + 11;
+        bench.notified();
+        assert_eq!(bench.words(command), ":1\r\n");
+        assert_eq!(bench.notified(), events, "{command}");
     }
 }
 
