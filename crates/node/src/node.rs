@@ -28,9 +28,6 @@ use crate::stats::WorkerStats;
 use crate::table::Table;
 use crate::tracking::Trackers;
 
-/// The version of Redis whose commands and behaviour are offered.
-pub const REDIS_VERSION: &str = "8.0.0";
-
 /// The version of Valkey whose answers `compatibility valkey` gives.
 pub const VALKEY_VERSION: &str = "9.0.0";
 

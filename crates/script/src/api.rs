@@ -8,9 +8,9 @@ use resp::Protocol;
 use smallvec::SmallVec;
 use std::ffi::c_int;
 
-/// The version that scripts are told: the one whose behaviour they get.
-const VERSION: &str = "8.0.0";
-const VERSION_NUM: f64 = 0x0008_0000 as f64;
+/// The version of Redis whose commands and behaviour are offered: scripts and clients are told it.
+pub const REDIS_VERSION: &str = "8.8.0";
+const VERSION_NUM: f64 = 0x0008_0800 as f64;
 
 /// Whose API it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) fn push(f: &mut Frame<'_>, set: Set) {
     for (level, name) in ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"].into_iter().enumerate() {
         constant(f, name, level as f64);
     }
-    f.push_bytes(VERSION);
+    f.push_bytes(REDIS_VERSION);
     f.set_field(-2, "REDIS_VERSION");
     constant(f, "REDIS_VERSION_NUM", VERSION_NUM);
     if set == Set::Load {

@@ -44,6 +44,7 @@ mod sandbox;
 mod sha1;
 mod source;
 
+pub use api::REDIS_VERSION;
 pub use error::Error;
 pub use library::{Function, Library, library_name, load_library};
 pub use lua::memory;

@@ -37,7 +37,8 @@ fn values_as_replies() {
         ("return redis.error_reply()", "-ERR wrong number or type of arguments\r\n"),
         ("return redis.status_reply('FINE')", "+FINE\r\n"),
         ("return redis.sha1hex('')", "$40\r\nda39a3ee5e6b4b0d3255bfef95601890afd80709\r\n"),
-        ("return redis.REDIS_VERSION_NUM", ":524288\r\n"),
+        ("return redis.REDIS_VERSION_NUM", ":526336\r\n"),
+        ("return redis.REDIS_VERSION", "$5\r\n8.8.0\r\n"),
         ("return #_G._VERSION", ":7\r\n"),
     ] {
         let reply = host.eval(body);

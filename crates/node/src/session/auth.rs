@@ -7,7 +7,8 @@ use resp::Protocol;
 
 use super::client::{check_name, set_name};
 use super::{Flow, Replies, SessionCtx, SessionRun};
-use crate::node::{REDIS_VERSION, VALKEY_VERSION};
+use crate::REDIS_VERSION;
+use crate::node::VALKEY_VERSION;
 use crate::stats::add;
 
 /// The rows of the family.

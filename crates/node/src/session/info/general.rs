@@ -6,9 +6,10 @@ use command::Difference;
 use engine::checkpoint::Figures;
 
 use super::{Report, Text, human, ratio};
+use crate::REDIS_VERSION;
 use crate::backlog::backlog_limit;
 use crate::config::EvictionPolicy;
-use crate::node::{REDIS_VERSION, VALKEY_VERSION};
+use crate::node::VALKEY_VERSION;
 use crate::room::moves_to_store;
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
