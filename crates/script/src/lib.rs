@@ -34,6 +34,7 @@ mod lua;
 mod lzf;
 mod machine;
 mod msgpack;
+mod newproxy;
 mod pack;
 mod pattern;
 mod payload;

@@ -5,7 +5,7 @@
 
 use crate::lua::guard::{Guard, READ_ONLY};
 use crate::lua::{Frame, Raised, State};
-use crate::{api, bit, errors, json, msgpack, pack, pattern};
+use crate::{api, bit, errors, json, msgpack, newproxy, pack, pattern};
 use std::ffi::c_int;
 
 /// Tables of a machine, in its registry.
@@ -202,7 +202,7 @@ fn base(f: &mut Frame<'_>, deprecated: bool) {
     f.push_native(collect_garbage);
     f.set_field(COMMON, "collectgarbage");
     if deprecated {
-        f.push_native(new_proxy);
+        newproxy::push(f);
         f.set_field(COMMON, "newproxy");
     }
     f.push_field(LUA, "_VERSION");
@@ -297,14 +297,5 @@ fn collect_garbage(f: &mut Frame<'_>) -> Result<c_int, Raised> {
         }
     }
     f.push_number(result);
-    Ok(1)
-}
-
-/// `newproxy`, without metatables: a finalizer could not be interrupted.
-fn new_proxy(f: &mut Frame<'_>) -> Result<c_int, Raised> {
-    if f.truth(1) {
-        return Err(f.bad_argument(1, "a proxy with a metatable is not supported"));
-    }
-    f.push_userdata();
     Ok(1)
 }

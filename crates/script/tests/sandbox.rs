@@ -92,8 +92,44 @@ fn what_redis_has_taken_away_is_there_only_where_it_is_asked_for() {
         assert!(reply.contains(&format!("nonexistent global variable '{name}'")), "{reply}");
         assert_eq!(deprecated.eval(&format!("return type({name})")), "$8\r\nfunction\r\n");
     }
-    assert!(deprecated.eval("newproxy(true)").contains("not supported"));
     assert_eq!(deprecated.eval("return type(newproxy())"), "$8\r\nuserdata\r\n");
+}
+
+#[test]
+fn proxies_have_metatables_as_in_lua() {
+    let mut host = Host::deprecated();
+    for (body, reply) in [
+        ("return getmetatable(newproxy()) == nil and getmetatable(newproxy(false)) == nil", ":1\r\n"),
+        ("local p = newproxy(true) getmetatable(p).__len = function() return 7 end return #p", ":7\r\n"),
+        (
+            "local p = newproxy(true) local m = getmetatable(p) m.__index = {a = 5} \
+             m.__call = function(_, n) return n * 2 end return p.a + p(4) + rawget(m, '__index').a",
+            ":18\r\n",
+        ),
+        ("local p = newproxy(true) getmetatable(p).__len = function() return 3 end return #newproxy(p)", ":3\r\n"),
+        (
+            "local p = newproxy(true) local q = newproxy(p) return p ~= q and getmetatable(p) == getmetatable(q)",
+            ":1\r\n",
+        ),
+        ("return getmetatable(newproxy(true)) ~= getmetatable(newproxy(true))", ":1\r\n"),
+        ("local p = newproxy(true) getmetatable(p).__metatable = 'x' return getmetatable(p)", "$1\r\nx\r\n"),
+    ] {
+        assert_eq!(host.eval(body), reply, "{body}");
+    }
+    for body in ["newproxy(1)", "newproxy(newproxy())", "newproxy(cjson.null)"] {
+        assert!(host.eval(body).contains("boolean or proxy expected"), "{body}");
+    }
+    assert!(host.eval("getmetatable(newproxy(true))[nil] = 1").contains("index is nil"));
+    assert!(host.eval("rawset(getmetatable(newproxy(true)), '__gc', error)").contains("readonly table"));
+    assert!(host.eval("setmetatable(getmetatable(newproxy(true)), {})").starts_with('-'));
+}
+
+#[test]
+fn a_finalizer_of_a_proxy_never_runs() {
+    let mut host = Host::deprecated();
+    let endless = "local m = getmetatable(newproxy(true)) m.__gc = function() while true do end end \
+                   m = nil collectgarbage() collectgarbage() return 1";
+    assert_eq!(host.eval(endless), ":1\r\n");
 }
 
 #[test]

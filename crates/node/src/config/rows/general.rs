@@ -110,7 +110,7 @@ pub(super) static SECTION: Section = Section {
             "lua-enable-deprecated-api",
             Kind::Bool,
             "no",
-            "Whether scripts may use `getfenv`, `setfenv` and `newproxy`.",
+            "Whether scripts may use `getfenv`, `setfenv` and `newproxy`. A finalizer (`__gc`) never runs.",
         )
         .alias("lua-enable-insecure-api")
         .immutable(),
