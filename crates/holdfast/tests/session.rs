@@ -569,6 +569,12 @@ fn figures_of_redis_8_8_are_there() {
     assert_eq!(client.call("config set slowlog-log-slower-than 0"), "+OK");
     assert_eq!(client.call("get a"), "$1 1");
     assert!(number(&client.call("info stats"), "slowlog_commands_count") >= 1.0);
+    let info = client.call("info commandstats");
+    let get = field(&info, "cmdstat_get");
+    let (_, slow) = get.split_once(",slowlog_count=1,slowlog_time_ms_sum=").unwrap();
+    let (sum, max) = slow.split_once(",slowlog_time_ms_max=").unwrap();
+    assert_eq!(sum, max);
+    assert!(!field(&info, "cmdstat_set").contains("slowlog"), "{info}");
 
     assert_eq!(client.call("config set slowlog-log-slower-than -1"), "+OK");
     assert_eq!(client.call("set gone 1 px 1"), "+OK");

@@ -147,7 +147,7 @@ impl Meter {
         self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
         let is_slow = is_logged && self.threshold.is_some_and(|least| nanos / 1000 >= least);
         if is_slow && !command.spec.has(flags::SKIP_SLOWLOG) {
-            self.slow_log.push(args, client, now_ms / 1000, nanos / 1000, self.kept);
+            self.slow_log.push(command.counted_as, args, client, now_ms / 1000, nanos / 1000, self.kept);
         }
     }
 

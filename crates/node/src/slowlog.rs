@@ -1,6 +1,6 @@
 //! The slow log: commands that took long, newest first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,31 +35,58 @@ pub struct SlowCommand {
     pub client: (String, Vec<u8>),
 }
 
+/// What was added since the last CONFIG RESETSTAT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slow {
+    /// Commands.
+    pub count: u64,
+    /// Microseconds of the longest.
+    pub longest: u64,
+    /// Microseconds of all.
+    pub total: u64,
+}
+
+impl Slow {
+    fn add(&mut self, micros: u64) {
+        self.count += 1;
+        self.longest = self.longest.max(micros);
+        self.total = self.total.saturating_add(micros);
+    }
+}
+
 /// The slow log of a node.
 #[derive(Default)]
 pub struct SlowLog {
     entries: Mutex<VecDeque<SlowCommand>>,
     next: AtomicU64,
-    /// Commands added since the last CONFIG RESETSTAT.
-    pub count: AtomicU64,
-    /// Microseconds of the longest of them.
-    pub longest: AtomicU64,
-    /// Microseconds of all of them.
-    pub total: AtomicU64,
+    /// What was added, by the id of the command.
+    sums: Mutex<BTreeMap<usize, Slow>>,
 }
 
 impl SlowLog {
-    /// Adds a command. `time` in unix seconds.
+    /// Adds a command, which counts for the command `id`. `time` in unix seconds.
     #[cold]
-    pub fn push(&self, args: Args<'_>, client: &Client, time: u64, micros: u64, kept: Kept) {
-        self.count.fetch_add(1, Relaxed);
-        self.longest.fetch_max(micros, Relaxed);
-        self.total.fetch_add(micros, Relaxed);
+    pub fn push(&self, id: usize, args: Args<'_>, client: &Client, time: u64, micros: u64, kept: Kept) {
+        self.sums().entry(id).or_default().add(micros);
         let client = (client.peer.address.clone(), client.texts().name.clone());
         let mut entries = self.entries();
         let id = self.next.fetch_add(1, Relaxed);
         entries.push_front(SlowCommand { id, time, micros, args: shortened(args, kept), client });
         entries.truncate(usize::try_from(kept.commands).unwrap_or(usize::MAX));
+    }
+
+    /// What was added of each command, by its id.
+    pub fn sums(&self) -> MutexGuard<'_, BTreeMap<usize, Slow>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was added of all commands.
+    pub fn sum(&self) -> Slow {
+        self.sums().values().fold(Slow::default(), |all, one| Slow {
+            count: all.count + one.count,
+            longest: all.longest.max(one.longest),
+            total: all.total.saturating_add(one.total),
+        })
     }
 
     /// The entries, newest first.
@@ -119,8 +146,10 @@ mod tests {
         let client = Client::new(1, Peer::default(), 0, 0, 0);
         let args: OwnedArgs = ["ping"].into_iter().collect();
         for time in 0..4 {
-            log.push(args.args(), &client, time, 1, KEPT);
+            log.push(time as usize % 2, args.args(), &client, time, time, KEPT);
         }
+        assert_eq!(log.sums()[&1], Slow { count: 2, longest: 3, total: 4 });
+        assert_eq!(log.sum(), Slow { count: 4, longest: 3, total: 6 });
         let ids: Vec<_> = log.entries().iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [3, 2]);
     }

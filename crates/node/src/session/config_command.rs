@@ -155,8 +155,7 @@ fn resetstat(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.stats.reset();
     ctx.engine.local().counters().reset();
     ctx.node.scripts.evicted.store(0, Relaxed);
-    let slow = &ctx.node.slow_log;
-    [&slow.count, &slow.longest, &slow.total].into_iter().for_each(|counter| counter.store(0, Relaxed));
+    ctx.node.slow_log.sums().clear();
     for worker in (0..ctx.node.workers()).filter(|worker| *worker != usize::from(ctx.engine.index())) {
         ctx.node.send(worker, crate::Message::ResetStats);
     }

@@ -80,11 +80,11 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("avg_pipeline_length_sum", commands);
     t.line("avg_pipeline_length_cnt", pipelines);
     t.line("avg_pipeline_length", format_args!("{:.2}", ratio(commands, pipelines)));
-    let slow = &r.node.slow_log;
+    let slow = r.node.slow_log.sum();
     let millis = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
-    t.line("slowlog_commands_count", slow.count.load(Relaxed));
-    t.line("slowlog_commands_time_ms_max", millis(slow.longest.load(Relaxed)));
-    t.line("slowlog_commands_time_ms_sum", millis(slow.total.load(Relaxed)));
+    t.line("slowlog_commands_count", slow.count);
+    t.line("slowlog_commands_time_ms_max", millis(slow.longest));
+    t.line("slowlog_commands_time_ms_sum", millis(slow.total));
     t.line("eventloop_duration_sum", r.sum(|s| &s.turn_nanos) / 1000);
     t.line("eventloop_duration_cmd_sum", r.sum(|s| &s.command_nanos) / 1000);
     t.line("instantaneous_eventloop_cycles_per_sec", rates.turns);

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Report, Text, ratio};
 use crate::histogram::Distribution;
 use crate::node::Node;
+use crate::slowlog::Slow;
 use crate::stats::CommandStats;
 
 pub fn commandstats(r: &Report<'_>, t: &mut Text) {
     t.title("Commandstats");
+    let slow = r.node.slow_log.sums().clone();
     for command in r.node.table.all() {
         let sum = |counter: fn(&CommandStats) -> &AtomicU64| -> u64 {
             r.node.stats.iter().map(|s| counter(&s.commands[command.id]).load(Relaxed)).sum()
@@ -22,12 +24,19 @@ pub fn commandstats(r: &Report<'_>, t: &mut Text) {
         t.line(
             format_args!("cmdstat_{}", command.name),
             format_args!(
-                "calls={calls},usec={},usec_per_call={:.2},rejected_calls={rejected},failed_calls={failed}",
+                "calls={calls},usec={},usec_per_call={:.2},rejected_calls={rejected},failed_calls={failed}{}",
                 nanos / 1000,
                 ratio(nanos, calls) / 1000.0,
+                slow.get(&command.id).map(slow_fields).unwrap_or_default(),
             ),
         );
     }
+}
+
+/// The fields of a command that the slow log has had since the last reset.
+fn slow_fields(slow: &Slow) -> String {
+    let (total, longest) = (slow.total as f64 / 1000.0, slow.longest as f64 / 1000.0);
+    format!(",slowlog_count={},slowlog_time_ms_sum={total:.2},slowlog_time_ms_max={longest:.2}", slow.count)
 }
 
 pub fn errorstats(r: &Report<'_>, t: &mut Text) {
