@@ -546,6 +546,37 @@ fn compatibility_switches_to_valkeys_answers() {
     assert!(client.call("hello").starts_with("*14 $6 server $5 redis "));
 }
 
+/// As in Redis: a command that waits counts when it has its reply, and what a script calls counts too.
+#[test]
+fn a_clients_commands_are_counted_when_they_end() {
+    let server = Server::start(&["--workers", "2"]);
+    let (mut popper, mut other) = (server.client(), server.client());
+    let id = popper.call("client id").trim_start_matches(':').to_owned();
+    // The counter is added to at the end of a turn, which others may see a moment later.
+    let mut counted = |wanted: &str| {
+        let begun = Instant::now();
+        while field(&other.call(&format!("client list id {id}")), "tot-cmds") != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{wanted} commands are not counted");
+        }
+    };
+    counted("1");
+    popper.send("blpop l 0");
+    server.blocked_clients(1);
+    counted("1");
+    assert_eq!(server.client().call("rpush l x"), ":1");
+    assert_eq!(popper.reply(), "*2 $1 l $1 x");
+    counted("2");
+    assert_eq!(popper.call("blpop l 0.01"), "*-1");
+    counted("3");
+    assert_eq!(popper.call("fcall nosuch 0"), "-ERR Function not found");
+    counted("4");
+    popper.send("eval redis.call('ping')redis.call('get','a') 0");
+    assert_eq!(popper.reply(), "$-1");
+    counted("7");
+    let line = popper.call("client info");
+    assert_eq!(field(&line, "avg-pipeline-len-sum"), "5", "{line}");
+}
+
 /// Fields that Redis 8.8 has: each counts what it says.
 #[test]
 fn figures_of_redis_8_8_are_there() {

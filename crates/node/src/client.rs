@@ -1,6 +1,6 @@
 //! What everybody may know of a client (CLIENT LIST): written by its worker, read by all.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::Seat;
@@ -84,6 +84,8 @@ pub struct Client {
     pub pipelines: AtomicU64,
     /// Commands in total.
     pub commands: AtomicU64,
+    /// What Redis counts besides: one more for each call of a script, one less while a command waits for keys.
+    pub uneven: AtomicI64,
     /// Channels it has subscribed to.
     pub channels: AtomicU32,
     /// Patterns it has subscribed to.
@@ -148,6 +150,7 @@ impl Client {
             reads: AtomicU64::new(0),
             pipelines: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            uneven: AtomicI64::new(0),
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
@@ -184,6 +187,16 @@ impl Client {
             + self.queued_bytes.load(Relaxed)
             + self.transaction_bytes.load(Relaxed)
             + self.tracker.prefix_bytes.load(Relaxed)
+    }
+
+    /// Adds to what [`Client::commands`] leaves out. Only the client's worker does.
+    pub(crate) fn count_besides(&self, more: i64) {
+        self.uneven.store(self.uneven.load(Relaxed) + more, Relaxed);
+    }
+
+    /// Commands that have ended, those that its scripts called among them.
+    pub fn ended(&self) -> u64 {
+        self.commands.load(Relaxed).saturating_add_signed(self.uneven.load(Relaxed))
     }
 
     /// What the client says of itself.

@@ -32,6 +32,7 @@ impl Worker {
     pub(crate) fn wait_for_keys(&mut self, conn: &mut Conn, blocked: Arc<Blocked>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
+        conn.session.client.count_besides(-1);
         if let Some(at) = blocked.deadline {
             self.deadlines.insert((at, conn.token));
             add(&self.stats.waiting_with_deadline, 1);
@@ -166,6 +167,7 @@ impl Worker {
     pub(crate) fn count_out(&mut self, conn: &Conn, blocked: &Blocked) {
         sub(&self.stats.blocked, 1);
         conn.session.client.blocked.store(false, Relaxed);
+        conn.session.client.count_besides(1);
         conn.session.client.seat.rise();
         if let Some(at) = blocked.deadline {
             self.deadlines.remove(&(at, conn.token));

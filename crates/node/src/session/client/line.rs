@@ -106,7 +106,7 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.worker.load(Relaxed),
         client.bytes_in.load(Relaxed),
         client.bytes_out.load(Relaxed),
-        client.commands.load(Relaxed),
+        client.ended(),
         client.reads.load(Relaxed),
         client.commands.load(Relaxed),
         client.pipelines.load(Relaxed),

@@ -65,6 +65,7 @@ impl ScriptRun {
                 Asks::Answered => {
                     ctx.answer(block, command, args, db, (protocol, reply));
                     ctx.meter.ran(command.counted_as);
+                    ctx.session.client.count_besides(1);
                     return Ok(());
                 }
                 Asks::Waits(busy) => return Err(busy),
@@ -145,6 +146,7 @@ impl ScriptRun {
             block.show(ctx.node, db, "lua", self.running.args());
         }
         ctx.meter.ran(command.counted_as);
+        ctx.session.client.count_besides(1);
         Ok(())
     }
 
