@@ -171,12 +171,13 @@ fn copy(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 fn move_(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let db = database(ctx, 2)?;
     let replace = match ctx.args.len() {
         3 => false,
         4 if ctx.is(3, "replace") => true,
-        _ => return Err(Error::SYNTAX),
+        // Redis has no REPLACE here: what follows the database is one argument too many.
+        _ => return Err(Error::arity("move")),
     };
+    let db = database(ctx, 2)?;
     let home = ctx.db.logical();
     if db == home {
         return Err(SAME_OBJECT);
@@ -308,8 +309,8 @@ mod tests {
         assert_eq!(bench.words("move a 1"), ":1\r\n");
         bench.words("set a 2");
         assert_eq!(bench.words("move a 1"), ":0\r\n");
-        assert_eq!(bench.words("move a 1 again"), "-ERR syntax error\r\n");
-        assert_eq!(bench.words("move a 1 replace 2"), "-ERR syntax error\r\n");
+        assert_eq!(bench.words("move a x again"), "-ERR wrong number of arguments for 'move' command\r\n");
+        assert_eq!(bench.words("move a x replace 2"), "-ERR wrong number of arguments for 'move' command\r\n");
         bench.words("rpush b x");
         bench.words("move b 1");
         bench.words("set b y px 5000");
