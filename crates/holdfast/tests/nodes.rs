@@ -397,7 +397,7 @@ fn lists_of(ports: &[u16], server: &Server) -> Vec<String> {
     let ranges: Vec<(u16, u16)> = ports
         .iter()
         .filter_map(|port| {
-            let line = nodes.split('\n').find(|line| line.contains(&format!("127.0.0.1:{port}@")))?;
+            let line = nodes.split('\n').find(|line| line.contains(&format!("@{}", port + 10_000)))?;
             let range = line.split_whitespace().last()?;
             let (first, last) = range.split_once('-')?;
             Some((first.parse().ok()?, last.parse().ok()?))

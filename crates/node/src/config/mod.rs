@@ -11,6 +11,7 @@ mod acts_test;
 mod arguments;
 mod change;
 mod check;
+mod choices;
 mod describe;
 mod files;
 mod kind;
@@ -29,6 +30,10 @@ mod values;
 
 pub use arguments::Arguments;
 pub use change::{Host, Rights, SetError};
+pub use choices::{
+    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
+    OutputLimit, Redirect, Supervised, seeds,
+};
 pub use describe::{help, markdown};
 pub use files::{Disk, replace_file};
 pub use kind::{Kind, Refusal, Value};
@@ -39,10 +44,7 @@ pub use renames::Renames;
 pub use rewrite::rewrite;
 pub use row::{Acts, Row, Section};
 pub use rows::SECTIONS;
-pub use settings::{
-    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
-    OutputLimit, Redirect, Settings, Supervised, seeds,
-};
+pub use settings::Settings;
 pub use special::Special;
 pub use table::{Id, find};
 pub use values::Values;

@@ -1,0 +1,192 @@
+//! What settings choose between: one type for each setting that names its values.
+
+use keyspace::access::Tracks;
+
+/// Which keys to evict when memory is full (`maxmemory-policy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionPolicy {
+    /// With a time to live, least recently used.
+    VolatileLru,
+    /// With a time to live, least frequently used.
+    VolatileLfu,
+    /// With a time to live, least recently modified.
+    VolatileLrm,
+    /// With a time to live, any.
+    VolatileRandom,
+    /// With a time to live, soonest to expire.
+    VolatileTtl,
+    /// Least recently used.
+    AllKeysLru,
+    /// Least frequently used.
+    AllKeysLfu,
+    /// Least recently modified.
+    AllKeysLrm,
+    /// Any.
+    AllKeysRandom,
+    /// None: writes that need memory are refused.
+    NoEviction,
+}
+
+impl EvictionPolicy {
+    /// Whether it chooses by when or how often keys were used, or when they were modified.
+    pub fn looks_at_accesses(self) -> bool {
+        use EvictionPolicy::*;
+        matches!(self, VolatileLru | VolatileLfu | VolatileLrm | AllKeysLru | AllKeysLfu | AllKeysLrm)
+    }
+
+    /// What is to be known of the use of keys.
+    pub fn tracks(self) -> Tracks {
+        match self {
+            Self::VolatileLfu | Self::AllKeysLfu => Tracks::Frequency,
+            Self::VolatileLrm | Self::AllKeysLrm => Tracks::Change,
+            _ => Tracks::Use,
+        }
+    }
+}
+
+/// When replies that wait to be sent end a connection (`client-output-buffer-limit`); 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Bytes that end it at once.
+    pub hard: u64,
+    /// Bytes that end it after `seconds` above them.
+    pub soft: u64,
+    /// See `soft`.
+    pub seconds: u64,
+}
+
+/// Who may do something risky (`enable-debug-command`, `enable-protected-configs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Nobody.
+    No,
+    /// Every client.
+    Yes,
+    /// Clients on this machine.
+    Local,
+}
+
+impl Allowed {
+    /// Whether a client may, given whether it is on this machine.
+    pub fn admits(self, local: bool) -> bool {
+        match self {
+            Allowed::No => false,
+            Allowed::Yes => true,
+            Allowed::Local => local,
+        }
+    }
+}
+
+/// When the log is synced (`appendfsync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendFsync {
+    /// Before the reply.
+    Always,
+    /// Every second.
+    Everysec,
+    /// When the system wants.
+    No,
+}
+
+/// Least important messages to log (`loglevel`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// Details.
+    Verbose,
+    /// What an operator wants to know.
+    Notice,
+    /// What needs attention.
+    Warning,
+    /// Nothing at all.
+    Nothing,
+}
+
+/// What becomes of the kernel's score for this process (`oom-score-adj`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScore {
+    /// Nothing.
+    Leave,
+    /// The value is added to what it was.
+    Relative,
+    /// It is the value.
+    Absolute,
+}
+
+/// Whom to tell that the server is ready or stops (`supervised`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    /// Nobody.
+    No,
+    /// Systemd.
+    Systemd,
+    /// Systemd, if it asks.
+    Auto,
+}
+
+/// Who gets -BUSY while a script takes too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BusyScope {
+    /// Who needs what it has.
+    Waiting,
+    /// Everybody.
+    All,
+}
+
+/// What a transaction between BEGIN and COMMIT may see of others (`transaction-isolation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// As if all transactions had run one after the other, in the order in which clients saw them end.
+    StrictSerializable,
+    /// What it has read stays so for it; nobody else has changed what it writes.
+    RepeatableRead,
+    /// What it reads is committed; nobody else has changed what it writes.
+    ReadCommitted,
+}
+
+/// What a client gets for a key of another node (`cluster-redirect`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// The reply.
+    Forward,
+    /// -MOVED, and where to.
+    Moved,
+}
+
+/// What `cluster-seeds` says: hosts, and their ports for nodes: those named, or those for clients and 10000. `None`: it says nothing sound.
+pub fn seeds(text: &[u8]) -> Option<Vec<(String, u16)>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let words = text.split([',', ' ']).filter(|word| !word.is_empty());
+    let seed = |word: &str| {
+        let (client, bus) = word.split_once('@').map_or((word, None), |(client, bus)| (client, Some(bus)));
+        let (host, port) = client.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = match bus {
+            Some(bus) => bus.parse().ok()?,
+            None => port.parse::<u16>().ok()?.checked_add(10_000)?,
+        };
+        (!host.is_empty()).then(|| (host.to_owned(), port))
+    };
+    words.map(seed).collect()
+}
+
+/// How workers talk to the kernel (`io-driver`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoDriver {
+    /// `io_uring` where the kernel allows it, else epoll.
+    Auto,
+    /// epoll.
+    Epoll,
+    /// `io_uring`, or no start.
+    IoUring,
+}
+
+/// A limit on the memory of all connections together (`maxmemory-clients`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientMemory {
+    /// Bytes; 0 is no limit.
+    Bytes(u64),
+    /// Percent of `maxmemory`, 1 to 100.
+    Percent(u64),
+}
