@@ -24,7 +24,7 @@ pub fn slot_of_cursor(cursor: &[u8]) -> Option<u16> {
     Some(position_of(scan_options::parse_cursor(cursor)?)?.slot)
 }
 
-/// Whether a cursor can say exactly this position.
+/// Tells if a cursor can name exactly this position.
 ///
 /// The lower bits of a hash do not fit. Tables of fewer than a billion keys do not need them; in a larger one a walk
 /// goes on to a position that has none of them.
@@ -52,7 +52,7 @@ pub(super) fn position_of(cursor: u64) -> Option<Position> {
 mod tests {
     use super::*;
 
-    /// What a client has of a cursor that it keeps in a double.
+    /// The cursor that comes back from a client that keeps it in a double.
     fn as_double(cursor: u64) -> u64 {
         cursor as f64 as u64
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::testing::Bench;
 
-/// What is scanned: the call up to its cursor, how to add an element and to remove one, and values for each in the reply.
+/// One kind of scan: the call up to its cursor, how to add and remove an element, and if the reply has values.
 #[derive(Clone, Copy, Debug)]
 struct Scanned {
     scan: &'static str,

@@ -43,7 +43,7 @@ pub(super) struct Options {
     pub center: Option<Position>,
     /// In metres.
     pub shape: Option<Shape>,
-    /// What is searched instead of a shape around a centre (Valkey).
+    /// The polygon that a search covers instead of a shape around a centre (Valkey).
     pub polygon: Option<Polygon>,
     /// Metres per unit of the shape, and of distances in replies.
     pub unit: f64,
@@ -200,7 +200,7 @@ impl Options {
         Ok(())
     }
 
-    /// What to search; `None`: there is no centre.
+    /// The area to search; `None`: there is no centre.
     pub(super) fn search(&self) -> Option<Search> {
         match &self.polygon {
             Some(polygon) => Some(polygon.search()),
