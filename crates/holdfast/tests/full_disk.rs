@@ -1,10 +1,12 @@
-//! A disk without room for the store while memory is full: who writes hears of the disk. On a file system of the test's own: needs root; skipped with a
-//! message where that is not to be had.
+//! A disk without room: for the store while memory is full, and for everything when the server starts. Clients that write hear of the disk. On a file
+//! system of the test's own: needs root; skipped with a message where that is not to be had.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod support;
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,30 @@ impl Mounted {
 
     fn path(&self) -> String {
         self.0.display().to_string()
+    }
+
+    /// The file that takes what room there is.
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Leaves no room, and none of the log's files that wait to be used.
+    fn fill(&self) {
+        remove_spares(&self.0);
+        let mut file = File::create(self.filler()).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        assert_eq!(fs::write(self.0.join("more"), "more").unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        fs::remove_file(self.0.join("more")).unwrap();
+    }
+}
+
+fn remove_spares(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.path().is_dir() {
+            remove_spares(&entry.path());
+        } else if entry.file_name().to_string_lossy().starts_with("spare-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
     }
 }
 
@@ -121,4 +147,70 @@ fn a_command_that_is_too_large_is_not_told_of_the_disk() {
     let large = "v".repeat(6_000_000);
     let refused = client.call(&format!("mset a {large} b {large}"));
     assert!(refused.starts_with("-OOM"), "{refused}");
+}
+
+/// Asks until the answer is what it should be.
+fn call_until(client: &mut Client, line: &str, is_right: impl Fn(&str) -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let reply = client.call(line);
+        if is_right(&reply) {
+            return;
+        }
+        assert!(Instant::now() < end, "{line}: {reply}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server that finds its disk full when it starts serves what is there and refuses writes, however often it starts and however it ends. It goes on when
+/// there is room, and what it served is there for good.
+#[test]
+fn a_start_on_a_full_disk() {
+    for kind in [&[][..], &["--cluster-enabled", "yes"]] {
+        let scratch = Scratch::new();
+        let Some(disk) = Mounted::new(scratch.path().join("disk"), 24) else { return };
+        let log = disk.path() + "/server.log";
+        let settings = ["--dir", &disk.path(), "--logfile", &log, "--appendonly", "yes", "--log-segment-size", "1mb"];
+        let settings = [&settings[..], &["--workers", "1"], kind].concat();
+        let value = "v".repeat(20_000);
+        let starts = || {
+            let server = Server::start(&settings);
+            let mut client = server.client();
+            call_until(&mut client, "ping", |reply| reply == "+PONG");
+            (server, client)
+        };
+        let refuses = |client: &mut Client| {
+            call_until(client, "get key:7", |reply| reply == format!("$20000 {value}"));
+            assert_eq!(client.call("dbsize"), ":40");
+            let refused = client.call("set key:7 other");
+            assert!(refused.contains("MISCONF ") && refused.contains("No space left on device"), "{refused}");
+            assert!(client.call("info persistence").contains("aof_last_write_status:err"));
+        };
+        let (server, mut client) = starts();
+        for n in 0..40 {
+            call_until(&mut client, &format!("set key:{n} {value}"), |reply| reply == "+OK");
+        }
+        // Ended by a signal that it does not see: nothing is closed in order.
+        drop(server);
+        disk.fill();
+        for is_killed in [true, false, true] {
+            let (mut server, mut client) = starts();
+            refuses(&mut client);
+            if !is_killed {
+                let id = server.id().to_string();
+                assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+                assert!(server.ends_well());
+            }
+        }
+        let (server, mut client) = starts();
+        refuses(&mut client);
+        fs::remove_file(disk.filler()).unwrap();
+        call_until(&mut client, "set key:40 value", |reply| reply == "+OK");
+        assert!(client.call("info persistence").contains("aof_last_write_status:ok"));
+        drop(server);
+        let (_server, mut client) = starts();
+        call_until(&mut client, "get key:40", |reply| reply == "$5 value");
+        assert_eq!(client.call("get key:7"), format!("$20000 {value}"));
+        assert_eq!(client.call("dbsize"), ":41");
+    }
 }

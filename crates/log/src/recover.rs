@@ -226,7 +226,31 @@ impl<D: Disk> Recovery<D> {
     ///
     /// # Panics
     /// If it is not.
-    pub fn open(mut self, node: [u8; 16], incarnation: u64, limits: Limits) -> Result<Vec<Writer<D>>, Damage> {
+    pub fn open(self, node: [u8; 16], incarnation: u64, limits: Limits) -> Result<Vec<Writer<D>>, Damage> {
+        self.open_all(node, incarnation, limits, false)
+    }
+
+    /// As [`Self::open`], but a stream without room for its segment begins it later: see [`Writer::waiting`]. A stream of which records were cut
+    /// may not: other streams append meanwhile, and those records could revive (rule L5).
+    ///
+    /// # Panics
+    /// As that does.
+    pub(crate) fn open_with_lacks(
+        self,
+        node: [u8; 16],
+        incarnation: u64,
+        limits: Limits,
+    ) -> Result<Vec<Writer<D>>, Damage> {
+        self.open_all(node, incarnation, limits, true)
+    }
+
+    fn open_all(
+        mut self,
+        node: [u8; 16],
+        incarnation: u64,
+        limits: Limits,
+        may_wait: bool,
+    ) -> Result<Vec<Writer<D>>, Damage> {
         assert!(incarnation > self.incarnation(), "an incarnation is above all earlier ones");
         let ends = self.ends()?;
         let streams = self.scans.len() as u16;
@@ -240,7 +264,16 @@ impl<D: Disk> Recovery<D> {
             let needed = tail.size()?;
             let position = Position { number, sequence, base, end, tail: needed, full, spares };
             let blocks = |put: &mut Put<'_>| tail.blocks(put);
-            let writer = Writer::begin(scan.disk.clone(), identity, limits, position, blocks);
+            let mut writer = Writer::begin(scan.disk.clone(), identity, limits, position.clone(), blocks);
+            let lack = match &writer {
+                Err(Damage::Io(error)) => Lack::of(error),
+                _ => None,
+            };
+            let can_wait = may_wait && end == scan.end && !scan.segments().is_empty();
+            if let Some(lack) = lack.filter(|_| can_wait) {
+                let written = scan.write_in_place().map_err(Damage::from);
+                writer = written.and_then(|()| Writer::waiting(scan.disk.clone(), identity, limits, position, lack));
+            }
             writers.push(writer.map_err(|damage| match damage {
                 Damage::Io(error) if Lack::of(&error).is_some() => Damage::Streams(format!(
                     "{}: the segment of at least {needed} bytes that a start writes cannot be made: {error}",

@@ -214,6 +214,16 @@ pub(crate) fn was_made(prepared: io::Result<()>) -> io::Result<bool> {
     }
 }
 
+/// Makes such a file if there is none. Every segment that is begun from then on says that there is one.
+pub(crate) fn ensure_end<D: Disk>(disk: &D, identity: &Identity, number: u64) -> io::Result<()> {
+    if disk.list()?.iter().any(|name| is_end(name)) {
+        return Ok(());
+    }
+    prepare_end(disk, identity, number, 0)?;
+    say_end(disk, identity)?;
+    disk.sync()
+}
+
 /// Gives that file its name, when what it says is true after any crash that leaves it there.
 pub(crate) fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
     disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))

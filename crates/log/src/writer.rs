@@ -18,8 +18,8 @@ use crate::lack::Lack;
 use crate::pieces::Piece;
 use crate::recover::Damage;
 use crate::segments::{
-    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, finally, is_end, making, name, prepare_end,
-    say_end, take, was_made,
+    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, ensure_end, finally, is_end, making, name,
+    prepare_end, say_end, take, was_made,
 };
 use crate::tail::{Body, Put};
 use crate::{Lsn, Taken};
@@ -63,6 +63,9 @@ pub struct Writer<D: Disk> {
     at: u64,
     /// Number of the last block.
     sequence: u64,
+    /// What the start lacked for a segment of its own. Until it has one, the present segment is the last of the process before, and counts
+    /// as full.
+    waits: Option<Lack>,
     /// Up to where everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
@@ -86,6 +89,7 @@ pub struct Writer<D: Disk> {
 }
 
 /// Where a stream goes on.
+#[derive(Clone)]
 pub(crate) struct Position {
     /// Of the last segment.
     pub(crate) number: u64,
@@ -111,12 +115,7 @@ impl<D: Disk> Writer<D> {
     ) -> Result<Self, Damage> {
         let Position { number, sequence, base, end, tail, full, spares } = position;
         let spares = Spares::new(spares, limits, identity.incarnation);
-        if !disk.list()?.iter().any(|name| is_end(name)) {
-            // From now on there always is one: every segment that is begun says so.
-            prepare_end(&*disk, &identity, number, 0)?;
-            say_end(&*disk, &identity)?;
-            disk.sync()?;
-        }
+        ensure_end(&*disk, &identity, number)?;
         let number = number + 1;
         // An empty block before the tail, and maybe one behind it.
         let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
@@ -136,6 +135,7 @@ impl<D: Disk> Writer<D> {
             present: Present { file: Arc::new(file), name: name(number), size, number },
             at: SEGMENT_HEADER as u64,
             sequence,
+            waits: None,
             cut: base,
             synced: base,
             reach: base,
@@ -164,13 +164,77 @@ impl<D: Disk> Writer<D> {
         writer.sync()?;
         let says = was_made(prepare_end(&*writer.disk, &identity, number, writer.sequence))?;
         writer.disk.rename(&spare, &writer.present.name)?;
-        if says {
-            // Names change in this order, on the disk as well.
-            say_end(&*writer.disk, &identity)?;
-        }
-        writer.disk.sync()?;
-        writer.forget_ends()?;
+        finally(writer.settle_names(says))?;
         Ok(writer)
+    }
+
+    /// A writer that begins its segment later, as something lacks now. What was recovered is durable where it lies, and none of it was cut.
+    /// `position` has a last segment, which stays until then.
+    pub(crate) fn waiting(
+        disk: Arc<D>,
+        identity: Identity,
+        limits: Limits,
+        position: Position,
+        lack: Lack,
+    ) -> Result<Self, Damage> {
+        let Position { number, sequence, end, full, spares, .. } = position;
+        let file = Arc::new(disk.open(&name(number))?);
+        Ok(Self {
+            disk,
+            identity,
+            limits,
+            present: Present { file, name: name(number), size: 0, number },
+            at: 0,
+            sequence,
+            waits: Some(lack),
+            cut: end,
+            synced: end,
+            reach: end,
+            older: Vec::new(),
+            dirty: false,
+            given: false,
+            full,
+            spares: Arc::new(Spares::new(spares, limits, identity.incarnation)),
+            page: Vec::new(),
+            buffer: Aligned::default(),
+            flights: Flights::default(),
+            #[cfg(test)]
+            shares_pages: false,
+        })
+    }
+
+    /// What the start lacked, if the writer still has no segment of its own.
+    pub(crate) fn waits(&self) -> Option<Lack> {
+        self.waits
+    }
+
+    /// Begins the segment that the start could not have, with room for a body of `body` bytes. Its first block is durable before the next
+    /// block is written (rule L5). After a lack it may be called again.
+    pub(crate) fn begin_late(&mut self, body: usize) -> io::Result<()> {
+        let Identity { incarnation, .. } = self.identity;
+        ensure_end(&*self.disk, &self.identity, self.present.number)?;
+        let (number, sequence) = (self.present.number + 1, self.sequence + 1);
+        let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body + Block::size(0))?;
+        let mut bytes = encode_header(&self.identity, size, number, self.cut, self.cut).to_vec();
+        Block { incarnation, sequence, cut: self.cut, synced: self.synced, is_part: false, body: &[] }
+            .encode(&mut bytes);
+        file.write(0, &bytes)?;
+        finally(file.sync())?;
+        let says = was_made(prepare_end(&*self.disk, &self.identity, number, sequence))?;
+        self.disk.rename(&spare, &name(number))?;
+        finally(self.settle_names(says))?;
+        self.present = Present { file: Arc::new(file), name: name(number), size, number };
+        (self.at, self.page, self.sequence, self.waits) = (bytes.len() as u64, bytes, sequence, None);
+        Ok(())
+    }
+
+    /// Makes the name of a start's segment durable. Names change in this order, on the disk as well.
+    fn settle_names(&self, says: bool) -> io::Result<()> {
+        if says {
+            say_end(&*self.disk, &self.identity)?;
+        }
+        self.disk.sync()?;
+        self.forget_ends()
     }
 
     /// Up to where everything is durable.
@@ -249,6 +313,10 @@ impl<D: Disk> Writer<D> {
     /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again. And says
     /// so beside the segments.
     pub(crate) fn close(&mut self) -> io::Result<()> {
+        if self.waits.is_some() {
+            // Nothing was written.
+            return Ok(());
+        }
         self.sync()?;
         if self.at + Block::size(0) as u64 <= self.present.size {
             self.block(&[], self.cut, false)?;
@@ -383,6 +451,9 @@ impl<D: Disk> Writer<D> {
     }
 
     fn next_segment(&mut self, body: usize) -> io::Result<()> {
+        if self.waits.is_some() {
+            return self.begin_late(body);
+        }
         if self.older.len() >= UNSYNCED_MAX {
             self.sync()?;
         }
@@ -482,7 +553,9 @@ impl<D: Disk> Writer<D> {
     /// The segments that [`Self::truncate`] gives up, for another thread to do that.
     pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
         let count = self.full.iter().take_while(|full| full.end <= end).count();
-        self.full.drain(..count).collect()
+        // Without a segment of its own the last one alone says how far the stream has gone.
+        let kept = usize::from(self.waits.is_some());
+        self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
     }
 }
 

@@ -5,12 +5,18 @@ use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use openraft::storage::IOFlushed;
 use tokio::sync::oneshot;
 
 use super::kept::{Folder, Kept};
+use super::replaced;
 use super::types::Types;
+
+/// How often a write without room is tried again, and how long it waits for that.
+const TRIES: u32 = 50;
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Who waits for a write.
 enum Waiter {
@@ -94,7 +100,7 @@ fn write_all(folder: &Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>) {
             let told: Vec<Waiter> = std::iter::once(first).chain(waiters.try_iter()).collect();
             (kept.encode(), told)
         };
-        let written = folder.write(&bytes);
+        let written = write(folder, &bytes);
         if let Err(why) = &written {
             tracing::error!(
                 "the cluster's state cannot be written: {why}; this node takes no more part in its metadata"
@@ -112,6 +118,18 @@ fn write_all(folder: &Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>) {
             // What a failed write has left nobody knows (rule L9): nothing more is acknowledged, and the next start reads what is there.
             return;
         }
+    }
+}
+
+/// A full disk is tried again for a while: the log, where it has the same disk, takes for a moment what room there is, and gives it back.
+fn write(folder: &Folder, bytes: &[u8]) -> io::Result<()> {
+    let mut tries = TRIES;
+    loop {
+        match folder.write(bytes) {
+            Err(why) if replaced::is_lack(&why) && tries > 0 => tries -= 1,
+            written => return written,
+        }
+        std::thread::park_timeout(RETRY);
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use super::replaced;
 use super::types::{Entry, LogId, Snapshot, Vote, Wire, snapshot_without_client_ports};
 use crate::codec::{Malformed, Reader, crc, put_count};
 use crate::handshake::Party;
@@ -202,12 +203,7 @@ impl Folder {
 
     /// Replaces the file; durable when it returns.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let new = self.path.join("state.new");
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, self.path.join(FILE))?;
-        File::open(&self.path)?.sync_all()
+        replaced::write(&self.path, FILE, bytes)
     }
 }
 

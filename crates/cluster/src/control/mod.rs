@@ -13,6 +13,7 @@ mod links;
 mod network;
 mod past;
 mod relay;
+mod replaced;
 mod serve;
 mod status;
 mod storage;

@@ -281,10 +281,19 @@ impl Log {
         let _ = self.shared.moved.set(f);
     }
 
-    /// Calls `f` with every new state, in their order, on the thread of a stream: it must not wait, nor ask for the state. Only the first
-    /// call counts.
+    /// Calls `f` with the present state, unless the log runs, and with every new one on the thread of a stream, in their order. `f` must not
+    /// wait, nor ask for the state. Only the first call counts.
     pub fn on_state(&self, f: Box<dyn Fn(&State) + Send + Sync>) {
-        let _ = self.shared.changed.set(f);
+        // No state changes meanwhile.
+        let reason = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.shared.changed.set(f).is_err() {
+            return;
+        }
+        match self.shared.state.load(SeqCst) {
+            RUNNING => {}
+            FAILED => self.shared.changed(&State::Failed(reason.clone().unwrap_or_default())),
+            code => self.shared.changed(&of_code(code)),
+        }
     }
 
     /// Whether writes are taken: one load.

@@ -194,7 +194,7 @@ impl<D: Disk> Opened<D> {
         let before = recovery.incarnation();
         let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
         let node = recovery.node().unwrap_or(node);
-        let writers = recovery.open(node, incarnation, settings.limits)?;
+        let writers = recovery.open_with_lacks(node, incarnation, settings.limits)?;
         // What is there is durable, in the log or where `above` is from; some of that has LSNs which belong to no record.
         let promised = vec![floor; writers.len()];
         let shared = Arc::new(Shared {

@@ -117,13 +117,14 @@ impl<D: Disk> Runner<D> {
     pub(crate) fn new(
         shared: Arc<Shared>,
         index: usize,
-        committer: Committer<D>,
+        mut committer: Committer<D>,
         fsync: Fsync,
         reserve: u64,
         [keeper, syncer]: [Helper; 2],
     ) -> Self {
         let synced_at = (shared.clock)();
-        Self {
+        let waits = committer.writer().waits();
+        let runner = Self {
             shared,
             index,
             committer,
@@ -134,7 +135,7 @@ impl<D: Disk> Runner<D> {
             weakening: false,
             asked: 0,
             making: false,
-            lacks_since: None,
+            lacks_since: waits.map(|lack| (lack, 0)),
             unwritten: None,
             landed: false,
             ended: false,
@@ -142,7 +143,10 @@ impl<D: Disk> Runner<D> {
             done: channel(),
             keeper,
             syncer,
-        }
+        };
+        // A stream without a segment takes no writes from its first moment on.
+        runner.set_lack(waits);
+        runner
     }
 
     fn stream(&self) -> &Stream {
@@ -497,7 +501,7 @@ impl<D: Disk> Runner<D> {
         match done {
             Done::Made(result) => {
                 self.making = false;
-                self.lacks_since = match result {
+                self.lacks_since = match result.and_then(|()| self.begin_late()) {
                     Ok(()) => None,
                     Err(error) => Some((Lack::of(&error).ok_or(error)?, self.now())),
                 };
@@ -516,6 +520,12 @@ impl<D: Disk> Runner<D> {
         Ok(())
     }
 
+    /// Begins the segment that the start could not have, now that one is ready.
+    fn begin_late(&mut self) -> io::Result<()> {
+        let writer = self.committer.writer();
+        if writer.waits().is_some() { writer.begin_late(0) } else { Ok(()) }
+    }
+
     /// Has a segment made ready ahead, and says whether there is room for more records (rule L8).
     fn look_at_room(&mut self) {
         if self.unwritten.is_some() {
@@ -523,19 +533,23 @@ impl<D: Disk> Runner<D> {
             return;
         }
         let writer = self.committer.writer();
+        let waits = writer.waits().is_some();
         let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
         let left = room.saturating_sub(self.stream().backlog());
-        self.set_lack(self.lacks_since.filter(|_| left < self.reserve).map(|(lack, _)| lack));
+        self.set_lack(self.lacks_since.filter(|_| left < self.reserve || waits).map(|(lack, _)| lack));
         let wait = RETRY.as_nanos() as u64;
         let may_try = self.lacks_since.is_none_or(|(_, since)| self.now() >= since + wait);
-        if self.making || !may_try || spares.ready() > 0 && left >= self.reserve {
+        let is_ready = spares.ready() > 0;
+        if self.making || !may_try || is_ready && left >= self.reserve && !waits {
             return;
         }
         self.making = true;
         self.asked += 1;
         let (number, shared, index, done) = (self.asked, self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
-            let _ = done.send(Done::Made(spares.make_ready(&*disk, number)));
+            // A stream that waits for its first segment may lack something else, and has one.
+            let made = if waits && is_ready { Ok(()) } else { spares.make_ready(&*disk, number) };
+            let _ = done.send(Done::Made(made));
             shared.streams[index].bell.ring();
         });
     }

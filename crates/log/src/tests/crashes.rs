@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, File};
 use crate::flight::Flight;
 use crate::intake::{Take, Taken};
+use crate::lack::Lack;
 use crate::simulated::{Chance, Open, Simulated};
 use crate::{
     Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover, stream_of,
@@ -133,7 +134,7 @@ impl World {
         let highest = recovery.highest();
         self.incarnation = recovery.incarnation() + 1;
         self.marks = Arc::new(Watermarks::new(&recovery.ends()?));
-        let writers = recovery.open([9; 16], self.incarnation, self.limits)?;
+        let writers = recovery.open_with_lacks([9; 16], self.incarnation, self.limits)?;
         // It is served from now on. What is not there must never be there again, and what is must stay.
         self.last = last;
         self.written = found;
@@ -206,6 +207,7 @@ impl World {
             let done = match self.chance.below(6) {
                 0 => Ok(()),
                 1 if is_idle => self.committers[stream].round().map(drop),
+                2 if is_idle => self.begin_late(stream),
                 2 | 3 => self.land(stream),
                 _ => self.depart(stream),
             };
@@ -236,12 +238,18 @@ impl World {
             return Ok(());
         }
         if self.air[stream].len() < 4
-            && let Some(flight) = committer.depart(taken, 0)?
+            && let Some(flight) = unless_lacking(committer.depart(taken, 0))?.flatten()
         {
             self.air[stream].push((flight, taken.cut));
             self.held[stream] = None;
         }
         Ok(())
+    }
+
+    /// A stream that found no room when it started has some now, or not.
+    fn begin_late(&mut self, stream: usize) -> io::Result<()> {
+        let writer = self.committers[stream].writer();
+        if writer.waits().is_some() { unless_lacking(writer.begin_late(0)).map(drop) } else { Ok(()) }
     }
 
     /// One of the blocks in flight lands.
@@ -278,19 +286,33 @@ impl World {
     /// What is going to happen to a disk, if anything.
     fn plan(&mut self) {
         let disk = &self.disks[self.chance.below(self.disks.len() as u64) as usize];
-        match self.chance.below(4) {
+        match self.chance.below(6) {
             0 => disk.fail_power_after(self.chance.below(40)),
             1 => disk.fail_sync_after(self.chance.below(8)),
+            2 => disk.set_room(Some(self.chance.below(3) * 10_000)),
+            3 => disk.set_room(None),
             _ => {}
         }
     }
 
-    /// Starts, again and again if the power fails on the way.
+    /// Starts, again and again if the power fails on the way. A stream of which records are cut needs room.
     fn restart(&mut self) {
         while let Err(damage) = self.start() {
-            assert!(matches!(damage, Damage::Io(_)), "{damage}");
+            let lacks = damage.to_string().contains("cannot be made: ");
+            assert!(matches!(damage, Damage::Io(_)) || lacks, "{damage}");
+            if lacks {
+                self.disks.iter().for_each(|disk| disk.set_room(None));
+            }
             self.crash();
         }
+    }
+}
+
+/// `None`: something lacks for it, and nothing has happened.
+fn unless_lacking<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if Lack::of(&error).is_some() => Ok(None),
+        done => done.map(Some),
     }
 }
 
@@ -340,12 +362,13 @@ fn a_skipped_sync_is_caught() {
     assert!(caught > 10, "only {caught} of 50 lives noticed that nothing was synced");
 }
 
-/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says.
+/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says. A start writes it again: into a segment of
+/// its own, or, without room for one, where it lies.
 #[test]
 fn a_tail_that_is_not_written_again_is_caught() {
-    let unsafe_life = |seed| {
+    let life = |seed, trusts_the_tail, is_full: bool| {
         let mut world = World::new(seed, 1, LIMITS);
-        world.trusts_the_tail = true;
+        world.trusts_the_tail = trusts_the_tail;
         for _ in 0..20 {
             world.disks[0].fail_sync_after(world.chance.below(3));
             for _ in 0..10 {
@@ -353,13 +376,19 @@ fn a_tail_that_is_not_written_again_is_caught() {
                 world.commit();
             }
             world.disks[0].kill();
+            world.disks[0].set_room(is_full.then_some(0));
             world.restart();
             world.disks[0].crash(&mut world.chance);
+            world.disks[0].set_room(None);
             world.restart();
         }
     };
-    let caught = (0..20).filter(|&seed| std::panic::catch_unwind(|| unsafe_life(seed)).is_err()).count();
-    assert!(caught > 10, "only {caught} of 20 lives noticed that the tail was gone");
+    for is_full in [false, true] {
+        let fails = |&seed: &u64| std::panic::catch_unwind(|| life(seed, true, is_full)).is_err();
+        let caught = (0..20).filter(fails).count();
+        assert!(caught > 10, "only {caught} of 20 lives noticed that the tail was gone");
+        (0..20).for_each(|seed| life(seed, false, is_full));
+    }
 }
 
 /// Rule L5.

@@ -9,7 +9,7 @@ use crate::simulated::{Chance, Simulated};
 use crate::{Clock, Fsync, Lack, Limits, Opened, Record, Settings, State, Taken, Writer};
 
 /// Time passes whenever somebody looks.
-fn passing(ns: u64) -> Clock {
+pub(super) fn passing(ns: u64) -> Clock {
     let time = AtomicU64::new(1);
     Arc::new(move || time.fetch_add(ns, SeqCst))
 }

@@ -2,11 +2,12 @@
 
 use std::thread;
 
+use super::lacking::passing;
 use super::running::{found, leave, settings, start, wait};
 use crate::check::examine;
 use crate::disk::Disk;
 use crate::simulated::{Chance, Simulated};
-use crate::{Fsync, Lack, Limits, Opened, Settings, State};
+use crate::{Fsync, Lack, Opened, Settings, State};
 
 #[test]
 fn what_is_truncated_is_gone_and_its_files_are_used_again() {
@@ -191,33 +192,120 @@ fn a_check_finds_every_turned_bit() {
     assert_eq!(examine(disks.to_vec()), sound);
 }
 
-/// Rule L8: a start needs room for what it writes again, and no more; without it nothing is changed.
+/// Rule L8: a start that finds no room for its segment serves what is there, all of it durable, and refuses writes until there is room.
 #[test]
 fn a_start_on_a_full_disk() {
-    let disks = [Simulated::default()];
-    // For a segment, and for what says how far the log goes.
+    for seed in 0..20 {
+        let mut chance = Chance(seed);
+        let disks = [Simulated::default()];
+        // For a segment, and for what says how far the log goes.
+        disks[0].set_room(Some(16384 + 64));
+        let (log, mut gates) = start(&disks, settings(Fsync::No));
+        let mut left: Vec<_> = (0..200).map(|_| leave(&mut gates[0][0], 0, &[])).collect();
+        let last = left[199];
+        log.ring(0);
+        wait(log.marks(), 0, last);
+        // What the process has, when it ends.
+        let there = disks[0].names();
+        disks[0].set_room(Some(4096));
+        std::mem::forget(log);
+        for again in 0..3 {
+            let (log, _) = start(&disks, settings(Fsync::Always));
+            assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), last));
+            assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
+            // A checkpoint has everything: what is left still says how far the log has gone.
+            log.truncate(&[last]);
+            log.stop();
+            if again != 1 {
+                disks[0].crash(&mut chance);
+            }
+            assert_eq!(found(&disks), left, "what was served has gone");
+        }
+        let clock = passing(10_000_000);
+        let (log, mut gates) = start(&disks, Settings { clock, ..settings(Fsync::Always) });
+        assert_eq!(log.state(), State::Full(Lack::Space));
+        disks[0].set_room(Some(1 << 20));
+        while !log.takes_writes() {
+            thread::yield_now();
+        }
+        for _ in 0..3 {
+            left.push(leave(&mut gates[0][0], 0, &[]));
+            log.ring(0);
+            wait(log.marks(), 0, left[left.len() - 1]);
+        }
+        disks[0].crash(&mut chance);
+        assert_eq!(found(&disks), left);
+    }
+}
+
+/// The power may fail at any step of a start that finds no room, and of beginning when there is: nothing that was served goes.
+#[test]
+fn a_start_on_a_full_disk_is_cut_short() {
+    for steps in 0..60 {
+        let disk = Simulated::default();
+        disk.set_room(Some(16384 + 64));
+        let settings = || Settings { clock: passing(200_000_000), ..settings(Fsync::No) };
+        let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings()).unwrap();
+        let left: Vec<_> = (0..100).map(|_| leave(&mut gates[0][0], 0, &[])).collect();
+        stepped[0].step(true);
+        assert_eq!(log.marks().of(0), left[99]);
+        drop((log, gates, stepped));
+        disk.set_room(Some(0));
+        disk.fail_power_after(steps);
+        let mut served = 0;
+        let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        if let Ok((log, mut gates, mut stepped)) = opened.start_by_hand([1; 16], 0, 1, settings()) {
+            served = log.marks().of(0);
+            assert!(!log.takes_writes());
+            disk.set_room(Some(1 << 20));
+            for _ in 0..8 {
+                stepped[0].step(true);
+                while stepped[0].help(0) {}
+            }
+            if log.takes_writes() {
+                leave(&mut gates[0][0], 0, &[]);
+                stepped[0].step(true);
+            }
+        }
+        let is_over = !disk.is_dead();
+        disk.crash(&mut Chance(steps));
+        let found = found(&[disk]);
+        assert!(served == 0 || found.starts_with(&left), "{steps} steps: {} of 100", found.len());
+        assert!(found.iter().zip(&left).all(|(found, left)| found == left));
+        if is_over {
+            assert!(steps > 10);
+            return;
+        }
+    }
+    panic!("it takes more than 60 steps");
+}
+
+/// A record was cut in one stream, for what it depended on is gone in another: no stream may append before that is on the disk (rule L5).
+#[test]
+fn a_cut_needs_room() {
+    let disks = [Simulated::default(), Simulated::default()];
     disks[0].set_room(Some(16384 + 64));
     let (log, mut gates) = start(&disks, settings(Fsync::No));
-    let mut lsn = 0;
-    for _ in 0..200 {
-        lsn = leave(&mut gates[0][0], 0, &[]);
-    }
+    let lost = leave(&mut gates[0][1], 1, &[]);
+    log.ring(1);
+    wait(log.marks(), 1, lost);
+    let cut = leave(&mut gates[0][0], 0, &[lost]);
     log.ring(0);
-    wait(log.marks(), 0, lsn);
-    // What the process has, when it ends.
-    let there = disks[0].names();
-    disks[0].set_room(Some(4096));
+    wait(log.marks(), 0, cut);
     std::mem::forget(log);
-    let refused = Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always));
-    let text = refused.err().map(|damage| damage.to_string()).unwrap_or_default();
+    let disks = [disks[0].clone_now(), disks[1].clone_durable()];
+    disks[0].set_room(Some(0));
+    let mut opened = Opened::of(disks.to_vec(), &[]).unwrap();
+    assert!(opened.ends().unwrap()[0] < cut);
+    let refused = opened.start([1; 16], 0, 1, settings(Fsync::Always)).err().map(|damage| damage.to_string());
+    let text = refused.unwrap_or_default();
     assert!(text.contains("that a start writes cannot be made: "), "{text}");
-    assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
-    disks[0].set_room(Some(8192));
-    let limits = Limits { segment: 16384, spares: 0, reserve: 4096, block: 16 << 20 };
-    let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-    let (log, _) = opened.start([1; 16], 0, 1, Settings { limits, ..settings(Fsync::Always) }).unwrap();
-    while log.takes_writes() {
-        thread::yield_now();
-    }
-    assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), lsn));
+    // The other one may wait, once the cut is on the disk.
+    disks[0].set_room(None);
+    disks[1].set_room(Some(0));
+    let (log, _) = start(&disks, settings(Fsync::Always));
+    assert_eq!(log.state(), State::Full(Lack::Space));
+    log.stop();
+    assert_eq!(found(&disks), []);
 }
