@@ -1,6 +1,6 @@
 //! Effects: deterministic changes of one entry, written by handlers in binary as they happen.
 //!
-//! An effect reads only its entry and the record's time (DESIGN, "Words"). Handlers call [`Effects::push`] once per changed
+//! An effect reads only its entry and the record's time (rule L3). Handlers call [`Effects::push`] once per changed
 //! entry and step; that also counts the change (`rdb_changes_since_last_save`), and tells the engine which keys changed when
 //! somebody watches, waits or tracks. Nothing is encoded unless somebody records.
 //!

@@ -1,6 +1,6 @@
 //! Command rows and handlers, one file or folder per family; effects and their replay.
 //!
-//! A command is data plus a function (DESIGN, decision 3): one [`Row`]. Handlers are synchronous and see a [`Ctx`]; they know
+//! A command is data plus a function: one [`Row`]. Handlers are synchronous and see a [`Ctx`]; they know
 //! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
 
 mod arguments;

@@ -203,4 +203,17 @@ mod tests {
         assert!(engine.unchanged(&after, &held));
         engine.release(held);
     }
+
+    /// Rule K5: the key is absent before and after, and has been there.
+    #[test]
+    fn an_absent_key_that_came_and_went_has_changed() {
+        let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 2, 7))), 0, 1);
+        let mut watched = Vec::new();
+        assert!(engine.watch(0, &[b"k"], &mut watched, 0).is_ok());
+        run(&mut engine, 0, &["set", "k", "1"]);
+        run(&mut engine, 0, &["del", "k"]);
+        let held = engine.acquire_one(keyspace::slot_of(b"k")).expect("nobody else is there");
+        assert!(!engine.unchanged(&watched, &held));
+        engine.release(held);
+    }
 }

@@ -1,4 +1,4 @@
-//! `holdfast check` says of damaged data what a start does with it (FAULTS rows 8, 9 and 23).
+//! `holdfast check` says of damaged data what a start does with it.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! A process that writes a log is ended at each named step (FAULTS row 1), started again, and again: what it had said was committed is
+//! A process that writes a log is ended at each named step, started again, and again: what it had said was committed is
 //! there, in order, and nothing else but what it was about to say.
 
 #![cfg(debug_assertions)]

@@ -1,6 +1,6 @@
 //! Drivers that connect a worker to sockets: epoll and io_uring; listeners.
 //!
-//! The seam is narrow (DESIGN, decision 2): a driver accepts, reads into the room that the worker gives, calls
+//! The seam is narrow: a driver accepts, reads into the room that the worker gives, calls
 //! [`node::Worker::turn`], sends what the worker names, and comes back when woken or when time is up.
 
 mod accept;

@@ -1,4 +1,4 @@
-//! Replies wait for the log, workers do not (DESIGN, decision 4; rule L7).
+//! Replies wait for the log, workers do not (rule L7).
 //!
 //! A command that has seen something that is not committed gets a gate in its connection's output: from there on nothing is sent until
 //! the watermarks have passed. What goes to other connections (served replies, messages, invalidations) carries what its worker has

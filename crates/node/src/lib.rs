@@ -1,6 +1,6 @@
 //! The sans-IO worker: sessions, MULTI and WATCH, CONFIG, INFO, CLIENT.
 //!
-//! A [`Worker`] is a state machine (DESIGN, decision 2). A driver accepts and reads for it, calls [`Worker::turn`], and sends
+//! A [`Worker`] is a state machine. A driver accepts and reads for it, calls [`Worker::turn`], and sends
 //! what [`Worker::next_output`] names. What workers share is in [`Node`]; what they tell each other is a [`Message`].
 
 mod address_space;

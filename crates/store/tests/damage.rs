@@ -1,4 +1,4 @@
-//! Damage (FAULTS rows 8, 9 and 23): bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. Whatever it is, a read
+//! Damage: bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. Whatever it is, a read
 //! gives the right answer or an error, opening refuses without changing anything or works, and the offline check names the file.
 //!
 //! `STORE_DAMAGES` says how many flips there are in each file.

@@ -1,4 +1,4 @@
-//! A node among others: every node serves every key (DESIGN, decision 7).
+//! A node among others: every node serves every key.
 //!
 //! A command for a slot that another node owns is *forwarded*: over the *link* that this worker has to that node it goes to a *virtual connection*
 //! there, which runs it as any connection would and says its reply into the link. Here, it leaves a hole in the output of its connection

@@ -1,5 +1,5 @@
-//! Crashes: a process that is killed at any moment and at every system call that makes things durable (FAULTS rows 1 and 6), and a file
-//! system that forgets what was not synced (row 4, as root). After each the store must hold exactly what some flush made durable, the last one
+//! Crashes: a process that is killed at any moment and at every system call that makes things durable, and a file
+//! system that forgets what was not synced (as root). After each the store must hold exactly what some flush made durable, the last one
 //! acknowledged or a later one, and must go on from there.
 //!
 //! `STORE_CRASHES` says how many crashes of each kind. Each suite is shown to notice flaws that are put in on purpose.
