@@ -1,4 +1,6 @@
-//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives.
+//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, and its documents.
+
+mod documents;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,12 +55,12 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+fn collect_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
         if path.is_dir() {
-            collect(&path, found);
-        } else if path.extension().is_some_and(|e| e == "rs") {
+            collect_files(&path, extension, found);
+        } else if path.extension().is_some_and(|e| e == extension) {
             found.push(path);
         }
     }
@@ -68,7 +70,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
 fn sources() -> BTreeMap<String, String> {
     let crates = crates();
     let mut found = Vec::new();
-    collect(&crates, &mut found);
+    collect_files(&crates, "rs", &mut found);
     let named = found.into_iter().map(|path| {
         let text = fs::read_to_string(&path).expect("text");
         let name = path.strip_prefix(&crates).unwrap_or(&path).to_string_lossy().into_owned();
@@ -80,6 +82,11 @@ fn sources() -> BTreeMap<String, String> {
 /// The code of a line: what stands before a comment.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or("")
+}
+
+/// What stands behind the code of a line.
+fn comment(line: &str) -> &str {
+    line.split_once("//").map_or("", |(_, comment)| comment)
 }
 
 fn has_word(line: &str, word: &str) -> bool {

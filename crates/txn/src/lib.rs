@@ -9,7 +9,7 @@
 //! participant's record is: the client is answered then, `Commit` messages follow. What follows from that for those who have lost sight of
 //! one another is in `participant` and `inquiry`.
 //!
-//! Rules T1 to T11 are defined in `docs/internals/rules.md`; every rule is named where it is kept. The models in `tests/` explore small clusters exhaustively.
+//! The rules are defined in `docs/internals/rules.md` (letter T); every rule is named where it is kept. The models in `tests/` explore small clusters exhaustively.
 
 mod coordinator;
 mod id;
