@@ -77,10 +77,9 @@ fn links(line: &str) -> Vec<String> {
 
 /// The anchors that the headings of a document make, as GitHub has them.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let headings =
-        lines(text).filter_map(|(_, line)| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let headings = lines(text).map(|(_, line)| line).filter(|line| line.starts_with('#'));
     let mut found = BTreeSet::new();
-    for heading in headings {
+    for heading in headings.map(|line| line.trim_start_matches('#').trim()) {
         let kept =
             heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
         let anchor = kept.replace(' ', "-");
