@@ -87,7 +87,13 @@ pub fn markdown() -> String {
          **Fixed** settings are read at start only; **protected** ones need `enable-protected-configs`. *No effect* means\n\
          that the setting is taken and checked, so that files written for Redis work, but changes nothing; one that\n\
          differs from its default is warned about in the log. *Only the default* means that other values stop the start,\n\
-         because taking them would promise something that this version does not do.\n",
+         because taking them would promise something that this version does not do.\n\n\
+         ## Settings of a cluster\n\n\
+         Where servers are nodes of a cluster, a setting is **the cluster's** if a command's outcome, or anything that a\n\
+         client is told, depends on it: a client does not see which node serves a key. All else is a node's own: places,\n\
+         addresses and ports; memory, threads and disks of its machine; what it watches and logs; what it must know before\n\
+         it finds its cluster. `appendonly`, `appendfsync` and `databases` are a node's own for now (`databases` must be the\n\
+         same at all nodes).\n",
     );
     for section in SECTIONS {
         let rows: Vec<_> = section.rows.iter().filter(|row| !row.hidden).collect();
@@ -101,6 +107,9 @@ pub fn markdown() -> String {
             let mut what = row.help.to_owned();
             if row.own {
                 what.push_str(" **Holdfast's own.**");
+            }
+            if row.is_of_cluster() {
+                what.push_str(" **The cluster's.**");
             }
             if row.immutable {
                 what.push_str(" **Fixed.**");

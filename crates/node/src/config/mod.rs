@@ -42,7 +42,7 @@ pub use load::{Files, LoadError, Loaded, load};
 pub use login::Password;
 pub use renames::Renames;
 pub use rewrite::rewrite;
-pub use row::{Acts, Row, Section};
+pub use row::{Acts, Owner, Row, Section};
 pub use rows::SECTIONS;
 pub use settings::Settings;
 pub use special::Special;

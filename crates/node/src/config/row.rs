@@ -23,6 +23,20 @@ pub enum Acts {
     Refused(&'static str),
 }
 
+/// Whose a setting is where servers are nodes of a cluster.
+///
+/// It is the cluster's if a command's outcome, or anything that a client is told, depends on it: a client does not see
+/// which node serves a key, so all nodes must agree. All else is the node's: places, addresses and ports; memory,
+/// threads and disks of its machine; what it watches and logs; what must be known before a node finds its cluster; and
+/// what has no effect. `appendonly`, `appendfsync` and `databases` stay a node's for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Every node has its own value.
+    Node,
+    /// All nodes have the value that the cluster's metadata name.
+    Cluster,
+}
+
 /// Says what is wrong with a text, if anything is.
 pub type Check = fn(&[u8]) -> Result<(), Refusal>;
 
@@ -43,6 +57,8 @@ pub struct Row {
     pub acts: Acts,
     /// Holdfast's own: Redis has no such setting.
     pub own: bool,
+    /// Whose it is in a cluster.
+    pub owner: Owner,
     /// Fixed at start: `CONFIG SET` refuses it.
     pub immutable: bool,
     /// Holds a secret: its value is kept out of logs, `SLOWLOG` and `MONITOR`.
@@ -71,6 +87,7 @@ pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, h
         help,
         acts: Acts::Yes,
         own: false,
+        owner: Owner::Node,
         immutable: false,
         sensitive: false,
         hidden: false,
@@ -83,6 +100,11 @@ pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, h
 }
 
 impl Row {
+    /// Whether all nodes of a cluster have the same value.
+    pub fn is_of_cluster(&self) -> bool {
+        self.owner == Owner::Cluster
+    }
+
     pub(super) const fn alias(self, alias: &'static str) -> Row {
         Row { alias: Some(alias), ..self }
     }
@@ -97,6 +119,10 @@ impl Row {
 
     pub(super) const fn own(self) -> Row {
         Row { own: true, ..self }
+    }
+
+    pub(super) const fn cluster(self) -> Row {
+        Row { owner: Owner::Cluster, ..self }
     }
 
     pub(super) const fn immutable(self) -> Row {

@@ -44,6 +44,7 @@ pub fn find(name: &[u8]) -> Option<(Id, &'static Row)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Acts;
     use super::*;
 
     #[test]
@@ -64,6 +65,23 @@ mod tests {
             assert!(find(name.as_bytes()).is_none(), "{name} is no setting");
         }
         assert!(find(b"no-such-setting").is_none() && find(b"\xff").is_none());
+    }
+
+    /// What acts nowhere need not be the same everywhere; and places, ports and secrets of nodes must be known first.
+    #[test]
+    fn settings_of_a_cluster_act_and_say_nothing_of_a_machine() {
+        let of_cluster: Vec<_> = rows().map(|(_, row)| row).filter(|row| row.is_of_cluster()).collect();
+        assert!(of_cluster.iter().all(|row| row.acts == Acts::Yes));
+        for word in ["file", "-dir", "port", "bind", "announce", "tls", "workers", "append", "checkpoint", "slowlog"] {
+            let of_machine = of_cluster.iter().find(|row| row.name.contains(word));
+            assert!(of_machine.is_none(), "{of_machine:?}");
+        }
+        for name in ["maxmemory", "maxclients", "databases", "loglevel", "cluster-secret", "slowlog-max-len"] {
+            assert!(find(name.as_bytes()).is_some_and(|(_, row)| !row.is_of_cluster()), "{name}");
+        }
+        for name in ["notify-keyspace-events", "requirepass", "lua-time-limit", "hash-max-ziplist-entries"] {
+            assert!(find(name.as_bytes()).is_some_and(|(_, row)| row.is_of_cluster()), "{name}");
+        }
     }
 
     #[test]

@@ -14,9 +14,10 @@ pub(super) static SECTION: Section = Section {
             "normal 0 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60",
             "Per class: bytes of waiting replies that end a connection at once, or after so many seconds above the \
              second limit.",
-        ),
-        row("client-query-buffer-limit", memory(1 << 20), "1gb", "Most bytes of a request not yet complete."),
-        row("proto-max-bulk-len", memory(1 << 20), "512mb", "Longest single argument of a command, bytes."),
+        )
+        .cluster(),
+        row("client-query-buffer-limit", memory(1 << 20), "1gb", "Most bytes of a request not yet complete.").cluster(),
+        row("proto-max-bulk-len", memory(1 << 20), "512mb", "Longest single argument of a command, bytes.").cluster(),
         row(
             "maxmemory-clients",
             Kind::MemoryOrPercent { max: LONG_MAX },
@@ -29,6 +30,7 @@ pub(super) static SECTION: Section = Section {
             super::long(0),
             "1000000",
             "Most keys remembered for client-side caching; 0 for no limit.",
-        ),
+        )
+        .cluster(),
     ],
 };

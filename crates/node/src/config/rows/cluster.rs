@@ -94,6 +94,7 @@ pub(super) static SECTION: Section = Section {
             "forward",
             "What a client at `port` gets for a key of another node: the reply, or -MOVED and where to.",
         )
+        .cluster()
         .own(),
         row(
             "cluster-lock-timeout",
@@ -101,6 +102,7 @@ pub(super) static SECTION: Section = Section {
             "5000",
             "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. Who has begun such a transaction waits as long for a node that its own cannot reach: then its connection is closed. At least 2000; 0 for no limit.",
         )
+        .cluster()
         .own(),
         row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
             .hidden()

@@ -105,6 +105,7 @@ pub(super) static SECTION: Section = Section {
             "5000",
             "Milliseconds until a running script makes others get -BUSY.",
         )
+        .cluster()
         .alias("lua-time-limit"),
         row(
             "lua-enable-deprecated-api",
@@ -112,6 +113,7 @@ pub(super) static SECTION: Section = Section {
             "no",
             "Whether scripts may use `getfenv`, `setfenv` and `newproxy`. A finalizer (`__gc`) never runs.",
         )
+        .cluster()
         .alias("lua-enable-insecure-api")
         .immutable(),
         row(
@@ -120,6 +122,7 @@ pub(super) static SECTION: Section = Section {
             "waiting",
             "Who gets -BUSY while a script runs for too long: those who need what it has, or all (as in Redis).",
         )
+        .cluster()
         .own(),
         row(
             "compatibility",
@@ -127,6 +130,7 @@ pub(super) static SECTION: Section = Section {
             "redis",
             "Which server's answers hold where Redis 8.8 and Valkey 9 differ; COMPATIBILITY.md lists those places.",
         )
+        .cluster()
         .own(),
         row(
             "transaction-isolation",
@@ -134,6 +138,7 @@ pub(super) static SECTION: Section = Section {
             "strict-serializable",
             "What transactions that BEGIN begins may see of others, unless it says so.",
         )
+        .cluster()
         .own(),
         row(
             "transaction-idle-timeout",
@@ -141,6 +146,7 @@ pub(super) static SECTION: Section = Section {
             "60",
             "Seconds without a command after which what was done since BEGIN is rolled back; 0: never.",
         )
+        .cluster()
         .own(),
     ],
 };

@@ -41,6 +41,7 @@ pub(super) static SECTION: Section = Section {
             Kind::Special(Special::Events),
             "",
             "Events to publish: K and E choose the channels, `g$lshzxetdmn` the kinds, A most of them.",
-        ),
+        )
+        .cluster(),
     ],
 };

@@ -33,7 +33,8 @@ pub(super) static SECTION: Section = Section {
             "Which keys to evict at `maxmemory`: with a time to live or all; least used, seldom used, least recently \
              modified, any, soonest to expire; or none: then a durable server moves the least used ones to its store and fetches them when they \
              are asked for, and `maxmemory` is the memory of the whole process.",
-        ),
+        )
+        .cluster(),
         row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),
         row(
             "maxmemory-eviction-tenacity",
@@ -41,8 +42,8 @@ pub(super) static SECTION: Section = Section {
             "10",
             "Time for eviction between other work, in steps of 50 microseconds, at most 2 milliseconds.",
         ),
-        row("lfu-log-factor", int(0), "10", "How slowly the counter of uses grows (LFU)."),
-        row("lfu-decay-time", int(0), "1", "Minutes after which the counter of uses shrinks (LFU)."),
+        row("lfu-log-factor", int(0), "10", "How slowly the counter of uses grows (LFU).").cluster(),
+        row("lfu-decay-time", int(0), "1", "Minutes after which the counter of uses shrinks (LFU).").cluster(),
         row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys: 1 to 10."),
         row("replica-ignore-maxmemory", Kind::Bool, "yes", "Whether replicas leave eviction to their master.")
             .alias("slave-ignore-maxmemory")

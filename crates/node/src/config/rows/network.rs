@@ -25,7 +25,7 @@ pub(super) static SECTION: Section = Section {
         .immutable(),
         row("tcp-backlog", int(0), "511", "Connections that the kernel keeps waiting to be accepted.").immutable(),
         row("tcp-keepalive", int(0), "300", "Seconds of silence before the kernel probes a connection; 0 for never."),
-        row("timeout", int(0), "0", "Seconds after which an idle client is disconnected; 0 for never."),
+        row("timeout", int(0), "0", "Seconds after which an idle client is disconnected; 0 for never.").cluster(),
         row("unixsocket", Kind::OptionalText, "", "Path of a Unix socket to listen on as well.").immutable(),
         row(
             "unixsocketperm",

@@ -8,7 +8,7 @@ const ALLOWED: Kind = Kind::Enum(&["no", "yes", "local"]);
 pub(super) static SECTION: Section = Section {
     title: "Security",
     rows: &[
-        row("requirepass", Kind::OptionalText, "", "Password of the user `default`.").sensitive(),
+        row("requirepass", Kind::OptionalText, "", "Password of the user `default`.").cluster().sensitive(),
         row("aclfile", Kind::Text, "", "File of users and their rights.")
             .immutable()
             .refused("users other than `default` are not built yet"),
