@@ -9,6 +9,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
 
+use super::configuration::Configured;
 use super::disk::Disk;
 use super::granting::Renewal;
 use super::libraries::Taken;
@@ -21,7 +22,7 @@ use super::{BootClock, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
-use crate::meta::{Command, Describe, Response};
+use crate::meta::{Command, Describe, Response, Setting};
 use crate::{ClusterId, NodeId};
 
 /// How long a request to another node may take.
@@ -97,6 +98,7 @@ pub struct Agent {
     pub shared: Arc<Shared>,
     pub volatile: Mutex<Volatile>,
     pub libraries: Taken,
+    pub configured: Configured,
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
     /// Held while it is found out who is to vote, and changed.
@@ -109,6 +111,8 @@ pub struct Volatile {
     pub host: Option<String>,
     /// A cluster that this node would belong to: it does as soon as that cluster's Raft speaks to it.
     pub tentative: Option<ClusterId>,
+    /// What a cluster that is being formed begins with, as its first node has said.
+    pub founding: Option<(ClusterId, Vec<Setting>)>,
     /// Whether this node is about to form a cluster.
     pub forming: bool,
     /// What this node has granted as a leader.
@@ -250,9 +254,7 @@ impl Agent {
     pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
         let mut body = Vec::new();
         command.put(&mut body);
-        // Two changes of libraries by the same command would not be the same.
-        let once = matches!(command, Command::Libraries { .. });
-        let answer = self.ask_whoever_leads(Op::Command, &body, once).await?;
+        let answer = self.ask_whoever_leads(Op::Command, &body, command.is_asked_once()).await?;
         Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
     }
 
@@ -302,9 +304,10 @@ impl Agent {
             Command::Libraries { known, .. } => changes = Some(known.saturating_add(1)),
             _ => {}
         }
+        let once = command.is_asked_once();
         let writing = tokio::spawn(async move {
             let mut reply = agent.write(term, command).await;
-            if changes.is_some() && matches!(reply, Reply::NotLeader(_)) {
+            if once && matches!(reply, Reply::NotLeader(_)) {
                 // It may be in the log, and be done.
                 reply = Reply::Failed("the metadata are led by another node now".to_owned());
             }

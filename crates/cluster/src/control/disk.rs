@@ -10,8 +10,10 @@ use std::time::Duration;
 use openraft::storage::IOFlushed;
 use tokio::sync::oneshot;
 
-use super::kept::{Folder, Kept};
-use super::replaced;
+use super::files;
+use super::folder::Folder;
+use super::kept::Kept;
+use super::shelf::Shelf;
 use super::types::Types;
 
 /// How often a write without room is tried again, and how long it waits for that.
@@ -41,7 +43,7 @@ impl Disk {
         let shared = Arc::clone(&kept);
         let thread = std::thread::Builder::new()
             .name("cluster-disk".to_owned())
-            .spawn(move || write_all(&folder, &shared, &receiver))?;
+            .spawn(move || write_all(folder, &shared, &receiver))?;
         Ok((Self { kept, waiters }, thread))
     }
 
@@ -93,14 +95,14 @@ impl Waiter {
     }
 }
 
-fn write_all(folder: &Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>) {
+fn write_all(mut folder: Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>) {
     while let Ok(first) = waiters.recv() {
-        let (bytes, told) = {
+        let (bytes, shelf, told) = {
             let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             let told: Vec<Waiter> = std::iter::once(first).chain(waiters.try_iter()).collect();
-            (kept.encode(), told)
+            (kept.encode(), kept.shelf(), told)
         };
-        let written = write(folder, &bytes);
+        let written = write(&mut folder, &bytes, &shelf);
         if let Err(why) = &written {
             tracing::error!(
                 "the cluster's state cannot be written: {why}; this node takes no more part in its metadata"
@@ -122,11 +124,11 @@ fn write_all(folder: &Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>) {
 }
 
 /// A full disk is tried again for a while: the log, where it has the same disk, takes for a moment what room there is, and gives it back.
-fn write(folder: &Folder, bytes: &[u8]) -> io::Result<()> {
+fn write(folder: &mut Folder, bytes: &[u8], shelf: &Shelf) -> io::Result<()> {
     let mut tries = TRIES;
     loop {
-        match folder.write(bytes) {
-            Err(why) if replaced::is_lack(&why) && tries > 0 => tries -= 1,
+        match folder.write(bytes, shelf) {
+            Err(why) if files::is_lack(&why) && tries > 0 => tries -= 1,
             written => return written,
         }
         std::thread::park_timeout(RETRY);
@@ -152,7 +154,7 @@ mod tests {
         for term in 1..20 {
             let vote = Vote::new(term, crate::NodeId([1; 20]));
             runtime.block_on(disk.change(|kept| kept.vote = Some(vote))).unwrap();
-            assert_eq!(Kept::decode(&fs::read(path.join("state")).unwrap()).unwrap().vote, Some(vote));
+            assert_eq!(Folder::read(&path, None).unwrap().unwrap().vote, Some(vote));
         }
         fs::remove_dir_all(&path).unwrap();
         assert!(runtime.block_on(disk.change(|kept| kept.incarnation = 9)).is_err());

@@ -42,7 +42,11 @@ impl Agent {
             let nodes = members.nodes().map(|(_, node)| node.clone()).collect();
             let Some(cluster) = self.cluster() else { return Ok(()) };
             let form = Command::Form { cluster, nodes, settings: self.agreed() };
-            return self.submit(&form).await.map(drop);
+            self.submit(&form).await?;
+        }
+        if self.machine.look(|applied| applied.state.configuration().version() == 0) {
+            let first = Command::Configure { first: true, settings: self.first_configuration() };
+            return self.submit(&first).await.map(drop);
         }
         if let [_, .., to] = &members.get_joint_config()[..] {
             // Whoever led before has not come to the end of it, and until then both majorities are needed.

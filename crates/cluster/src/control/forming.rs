@@ -15,7 +15,7 @@ use super::links::{Op, Reply};
 use super::types::Wire;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::handshake::Peer;
-use crate::meta::{Command, Describe, NODES_MAX, Response};
+use crate::meta::{Command, Describe, NODES_MAX, Response, Setting, configuration};
 use crate::{ClusterId, NodeId};
 
 /// How long to wait before the seeds are asked again.
@@ -27,6 +27,8 @@ pub struct Founding {
     pub cluster: ClusterId,
     pub nodes: Vec<Describe>,
     pub settings: Vec<(String, String)>,
+    /// What the cluster begins with.
+    pub configuration: Vec<Setting>,
 }
 
 impl Wire for Founding {
@@ -39,6 +41,7 @@ impl Wire for Founding {
             put_bytes(out, name.as_bytes());
             put_bytes(out, value.as_bytes());
         }
+        configuration::put(out, &self.configuration);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -48,7 +51,7 @@ impl Wire for Founding {
         let count = from.count(crate::meta::SETTINGS_MAX)?;
         let text = |from: &mut Reader<'_>| from.text(crate::meta::TEXT_MAX).map(str::to_owned);
         let settings = (0..count).map(|_| Ok((text(from)?, text(from)?))).collect::<Result<_, _>>()?;
-        Ok(Self { cluster, nodes, settings })
+        Ok(Self { cluster, nodes, settings, configuration: configuration::read(from)? })
     }
 }
 
@@ -165,7 +168,8 @@ impl Agent {
         }
         let cluster = ClusterId::random(&mut |bytes| (self.random)(bytes));
         let described: Vec<Describe> = nodes.values().map(|(node, _)| node.clone()).collect();
-        let founding = Founding { cluster, nodes: described, settings: self.agreed() };
+        let (settings, configuration) = (self.agreed(), self.settings.configuration.clone());
+        let founding = Founding { cluster, nodes: described, settings, configuration };
         self.volatile().forming = true;
         let formed = self.found_with(&founding, &nodes).await;
         self.volatile().forming = false;
@@ -220,6 +224,7 @@ impl Agent {
             format!("{name} is {mine} there and {theirs} here")
         } else {
             volatile.tentative = Some(founding.cluster);
+            volatile.founding = Some((founding.cluster, founding.configuration.clone()));
             return Reply::Done(Vec::new());
         };
         Reply::Failed(why)

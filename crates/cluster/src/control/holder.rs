@@ -134,6 +134,7 @@ impl Agent {
             .map_err(|_| "it has not heard of the latest changes".to_owned())?
             .map_err(|_| "this node is stopping".to_owned())?;
         self.until_it_has_libraries().await?;
+        self.until_it_has_configuration().await?;
         extend(&self.shared.lease_until, sent + self.settings.lease.as_nanos() as u64);
         Ok(())
     }

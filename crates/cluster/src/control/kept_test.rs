@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use openraft::EntryPayload;
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use super::*;
 use crate::control::types::{
     AppendRequest, AppendResponse, CommittedLeaderId, Members, SnapshotMeta, StoredMembers, VoteRequest, VoteResponse,
 };
-use crate::meta::{Command, Describe, State};
+use crate::meta::{ChangeId, Command, Describe, State, of_version_3};
 
 fn id(n: u8) -> NodeId {
     NodeId([n; 20])
@@ -34,12 +35,22 @@ fn snapshot(node: fn(u8) -> Describe) -> Snapshot {
     }
 }
 
+fn load(libraries: &[u8]) -> EntryPayload<Command, NodeId, Describe> {
+    EntryPayload::Normal(Command::Libraries { known: 3, change: [8; 16], payload: libraries.into() })
+}
+
+/// What is on the shelf of [`kept`].
+fn find(change: &ChangeId) -> Result<Arc<[u8]>, Malformed> {
+    if *change == [8; 16] { Ok(Arc::from(*b"xyz")) } else { Err(Malformed("a file of libraries")) }
+}
+
 fn entries() -> Vec<Entry> {
     let entry = |index, payload| Entry { log_id: log_id(3, index), payload };
     vec![
         entry(5, EntryPayload::Blank),
         entry(6, EntryPayload::Normal(Command::Leave { id: id(9) })),
         entry(7, EntryPayload::Membership(members(node_of))),
+        entry(8, load(b"xyz")),
     ]
 }
 
@@ -58,12 +69,36 @@ fn kept() -> Kept {
     }
 }
 
+/// The file as version 3 or 4 of it was, without entries.
+fn earlier(kept: &Kept, version: u8, ports: bool) -> Vec<u8> {
+    let mut out = Kept { snapshot: None, entries: BTreeMap::new(), ..kept.clone() }.encode();
+    // No snapshot, no entries.
+    out.truncate(out.len() - (1 + 4));
+    out[12] = version;
+    let Snapshot { meta, snapshot } = kept.snapshot.as_ref().unwrap();
+    let mut snapshot_of_then = Vec::new();
+    meta.last_log_id.put(&mut snapshot_of_then);
+    meta.last_membership.put(&mut snapshot_of_then);
+    if !ports {
+        for n in [1, 2] {
+            let place = [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
+            let at = snapshot_of_then.windows(place.len()).position(|window| window == place).unwrap() + place.len();
+            snapshot_of_then.drain(at..at + 2);
+        }
+    }
+    crate::codec::put_bytes(&mut snapshot_of_then, &of_version_3(&State::restore(snapshot).unwrap()));
+    out.push(1);
+    out.extend_from_slice(&snapshot_of_then);
+    put_count(&mut out, 0);
+    out
+}
+
 #[test]
 fn golden_bytes() {
     let kept = Kept { snapshot: None, cluster: None, ..kept() };
     let node = |n: u8| [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0\x03\0"].concat();
     let golden = [
-        &b"\x04\0\0\0"[..],
+        &b"\x05\0\0\0"[..],
         &[1; 20],
         b"\x02\0\0\0\0\0\0\0",
         &[0; 21],
@@ -76,9 +111,9 @@ fn golden_bytes() {
         b"\x01\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0",
         b"\x01\x02\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0",
         b"\0",
-        b"\x03\0\0\0",
+        b"\x04\0\0\0",
         b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0",
-        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x03\x04",
+        b"\x03\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x01\x04\x04",
         &[9; 20],
         b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x03",
         b"\x01\0\0\0\x01\0\0\0",
@@ -86,6 +121,8 @@ fn golden_bytes() {
         b"\x02\0\0\0",
         &node(1),
         &node(2),
+        b"\x03\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\0",
+        &[8; 16],
     ];
     let bytes = kept.encode();
     assert_eq!(&bytes[..8], b"HOLDMETA");
@@ -93,25 +130,29 @@ fn golden_bytes() {
     let sealed = |mut bytes: Vec<u8>| {
         let sum = crc(&[&bytes[12..]]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
-        Kept::decode(&bytes).unwrap().encode()
+        Kept::decode(&bytes, &mut find).unwrap().encode()
     };
     // Commands were of version 1 in all of them.
     let mut older = bytes.clone();
-    let command = older.windows(2).position(|two| two == [3, 4]).unwrap();
+    let command = older.windows(2).position(|two| two == [4, 4]).unwrap();
     older[command] = 1;
     assert_eq!(sealed(older), bytes);
-    // In version 3 members had no port for smart clients, neither in entries nor in snapshots.
+    // In version 4 libraries were among the other bytes, and in version 3 members had no port for smart clients either,
+    // neither in entries nor in snapshots.
     let port_free: fn(u8) -> Describe = |n| Describe { client_port: 0, ..node_of(n) };
-    let before =
-        |of: fn(u8) -> Describe| Kept { snapshot: Some(snapshot(of)), entries: BTreeMap::new(), ..self::kept() };
-    let mut third = before(port_free).encode();
-    for n in [1, 2] {
-        let place = [&[n; 20][..], b"\x01\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x02\0"].concat();
-        let at = third.windows(place.len()).position(|window| window == place).unwrap() + place.len();
-        third.drain(at..at + 2);
+    for (version, of, ports) in [(4, node_of as fn(u8) -> Describe, true), (3, port_free, false)] {
+        let now = Kept { snapshot: Some(snapshot(of)), entries: BTreeMap::new(), ..self::kept() };
+        assert_eq!(sealed(earlier(&now, version, ports)), now.encode(), "version {version}");
     }
-    third[12] = 3;
-    assert_eq!(sealed(third), before(port_free).encode());
+    let mut inline = b"\x03\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x01".to_vec();
+    let EntryPayload::Normal(command) = load(b"xyz") else { panic!("a command") };
+    command.put(&mut inline);
+    let mut whole = [&bytes[..bytes.len() - 41], &inline].concat();
+    assert_eq!(sealed(whole.clone()), bytes, "libraries within an entry");
+    whole.pop();
+    let sum = crc(&[&whole[12..]]);
+    whole[8..12].copy_from_slice(&sum.to_le_bytes());
+    assert!(Kept::decode(&whole, &mut find).is_err());
     let entry = [b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\0", &node(1)[..37]].concat();
     let EntryPayload::Membership(members) = Entry::whole(&entry).unwrap().payload else { panic!("members") };
     assert_eq!(members.get_node(&id(1)), Some(&port_free(1)));
@@ -126,7 +167,8 @@ fn golden_bytes() {
 fn what_is_kept_is_read_back() {
     for kept in [kept(), Kept::default()] {
         let bytes = kept.encode();
-        let read = Kept::decode(&bytes).unwrap();
+        let read = Kept::decode(&bytes, &mut find).unwrap();
+        assert_eq!(read.shelf(), kept.shelf());
         assert_eq!(read.encode(), bytes);
         assert_eq!(
             (read.node, read.incarnation, read.cluster, read.inherited, read.vote),
@@ -138,53 +180,9 @@ fn what_is_kept_is_read_back() {
     }
     let mut hole = kept();
     hole.entries.remove(&6);
-    assert!(Kept::decode(&hole.encode()).is_err(), "a log with a hole is none");
-}
-
-#[test]
-fn a_folder_counts_its_starts_and_is_locked() {
-    let path = std::env::temp_dir().join(format!("holdfast-kept-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    let mut random = |bytes: &mut [u8]| bytes.fill(4);
-    let (folder, first) = Folder::open(&path, None, true, &mut random).unwrap();
-    assert_eq!((first.node, first.incarnation, first.cluster), (id(4), 1, None));
-    let why = Folder::open(&path, None, true, &mut random).err().unwrap().to_string();
-    assert!(why.ends_with("another server uses this folder"), "{why}");
-    drop(folder);
-    let (folder, second) = Folder::open(&path, None, true, &mut |_| panic!("it has a name")).unwrap();
-    assert_eq!((second.node, second.incarnation), (id(4), 2));
-    // A start that was interrupted while it wrote has left this.
-    std::fs::write(path.join("state.new"), b"half").unwrap();
-    drop(folder);
-    let (folder, third) = Folder::open(&path, None, true, &mut random).unwrap();
-    assert_eq!(third.incarnation, 3);
-    assert!(first.inherited && second.inherited && third.inherited, "nobody has settled it");
-    drop(folder);
-    let (folder, fourth) = Folder::open(&path, None, false, &mut random).unwrap();
-    drop(folder);
-    let (_folder, fifth) = Folder::open(&path, None, true, &mut random).unwrap();
-    assert!(!fourth.inherited && !fifth.inherited, "what comes after nothing is its own");
-    std::fs::remove_dir_all(&path).unwrap();
-}
-
-#[test]
-fn a_node_of_a_cluster_does_not_go_on_without_its_data() {
-    let path = std::env::temp_dir().join(format!("holdfast-kept-data-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    let open = |data: Option<DataId>| Folder::open(&path, data, false, &mut |bytes| bytes.fill(4));
-    assert_eq!(open(Some([1; 16])).unwrap().1.data, Some([1; 16]));
-    let (folder, mut kept) = open(Some([2; 16])).unwrap();
-    assert_eq!(kept.data, Some([2; 16]), "who belongs to none has promised nothing");
-    kept.cluster = Some(ClusterId([7; 20]));
-    folder.write(&kept.encode()).unwrap();
-    drop(folder);
-    assert_eq!(open(Some([2; 16])).unwrap().1.incarnation, 3);
-    let why = open(Some([3; 16])).err().unwrap().to_string();
-    assert!(why.contains("is gone"), "{why}");
-    assert_eq!(open(None).unwrap().1.data, Some([2; 16]), "a life in memory changes nothing on the disks");
-    assert!(open(Some([3; 16])).is_err());
-    assert_eq!(open(Some([2; 16])).unwrap().1.incarnation, 5, "what is refused does not count");
-    std::fs::remove_dir_all(&path).unwrap();
+    assert!(Kept::decode(&hole.encode(), &mut find).is_err(), "a log with a hole is none");
+    let mut nothing = |_: &ChangeId| Err(Malformed("a file of libraries"));
+    assert!(Kept::decode(&kept().encode(), &mut nothing).is_err(), "a log whose libraries are gone");
 }
 
 proptest! {
@@ -193,7 +191,7 @@ proptest! {
         let mut bytes = kept().encode();
         let at = at.index(bytes.len());
         bytes[at] ^= by;
-        prop_assert!(Kept::decode(&bytes).is_err());
+        prop_assert!(Kept::decode(&bytes, &mut find).is_err());
     }
 
     #[test]
@@ -203,7 +201,7 @@ proptest! {
         file.extend_from_slice(&bytes);
         let sum = crc(&[&file[12..]]);
         file[8..12].copy_from_slice(&sum.to_le_bytes());
-        let _ = Kept::decode(&file);
+        let _ = Kept::decode(&file, &mut find);
         let _ = AppendRequest::whole(&bytes);
         let _ = VoteRequest::whole(&bytes);
         let _ = Snapshot::whole(&bytes);

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::agent::{Agent, COMMAND};
+use super::configuration;
 use super::links::Reply;
 use super::types::Entry;
 use crate::NodeId;
@@ -69,10 +70,11 @@ impl Taken {
     }
 }
 
-/// Bytes of the libraries in an entry of the log.
+/// Bytes of the libraries, or of the settings, in an entry of the log.
 pub fn bytes_of(entry: &Entry) -> usize {
     match &entry.payload {
         EntryPayload::Normal(Command::Libraries { payload, .. }) => payload.len(),
+        EntryPayload::Normal(Command::Configure { settings, .. }) => configuration::bytes_of(settings),
         _ => 0,
     }
 }
@@ -239,7 +241,7 @@ impl Agent {
         })
     }
 
-    /// Cuts the log where libraries have made it large: all of it is written with every change.
+    /// Cuts the log where libraries or settings have made it large: each node has all of it in memory and on its disk.
     pub async fn cut_log(&self) {
         let (covered, rest, snapshot) = {
             let kept = self.disk.kept();

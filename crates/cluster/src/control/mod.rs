@@ -2,8 +2,11 @@
 //! process sees a [`Control`].
 
 mod agent;
+mod configuration;
 mod disk;
 mod duties;
+mod files;
+mod folder;
 mod forming;
 mod granting;
 mod holder;
@@ -13,8 +16,8 @@ mod links;
 mod network;
 mod past;
 mod relay;
-mod replaced;
 mod serve;
+mod shelf;
 mod status;
 mod storage;
 mod stream;
@@ -39,8 +42,10 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use agent::{Agent, Shared, Volatile};
+use configuration::Configured;
 use disk::Disk;
-use kept::{Folder, Kept};
+use folder::Folder;
+use kept::Kept;
 use libraries::Taken;
 use links::Links;
 use network::Network;
@@ -50,7 +55,8 @@ use stream::Stream;
 use tls::Tls;
 use told::Told;
 
-pub use kept::KeptError;
+pub use configuration::{NotConfigured, OnConfiguration};
+pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use status::{NodeStatus, Status};
 pub use tls::TlsFiles;
@@ -58,7 +64,7 @@ pub use tls::TlsFiles;
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
-use crate::meta::{Command, Response};
+use crate::meta::{Command, Configuration, Response, Setting};
 use crate::{ClusterId, NodeId};
 
 /// CLOCK_BOOTTIME in nanoseconds: goes on while the machine sleeps.
@@ -99,6 +105,8 @@ pub struct Settings {
     pub libraries: Option<Arc<[u8]>>,
     /// Other settings that all nodes must have the same: names and values.
     pub agreed: Vec<(String, String)>,
+    /// The settings of a cluster that this node is the first one of.
+    pub configuration: Vec<Setting>,
     /// How long a lease is.
     pub lease: Duration,
     /// How often it is renewed.
@@ -126,6 +134,7 @@ impl Settings {
             knows_transactions: false,
             libraries: None,
             agreed: Vec::new(),
+            configuration: Vec::new(),
             lease: Duration::from_secs(2),
             renew: Duration::from_millis(500),
             heartbeat: Duration::from_millis(100),
@@ -173,6 +182,8 @@ pub struct Hooks {
     pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Takes libraries of functions: this node has no lease before it has those of the cluster.
     pub on_libraries: OnLibraries,
+    /// Takes the cluster's settings: this node has no lease before it has them.
+    pub on_configuration: OnConfiguration,
     /// What does not work at this node.
     pub trouble: Trouble,
 }
@@ -236,7 +247,14 @@ impl Control {
 
     /// Whether `folder` has the state of a node.
     pub fn is_kept_in(folder: &Path) -> bool {
-        folder.join(kept::FILE).exists()
+        folder.join(folder::FILE).exists()
+    }
+
+    /// The cluster's settings as the files in `folder` have them, which are looked at only. What a node hears of from
+    /// others may be newer. Where the files cannot be read, the start says so.
+    pub fn known_configuration(folder: &Path) -> Configuration {
+        let kept = Folder::read(folder, None).ok().flatten();
+        kept.map_or_else(Configuration::default, |kept| configuration::known(&kept))
     }
 
     /// Whose state is in `folder`, if it is any node's; nothing is changed. `data`: what log and store on the node's disks are called.
@@ -348,6 +366,13 @@ impl Control {
         self.runtime.spawn(async move { then(agent.change_libraries(known, payload).await) });
     }
 
+    /// Changes settings of the cluster; `then` hears it, from the control thread, when more than half of the voting
+    /// nodes have it on their disks and this node has taken it.
+    pub fn configure(&self, settings: Vec<Setting>, then: impl FnOnce(Result<(), NotConfigured>) + Send + 'static) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move { then(agent.configure(settings).await) });
+    }
+
     /// Opens a data link to a node: it comes to [`Hooks::on_data`] with `tag`, or a reason to [`Hooks::on_no_link`].
     pub fn dial(&self, node: NodeId, tag: u64) {
         let (agent, hooks) = (Arc::clone(&self.agent), self.hooks.clone());
@@ -439,6 +464,7 @@ async fn agent(
     let volatile = Mutex::new(Volatile {
         host: settings.host.clone(),
         tentative: None,
+        founding: None,
         forming: false,
         leases,
         refused: Told::default(),
@@ -457,6 +483,7 @@ async fn agent(
         shared: Arc::new(shared),
         volatile,
         libraries: Taken::new(Arc::clone(&hooks.on_libraries)),
+        configured: Configured::new(Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
         changing: tokio::sync::Mutex::default(),
     })
@@ -470,6 +497,7 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
     }
     tokio::spawn(Arc::clone(agent).duties());
     tokio::spawn(Arc::clone(agent).keep_libraries());
+    tokio::spawn(Arc::clone(agent).keep_configuration());
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
         if agent.cluster().is_none() {

@@ -13,7 +13,7 @@ use super::links::{Links, Op, Reply};
 use super::storage::Machine;
 use super::types::{AppendRequest, AppendResponse, Snapshot, Types, Vote, VoteRequest, VoteResponse, Wire};
 use crate::NodeId;
-use crate::meta::Describe;
+use crate::meta::{Describe, Image};
 
 /// Makes clients.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl Client {
 }
 
 impl RaftNetworkV2<Types> for Client {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = Image;
 
     async fn append_entries(
         &mut self,

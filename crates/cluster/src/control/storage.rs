@@ -17,7 +17,7 @@ use super::libraries::sendable;
 use super::types::{Entry, LogId, Snapshot, SnapshotMeta, StoredMembers, Types, Vote};
 use crate::NodeId;
 use crate::map::Map;
-use crate::meta::{Response, State};
+use crate::meta::{Image, Response, State};
 
 /// The log.
 #[derive(Clone)]
@@ -200,7 +200,7 @@ impl Machine {
 }
 
 impl RaftSnapshotBuilder<Types> for Machine {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = Image;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let snapshot = self.look(|applied| Snapshot {
@@ -213,7 +213,7 @@ impl RaftSnapshotBuilder<Types> for Machine {
 }
 
 impl RaftStateMachine<Types> for Machine {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = Image;
     type SnapshotBuilder = Self;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembers)> {
@@ -249,7 +249,7 @@ impl RaftStateMachine<Types> for Machine {
         self.clone()
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Vec<u8>) -> io::Result<()> {
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Image) -> io::Result<()> {
         let snapshot = Snapshot { meta: meta.clone(), snapshot };
         let applied = Applied::of(&snapshot)?;
         self.keep(snapshot).await?;

@@ -9,7 +9,7 @@ use openraft::{EntryPayload, Membership, OptionalSend, RaftTypeConfig, StoredMem
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::frame;
-use crate::meta::{Command, Describe, NODES_MAX, Response};
+use crate::meta::{Command, Describe, Image, LIBRARIES_MAX, NODES_MAX, Response, State, configuration};
 
 /// The types of this group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -43,7 +43,7 @@ pub type Entry = openraft::Entry<CommittedLeaderId<u64>, EntryPayload<Command, N
 pub type Members = Membership<NodeId, Describe>;
 pub type StoredMembers = StoredMembership<CommittedLeaderId<u64>, NodeId, Describe>;
 pub type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId<u64>, NodeId, Describe>;
-pub type Snapshot = openraft::Snapshot<CommittedLeaderId<u64>, NodeId, Describe, Vec<u8>>;
+pub type Snapshot = openraft::Snapshot<CommittedLeaderId<u64>, NodeId, Describe, Image>;
 pub type AppendRequest = openraft::raft::AppendEntriesRequest<Types>;
 pub type AppendResponse = openraft::raft::AppendEntriesResponse<Types>;
 pub type VoteRequest = openraft::raft::VoteRequest<Types>;
@@ -59,6 +59,7 @@ impl fmt::Display for Command {
             Self::Forget { id } => write!(f, "forget {id}"),
             Self::Assign { from, to, ranges } => write!(f, "assign {} ranges of {from} to {to}", ranges.len()),
             Self::Set { name, value } => write!(f, "set {name} {value}"),
+            Self::Configure { settings, .. } => write!(f, "configure {}", configuration::names(settings)),
             Self::Libraries { known, payload, .. } => {
                 write!(f, "libraries of {} bytes behind version {known}", payload.len())
             }
@@ -206,22 +207,26 @@ impl Wire for Snapshot {
     fn put(&self, out: &mut Vec<u8>) {
         self.meta.last_log_id.put(out);
         self.meta.last_membership.put(out);
-        put_bytes(out, &self.snapshot);
+        put_bytes(out, &self.snapshot.state);
+        out.extend_from_slice(&self.snapshot.change);
+        put_bytes(out, &self.snapshot.libraries);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        snapshot(from, Describe::read)
+        let meta = SnapshotMeta { last_log_id: Option::read(from)?, last_membership: StoredMembers::read(from)? };
+        let state = from.bytes(frame::BODY_MAX)?.to_vec();
+        let (change, libraries) = (from.array()?, from.bytes(LIBRARIES_MAX)?.into());
+        Ok(Self { meta, snapshot: Image { state, change, libraries } })
     }
 }
 
-/// A snapshot as it was written before nodes had a port for smart clients.
-pub fn snapshot_without_client_ports(from: &mut Reader<'_>) -> Result<Snapshot, Malformed> {
-    snapshot(from, Describe::read_without_client_port)
-}
-
-fn snapshot(from: &mut Reader<'_>, read: ReadNode) -> Result<Snapshot, Malformed> {
-    let meta = SnapshotMeta { last_log_id: Option::read(from)?, last_membership: stored_members(from, read)? };
-    Ok(Snapshot { meta, snapshot: from.bytes(frame::BODY_MAX)?.to_vec() })
+/// A snapshot as it was written when its libraries were among the other bytes. `client_ports`: nodes had a port for
+/// smart clients.
+pub fn earlier_snapshot(from: &mut Reader<'_>, client_ports: bool) -> Result<Snapshot, Malformed> {
+    let node = if client_ports { Describe::read } else { Describe::read_without_client_port };
+    let meta = SnapshotMeta { last_log_id: Option::read(from)?, last_membership: stored_members(from, node)? };
+    let image = Image { state: from.bytes(frame::BODY_MAX)?.to_vec(), ..Image::default() };
+    Ok(Snapshot { meta, snapshot: State::restore(&image)?.snapshot() })
 }
 
 impl Wire for AppendRequest {

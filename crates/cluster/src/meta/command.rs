@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::configuration::{self, CONFIGURATION_MAX, CONFIGURED_MAX, Setting};
 use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of commands and responses that this code writes. It reads versions 1 and 2 as well. Version 1 lacks
-/// libraries, and in both a node has no port for smart clients.
-const VERSION: u8 = 3;
+/// The format of commands and responses that this code writes. It reads versions 1 to 3 as well. Version 1 lacks
+/// libraries, in versions 1 and 2 a node has no port for smart clients, and in all three a cluster has no settings.
+const VERSION: u8 = 4;
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -121,6 +122,13 @@ pub enum Command {
         /// Its value.
         value: String,
     },
+    /// Settings that are the cluster's. Of two such changes the later one holds.
+    Configure {
+        /// These are the ones that the cluster begins with: nothing is changed if it has some.
+        first: bool,
+        /// Names and values.
+        settings: Vec<Setting>,
+    },
     /// Other libraries of functions, in place of all there are.
     Libraries {
         /// The version that they were made from: if there is another by now, nothing is changed.
@@ -187,6 +195,13 @@ pub enum Refusal {
         /// Their version.
         version: u64,
     },
+    /// The cluster has no settings yet.
+    Unconfigured,
+    /// The settings are more, or have more bytes, than a cluster keeps.
+    ConfigurationTooLarge {
+        /// How many bytes.
+        bytes: u64,
+    },
     /// The libraries have more bytes than a cluster keeps.
     LibrariesTooLarge {
         /// How many.
@@ -216,6 +231,11 @@ impl fmt::Display for Refusal {
                 write!(f, "{name} is {theirs} at this node and {ours} in the cluster")
             }
             Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
+            Self::Unconfigured => write!(f, "the cluster has no settings yet"),
+            Self::ConfigurationTooLarge { bytes } => write!(
+                f,
+                "the cluster's settings would have {bytes} bytes, and may have {CONFIGURATION_MAX} in at most {CONFIGURED_MAX} settings"
+            ),
             Self::LibrariesTooLarge { bytes } => {
                 write!(f, "the libraries have {bytes} bytes, and those of a cluster may have {LIBRARIES_MAX} together")
             }
@@ -246,6 +266,7 @@ mod tag {
     pub const ASSIGN: u8 = 6;
     pub const SET: u8 = 7;
     pub const LIBRARIES: u8 = 8;
+    pub const CONFIGURE: u8 = 9;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -262,6 +283,11 @@ fn settings(from: &mut Reader<'_>) -> Result<Vec<(String, String)>, Malformed> {
 }
 
 impl Command {
+    /// Whether it is asked for once: if nobody knows what came of it, a second time would not be the same.
+    pub fn is_asked_once(&self) -> bool {
+        matches!(self, Self::Libraries { .. } | Self::Configure { .. })
+    }
+
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
@@ -306,6 +332,11 @@ impl Command {
                 put_bytes(out, name.as_bytes());
                 put_bytes(out, value.as_bytes());
             }
+            Self::Configure { first, settings } => {
+                out.push(tag::CONFIGURE);
+                out.push(u8::from(*first));
+                configuration::put(out, settings);
+            }
             Self::Libraries { known, change, payload } => {
                 out.push(tag::LIBRARIES);
                 out.extend_from_slice(&known.to_le_bytes());
@@ -319,7 +350,7 @@ impl Command {
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let version = from.u8()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("a command of version 1 to 3"));
+            return Err(Malformed("a command of version 1 to 4"));
         }
         let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
         Ok(match from.u8()? {
@@ -340,6 +371,7 @@ impl Command {
                 Self::Assign { from: giver, to: taker, ranges }
             }
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
+            tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
             tag::LIBRARIES => Self::Libraries {
                 known: from.u64()?,
                 change: from.array()?,
@@ -401,13 +433,18 @@ impl Response {
                 out.push(13);
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
+            Refusal::Unconfigured => out.push(14),
+            Refusal::ConfigurationTooLarge { bytes } => {
+                out.push(15);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
         }
     }
 
     /// The next one in `from`.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 to 3"));
+            return Err(Malformed("a response of version 1 to 4"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {
@@ -425,6 +462,8 @@ impl Response {
             11 => Refusal::Disagrees { name: text(from)?, ours: text(from)?, theirs: text(from)? },
             12 => Refusal::Superseded { version: from.u64()? },
             13 => Refusal::LibrariesTooLarge { bytes: from.u64()? },
+            14 => Refusal::Unconfigured,
+            15 => Refusal::ConfigurationTooLarge { bytes: from.u64()? },
             _ => return Err(Malformed("a response")),
         };
         Ok(Self::Refused(why))

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{ChangeId, Refusal};
-use crate::codec::{Malformed, Reader, put_bytes};
+use super::{ChangeId, Image, Refusal};
+use crate::codec::{Malformed, Reader, crc, put_count};
 
-/// Bytes of all libraries: they go to every node as a whole, and each keeps them with the rest of the metadata, in one file.
+/// Bytes of all libraries: they go to every node as a whole, and each keeps them, in a file of their own.
 pub const LIBRARIES_MAX: usize = 1 << 20;
 
 /// All of them.
@@ -15,7 +15,7 @@ pub struct Libraries {
     /// How often they have changed; 0: never, there are none.
     pub version: u64,
     /// The last change.
-    change: ChangeId,
+    pub(super) change: ChangeId,
     /// What they are; empty before the first change.
     pub payload: Arc<[u8]>,
 }
@@ -42,14 +42,26 @@ impl Libraries {
         Ok(true)
     }
 
-    /// Appends them.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    /// Appends all about them but what they are.
+    pub(super) fn put_apart(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.change);
-        put_bytes(out, &self.payload);
+        put_count(out, self.payload.len());
+        out.extend_from_slice(&crc(&[&self.payload[..]]).to_le_bytes());
     }
 
-    /// The next ones in `from`.
+    /// The next ones in `from`, which are apart in `image`.
+    pub(super) fn read_apart(from: &mut Reader<'_>, image: &Image) -> Result<Self, Malformed> {
+        let (version, change) = (from.u64()?, from.array()?);
+        let (length, sum) = (from.count(LIBRARIES_MAX)?, from.u32()?);
+        let payload = Arc::clone(&image.libraries);
+        if image.change != change || payload.len() != length || crc(&[&payload[..]]) != sum {
+            return Err(Malformed("the libraries that belong to it"));
+        }
+        Ok(Self { version, change, payload })
+    }
+
+    /// The next ones in `from`, as they were in versions 2 and 3 of snapshots.
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self { version: from.u64()?, change: from.array()?, payload: from.bytes(LIBRARIES_MAX)?.into() })
     }

@@ -2,6 +2,7 @@
 //! agreed upon elsewhere (by Raft, or by a simulator's log).
 
 mod command;
+pub(crate) mod configuration;
 mod libraries;
 mod snapshot;
 mod spread;
@@ -15,7 +16,11 @@ use crate::map::{Map, Node, Range, SLOTS};
 use crate::{ClusterId, NodeId};
 
 pub use command::{ChangeId, Command, Describe, Refusal, Response};
+pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};
 pub use libraries::{LIBRARIES_MAX, Libraries};
+pub use snapshot::Image;
+#[cfg(test)]
+pub(crate) use snapshot::of_version_3;
 
 /// Most nodes of a cluster.
 pub const NODES_MAX: usize = 1000;
@@ -48,6 +53,7 @@ pub struct State {
     next_number: u32,
     members: BTreeMap<NodeId, Member>,
     settings: BTreeMap<String, String>,
+    configuration: Configuration,
     libraries: Libraries,
     /// By slot, the number of the owner; 0: nobody.
     owners: Box<[u32]>,
@@ -62,6 +68,7 @@ impl Default for State {
             next_number: 1,
             members: BTreeMap::new(),
             settings: BTreeMap::new(),
+            configuration: Configuration::default(),
             libraries: Libraries::default(),
             owners: vec![0; SLOTS].into_boxed_slice(),
         }
@@ -86,6 +93,7 @@ impl State {
             Command::Forget { id } => self.forget(*id),
             Command::Assign { from, to, ranges } => self.assign(*from, *to, ranges),
             Command::Set { name, value } => self.set(name, value),
+            Command::Configure { first, settings } => self.configure(*first, settings),
             Command::Libraries { known, change, payload } => self.change_libraries(*known, *change, payload),
         };
         match outcome {
@@ -130,6 +138,11 @@ impl State {
     /// The value that nodes must agree on.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
+    }
+
+    /// The settings that are the cluster's.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
     /// The libraries of functions.
@@ -346,6 +359,13 @@ impl State {
         }
         self.settings.insert(name.to_owned(), value.to_owned());
         self.version += 1;
+        Ok(())
+    }
+
+    fn configure(&mut self, first: bool, settings: &[Setting]) -> Result<(), Refusal> {
+        if self.configuration.change(first, settings)? {
+            self.version += 1;
+        }
         Ok(())
     }
 

@@ -1,19 +1,32 @@
 //! The whole state as bytes, with a version and a checksum.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
+use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId};
 
-/// The format of snapshots that this code writes. It reads versions 1 and 2 as well. Version 1 has no libraries, and in
-/// both a member has no port for smart clients.
-const VERSION: u32 = 3;
+/// The format of snapshots that this code writes. It reads versions 1 to 3 as well. Version 1 has no libraries, in
+/// versions 1 and 2 a member has no port for smart clients, and in all three libraries are among the other bytes, and a
+/// cluster has no settings.
+const VERSION: u32 = 4;
+
+/// A snapshot. Libraries are apart from the rest: they are large, and most changes leave them as they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Image {
+    /// All but the libraries; it says how long those are, and their checksum.
+    pub state: Vec<u8>,
+    /// The change that the libraries are from.
+    pub change: ChangeId,
+    /// The libraries: empty where there are none, and where `state` is of version 1 to 3.
+    pub libraries: Arc<[u8]>,
+}
 
 impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub fn snapshot(&self) -> Image {
         let mut out = vec![0; 4];
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.push(u8::from(self.cluster.is_some()));
@@ -44,14 +57,16 @@ impl State {
             out.extend_from_slice(&end.to_le_bytes());
             out.extend_from_slice(&owner.to_le_bytes());
         }
-        self.libraries.put(&mut out);
+        self.libraries.put_apart(&mut out);
+        self.configuration.put(&mut out);
         let sum = crc(&[&out[4..]]);
         out[..4].copy_from_slice(&sum.to_le_bytes());
-        out
+        Image { state: out, change: self.libraries.change, libraries: Arc::clone(&self.libraries.payload) }
     }
 
-    /// The state that [`State::snapshot`] made these bytes of.
-    pub fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// The state that [`State::snapshot`] made this image of.
+    pub fn restore(image: &Image) -> Result<Self, Malformed> {
+        let bytes = &image.state;
         let mut from = Reader::new(bytes);
         let sum = from.u32()?;
         if crc(&[&bytes[4..]]) != sum {
@@ -59,7 +74,7 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 3"));
+            return Err(Malformed("a snapshot of version 1 to 4"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -79,7 +94,12 @@ impl State {
             }
             owners.resize(end + 1, owner);
         }
-        let libraries = if format > 1 { Libraries::read(&mut from)? } else { Libraries::default() };
+        let libraries = match format {
+            1 => Libraries::default(),
+            2 | 3 => Libraries::read(&mut from)?,
+            _ => Libraries::read_apart(&mut from, image)?,
+        };
+        let configuration = if format > 3 { Configuration::read(&mut from)? } else { Configuration::default() };
         from.end()?;
         if owners.len() != SLOTS {
             return Err(Malformed("all slots"));
@@ -92,6 +112,7 @@ impl State {
             next_number,
             members,
             settings,
+            configuration,
             libraries,
             owners,
         })
@@ -111,4 +132,19 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         client_port: if format > 2 { from.u16()? } else { 0 },
     };
     Ok((id, member))
+}
+
+/// The state as it was written before version 4, when its libraries were among the other bytes, and clusters had no
+/// settings.
+#[cfg(test)]
+pub(crate) fn of_version_3(state: &State) -> Vec<u8> {
+    let mut bytes = State { configuration: Configuration::default(), ..state.clone() }.snapshot().state;
+    let about_libraries = 4 + 4;
+    let no_configuration = 8 + 4;
+    bytes.truncate(bytes.len() - about_libraries - no_configuration);
+    put_bytes(&mut bytes, &state.libraries.payload);
+    bytes[4] = 3;
+    let sum = crc(&[&bytes[4..]]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes
 }

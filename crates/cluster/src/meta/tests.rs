@@ -164,6 +164,59 @@ fn of_two_changes_of_the_libraries_one_is_made_from_the_other() {
     assert_eq!(State::restore(&state.snapshot()).unwrap(), state, "as large as may be");
 }
 
+fn configure(first: bool, settings: &[(&str, &[u8])]) -> Command {
+    let setting = |(name, value): &(&str, &[u8])| Setting { name: (*name).to_owned(), value: value.to_vec() };
+    Command::Configure { first, settings: settings.iter().map(setting).collect() }
+}
+
+#[test]
+fn of_two_changes_of_a_setting_the_later_one_holds() {
+    let mut state = formed(&[1, 2, 3]);
+    let get = |state: &State, name: &str| state.configuration().get(name).map(<[u8]>::to_vec);
+    assert_eq!(refused(State::new().apply(&configure(true, &[]))), Refusal::NotFormed);
+    assert_eq!(refused(state.apply(&configure(false, &[("a", b"1")]))), Refusal::Unconfigured);
+    assert_eq!(state.apply(&configure(true, &[("a", b"1")])), Response::Done { version: 2, epoch: 1 });
+    assert_eq!(state.apply(&configure(true, &[("a", b"9"), ("b", b"9")])), Response::Done { version: 2, epoch: 1 });
+    assert_eq!((get(&state, "a"), get(&state, "b")), (Some(b"1".to_vec()), None), "it had its first ones");
+    assert_eq!(state.apply(&configure(false, &[("b", b"2"), ("a", b"1")])), Response::Done { version: 3, epoch: 1 });
+    assert_eq!(state.apply(&configure(false, &[("b", b"2")])), Response::Done { version: 3, epoch: 1 });
+    assert_eq!(state.configuration().version(), 2, "the same is no change");
+    // Several at once are one change: all of them, or none.
+    state.apply(&configure(false, &[("b", b"3"), ("a", b"4")]));
+    assert_eq!((get(&state, "a"), get(&state, "b")), (Some(b"4".to_vec()), Some(b"3".to_vec())));
+    let mut empty = formed(&[1]);
+    empty.apply(&configure(true, &[]));
+    assert_eq!(empty.configuration().version(), 1, "to have none is to have begun");
+    assert_eq!(State::restore(&state.snapshot()).unwrap(), state);
+}
+
+#[test]
+fn settings_have_a_bound() {
+    let mut state = formed(&[1]);
+    state.apply(&configure(true, &[]));
+    let value = vec![7; VALUE_MAX];
+    let names: Vec<String> = (0..CONFIGURED_MAX + 1).map(|n| format!("s{n}")).collect();
+    let large: Vec<(&str, &[u8])> = names[..CONFIGURATION_MAX / VALUE_MAX].iter().map(|n| (&**n, &*value)).collect();
+    assert!(matches!(refused(state.apply(&configure(false, &large))), Refusal::ConfigurationTooLarge { .. }));
+    state.apply(&configure(false, &large[1..]));
+    assert_eq!(state.configuration().values().count(), large.len() - 1);
+    let mut state = formed(&[1]);
+    let many: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &b""[..])).collect();
+    assert!(matches!(refused(state.apply(&configure(true, &many))), Refusal::ConfigurationTooLarge { .. }));
+    let mut bytes = Vec::new();
+    configure(false, &[("a", &[value, vec![7]].concat())]).put(&mut bytes);
+    assert!(Command::read(&mut Reader::new(&bytes)).is_err(), "a value that is too long");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let command = configure(false, &[("requirepass", b"s3cret")]);
+    let mut state = formed(&[1]);
+    state.apply(&configure(true, &[("requirepass", b"s3cret")]));
+    let shown = format!("{command:?} {command} {:?}", state.configuration());
+    assert!(shown.contains("requirepass") && !shown.contains("s3cret") && !shown.contains("115"), "{shown}");
+}
+
 #[test]
 fn earlier_versions_are_read() {
     let node = Describe { host: "a".to_owned(), client_port: 0, ..describe(2, 5) };
@@ -182,15 +235,20 @@ fn earlier_versions_are_read() {
         let sum = crate::codec::crc(&[&bytes[4..]]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
     };
-    let mut bytes = state.snapshot();
+    let restore = |bytes: &[u8]| State::restore(&Image { state: bytes.to_vec(), ..Image::default() });
+    let mut bytes = of_version_3(&state);
+    assert_eq!(restore(&bytes).unwrap(), state, "without settings");
     let host = bytes.windows(8).position(|window| window == b"10.0.0.1").unwrap();
     // The member's port for smart clients comes behind its two other ports.
     bytes.drain(host + 12..host + 14);
     seal(&mut bytes, 2);
-    assert_eq!(State::restore(&bytes).unwrap(), state, "without a port for smart clients");
+    assert_eq!(restore(&bytes).unwrap(), state, "without a port for smart clients");
     bytes.truncate(bytes.len() - (8 + 16 + 4));
     seal(&mut bytes, 1);
-    assert_eq!(State::restore(&bytes).unwrap(), state, "without libraries");
+    assert_eq!(restore(&bytes).unwrap(), state, "without libraries");
+    let mut loaded = state.clone();
+    loaded.apply(&load(0, 9, b"xyz"));
+    assert_eq!(restore(&of_version_3(&loaded)).unwrap(), loaded, "libraries were among the other bytes");
     state.apply(&Command::Alive { node: describe(1, 2), settings: Vec::new() });
     assert_eq!(state.map(|_| true).node(0).client_port, 8001, "a node says it when it starts again");
 }
@@ -200,32 +258,39 @@ fn golden_bytes() {
     let mut out = Vec::new();
     Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())] }.put(&mut out);
     let golden = [
-        &b"\x03\x03"[..],
+        &b"\x04\x03"[..],
         &[2; 20],
         b"\x05\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x5a\x1b\x6a\x42\x42\x1f\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
     ];
     assert_eq!(out, golden.concat());
     out.clear();
     load(3, 9, b"xyz").put(&mut out);
-    assert_eq!(out, [&b"\x03\x08\x03\0\0\0\0\0\0\0"[..], &[9; 16], b"\x03\0\0\0xyz"].concat());
+    assert_eq!(out, [&b"\x04\x08\x03\0\0\0\0\0\0\0"[..], &[9; 16], b"\x03\0\0\0xyz"].concat());
+    out.clear();
+    configure(false, &[("hz", b"\xff")]).put(&mut out);
+    assert_eq!(out, b"\x04\x09\0\x01\0\0\0\x02\0\0\0hz\x01\0\0\0\xff");
     out.clear();
     Response::Refused(Refusal::Superseded { version: 4 }).put(&mut out);
-    assert_eq!(out, b"\x03\x0c\x04\0\0\0\0\0\0\0");
+    assert_eq!(out, b"\x04\x0c\x04\0\0\0\0\0\0\0");
     let mut state = formed(&[1]);
     state.apply(&load(0, 9, b"xyz"));
+    state.apply(&configure(true, &[("hz", b"20")]));
     let snapshot = state.snapshot();
+    assert_eq!((snapshot.change, &*snapshot.libraries), ([9; 16], &b"xyz"[..]));
     let golden = [
-        &b"\x03\0\0\0\x01"[..],
+        &b"\x04\0\0\0\x01"[..],
         &[7; 20],
-        b"\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
+        b"\x03\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0",
         &[1; 20],
         b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.1\x59\x1b\x69\x42\x41\x1f",
         b"\x01\0\0\0\x09\0\0\0databases\x02\0\0\x0016\x01\0\0\0\xff\x3f\x01\0\0\0",
         b"\x01\0\0\0\0\0\0\0",
         &[9; 16],
-        b"\x03\0\0\0xyz",
+        b"\x03\0\0\0",
+        &crate::codec::crc(&[b"xyz"]).to_le_bytes(),
+        b"\x01\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0hz\x02\0\0\x0020",
     ];
-    assert_eq!(snapshot[4..], golden.concat());
+    assert_eq!(snapshot.state[4..], golden.concat());
 }
 
 fn commands() -> impl Strategy<Value = Command> {
@@ -252,6 +317,12 @@ fn commands() -> impl Strategy<Value = Command> {
             Command::Assign { from: id(from), to: id(to), ranges }
         }),
         ("[ab]", "[xy]").prop_map(|(name, value)| Command::Set { name, value }),
+        (any::<bool>(), prop::collection::vec(("[ab]", prop::collection::vec(any::<u8>(), 0..3)), 0..3)).prop_map(
+            |(first, settings)| Command::Configure {
+                first,
+                settings: settings.into_iter().map(|(name, value)| Setting { name, value }).collect()
+            }
+        ),
     ]
 }
 
@@ -310,15 +381,23 @@ proptest! {
 
     #[test]
     fn damage_of_a_snapshot_is_noticed(at: prop::sample::Index, by in 1u8..) {
-        let mut bytes = formed(&[1, 2, 3]).snapshot();
-        let at = at.index(bytes.len());
-        bytes[at] ^= by;
-        prop_assert!(State::restore(&bytes).is_err());
+        let mut state = formed(&[1, 2, 3]);
+        state.apply(&load(0, 9, b"xyz"));
+        let mut image = state.snapshot();
+        let mut libraries = image.libraries.to_vec();
+        let at = at.index(image.state.len() + libraries.len());
+        match at.checked_sub(image.state.len()) {
+            Some(at) => libraries[at] ^= by,
+            None => image.state[at] ^= by,
+        }
+        let damaged = Image { libraries: libraries.into(), ..image };
+        prop_assert!(State::restore(&damaged).is_err());
     }
 
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 0u8..12, any::<u8>()], 0..100)) {
-        let _ = State::restore(&bytes);
+        let image = Image { state: bytes.clone(), ..Image::default() };
+        let _ = State::restore(&image);
         let _ = Command::read(&mut Reader::new(&bytes));
         let _ = Response::read(&mut Reader::new(&bytes));
     }

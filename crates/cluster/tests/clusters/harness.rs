@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cluster::control::{Control, DataLink, Hooks, Settings, StartError, Status};
-use cluster::meta::{Command, Response};
+use cluster::control::{Control, DataLink, Hooks, NotConfigured, Settings, StartError, Status};
+use cluster::meta::{Command, Configuration, Response, Setting};
 use cluster::{Map, NodeId};
 
 /// How long anything may take before a test gives up. Machines that run tests may be slow.
@@ -28,6 +28,7 @@ pub struct Node {
     control: Option<Control>,
     maps: Arc<Mutex<Vec<Arc<Map>>>>,
     libraries: Arc<Mutex<(u64, Vec<u8>)>>,
+    configuration: Arc<Mutex<Configuration>>,
     /// It cannot take libraries.
     pub refuses: Arc<AtomicBool>,
     /// What it says that does not work.
@@ -176,7 +177,8 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         let (maps, libraries, refuses) = (Arc::default(), Arc::default(), Arc::default());
         let (links, no_links, trouble) = (channel(), channel(), Arc::default());
-        Self { settings, control: None, maps, libraries, refuses, trouble, links, no_links }
+        let configuration = Arc::default();
+        Self { settings, control: None, maps, libraries, configuration, refuses, trouble, links, no_links }
     }
 
     /// Where its certificates are.
@@ -195,12 +197,15 @@ impl Node {
         self.libraries = Arc::default();
         let (libraries, refuses) = (Arc::clone(&self.libraries), Arc::clone(&self.refuses));
         let trouble = Arc::clone(&self.trouble);
+        self.configuration = Arc::default();
+        let configuration = Arc::clone(&self.configuration);
         let hooks = Hooks {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
             is_leaving: Arc::new(|| false),
             trouble: Arc::new(move || trouble.lock().unwrap().clone()),
+            on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {
                     return Err("a test says so".to_owned());
@@ -271,6 +276,18 @@ impl Node {
             Ok(Response::Refused(why)) => panic!("refused: {why}"),
             Err(_) => None,
         });
+    }
+
+    /// Changes settings of the cluster.
+    pub fn configure(&self, settings: &[Setting]) -> Result<(), NotConfigured> {
+        let (sender, receiver) = channel();
+        self.control().configure(settings.to_vec(), move |changed| drop(sender.send(changed)));
+        receiver.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// The settings that it has taken.
+    pub fn configuration(&self) -> Configuration {
+        self.configuration.lock().unwrap().clone()
     }
 
     /// How many slots it owns, by `map`.

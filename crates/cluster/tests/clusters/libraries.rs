@@ -124,7 +124,10 @@ fn large_libraries_are_kept_once() {
         change(node.keeper(), known, &large(known));
     }
     wait("the logs are cut", || {
-        let length = |node: &Node| fs::metadata(node.settings.folder.join("state")).map_or(0, |file| file.len());
+        let length = |node: &Node| {
+            let files = fs::read_dir(&node.settings.folder).unwrap();
+            files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len()).sum::<u64>()
+        };
         // It is written with the next change.
         let set = Command::Set { name: "a".to_owned(), value: nodes.nodes[0].map().version().to_string() };
         let set = nodes.nodes[0].submit(set);

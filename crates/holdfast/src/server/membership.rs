@@ -253,6 +253,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
+        on_configuration: Arc::new(|_| {}),
         on_libraries: Arc::new(move |version, payload| {
             holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
         }),
