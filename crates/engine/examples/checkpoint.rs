@@ -133,10 +133,11 @@ fn main() {
     for n in 0..members {
         let member = format!("member:{n:08}");
         change(keyspace, &mut local, b"set", next(), |db| {
-            let _ = db.get_or_create::<Set>(&db.key(b"set")).map(|set| set.add(member.as_bytes(), &limits));
+            let _ = db.get_or_create::<Set>(&db.key(b"set")).map(|mut set| set.add(member.as_bytes(), &limits));
         });
         change(keyspace, &mut local, b"zset", next(), |db| {
-            let _ = db.get_or_create::<ZSet>(&db.key(b"zset")).map(|z| z.insert(n as f64, member.as_bytes(), &limits));
+            let _ =
+                db.get_or_create::<ZSet>(&db.key(b"zset")).map(|mut z| z.insert(n as f64, member.as_bytes(), &limits));
         });
     }
     println!("{keys} keys, {members} members: resident {} MB", resident());
@@ -151,7 +152,7 @@ fn main() {
     for n in [members / 3, members / 2] {
         let member = format!("member:{n:08}");
         change(keyspace, &mut local, b"zset", next(), |db| {
-            let _ = db.get_or_create::<ZSet>(&db.key(b"zset")).map(|z| z.insert(-1.0, member.as_bytes(), &limits));
+            let _ = db.get_or_create::<ZSet>(&db.key(b"zset")).map(|mut z| z.insert(-1.0, member.as_bytes(), &limits));
         });
         round(&mut checkpointer, &*store, "one member of a sorted set");
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use crate::heap::{Heap, LocalHeap, usable};
 use crate::local::Local;
 use crate::mark::Mark;
+use crate::sizes::are_alike;
 use crate::value::{Blob, Collection, Kind, Value};
 
 const VERSION: usize = 0;
@@ -279,6 +280,13 @@ impl Entry {
         let (at, len) = self.value_span();
         // SAFETY: as `key`.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), len) }
+    }
+
+    /// Whether it surely has a string whose length has the bucket of this one (see [`crate::sizes`]).
+    #[inline]
+    pub(crate) fn is_as_long_as(self, part: &Part<'_>) -> bool {
+        let is_inline = matches!(self.kind(), Kind::Short | Kind::Raw) && matches!(part, Part::Short(_) | Part::Raw(_));
+        is_inline && are_alike(usize::from(self.read::<u16>(VLEN) & VLEN_MASK), part.len())
     }
 
     /// The inline string, to be changed in place.

@@ -63,7 +63,10 @@ impl Keyspace {
             }
         }
         let flushed = (0..self.databases() as u16).filter(|n| only.is_none_or(|only| only == *n));
-        flushed.for_each(|number| self.spaces.flushed(number));
+        flushed.for_each(|number| {
+            local.counters.forget_sizes(self.counters(), number);
+            self.spaces.flushed(number);
+        });
         reclaim
     }
 }

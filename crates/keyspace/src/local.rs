@@ -9,6 +9,7 @@ use crate::dying::Dying;
 use crate::epoch::Retired;
 use crate::heap::LocalHeap;
 use crate::seen::{Horizon, Seen};
+use crate::sizes::AllSizes;
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
 
@@ -23,6 +24,8 @@ pub struct Counters {
     pub expires: Box<[AtomicI64]>,
     /// Hashes with fields that expire per physical database, likewise.
     pub field_expires: Box<[AtomicI64]>,
+    /// How large values are per physical database, likewise: see [`crate::Keyspace::sizes`].
+    pub(crate) sizes: AllSizes,
     /// Lookups of readers that found their key.
     pub hits: AtomicU64,
     /// Lookups of readers that did not.
@@ -62,7 +65,13 @@ pub struct Counters {
 impl Counters {
     pub(crate) fn new(databases: usize) -> Self {
         let zeros = || (0..databases).map(|_| AtomicI64::new(0)).collect();
-        Self { keys: zeros(), expires: zeros(), field_expires: zeros(), ..Self::default() }
+        Self {
+            keys: zeros(),
+            expires: zeros(),
+            field_expires: zeros(),
+            sizes: AllSizes::new(databases),
+            ..Self::default()
+        }
     }
 
     /// For the worker's one [`Local`]: with two, the end of one's turn would let go of what the other may still read.

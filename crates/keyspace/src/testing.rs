@@ -1,7 +1,7 @@
 //! One worker that holds everything: for tests.
 
 use crate::access::AccessClock;
-use crate::{Db, Held, Keyspace, Local, Need};
+use crate::{Db, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES};
 
 pub(crate) struct Single<'a> {
     pub(crate) ks: &'a Keyspace,
@@ -61,4 +61,23 @@ impl<'a> Single<'a> {
         self.local.end_turn();
         result
     }
+}
+
+/// Compares how large the values of a database, all of which is held, are said to be with what is there.
+pub(crate) fn check_sizes(db: &Db<'_>) {
+    let mut there = [[0; SIZES]; SIZED_TYPES.len()];
+    let mut at = db.keyspace().next_occupied(0);
+    while let Some(slot) = at {
+        let mut from = Some(0);
+        while let Some(hash) = from {
+            from = db.walk(slot, hash, |entry| {
+                let size = entry.string().map_or_else(|_| entry.elements(), |text| text.len() as u64);
+                let bucket = (0..).find(|bucket| size < 1 << bucket).expect("no value is that large");
+                let row = SIZED_TYPES.iter().position(|name| *name == entry.kind().type_name());
+                there[row.expect("no streams")][bucket] += 1;
+            });
+        }
+        at = db.keyspace().next_occupied(slot + 1);
+    }
+    assert_eq!(db.keyspace().sizes(db.logical()), there);
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::entry::Entry;
+use crate::sizes::Measured;
 use object::saved::{self, Freeze, Frozen, ValueRef};
 use object::{Corrupt, Hash, List, Set, Stream, ZSet};
 
@@ -83,7 +84,7 @@ impl Kind {
 ///
 /// # Safety
 /// `KIND` must be used by this type alone: it is what makes a pointer in an entry a pointer to `Self`.
-pub unsafe trait Collection: Clone + Default + Into<AnyCollection> {
+pub unsafe trait Collection: Clone + Default + Into<AnyCollection> + Measured {
     /// The kind of entries that point to this type.
     const KIND: Kind;
 
@@ -102,6 +103,11 @@ macro_rules! collections {
             unsafe impl Collection for $name {
                 const KIND: Kind = Kind::$name;
                 fn has_no_elements(&self) -> bool { self.len() == 0 }
+            }
+            impl Measured for $name {
+                const MEASURED: Kind = Kind::$name;
+                #[inline]
+                fn size(&self) -> u64 { if matches!(Self::MEASURED, Kind::Stream) { 0 } else { self.len() } }
             }
             impl From<$name> for AnyCollection {
                 fn from(v: $name) -> Self { AnyCollection::$name(Box::new(v)) }

@@ -40,13 +40,13 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
             if fields.iter().any(|(name, value)| name.len() + value.len() > Hash::FIELD_BYTES_MAX) {
                 return Err(Corrupt("field too long"));
             }
-            let hash = db.get_or_create::<Hash>(key).map_err(|_| NO_HASH)?;
+            let mut hash = db.get_or_create::<Hash>(key).map_err(|_| NO_HASH)?;
             hash.expect(fields.len(), limits);
             fields.iter().for_each(|(name, value)| _ = hash.set(name, value, expiry, limits));
             hash.next_expiry()
         }
         REMOVE => {
-            let hash = db.get_mut::<Hash>(key).map_err(|_| NO_HASH)?.ok_or(NO_HASH)?;
+            let mut hash = db.get_mut::<Hash>(key).map_err(|_| NO_HASH)?.ok_or(NO_HASH)?;
             while !r.is_empty() {
                 hash.remove(r.bytes()?);
             }
@@ -54,7 +54,7 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
         }
         EXPIRE => {
             let expiry = read_expiry(r)?;
-            let hash = db.get_mut::<Hash>(key).map_err(|_| NO_HASH)?.ok_or(NO_HASH)?;
+            let mut hash = db.get_mut::<Hash>(key).map_err(|_| NO_HASH)?.ok_or(NO_HASH)?;
             while !r.is_empty() {
                 hash.set_expiry(r.bytes()?, expiry);
             }

@@ -135,8 +135,8 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     }
 
     let past = matches!(expiry, Expiry::At(at) if at <= now);
-    let hash = ctx.db.get_or_create::<Hash>(&key)?;
-    let before = State::of(hash);
+    let mut hash = ctx.db.get_or_create::<Hash>(&key)?;
+    let before = State::of(&hash);
     hash.expect(words.len() / 2, limits);
     // What has expired must not lend its time to what is set now. The hash is never empty meanwhile, so its key and its time stay.
     let mut lapsed = Vec::new();
@@ -151,7 +151,8 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             hash.set(name, value, expiry, limits);
         }
     }
-    let after = State::of(hash);
+    let after = State::of(&hash);
+    drop(hash);
     ctx.fx.dirty += (words.len() / 2) as u64 - 1;
     if expired && fields_if.is_some() {
         // Only a condition makes the command look for the fields that were there.

@@ -65,8 +65,8 @@ enum LastField {
 #[cold]
 fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone, last: LastField) {
     let now = ctx.now;
-    let Ok(Some(hash)) = ctx.db.get_mut::<Hash>(key) else { return };
-    let before = State::of(hash);
+    let Ok(Some(mut hash)) = ctx.db.get_mut::<Hash>(key) else { return };
+    let before = State::of(&hash);
     let mut dropped = 0;
     for name in names.clone() {
         if hash.find(name).is_some_and(|field| field.expired(now)) {
@@ -74,7 +74,8 @@ fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item 
             dropped += 1;
         }
     }
-    let after = State::of(hash);
+    let after = State::of(&hash);
+    drop(hash);
     if dropped == 0 {
         return;
     }

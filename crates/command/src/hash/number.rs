@@ -27,10 +27,11 @@ fn change(
     if expired {
         drop_expired(ctx, &key, std::iter::once(name), Silent);
     }
-    let hash = ctx.db.get_or_create::<Hash>(&key)?;
-    let before = State::of(hash);
+    let mut hash = ctx.db.get_or_create::<Hash>(&key)?;
+    let before = State::of(&hash);
     hash.set(name, &text, Expiry::Keep, &ctx.tunables.limits);
-    let after = State::of(hash);
+    let after = State::of(&hash);
+    drop(hash);
     ctx.effect(SET_KEEPING, &key, |w| write_all(w, [name, &text]));
     ctx.notify(class::HASH, event, &key);
     settle(ctx, &key, before, after);

@@ -19,11 +19,12 @@ fn set_fields(ctx: &mut Ctx<'_>, command: &str) -> Result<u64, Error> {
     let pairs = || words.clone().step_by(2).zip(words.clone().skip(1).step_by(2));
     pairs().try_for_each(|(name, value)| check_length(name, value))?;
     let (key, limits) = (ctx.key(1), &ctx.tunables.limits);
-    let hash = ctx.db.get_or_create::<Hash>(&key)?;
-    let before = State::of(hash);
+    let mut hash = ctx.db.get_or_create::<Hash>(&key)?;
+    let before = State::of(&hash);
     hash.expect(words.len() / 2, limits);
     let created = pairs().filter(|(name, value)| hash.set(name, value, Expiry::Clear, limits)).count();
-    let after = State::of(hash);
+    let after = State::of(&hash);
+    drop(hash);
     ctx.fx.dirty += (words.len() / 2) as u64 - 1;
     ctx.effect(SET, &key, |w| write_all(w, words));
     ctx.notify(class::HASH, "hset", &key);

@@ -22,7 +22,7 @@ pub(super) fn lset(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let len = list.len();
     let index = index_of(ctx.int(2)?, len).filter(|index| *index < len).ok_or(Error::OUT_OF_RANGE)?;
     let item = ctx.arg(3);
-    if let Some(list) = ctx.db.get_mut::<List>(&key)? {
+    if let Some(mut list) = ctx.db.get_mut::<List>(&key)? {
         list.set(index, item, &ctx.tunables.limits);
     }
     ctx.effect(SET, &key, |w| {
@@ -50,7 +50,7 @@ pub(super) fn linsert(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Ok(Outcome::Done);
     };
     let (index, item, len) = (pivot + after, ctx.arg(4), list.len() + 1);
-    if let Some(list) = ctx.db.get_mut::<List>(&key)? {
+    if let Some(mut list) = ctx.db.get_mut::<List>(&key)? {
         list.insert(index, item, &ctx.tunables.limits);
     }
     ctx.effect(INSERT, &key, |w| {
@@ -72,9 +72,10 @@ pub(super) fn lrem(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         ctx.out.integer(0);
         return Ok(Outcome::Done);
     }
-    let Some(list) = ctx.db.get_mut::<List>(&key)? else { return Ok(Outcome::Done) };
+    let Some(mut list) = ctx.db.get_mut::<List>(&key)? else { return Ok(Outcome::Done) };
     let removed = list.remove_equal(from, item, most, &ctx.tunables.limits);
     let emptied = list.is_empty();
+    drop(list);
     ctx.fx.dirty += removed - 1;
     ctx.notify(class::LIST, "lrem", &key);
     if emptied {
@@ -105,7 +106,7 @@ pub(super) fn ltrim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         remove(ctx, &key);
     } else if removed > 0 {
         ctx.fx.dirty += removed - 1;
-        if let Some(list) = ctx.db.get_mut::<List>(&key)? {
+        if let Some(mut list) = ctx.db.get_mut::<List>(&key)? {
             list.trim(keep.clone(), &ctx.tunables.limits);
         }
         ctx.effect(TRIM, &key, |w| {

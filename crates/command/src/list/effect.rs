@@ -41,11 +41,11 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
         let (end, count) = (read_end(r)?, r.varint()?);
         // As many as fit into what is there: a wrong count cannot make this allocate.
         let items = (0..count).map(|_| r.bytes()).collect::<Result<Vec<_>, _>>()?;
-        let list = db.get_or_create::<List>(key).map_err(|_| NO_LIST)?;
+        let mut list = db.get_or_create::<List>(key).map_err(|_| NO_LIST)?;
         list.push_all(end, items.into_iter(), limits);
         return Ok(());
     }
-    let list = db.get_mut::<List>(key).map_err(|_| NO_LIST)?.ok_or(NO_LIST)?;
+    let mut list = db.get_mut::<List>(key).map_err(|_| NO_LIST)?.ok_or(NO_LIST)?;
     match number {
         POP => {
             let (end, count) = (read_end(r)?, r.varint()?);

@@ -49,17 +49,18 @@ fn pop(ctx: &mut Ctx<'_>, end: End, name: &'static str) -> Result<Outcome, Error
 
 /// Pops an element and replies with it. False, and nothing is written: there is no list.
 pub(super) fn pop_one(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End) -> Result<bool, Error> {
-    let Some(list) = ctx.db.get_mut::<List>(key)? else { return Ok(false) };
+    let Some(mut list) = ctx.db.get_mut::<List>(key)? else { return Ok(false) };
     let out = &mut ctx.out;
     list.pop(end, &ctx.tunables.limits, |elem| write_elem(out, elem));
     let emptied = list.is_empty();
+    drop(list);
     popped(ctx, key, end, 1, emptied);
     Ok(true)
 }
 
 /// Pops up to `count` elements and replies with an array of them. False, and nothing is written: there is no list.
 pub(super) fn pop_many(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, count: u64) -> Result<bool, Error> {
-    let Some(list) = ctx.db.get_mut::<List>(key)? else { return Ok(false) };
+    let Some(mut list) = ctx.db.get_mut::<List>(key)? else { return Ok(false) };
     let count = count.min(list.len());
     ctx.out.array(count as usize);
     let elems = match end {
@@ -72,6 +73,7 @@ pub(super) fn pop_many(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, count: u64) -
     }
     list.drop_end(end, count, &ctx.tunables.limits);
     let emptied = list.is_empty();
+    drop(list);
     popped(ctx, key, end, count, emptied);
     Ok(true)
 }

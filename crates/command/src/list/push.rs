@@ -42,9 +42,10 @@ pub(super) fn push_items<'i, I>(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, item
 where
     I: ExactSizeIterator<Item = &'i [u8]> + Clone,
 {
-    let list = ctx.db.get_or_create::<List>(key)?;
+    let mut list = ctx.db.get_or_create::<List>(key)?;
     list.push_all(end, items.clone(), &ctx.tunables.limits);
     let len = list.len();
+    drop(list);
     // Redis counts elements as changes; one is counted with the effect.
     ctx.fx.dirty += items.len() as u64 - 1;
     ctx.effect(PUSH, key, |w| {

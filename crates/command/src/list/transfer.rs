@@ -38,7 +38,7 @@ pub(super) fn transfer(ctx: &mut Ctx<'_>, from: End, to: End) -> Result<bool, Er
     if let Some(entry) = ctx.db.peek(&destination) {
         entry.collection::<List>()?;
     }
-    let Some(list) = ctx.db.get_mut::<List>(&source)? else { return Ok(false) };
+    let Some(mut list) = ctx.db.get_mut::<List>(&source)? else { return Ok(false) };
     let popped_elem = list.pop(from, &ctx.tunables.limits, |elem| {
         let mut item = SmallVec::<[u8; 128]>::new();
         item.extend_from_slice(elem.as_bytes(&mut itoa::Buffer::new()));
@@ -47,6 +47,7 @@ pub(super) fn transfer(ctx: &mut Ctx<'_>, from: End, to: End) -> Result<bool, Er
     let Some(item) = popped_elem else { return Ok(false) };
     // A list whose only element moves from it to itself stays.
     let emptied = list.is_empty() && source.bytes != destination.bytes;
+    drop(list);
     push_items(ctx, &destination, to, std::iter::once(item.as_slice()))?;
     popped(ctx, &source, from, 1, emptied);
     // Redis counts a move as one change.
@@ -140,9 +141,10 @@ pub(super) fn transfer_several(ctx: &mut Ctx<'_>, what: Several) -> Result<bool,
 /// Takes `count` elements from one list and pushes `items` to the other, with effects and notifications.
 fn put_over(ctx: &mut Ctx<'_>, what: Several, count: u64, items: &[SmallVec<[u8; 24]>]) -> Result<(), Error> {
     let (source, destination) = (ctx.key(1), ctx.key(2));
-    let Some(list) = ctx.db.get_mut::<List>(&source)? else { return Ok(()) };
+    let Some(mut list) = ctx.db.get_mut::<List>(&source)? else { return Ok(()) };
     list.drop_end(what.from, count, &ctx.tunables.limits);
     let (same, emptied) = (source.bytes == destination.bytes, list.is_empty());
+    drop(list);
     if same {
         ctx.effect(POP, &source, |w| {
             w.u8(end_byte(what.from));

@@ -27,7 +27,7 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
             add_all(db, key, members.into_iter(), limits).map_err(|_| NO_SET)?;
         }
         REMOVE => {
-            let set = db.get_mut::<Set>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
+            let mut set = db.get_mut::<Set>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
             members.into_iter().for_each(|member| _ = set.remove(member));
         }
         _ => return Err(Corrupt("unknown set effect")),

@@ -65,9 +65,10 @@ pub(super) fn smove(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if !found || source.bytes == target.bytes {
         return Ok(Outcome::Done);
     }
-    let Some(set) = ctx.db.get_mut::<Set>(&source)? else { return Ok(Outcome::Done) };
+    let Some(mut set) = ctx.db.get_mut::<Set>(&source)? else { return Ok(Outcome::Done) };
     set.remove(member);
     let empty = set.is_empty();
+    drop(set);
     ctx.notify(class::SET, "srem", &source);
     if empty {
         delete(ctx, &source);

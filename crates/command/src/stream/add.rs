@@ -123,7 +123,7 @@ pub(super) fn xadd(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         let at = first + 2 * i;
         (args.get(at).unwrap_or_default(), args.get(at + 1).unwrap_or_default())
     });
-    let stream = match ctx.db.get_mut::<Stream>(&key)? {
+    let stream = match ctx.db.stream_mut(&key)? {
         Some(stream) => stream,
         None if !options.create => {
             ctx.out.null();
@@ -134,7 +134,7 @@ pub(super) fn xadd(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             if pairs.clone().map(|(name, value)| name.len() + value.len()).sum::<usize>() > ENTRY_BYTES_MAX {
                 return Err(TOO_LARGE);
             }
-            ctx.db.get_or_create::<Stream>(&key)?
+            ctx.db.stream_or_create(&key)?
         }
     };
     let last = stream.log.marks().last;

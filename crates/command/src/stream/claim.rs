@@ -77,7 +77,7 @@ fn parse(ctx: &Ctx<'_>) -> Result<Options, Error> {
 /// The stream of argument 1 with the group of argument 2, to be changed.
 fn stream_of_group<'d>(ctx: &'d mut Ctx<'_>) -> Result<(&'d Log, &'d mut Group, resp::Reply<'d>), Error> {
     let (key, name) = (ctx.key(1), ctx.arg(2));
-    let stream = ctx.db.get_mut::<Stream>(&key)?;
+    let stream = ctx.db.stream_mut(&key)?;
     let Some(Stream { log, groups }) = stream else { return Err(no_key_or_group(key.bytes, name)) };
     match groups.get_mut(name) {
         Some(group) => Ok((log, group, ctx.out.reborrow())),

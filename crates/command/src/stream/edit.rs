@@ -66,7 +66,7 @@ pub(super) fn xsetid(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     }
     let added = added.unwrap_or(marks.added);
     let max_deleted = if max_deleted == Id::MIN { marks.max_deleted } else { max_deleted };
-    if let Some(stream) = ctx.db.get_mut::<Stream>(&key)? {
+    if let Some(stream) = ctx.db.stream_mut(&key)? {
         stream.log.set_marks(last, added, max_deleted);
     }
     ctx.quiet_effect(MARKS, &key, |w| {

@@ -76,10 +76,10 @@ const NO_GROUP: Corrupt = Corrupt("effect on a consumer group that is not there"
 /// Applies an effect of this family.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     if matches!(number, ADD | GROUP) {
-        let stream = db.get_or_create::<Stream>(key).map_err(|_| NO_STREAM)?;
+        let stream = db.stream_or_create(key).map_err(|_| NO_STREAM)?;
         return if number == ADD { add(stream, r, limits) } else { create_group(stream, r) };
     }
-    let stream = db.get_mut::<Stream>(key).map_err(|_| NO_STREAM)?.ok_or(NO_STREAM)?;
+    let stream = db.stream_mut(key).map_err(|_| NO_STREAM)?.ok_or(NO_STREAM)?;
     match number {
         TRIM => {
             stream.log.remove_first(r.varint()?);

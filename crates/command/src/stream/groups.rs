@@ -69,7 +69,7 @@ pub(super) fn create(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Err(Error::new("BUSYGROUP Consumer Group name already exists"));
     }
     let entries_read = options.entries_read_of(stream);
-    let stream = ctx.db.get_or_create::<Stream>(&key)?;
+    let stream = ctx.db.stream_or_create(&key)?;
     stream.groups.create(name, Group::new(last, entries_read));
     ctx.effect(GROUP, &key, |w| {
         w.bytes(name);
@@ -88,7 +88,7 @@ fn with_group<R>(ctx: &mut Ctx<'_>, change: impl FnOnce(&mut Group) -> R) -> Res
     if entry.collection::<Stream>()?.groups.get(name).is_none() {
         return Err(no_group(key.bytes, name));
     }
-    let stream = ctx.db.get_mut::<Stream>(&key)?;
+    let stream = ctx.db.stream_mut(&key)?;
     let group = stream.and_then(|stream| stream.groups.get_mut(name)).ok_or(NO_KEY)?;
     Ok(change(group))
 }
@@ -124,7 +124,7 @@ pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let stream = ctx.db.peek(&key).ok_or(NO_KEY)?.collection::<Stream>()?;
     let there = stream.groups.get(name).is_some();
     if there {
-        if let Some(stream) = ctx.db.get_mut::<Stream>(&key)? {
+        if let Some(stream) = ctx.db.stream_mut(&key)? {
             stream.groups.destroy(name);
         }
         // Who waits for the group is told that it is gone.

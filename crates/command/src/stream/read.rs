@@ -322,7 +322,7 @@ fn read_new(
 ) -> Result<Option<i64>, Error> {
     let time = now(ctx);
     // Looked up while the options were checked.
-    let Some(stream) = ctx.db.get_mut::<Stream>(key)? else { return Ok(None) };
+    let Some(stream) = ctx.db.stream_mut(key)? else { return Ok(None) };
     let Stream { log, groups } = stream;
     let Some(group) = groups.get_mut(group_name) else { return Ok(None) };
     let (member, new) = group.enroll(name, time);
@@ -400,7 +400,7 @@ fn read_history(
     streams: &mut Streams,
 ) -> Result<(), Error> {
     let time = now(ctx);
-    let Some(stream) = ctx.db.get_mut::<Stream>(key)? else { return Ok(()) };
+    let Some(stream) = ctx.db.stream_mut(key)? else { return Ok(()) };
     let Stream { log, groups } = stream;
     let Some(group) = groups.get_mut(group_name) else { return Ok(()) };
     let (member, new) = group.enroll(name, time);

@@ -85,18 +85,18 @@ fn in_blob<R>(
     total: usize,
     change: impl FnOnce(&mut [u8]) -> R,
 ) -> Result<R, WrongType> {
-    if present && let Some(blob) = db.blob_mut(key)? {
+    if present && let Some(mut blob) = db.blob_mut(key)? {
         let len = blob.len();
-        match Arc::get_mut(blob).filter(|own| total <= own.capacity() || total / 2 <= len) {
+        match Arc::get_mut(&mut blob).filter(|own| total <= own.capacity() || total / 2 <= len) {
             Some(own) => own.resize(total, 0),
             // It comes zeroed from the system, page by page as they are touched: a bit far out costs no time.
             None => {
                 let mut bytes = vec![0; total];
-                bytes[..len].copy_from_slice(blob);
+                bytes[..len].copy_from_slice(&blob);
                 *blob = Arc::new(bytes);
             }
         }
-        let own: &mut Vec<u8> = Arc::make_mut(blob);
+        let own: &mut Vec<u8> = Arc::make_mut(&mut blob);
         return Ok(change(own));
     }
     let mut bytes = vec![0; total];

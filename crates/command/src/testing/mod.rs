@@ -8,7 +8,7 @@ mod logged;
 mod replay;
 
 use keyspace::access::{AccessClock, Tracks};
-use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SLOTS};
+use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES, SLOTS};
 use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
@@ -37,6 +37,19 @@ pub struct Bench {
     pub tells_sightings: bool,
     rng: Rng,
     version: u64,
+}
+
+/// Compares how large values are said to be with what is there.
+fn check_sizes(db: &Db<'_>, number: u16) {
+    let mut there = [[0; SIZES]; SIZED_TYPES.len()];
+    each_entry(db, |entry| {
+        let size = entry.string().map_or_else(|_| entry.elements(), |text| text.len() as u64);
+        let bucket = (0..).find(|bucket| size < 1 << bucket).expect("no value is that large");
+        if let Some(row) = SIZED_TYPES.iter().position(|name| *name == entry.kind().type_name()) {
+            there[row][bucket] += 1;
+        }
+    });
+    assert_eq!(db.keyspace().sizes(number), there, "sizes in database {number}");
 }
 
 impl Bench {
@@ -199,6 +212,7 @@ impl Bench {
                 assert_eq!(db.keyspace().expires(number), expiring, "keys with an expiry of database {number}");
                 let counted = db.keyspace().field_expires(number);
                 assert_eq!(counted, fields_expiring, "hashes with fields that expire of database {number}");
+                check_sizes(db, number);
             }
         });
     }

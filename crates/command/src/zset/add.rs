@@ -79,7 +79,7 @@ pub(crate) fn add_members(
 ) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     let limits = &ctx.tunables.limits;
-    let set = if options.if_present {
+    let mut set = if options.if_present {
         match ctx.db.get_mut::<ZSet>(&key)? {
             Some(set) => set,
             None => {
@@ -121,6 +121,7 @@ pub(crate) fn add_members(
             }
         }
     }
+    drop(set);
     if !done.is_empty() {
         let args = ctx.args;
         ctx.fx.dirty += done.len() as u64 - 1;

@@ -24,22 +24,24 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
             if pairs.is_empty() || pairs.iter().any(|(score, _)| score.is_nan()) {
                 return Err(Corrupt("scores of a sorted set"));
             }
-            let set = db.get_or_create::<ZSet>(key).map_err(|_| NO_SET)?;
+            let mut set = db.get_or_create::<ZSet>(key).map_err(|_| NO_SET)?;
             for (score, member) in pairs {
                 set.insert(score, member, limits).map_err(|_| Corrupt("score of a sorted set"))?;
             }
         }
         REMOVE => {
-            let set = db.get_mut::<ZSet>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
+            let mut set = db.get_mut::<ZSet>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
             for _ in 0..r.varint()? {
                 set.remove(r.bytes()?);
             }
+            drop(set);
             db.remove_if_empty::<ZSet>(key);
         }
         REMOVE_RANKS => {
             let (first, count) = (r.varint()?, r.varint()?);
-            let set = db.get_mut::<ZSet>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
+            let mut set = db.get_mut::<ZSet>(key).map_err(|_| NO_SET)?.ok_or(NO_SET)?;
             set.remove_range(first..first.saturating_add(count));
+            drop(set);
             db.remove_if_empty::<ZSet>(key);
         }
         STORE => {

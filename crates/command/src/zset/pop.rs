@@ -24,7 +24,7 @@ fn take(
     count: u64,
     write: impl FnOnce(&mut resp::Reply<'_>, object::zset::Iter<'_>),
 ) -> Result<(), Error> {
-    let Some(set) = ctx.db.get_mut::<ZSet>(key)? else { return Ok(()) };
+    let Some(mut set) = ctx.db.get_mut::<ZSet>(key)? else { return Ok(()) };
     let len = set.len();
     let count = count.min(len);
     let ranks = if end == End::Min { 0..count } else { len - count..len };
@@ -34,6 +34,7 @@ fn take(
     }
     set.remove_range(ranks.clone());
     let empty = set.is_empty();
+    drop(set);
     ctx.notify(class::ZSET, if end == End::Min { "zpopmin" } else { "zpopmax" }, key);
     removed_ranks(ctx, key, ranks, empty);
     Ok(())

@@ -14,7 +14,7 @@ pub(super) fn zrem(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     let mut removed = SmallVec::<[&[u8]; 8]>::new();
     let mut empty = false;
-    if let Some(set) = ctx.db.get_mut::<ZSet>(&key)? {
+    if let Some(mut set) = ctx.db.get_mut::<ZSet>(&key)? {
         for member in ctx.args.iter().skip(2) {
             if set.remove(member).is_some() {
                 removed.push(member);
@@ -62,8 +62,8 @@ fn remove_range(
     let key = ctx.key(1);
     let mut removed = 0..0;
     let mut empty = false;
-    if let Some(set) = ctx.db.get_mut::<ZSet>(&key)? {
-        removed = ranks(set);
+    if let Some(mut set) = ctx.db.get_mut::<ZSet>(&key)? {
+        removed = ranks(&set);
         set.remove_range(removed.clone());
         empty = set.is_empty();
     }

@@ -65,7 +65,7 @@ mod tests {
             db.set_string(&text, b"other", false, Expiry::Clear);
             db.remove(&long);
             db.get_mut::<List>(&list).unwrap().unwrap().push(End::Front, b"new", &limits);
-            let _: &mut Hash = db.get_or_create(&absent).unwrap();
+            drop(db.get_or_create::<Hash>(&absent).unwrap());
 
             for (key, was) in saved {
                 db.put_back(&key, was);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use object::Stream;
 use object::number::parse_i64 as canonical_int;
 use object::saved::string_has_leaves;
 
@@ -11,6 +12,7 @@ use crate::counts::Counts;
 use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
 use crate::mark::Mark;
+use crate::sizes::{Changing, Measured, Size, are_alike_ints};
 use crate::value::{Blob, Collection, Kind, Value};
 
 /// What a write does to the expiry of a key.
@@ -47,12 +49,46 @@ impl Over {
 impl Db<'_> {
     /// The collection for a writer. Its version becomes this command's.
     #[inline]
-    pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
+    pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, T>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
         self.stamp_entry(entry);
-        Ok(Some(collection))
+        Ok(Some(self.changing(collection)))
+    }
+
+    /// As [`Self::get_mut`], for a stream: its size does not count.
+    pub fn stream_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Stream>, WrongType> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
+        self.touch(entry);
+        self.stamp_entry(entry);
+        Ok(Some(stream))
+    }
+
+    /// As [`Self::get_or_create`], for a stream.
+    pub fn stream_or_create(&mut self, key: &Key<'_>) -> Result<&mut Stream, WrongType> {
+        let entry = self.find_or_create::<Stream>(key);
+        let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
+        self.touch(entry);
+        self.stamp_entry(entry);
+        Ok(stream)
+    }
+
+    fn find_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Entry {
+        match self.find(key) {
+            Some(entry) => entry,
+            None => {
+                self.local.sightings.born(self.logical, key.bytes);
+                self.insert_new(key, Value::Collection(T::default().into()), None)
+            }
+        }
+    }
+
+    /// A value of this database, to be changed.
+    #[inline]
+    fn changing<'v, T: Measured>(&'v self, value: &'v mut T) -> Changing<'v, T> {
+        Changing::new(value, &self.local.counters, self.physical)
     }
 
     /// The collection for a writer that may find nothing to do: `change` says whether it did anything, and only then the
@@ -66,7 +102,7 @@ impl Db<'_> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
-        let (changed, result) = change(collection);
+        let (changed, result) = change(&mut self.changing(collection));
         if changed {
             self.stamp_entry(entry);
         }
@@ -74,18 +110,12 @@ impl Db<'_> {
     }
 
     /// The collection for a writer, made empty if absent: the caller adds to it, or calls [`Self::remove_if_empty`].
-    pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
-        let entry = match self.find(key) {
-            Some(entry) => entry,
-            None => {
-                self.local.sightings.born(self.logical, key.bytes);
-                self.insert_new(key, Value::Collection(T::default().into()), None)
-            }
-        };
+    pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<Changing<'_, T>, WrongType> {
+        let entry = self.find_or_create::<T>(key);
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
         self.touch(entry);
         self.stamp_entry(entry);
-        Ok(collection)
+        Ok(self.changing(collection))
     }
 
     fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>) -> Entry {
@@ -126,6 +156,7 @@ impl Db<'_> {
             self.counts().expires += 1;
         }
         self.counts().keys += 1;
+        self.local.counters.count_size(self.physical, Size::of(entry), 1);
         self.ks.mark_occupied(key.slot);
         if table.graves.are_of_interest()
             && let Some(mark) = self.ks.dig_up(self.held, key, self.physical, self.local)
@@ -165,6 +196,7 @@ impl Db<'_> {
             self.counts().field_expires -= 1;
         }
         self.counts().keys -= 1;
+        self.local.counters.count_size(self.physical, Size::of(entry), -1);
         if table.count.get() == 0 {
             self.ks.mark_if_empty(self.held, key.slot);
         }
@@ -215,6 +247,9 @@ impl Db<'_> {
         };
         let had_fields = old.has_field_expiry();
         self.touch(old);
+        if !old.is_as_long_as(part) {
+            self.local.counters.count_resized(self.physical, Size::of(old), Size::of_part(part));
+        }
         let size = old.size();
         let entry = if old.overwrite(part, expiry) {
             if old.size() != size {
@@ -386,7 +421,7 @@ impl Db<'_> {
 
     /// A long string to be changed: the present one, made a `Blob` if it was not. Others may share it, and see nothing of what replaces it.
     /// Only for strings longer than [`INLINE_MAX`] or about to become so.
-    pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Arc<Blob>>, WrongType> {
+    pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, Arc<Blob>>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         if !entry.kind().is_string() {
             return Err(WrongType);
@@ -403,7 +438,7 @@ impl Db<'_> {
         };
         self.touch(entry);
         self.stamp_entry(entry);
-        Ok(Some(entry.blob_mut()))
+        Ok(Some(self.changing(entry.blob_mut())))
     }
 
     /// A short string to be changed in place without changing its length; it becomes "raw". `None` if the key is absent
@@ -424,8 +459,12 @@ impl Db<'_> {
     pub fn int_mut(&mut self, key: &Key<'_>, f: impl FnOnce(i64) -> Option<i64>) -> Option<(Option<i64>, Over)> {
         let entry = self.find(key).filter(|e| e.kind() == Kind::Int)?;
         self.touch(entry);
-        let sum = f(entry.int());
+        let old = entry.int();
+        let sum = f(old);
         if let Some(n) = sum {
+            if !are_alike_ints(old, n) {
+                self.local.counters.count_resized(self.physical, Size::of_int(old), Size::of_int(n));
+            }
             entry.set_int(n);
             self.stamp_entry(entry);
         }

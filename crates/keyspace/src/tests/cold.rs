@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 
-use crate::testing::Single;
+use crate::testing::{Single, check_sizes};
 use crate::{
     ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Mark, Record, Ticket, Value, Waiter, Whereabouts, slot_of,
 };
@@ -186,6 +186,7 @@ proptest! {
                         exact = true;
                     }
                     Act::Restart(right) => {
+                        single.with(0, |db| check_sizes(db));
                         checkpoint(&ks, &mut single, &mut stored);
                         at_start = single.version() + 1;
                         exact = right || stored.is_empty();

@@ -8,7 +8,7 @@ use object::{Limits, List};
 use proptest::prelude::*;
 
 use super::name;
-use crate::testing::Single;
+use crate::testing::{Single, check_sizes};
 use crate::{AnyCollection, Db, Expiry, INLINE_MAX, Keyspace, Kind, Value};
 
 const DATABASES: u16 = 3;
@@ -131,7 +131,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
             let key = db.key(&name);
             let present = model.entry(name.clone()).or_insert((Held::List(Vec::new()), None));
             match (db.get_or_create::<List>(&key), &mut present.0) {
-                (Ok(list), Held::List(items)) => {
+                (Ok(mut list), Held::List(items)) => {
                     list.push(End::Back, text, &limits);
                     items.push(text.clone());
                 }
@@ -147,7 +147,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
                 _ => None,
             };
             let popped = match db.get_mut::<List>(&key) {
-                Ok(Some(list)) => list.pop(End::Front, &limits, |elem| elem.to_vec()),
+                Ok(Some(mut list)) => list.pop(End::Front, &limits, |elem| elem.to_vec()),
                 _ => None,
             };
             assert_eq!(popped, expected);
@@ -162,8 +162,8 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
             let more = vec![b'y'; usize::from(*len)];
             match (db.blob_mut(&db.key(&name)), model.get_mut(&name).map(|(held, _)| held)) {
                 (Ok(None), None) | (Err(_), Some(Held::List(_))) => {}
-                (Ok(Some(blob)), Some(Held::String(text))) => {
-                    std::sync::Arc::make_mut(blob).extend_from_slice(&more);
+                (Ok(Some(mut blob)), Some(Held::String(text))) => {
+                    std::sync::Arc::make_mut(&mut blob).extend_from_slice(&more);
                     text.extend_from_slice(&more);
                 }
                 (found, held) => panic!("{:?} {held:?}", found.map(|b| b.is_some())),
@@ -261,7 +261,10 @@ fn check(single: &mut Single<'_>, models: &[Contents]) {
     let ks = single.ks;
     for (number, model) in models.iter().enumerate() {
         let number = number as u16;
-        let found = single.with(number, |db| contents(db));
+        let found = single.with(number, |db| {
+            check_sizes(db);
+            contents(db)
+        });
         assert_eq!(&found, model, "database {number}");
         assert_eq!(ks.len(number), model.len() as u64);
         assert_eq!(ks.expires(number), model.values().filter(|(_, e)| e.is_some()).count() as u64);
@@ -317,7 +320,7 @@ fn a_shared_value_stays_as_it_was() {
         let (a, b) = (db.key(b"a"), db.key(b"b"));
         let limits = Limits::default();
         for i in 0..5000 {
-            let list = db.get_or_create::<List>(&a).unwrap();
+            let mut list = db.get_or_create::<List>(&a).unwrap();
             list.push(End::Back, format!("element {i}").as_bytes(), &limits);
         }
         let copy = db.peek(&a).unwrap().to_value();

@@ -35,8 +35,9 @@ fn unlatched_and_twice_read() {
             let mut db = Db::new(&ks, &held, &mut one, &clock, n % 3, n.into());
             let name = [b"{tag}".as_slice(), &name(n / 3)].concat();
             let key = db.key(&name);
-            let Ok(list) = db.get_or_create::<List>(&key) else { panic!("a list") };
+            let Ok(mut list) = db.get_or_create::<List>(&key) else { panic!("a list") };
             list.push(End::Back, b"element", &Limits::default());
+            drop(list);
             let (Ok(Some(first)), Ok(Some(second))) = (db.read_as::<List>(&key), db.read_as::<List>(&key)) else {
                 panic!("it is there");
             };

@@ -70,7 +70,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
     (
         "info",
-        "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted",
+        "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted; `keysizes` counts keys in memory: one that only the store has counts when it is read again, and in a cluster each node counts its own",
     ),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("readonly", "accepted: there are no replicas yet"),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use keyspace::Counts;
+use keyspace::{Counts, SIZED_TYPES};
 
 use super::{Report, Text, ratio};
 use crate::pubsub::Kind;
@@ -151,6 +151,32 @@ pub fn keyspace(r: &Report<'_>, t: &mut Text) {
                 ),
             );
         }
+    }
+}
+
+/// How many strings have how many bytes, and collections how many elements: in powers of two, each named by its lowest.
+pub fn keysizes(r: &Report<'_>, t: &mut Text) {
+    const NAMES: [&str; SIZED_TYPES.len()] =
+        ["strings_sizes", "lists_items", "sets_items", "zsets_items", "hashes_items"];
+    t.title("Keysizes");
+    let databases = r.databases.iter().enumerate().filter(|(_, counts)| counts.keys > 0);
+    for (db, _) in databases {
+        for (name, numbers) in NAMES.iter().zip(r.node.engine.keyspace.sizes(db as u16)) {
+            let there = numbers.iter().enumerate().filter(|(_, number)| **number > 0);
+            let shown: Vec<String> = there.map(|(bucket, number)| format!("{}={number}", lowest(bucket))).collect();
+            if !shown.is_empty() {
+                t.line(format_args!("db{db}_distrib_{name}"), shown.join(","));
+            }
+        }
+    }
+}
+
+/// The lowest size of a bucket, as Redis writes it: `512`, `1K`.
+fn lowest(bucket: usize) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    match bucket.checked_sub(1) {
+        None => "0".into(),
+        Some(power) => format!("{}{}", 1u64 << (power % 10), UNITS[power / 10]),
     }
 }
 

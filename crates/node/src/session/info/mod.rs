@@ -64,6 +64,7 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("latencystats", Shown::All, commands::latencystats),
     ("cluster", Shown::Default, activity::cluster),
     ("keyspace", Shown::Default, activity::keyspace),
+    ("keysizes", Shown::Default, activity::keysizes),
     ("workers", Shown::All, activity::workers),
     ("debug", Shown::Named, activity::debug),
 ];
