@@ -143,11 +143,22 @@ impl<'a> Ctx<'a> {
     /// A keyspace notification for `key` in the selected database.
     #[inline]
     pub fn notify(&mut self, class: u32, event: &'static str, key: &Key<'_>) {
+        self.tell_sightings();
+        self.events.push(class, event, self.db.logical(), key.bytes);
+    }
+
+    /// A keyspace notification for fields of the hash at `key` in the selected database.
+    pub fn notify_fields<'f>(&mut self, event: &'static str, key: &Key<'_>, fields: impl Iterator<Item = &'f [u8]>) {
+        self.tell_sightings();
+        self.events.push_of(class::HASH, event, (self.db.logical(), key.bytes), fields);
+    }
+
+    #[inline]
+    fn tell_sightings(&mut self) {
         if self.events.wants_sightings() {
             let seen = self.db.local().take_sightings();
             self.events.tell(seen);
         }
-        self.events.push(class, event, self.db.logical(), key.bytes);
     }
 
     /// The type of the value at `key`, if somebody wants to hear that it is replaced: for [`Self::tell_replaced`].

@@ -23,6 +23,13 @@ pub mod class {
     pub const NEW: u32 = 1 << 14; // n
     pub const OVERWRITTEN: u32 = 1 << 15; // o
     pub const TYPE_CHANGED: u32 = 1 << 16; // c
+    pub const SUBKEYSPACE: u32 = 1 << 19; // S
+    pub const SUBKEYEVENT: u32 = 1 << 20; // T
+    pub const SUBKEYSPACEITEM: u32 = 1 << 21; // I
+    pub const SUBKEYSPACEEVENT: u32 = 1 << 22; // V
+    pub const ARRAY: u32 = 1 << 23; // a
+    /// Those that choose channels which name fields.
+    pub const NAMING_FIELDS: u32 = SUBKEYSPACE | SUBKEYEVENT | SUBKEYSPACEITEM | SUBKEYSPACEEVENT;
 }
 
 /// One notification.
@@ -36,6 +43,33 @@ pub struct Event {
     pub db: u16,
     /// The key.
     pub key: Box<[u8]>,
+    /// The fields of a hash that it happened to, as Redis lists them: `3:foo,5:hello`. Empty where no channel names them.
+    pub fields: Box<[u8]>,
+}
+
+impl Event {
+    /// The fields one by one.
+    pub fn each_field(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.fields[..];
+        std::iter::from_fn(move || {
+            let colon = rest.iter().position(|byte| *byte == b':')?;
+            let len: usize = std::str::from_utf8(&rest[..colon]).ok()?.parse().ok()?;
+            let field = rest.get(colon + 1..)?.get(..len)?;
+            // Behind it there is a comma, or nothing.
+            rest = rest.get(colon + 1 + len + 1..).unwrap_or_default();
+            Some(field)
+        })
+    }
+}
+
+/// Appends a field to the list of an event.
+fn list_field(list: &mut Vec<u8>, field: &[u8]) {
+    if !list.is_empty() {
+        list.push(b',');
+    }
+    list.extend_from_slice(itoa::Buffer::new().format(field.len()).as_bytes());
+    list.push(b':');
+    list.extend_from_slice(field);
 }
 
 /// The notifications of a command, in order.
@@ -62,7 +96,7 @@ impl Events {
                 Sighting::Missed => (class::KEY_MISS, "keymiss"),
             };
             if self.wanted & class != 0 {
-                self.list.push(Event { class, name: name.into(), db, key });
+                self.list.push(Event { class, name: name.into(), db, key, fields: Box::default() });
             }
         }
     }
@@ -70,8 +104,50 @@ impl Events {
     /// Notes an event if its class is wanted.
     #[inline]
     pub fn push(&mut self, class: u32, name: &'static str, db: u16, key: &[u8]) {
-        if self.wanted & class != 0 {
-            self.list.push(Event { class, name: name.into(), db, key: key.into() });
+        self.push_of(class, name, (db, key), std::iter::empty());
+    }
+
+    /// Notes an event of fields of a hash if its class is wanted.
+    #[inline]
+    pub fn push_of<'f>(
+        &mut self,
+        class: u32,
+        name: &'static str,
+        (db, key): (u16, &[u8]),
+        fields: impl Iterator<Item = &'f [u8]>,
+    ) {
+        if self.wanted & class == 0 {
+            return;
         }
+        let mut list = Vec::new();
+        if self.names_fields() {
+            fields.for_each(|field| list_field(&mut list, field));
+        }
+        self.list.push(Event { class, name: name.into(), db, key: key.into(), fields: list.into() });
+    }
+
+    /// Whether somebody wants to hear which fields of a hash an event is about.
+    #[inline]
+    pub fn names_fields(&self) -> bool {
+        self.wanted & class::NAMING_FIELDS != 0 && self.wanted & class::HASH != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_listed_and_found_again() {
+        let names: [&[u8]; 4] = [b"foo", b"", b"1:2,3", b"hello"];
+        let mut events = Events { wanted: class::HASH, ..Events::default() };
+        events.push_of(class::HASH, "hset", (0, b"h"), names.into_iter());
+        events.wanted |= class::SUBKEYEVENT;
+        events.push_of(class::HASH, "hset", (0, b"h"), names.into_iter());
+        events.push_of(class::GENERIC, "del", (0, b"h"), names.into_iter());
+        let [plain, naming] = &events.list[..] else { panic!("{:?}", events.list) };
+        assert_eq!((&plain.fields[..], plain.each_field().count()), (&b""[..], 0));
+        assert_eq!(&naming.fields[..], b"3:foo,0:,5:1:2,3,5:hello");
+        assert!(naming.each_field().eq(names));
     }
 }

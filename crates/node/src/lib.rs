@@ -31,6 +31,7 @@ mod message;
 mod meter;
 mod monitor;
 mod node;
+mod notifications;
 mod outgoing;
 mod pause;
 mod pubsub;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use command::{Event, class};
+use command::Event;
 use engine::{Blocked, Ending, Step};
 use keyspace::Horizon;
 use resp::{Args, OwnedArgs, Reply};
@@ -14,6 +14,7 @@ use crate::conn::{Conn, Wait};
 use crate::execute::Next;
 use crate::jobs::{Done, Job, Outcome};
 use crate::message::Message;
+use crate::notifications::each_message;
 use crate::pause::Pause;
 use crate::pubsub::Kind;
 use crate::session::Replies;
@@ -79,16 +80,10 @@ impl Worker {
             if !self.node.pubsub.any() && alone {
                 continue;
             }
-            if classes & class::KEYSPACE != 0 {
-                let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
-                self.node.publish(self.index, Kind::Channel, &channel, event.name.as_bytes(), &seen);
-                self.spread(Kind::Channel, &channel, event.name.as_bytes(), &seen);
-            }
-            if classes & class::KEYEVENT != 0 {
-                let channel = format!("__keyevent@{}__:{}", event.db, event.name);
-                self.node.publish(self.index, Kind::Channel, channel.as_bytes(), &event.key, &seen);
-                self.spread(Kind::Channel, channel.as_bytes(), &event.key, &seen);
-            }
+            each_message(&event, classes, |channel, message| {
+                self.node.publish(self.index, Kind::Channel, channel, message, &seen);
+                self.spread(Kind::Channel, channel, message, &seen);
+            });
         }
     }
 

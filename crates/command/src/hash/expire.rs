@@ -9,7 +9,6 @@ use super::options::hexpire_options;
 use super::{State, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
-use crate::notify::class;
 
 /// There is no such field, or no such key.
 const NO_FIELD: i64 = -2;
@@ -139,8 +138,8 @@ impl<'a> Change<'a> {
         ctx.fx.dirty += fields.saturating_sub(steps) as u64;
         keyspace::bump(&ctx.db.local().counters().expired_fields, expired.len() as u64);
         let events = [(&expired, "hexpired"), (&deleted, "hdel"), (&updated, event)];
-        for (_, event) in events.into_iter().filter(|(names, _)| !names.is_empty()) {
-            ctx.notify(class::HASH, event, key);
+        for (names, event) in events.into_iter().filter(|(names, _)| !names.is_empty()) {
+            ctx.notify_fields(event, key, names.iter().copied());
         }
         settle(ctx, key, before, after);
     }

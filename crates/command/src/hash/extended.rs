@@ -11,7 +11,6 @@ use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
-use crate::notify::class;
 
 /// What HGETEX does to the fields it finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,15 +156,15 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if expired && fields_if.is_some() {
         // Only a condition makes the command look for the fields that were there.
         keyspace::bump(&ctx.db.local().counters().expired_fields, lapsed.len() as u64);
-        ctx.notify(class::HASH, "hexpired", &key);
+        ctx.notify_fields("hexpired", &key, lapsed.iter().copied());
     }
-    ctx.notify(class::HASH, "hset", &key);
+    ctx.notify_fields("hset", &key, names());
     if past {
         // Set and gone at once. A hash that was made for it leaves no trace.
         if !after.empty {
             ctx.effect(super::effect::REMOVE, &key, |w| write_all(w, names()));
         }
-        ctx.notify(class::HASH, "hdel", &key);
+        ctx.notify_fields("hdel", &key, names());
     } else {
         let effect = match expiry {
             Expiry::Clear => SET,
@@ -183,10 +182,10 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             if let Expiry::At(at) = expiry {
                 w.varint(at);
             }
-            write_all(w, words);
+            write_all(w, words.clone());
         });
         if let Expiry::At(_) = expiry {
-            ctx.notify(class::HASH, "hexpire", &key);
+            ctx.notify_fields("hexpire", &key, names());
         }
     }
     settle(ctx, &key, before, after);

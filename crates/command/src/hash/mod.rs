@@ -67,27 +67,24 @@ fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item 
     let now = ctx.now;
     let Ok(Some(mut hash)) = ctx.db.get_mut::<Hash>(key) else { return };
     let before = State::of(&hash);
-    let mut dropped = 0;
-    for name in names.clone() {
+    let mut gone = Vec::new();
+    for name in names {
         if hash.find(name).is_some_and(|field| field.expired(now)) {
             hash.remove(name);
-            dropped += 1;
+            gone.push(name);
         }
     }
     let after = State::of(&hash);
     drop(hash);
-    if dropped == 0 {
+    if gone.is_empty() {
         return;
     }
-    keyspace::bump(&ctx.db.local().counters().expired_fields, dropped);
+    keyspace::bump(&ctx.db.local().counters().expired_fields, gone.len() as u64);
     if !after.empty {
-        // Names that are not there any more do no harm in an effect; those that live must not be in it.
-        let hash = ctx.db.peek(key).and_then(|entry| entry.collection::<Hash>().ok());
-        let gone: Vec<&[u8]> = names.filter(|name| hash.is_none_or(|hash| hash.find(name).is_none())).collect();
-        ctx.effect(REMOVE, key, |w| write_all(w, gone));
+        ctx.effect(REMOVE, key, |w| write_all(w, gone.iter().copied()));
     }
-    if !after.empty || dropped > 1 || last == LastField::Told {
-        ctx.notify(class::HASH, "hexpired", key);
+    if !after.empty || gone.len() > 1 || last == LastField::Told {
+        ctx.notify_fields("hexpired", key, gone.into_iter());
     }
     settle(ctx, key, before, after);
 }

@@ -11,7 +11,6 @@ use super::effect::{SET_KEEPING, write_all};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
-use crate::notify::class;
 
 /// Replaces the value of a field by what `add` makes of it, its expiry staying as it is; returns the new value's text.
 fn change(
@@ -33,7 +32,7 @@ fn change(
     let after = State::of(&hash);
     drop(hash);
     ctx.effect(SET_KEEPING, &key, |w| write_all(w, [name, &text]));
-    ctx.notify(class::HASH, event, &key);
+    ctx.notify_fields(event, &key, std::iter::once(name));
     settle(ctx, &key, before, after);
     Ok(text)
 }

@@ -4,7 +4,7 @@ use keyspace::{Db, Key};
 use object::Hash;
 
 use super::effect::REMOVE;
-use crate::effects::{Effects, Writer, op};
+use crate::effects::{Effects, Reader, Writer, op};
 use crate::notify::{Events, class};
 
 /// What [`reclaim`] did.
@@ -29,11 +29,11 @@ pub fn reclaim(
     fx: &mut Effects,
     events: &mut Events,
 ) -> Reclaimed {
-    let recording = fx.recording;
+    let keeps_names = fx.recording || events.names_fields();
     let mut names = Vec::new();
     let done = db.edit::<Hash, _>(key, |hash| {
         let fields = hash.reclaim(now, max, |name| {
-            if recording {
+            if keeps_names {
                 Writer(&mut names).bytes(name.as_bytes(&mut itoa::Buffer::new()));
             }
         });
@@ -45,7 +45,9 @@ pub fn reclaim(
     }
     keyspace::bump(&db.local().counters().expired_fields, fields);
     let logical = db.logical();
-    events.push(class::HASH, "hexpired", logical, key.bytes);
+    let mut reader = Reader(&names);
+    let gone = std::iter::from_fn(|| if reader.is_empty() { None } else { reader.bytes().ok() });
+    events.push_of(class::HASH, "hexpired", (logical, key.bytes), gone);
     if empty {
         db.remove(key);
         fx.push(op::DELETE, logical, key, |_| {});

@@ -8,7 +8,6 @@ use super::effect::{REMOVE, SET, write_all};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
-use crate::notify::class;
 
 /// Sets the fields that follow the key; says how many are new.
 fn set_fields(ctx: &mut Ctx<'_>, command: &str) -> Result<u64, Error> {
@@ -26,8 +25,8 @@ fn set_fields(ctx: &mut Ctx<'_>, command: &str) -> Result<u64, Error> {
     let after = State::of(&hash);
     drop(hash);
     ctx.fx.dirty += (words.len() / 2) as u64 - 1;
-    ctx.effect(SET, &key, |w| write_all(w, words));
-    ctx.notify(class::HASH, "hset", &key);
+    ctx.effect(SET, &key, |w| write_all(w, words.clone()));
+    ctx.notify_fields("hset", &key, words.step_by(2));
     settle(ctx, &key, before, after);
     Ok(created as u64)
 }
@@ -62,9 +61,16 @@ pub(super) fn hsetnx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 pub(super) fn hdel(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, names) = (ctx.key(1), ctx.args.iter().skip(2));
+    let (names_fields, mut gone) = (ctx.events.names_fields(), Vec::new());
     let done = ctx.db.edit::<Hash, _>(&key, |hash| {
         let before = State::of(hash);
-        let removed = names.clone().filter(|name| hash.remove(name)).count() as u64;
+        let mut removed = 0;
+        for name in names.clone() {
+            if hash.remove(name) {
+                removed += 1;
+                gone.extend(names_fields.then_some(name));
+            }
+        }
         (removed > 0, (removed, before, State::of(hash)))
     })?;
     let Some((removed @ 1.., before, after)) = done else {
@@ -75,7 +81,7 @@ pub(super) fn hdel(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     if !after.empty {
         ctx.effect(REMOVE, &key, |w| write_all(w, names));
     }
-    ctx.notify(class::HASH, "hdel", &key);
+    ctx.notify_fields("hdel", &key, gone.into_iter());
     settle(ctx, &key, before, after);
     ctx.out.count(removed);
     Ok(Outcome::Done)

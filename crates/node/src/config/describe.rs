@@ -26,7 +26,7 @@ pub fn describe(kind: Kind) -> String {
             Special::Save => "pairs of SECONDS CHANGES",
             Special::OutputLimits => "CLASS HARD SOFT SECONDS for the classes normal, replica, pubsub",
             Special::OomScores => "three integers from -2000 to 2000",
-            Special::Events => "letters of Ag$lshzxeKEtmdn",
+            Special::Events => "letters of Ag$lshzxeKEtmdnocaSTIV",
             Special::Bind => "up to 16 addresses",
             Special::ReplicaOf => "HOST PORT, or `no one`",
             Special::Percentiles => "numbers from 0 to 100",

@@ -61,7 +61,7 @@ impl Special {
             Special::OomScores => parse_oom_scores(words),
             Special::Events => match single(words).map(parse_events)? {
                 Some(classes) => Ok(Value::Text(show_events(classes).into())),
-                None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into()),
+                None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.".into()),
             },
             Special::Bind if words.len() > BIND_MAX => Err("Too many bind addresses specified.".into()),
             Special::LogDirs if words.len() > LOG_DIRS_MAX => Err("Too many log directories specified.".into()),
@@ -216,7 +216,7 @@ fn show_percentile(percentile: f64) -> String {
 }
 
 /// The letters of `notify-keyspace-events`, in the order of showing.
-const EVENTS: [(u8, u32); 16] = [
+const EVENTS: [(u8, u32); 21] = [
     (b'g', class::GENERIC),
     (b'$', class::STRING),
     (b'l', class::LIST),
@@ -227,15 +227,20 @@ const EVENTS: [(u8, u32); 16] = [
     (b'e', class::EVICTED),
     (b't', class::STREAM),
     (b'd', class::MODULE),
+    (b'a', class::ARRAY),
     (b'n', class::NEW),
     (b'o', class::OVERWRITTEN),
     (b'c', class::TYPE_CHANGED),
     (b'K', class::KEYSPACE),
     (b'E', class::KEYEVENT),
     (b'm', class::KEY_MISS),
+    (b'S', class::SUBKEYSPACE),
+    (b'T', class::SUBKEYEVENT),
+    (b'I', class::SUBKEYSPACEITEM),
+    (b'V', class::SUBKEYSPACEEVENT),
 ];
 
-/// What `A` stands for: `g$lshzxetd`.
+/// What `A` stands for: `g$lshzxetda`. There are no arrays, and no events of theirs; the letter is Redis's all the same.
 const ALL_EVENTS: u32 = class::GENERIC
     | class::STRING
     | class::LIST
@@ -245,7 +250,8 @@ const ALL_EVENTS: u32 = class::GENERIC
     | class::EXPIRED
     | class::EVICTED
     | class::STREAM
-    | class::MODULE;
+    | class::MODULE
+    | class::ARRAY;
 
 /// The classes (bits of [`class`]) that the letters name; `None` where one is unknown.
 pub fn parse_events(letters: &[u8]) -> Option<u32> {
@@ -320,7 +326,9 @@ mod tests {
         let canonical = |letters: &str| parse(Special::Events, None, letters).map(|value| shown(&value));
         assert_eq!(canonical("KEA").unwrap(), "AKE");
         assert_eq!(canonical("Exg").unwrap(), "gxE");
-        assert_eq!(canonical("g$lshzxetd").unwrap(), "A");
+        assert_eq!(canonical("g$lshzxetda").unwrap(), "A");
+        assert_eq!(canonical("g$lshzxetd").unwrap(), "g$lshzxetd");
+        assert_eq!(canonical("VITShE").unwrap(), "hESTIV");
         assert_eq!(canonical("Kmn").unwrap(), "nKm");
         assert_eq!(canonical("").unwrap(), "");
         assert!(canonical("q").unwrap_err().starts_with("Invalid event class character"));

@@ -7,7 +7,8 @@
 //! replies  := (length u32 · reply) each
 //! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE) each
 //! changes  := version u8 (1) · u8 (1; 0: no command that full memory forbids has made them) · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·
-//!             (class u32 · db u16 · length u32 · key · length u32 · name of a notification) each
+//!             (class u32 · db u16 · length u32 · key · length u32 · name of a notification · [length u32 · fields, if the class's
+//!             highest bit is set]) each
 //! ```
 
 use command::Event;
@@ -19,6 +20,8 @@ const VERSION: u8 = 1;
 const CHANGES: u8 = 1;
 /// As [`CHANGES`], if full memory does not forbid them.
 const FREE_CHANGES: u8 = 0;
+/// In the class of a notification: the list of the fields that it is about follows.
+const NAMES_FIELDS: u32 = 1 << 31;
 const CUT: Malformed = Malformed("cut short");
 
 /// Writes a body to the place that `put` gives.
@@ -119,11 +122,15 @@ impl Changes<'_> {
             out.extend_from_slice(&version.to_le_bytes());
         }
         put_bytes(&mut out, self.effects);
-        for Event { class, name, db, key } in &self.events {
-            out.extend_from_slice(&class.to_le_bytes());
+        for Event { class, name, db, key, fields } in &self.events {
+            let named = if fields.is_empty() { 0 } else { NAMES_FIELDS };
+            out.extend_from_slice(&(class | named).to_le_bytes());
             out.extend_from_slice(&db.to_le_bytes());
             put_bytes(&mut out, key);
             put_bytes(&mut out, name.as_bytes());
+            if named != 0 {
+                put_bytes(&mut out, fields);
+            }
         }
         out
     }
@@ -161,7 +168,8 @@ pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
         let (key, name) = (take_bytes(&mut rest)?.into(), take_bytes(&mut rest)?);
         let name = std::str::from_utf8(name).map_err(|_| Malformed("the name of a notification"))?;
         let (class, db) = (u32::from_le_bytes(*class), u16::from_le_bytes(*db));
-        changes.events.push(Event { class, name: name.to_owned().into(), db, key });
+        let fields = if class & NAMES_FIELDS != 0 { take_bytes(&mut rest)?.into() } else { Box::default() };
+        changes.events.push(Event { class: class & !NAMES_FIELDS, name: name.to_owned().into(), db, key, fields });
     }
     Ok(changes)
 }
@@ -252,7 +260,7 @@ mod tests {
         there.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']);
         assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
         assert_eq!(found(&there).unwrap(), (258, vec![(7, &b"x"[..])]));
-        let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into() };
+        let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into(), fields: Box::default() };
         let made =
             Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()], needs_memory: true };
         let made = made.encode();
@@ -261,7 +269,10 @@ mod tests {
         assert_eq!(made, [&checks[..], b"\x02\0\0\0ef\x04\0\0\0\x01\0\x01\0\0\0k\x03\0\0\0del"].concat());
         let read_back = changes(&made).unwrap();
         assert_eq!((read_back.checks, read_back.effects), (vec![(2, &b"key"[..], 9)], &b"ef"[..]));
-        assert!(read_back.events == [event] && is_changes(&made) && !is_changes(&bytes));
+        assert!(read_back.events == [event.clone()] && is_changes(&made) && !is_changes(&bytes));
+        let events = vec![Event { class: 64, fields: (*b"1:f").into(), ..event.clone() }, event];
+        let named = Changes { events: events.clone(), ..Changes::default() }.encode();
+        assert!(changes(&named).unwrap().events == events);
 
         let from = Member { node: NodeId(3), incarnation: 2 };
         let message = Message::Finished { origin: txn::Origin { member: from, lane: 1 }, below: 7 };

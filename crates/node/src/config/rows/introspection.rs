@@ -40,7 +40,7 @@ pub(super) static SECTION: Section = Section {
             "notify-keyspace-events",
             Kind::Special(Special::Events),
             "",
-            "Events to publish: K and E choose the channels, `g$lshzxetdmn` the kinds, A most of them.",
+            "Events to publish: K and E choose the channels, S, T, I and V those that name fields of hashes, `g$lshzxetdamnoc` the kinds, A most of them.",
         )
         .cluster(),
     ],
