@@ -14,6 +14,7 @@ mod loaders;
 mod log;
 mod membership;
 mod oom;
+mod openness;
 mod places;
 pub mod process;
 pub mod rehearsal;
@@ -267,6 +268,7 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
             directories.join(" ")
         ),
     }
+    openness::tell(settings);
     let (most, used) = (settings.maxmemory, crate::memory::in_use());
     if most > 0 && most <= used {
         tracing::warn!("maxmemory is {most} bytes, but the server takes {used} before it holds data: writes will fail");

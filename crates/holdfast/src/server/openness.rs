@@ -1,0 +1,69 @@
+//! Who can use a server without a password: the log says so when it starts.
+
+use node::config::Settings;
+
+/// Words that stand for every address of the machine.
+const EVERYWHERE: [&str; 4] = ["*", "0.0.0.0", "::", "::*"];
+
+/// Tells how far the server is open, if a password does not protect it.
+pub fn tell(settings: &Settings) {
+    match openness(settings) {
+        None => {}
+        Some(Openness::Machine) => tracing::info!(
+            "No password is set (`requirepass`): every client on this machine is served, and `protected-mode` refuses all others"
+        ),
+        Some(Openness::Addresses(addresses)) => tracing::warn!(
+            "WARNING: no password is set (`requirepass`) and protected-mode is off: whoever reaches {addresses} is served"
+        ),
+        Some(Openness::World) => tracing::warn!(
+            "WARNING: no password is set (`requirepass`), protected-mode is off, and `bind` names every address: whoever reaches this machine is served"
+        ),
+    }
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Openness {
+    /// To clients on the same machine.
+    Machine,
+    /// To whoever reaches these addresses.
+    Addresses(String),
+    /// To whoever reaches the machine.
+    World,
+}
+
+/// `None`: a password is needed, or nobody can connect over a network.
+fn openness(settings: &Settings) -> Option<Openness> {
+    if settings.requirepass.is_some() || settings.port == 0 {
+        return None;
+    }
+    let bare = |address: &str| address.strip_prefix('-').unwrap_or(address).to_owned();
+    let addresses: Vec<String> = settings.bind.iter().map(|address| bare(address)).collect();
+    Some(match settings.protected_mode {
+        true => Openness::Machine,
+        false if addresses.iter().any(|address| EVERYWHERE.contains(&address.as_str())) => Openness::World,
+        false => Openness::Addresses(addresses.join(" ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use node::config::Values;
+
+    use super::*;
+
+    fn of(given: &[(&str, &str)]) -> Option<Openness> {
+        let mut values = Values::default();
+        given.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
+        openness(&Settings::of(&values))
+    }
+
+    #[test]
+    fn a_password_or_protected_mode_closes_a_server() {
+        assert_eq!(of(&[]), Some(Openness::Machine));
+        assert_eq!(of(&[("protected-mode", "no")]), Some(Openness::World));
+        let local = [("protected-mode", "no"), ("bind", "127.0.0.1 -::1")];
+        assert_eq!(of(&local), Some(Openness::Addresses("127.0.0.1 ::1".into())));
+        assert_eq!(of(&[("protected-mode", "no"), ("requirepass", "secret")]), None);
+        assert_eq!(of(&[("protected-mode", "no"), ("port", "0")]), None);
+    }
+}
