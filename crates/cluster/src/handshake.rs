@@ -21,8 +21,8 @@ use crate::{ClusterId, NodeId};
 
 /// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart
 /// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster had
-/// no settings.
-pub const VERSIONS: (u16, u16) = (7, 7);
+/// no settings. Before 8 a transaction could not ask for further keys within an attempt.
+pub const VERSIONS: (u16, u16) = (8, 8);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
@@ -414,8 +414,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 7 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 7 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 8 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 8 }));
         }
     }
 
@@ -443,8 +443,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((8, 9)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 7 to 7, the other 8 to 9"
+            common_version((9, 10)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 8 to 8, the other 9 to 10"
         );
     }
 
@@ -471,7 +471,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x07\0\x07\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x08\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use command::effects::{self, op};
 use command::{Event, Tunables};
-use keyspace::Need;
+use keyspace::{Held, Need};
 use object::Corrupt;
 
 use crate::attachment::DbKey;
+use crate::block::BlockRun;
 use crate::engine::{Engine, Shared};
 
 /// Notifications of all classes: who wants which is known where the keys are.
@@ -57,11 +58,11 @@ impl Workspace {
         self.engine.end_turn();
     }
 
-    /// Puts a key there: an effect of [`Engine::look`].
+    /// Puts a key there: an effect of [`Engine::look`]. `amid`: the block that runs there, which was suspended for that.
     ///
     /// # Errors
     /// If it is no such effect.
-    pub fn put(&mut self, image: &[u8]) -> Result<(), Corrupt> {
+    pub fn put(&mut self, image: &[u8], amid: Option<&BlockRun>) -> Result<(), Corrupt> {
         let limits = self.engine.tunables().limits.clone();
         let shared = self.engine.shared.clone();
         for effect in effects::decode(image) {
@@ -69,14 +70,13 @@ impl Workspace {
             if effect.op != op::IMAGE || usize::from(effect.db) >= shared.keyspace.databases() {
                 return Err(Corrupt("no image of a key"));
             }
-            let key = shared.keyspace.hasher().key(effect.key);
-            let need = Need::Slots([key.slot].as_slice().into());
-            let held = self.engine.acquire_for(need, 0).map_err(|_| Corrupt("a workspace that somebody else uses"))?;
-            let version = self.engine.next_version(&held);
+            let slot = keyspace::slot_of(effect.key);
             let place = (effect.db, effect.key.into());
-            let replayed = effects::replay(&mut effect, &mut self.engine.db(&held, place.0, version), &limits);
-            self.engine.release(held);
-            replayed?;
+            let replayed = self.under(slot, amid, |engine, held| {
+                let version = if amid.is_some() { engine.following_version() } else { engine.next_version(held) };
+                effects::replay(&mut effect, &mut engine.db(held, place.0, version), &limits)
+            });
+            replayed.ok_or(Corrupt("a workspace that somebody else uses"))??;
             self.keys.insert(place);
         }
         // That it is there is no news.
@@ -84,15 +84,24 @@ impl Workspace {
         Ok(())
     }
 
-    /// When a key ends, and the first of its fields that have not ended at `from`, unix milliseconds.
-    pub fn ends(&mut self, db: u16, key: &[u8], from: u64) -> [Option<u64>; 2] {
+    /// Calls `f` with the latch of a slot, which the block that runs there may have. `None`: nobody can have it.
+    fn under<R>(&mut self, slot: u16, amid: Option<&BlockRun>, f: impl FnOnce(&mut Engine, &Held) -> R) -> Option<R> {
+        if let Some(block) = amid.filter(|block| block.held().covers(slot)) {
+            return Some(f(&mut self.engine, block.held()));
+        }
+        let held = self.engine.acquire_for(Need::Slots([slot].as_slice().into()), 0).ok()?;
+        let result = f(&mut self.engine, &held);
+        self.engine.release(held);
+        Some(result)
+    }
+
+    /// When a key ends, and the first of its fields that have not ended at `from`, unix milliseconds. `amid`: as for [`Self::put`].
+    pub fn ends(&mut self, (db, key): (u16, &[u8]), from: u64, amid: Option<&BlockRun>) -> [Option<u64>; 2] {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
-        let Ok(held) = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0) else { return [None; 2] };
         let of = |entry: keyspace::EntryRef<'_>| [entry.expiry(), entry.field_expiry_from(from)];
-        let ends = self.engine.db(&held, db, 0).peek(&key).map_or([None; 2], of);
-        self.engine.release(held);
-        ends
+        let look = |engine: &mut Engine, held: &Held| engine.db(held, db, 0).peek(&key).map_or([None; 2], of);
+        self.under(key.slot, amid, look).unwrap_or_default()
     }
 
     /// The effect that makes a key what it is; empty: it is not there.

@@ -30,6 +30,8 @@ pub struct Scripts {
     /// And which version of the cluster's they are.
     libraries: Mutex<(u64, Arc<Libraries>)>,
     jobs: Mutex<Vec<Arc<Job>>>,
+    /// How often some were asked to end.
+    kills: AtomicU64,
     /// Scripts may call commands that work on sessions, too (DEBUG SET-DISABLE-DENY-SCRIPTS).
     pub deny_nothing: AtomicBool,
     /// Number of jobs that take longer than `busy-reply-threshold`.
@@ -262,7 +264,15 @@ impl Scripts {
                 false => outcome = outcome.or(Err(NotKilled::Unkillable)),
             }
         }
+        if outcome.is_ok() {
+            self.kills.fetch_add(1, Relaxed);
+        }
         outcome
+    }
+
+    /// How often scripts were asked to end.
+    pub fn kills(&self) -> u64 {
+        self.kills.load(Relaxed)
     }
 }
 

@@ -70,14 +70,16 @@ pub enum Event {
         /// Why: changed or failed.
         why: Refusal,
     },
-    /// All participants of a transaction that fetches have their locks, and this is there. Answered by [`Coordinator::proceed`], [`Coordinator::again`] or
-    /// [`Coordinator::give_up`], in any time; or by nothing, if the attempt is void by then and the next one has come.
+    /// All participants of a transaction that fetches have their locks, and this is there. Answered by [`Coordinator::proceed`], [`Coordinator::widen`],
+    /// [`Coordinator::again`] or [`Coordinator::give_up`], in any time; or by nothing, if the attempt is void by then and the next one has come.
     Fetched {
         /// Which transaction.
         sequence: u64,
         /// Which of its attempts.
         attempt: u32,
-        /// As the participants said it.
+        /// 0: all that it has asked for; otherwise what its last [`Coordinator::widen`] has.
+        round: u32,
+        /// As the participants said it that were asked.
         found: Vec<(NodeId, Arc<[u8]>)>,
     },
     /// A participant does not own its keys any more. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
@@ -95,7 +97,7 @@ enum Phase {
     },
     /// What the participants have said that there is so far, in the order of the parts.
     Fetching {
-        found: Vec<Option<Arc<[u8]>>>,
+        looks: Vec<Look>,
     },
     /// The node makes something of what is there.
     Running,
@@ -114,6 +116,17 @@ enum Phase {
     Over,
 }
 
+/// Where it stands with what a participant is to say that is there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Look {
+    /// It has said so before, and is not asked in this round.
+    Before,
+    /// It is asked: about these keys beside those that it has locked, or, if there are none, for the first time.
+    Asked(Option<Arc<[Lock]>>),
+    /// It has said so in this round.
+    Found(Arc<[u8]>),
+}
+
 /// That a participant is prepared, and what it replied, unless that is lost.
 type Answer = Option<Arc<[u8]>>;
 
@@ -123,6 +136,10 @@ struct Open {
     attempt: u32,
     /// By node.
     parts: Vec<Part>,
+    /// How often the present attempt was widened.
+    round: u32,
+    /// By what, beside what the parts have: keys, and whose they are.
+    wider: Vec<(NodeId, Arc<[Lock]>)>,
     phase: Phase,
     /// When the attempt was sent.
     sent: u64,
@@ -243,6 +260,8 @@ impl Coordinator {
             stamp,
             attempt: 0,
             parts,
+            round: 0,
+            wider: Vec::new(),
             phase: Phase::Waiting,
             sent: now,
             moment: 0,
@@ -290,12 +309,11 @@ impl Coordinator {
     ///
     /// # Panics
     /// Without parts.
-    pub fn routed(&mut self, now: u64, sequence: u64, mut parts: Vec<Part>) {
+    pub fn routed(&mut self, now: u64, sequence: u64, parts: Vec<Part>) {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if open.phase == Phase::Rerouting {
-            parts.sort_by_key(|part| part.member);
-            open.parts = parts;
+            open.set_parts(parts);
             self.wait(now, sequence);
         }
     }
@@ -332,7 +350,9 @@ impl Coordinator {
         self.peer(now, from, out);
         match message {
             Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.node, tx, replies, out),
-            Message::Fetched { tx, found } if self.is_mine(tx) => self.fetched(now, from.node, tx, found, out),
+            Message::Fetched { tx, round, found } if self.is_mine(tx) => {
+                self.fetched(now, from.node, (tx, round), found, out);
+            }
             Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.node, tx, why, out),
             Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.node, tx),
             _ => {}
@@ -422,6 +442,12 @@ impl Coordinator {
         }
     }
 
+    /// Something is due for a transaction then, unless something is before.
+    fn arm_by(&mut self, sequence: u64, due: u64) {
+        let before = self.open.get(&sequence).and_then(|open| open.due).filter(|before| *before <= due);
+        self.arm(sequence, before.or(Some(due)));
+    }
+
     fn plan_to_tell(&mut self, now: u64) {
         let below = self.finished();
         if self.told.values().any(|told| *told < below) {
@@ -436,7 +462,12 @@ impl Coordinator {
         let part = &open.parts[to];
         if let Some(commands) = open.made.get(to) {
             let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
-            return out.push(send(part.member.node, Message::Proceed { tx, commands: Arc::clone(commands) }));
+            let (members, logged, commands) = (open.members(), open.logged(), Arc::clone(commands));
+            return out.push(send(part.member.node, Message::Proceed { tx, members, logged, commands }));
+        }
+        if let Some(locks) = open.more(to) {
+            let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+            return out.push(send(part.member.node, Message::Widen { tx, round: open.round, locks }));
         }
         let prepare = Prepare {
             tx: TxId { origin: self.origin, sequence, attempt: open.attempt },

@@ -1,7 +1,7 @@
 //! What coordinators and participants say to each other.
 //!
 //! ```text
-//! message := version u8 (2) · kind u8 · body                            docs/formats.md, "Transactions over nodes"
+//! message := version u8 (3) · kind u8 · body                            docs/formats.md, "Transactions over nodes"
 //! ```
 //! The link that carries it guards its bytes; what is read is checked nevertheless: bytes that no version writes are refused.
 
@@ -115,13 +115,28 @@ pub enum Message {
     Fetched {
         /// Which attempt.
         tx: TxId,
+        /// In which of its rounds this was asked for; 0: by Fetch.
+        round: u32,
         /// What was asked for.
         found: Arc<[u8]>,
+    },
+    /// To a participant that has said what is there: lock these keys as well, and say what is there under them. It keeps the locks that it has.
+    Widen {
+        /// Which attempt.
+        tx: TxId,
+        /// Counts the rounds of the attempt in which some participant is asked for more, from 1.
+        round: u32,
+        /// None of which the attempt has locked.
+        locks: Arc<[Lock]>,
     },
     /// To a participant that has said what is there: do this, and be prepared.
     Proceed {
         /// Which attempt.
         tx: TxId,
+        /// All participants, as in [`Prepare`]: Fetch named those that there were then.
+        members: Arc<[Member]>,
+        /// As in [`Prepare`]: what Fetch said may have changed since.
+        logged: bool,
         /// What it executes.
         commands: Arc<[u8]>,
     },
@@ -208,6 +223,7 @@ impl Message {
             Message::Prepared { tx, .. }
             | Message::Fetched { tx, .. }
             | Message::Proceed { tx, .. }
+            | Message::Widen { tx, .. }
             | Message::Hold { tx }
             | Message::Refused { tx, .. }
             | Message::Commit { tx, .. }
@@ -319,14 +335,17 @@ impl Message {
                 w.origin(*origin);
                 w.varint(*below);
             }
-            Message::Fetched { tx, found } => {
+            Message::Fetched { tx, round, found } => {
                 w.u8(11);
                 w.tx(*tx);
+                w.varint(u64::from(*round));
                 w.bytes(found);
             }
-            Message::Proceed { tx, commands } => {
+            Message::Proceed { tx, members, logged, commands } => {
                 w.u8(12);
                 w.tx(*tx);
+                w.members(members);
+                w.u8(u8::from(*logged));
                 w.bytes(commands);
             }
             Message::Hold { tx } => {
@@ -341,6 +360,12 @@ impl Message {
                 w.u8(15);
                 w.tx(*tx);
                 w.u8(u8::from(*function));
+            }
+            Message::Widen { tx, round, locks } => {
+                w.u8(16);
+                w.tx(*tx);
+                w.varint(u64::from(*round));
+                w.locks(locks);
             }
         }
     }
@@ -394,11 +419,14 @@ impl Message {
             },
             9 => Message::Finished { origin: r.origin()?, below: r.varint()? },
             10 => Message::Fetch(prepare(&mut r)?),
-            11 => Message::Fetched { tx: r.tx()?, found: r.bytes()?.into() },
-            12 => Message::Proceed { tx: r.tx()?, commands: r.bytes()?.into() },
+            11 => Message::Fetched { tx: r.tx()?, round: r.round()?, found: r.bytes()?.into() },
+            12 => {
+                Message::Proceed { tx: r.tx()?, members: r.members()?, logged: r.flag()?, commands: r.bytes()?.into() }
+            }
             13 => Message::Hold { tx: r.tx()? },
             14 => Message::Leave { tx: r.tx()? },
             15 => Message::Slow { tx: r.tx()?, function: r.flag()? },
+            16 => Message::Widen { tx: r.tx()?, round: r.round()?, locks: r.locks()? },
             _ => return Err(Malformed("a message that is not known")),
         };
         r.end()?;

@@ -19,6 +19,7 @@ mod attempt;
 mod decide;
 mod gone;
 mod prepare;
+mod widen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub enum Action {
         locks: Arc<[Lock]>,
         /// It has nothing at other nodes, and may wait for older ones.
         patient: bool,
+        /// It has asked for others before, which it holds: somebody may wait for these.
+        widens: bool,
     },
     /// Gives all these locks back, and the places in queues for them.
     Unlock {
@@ -73,6 +76,8 @@ pub enum Action {
     Fetch {
         /// For whom.
         tx: TxId,
+        /// What it has asked for last: of these it is to know what is there.
+        locks: Arc<[Lock]>,
         /// What the coordinator sent.
         commands: Arc<[u8]>,
         /// What follows will be logged.
@@ -202,7 +207,7 @@ impl Participant {
         for prepared in prepared.collect::<Vec<_>>() {
             participant.arm(prepared.tx, Some(now));
             let (tx, stamp, locks) = (prepared.tx, prepared.stamp, Arc::clone(&prepared.locks));
-            out.push(Action::Lock { tx, stamp, locks, patient: false });
+            out.push(Action::Lock { tx, stamp, locks, patient: false, widens: false });
         }
         participant
     }
@@ -255,12 +260,16 @@ impl Participant {
         })
     }
 
-    /// What an attempt has locked that has said what is there, and has not heard what to do about it.
-    pub fn locks_of_fetched(&self, tx: TxId) -> Option<&Arc<[Lock]>> {
-        match &self.known.get(&tx)?.phase {
-            Phase::Fetched { prepare, .. } => Some(&prepare.locks),
+    /// What an attempt has locked that has said what is there, and has not heard what to do about it: lists, each in order.
+    pub fn locks_of_fetched(&self, tx: TxId) -> Option<impl Iterator<Item = &[Lock]>> {
+        let attempt = self.known.get(&tx)?;
+        let widens = attempt.wider.round > 0;
+        match &attempt.phase {
+            Phase::Fetched { prepare, .. } => Some(prepare),
+            Phase::Queued { prepare, .. } | Phase::Executing { prepare, .. } if widens => Some(prepare),
             _ => None,
         }
+        .map(|prepare| std::iter::once(&*prepare.locks).chain(attempt.wider.locks.iter().map(|locks| &**locks)))
     }
 
     /// Whether an attempt is remembered.
@@ -295,7 +304,10 @@ impl Participant {
                 self.prepare(now, from.node, prepare, true, out);
                 self.hold(now, tx);
             }
-            Message::Proceed { tx, commands } => self.proceed(now, from.node, tx, commands, out),
+            Message::Widen { tx, round, locks } => self.widen(now, from.node, tx, (round, locks), out),
+            Message::Proceed { tx, members, logged, commands } => {
+                self.proceed(now, from.node, tx, (members, logged, commands), out);
+            }
             Message::Hold { tx } | Message::Slow { tx, .. } => self.hold(now, tx),
             Message::Commit { tx, finished } => {
                 self.finished(from, tx.origin, finished, out);

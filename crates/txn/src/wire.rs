@@ -7,7 +7,7 @@ use crate::{Lock, Member, NodeId, Origin, Stamp, TxId, locks::Mode};
 /// The version of records that is written, and the only one that is read.
 pub(crate) const RECORD: u8 = 1;
 /// The same of messages.
-pub(crate) const MESSAGE: u8 = 2;
+pub(crate) const MESSAGE: u8 = 3;
 
 /// Bytes that are no message or record, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +157,10 @@ impl<'a> Reader<'a> {
         let (origin, sequence) = (self.origin()?, self.varint()?);
         let attempt = u32::try_from(self.varint()?).map_err(|_| Malformed("an attempt's number"))?;
         Ok(TxId { origin, sequence, attempt })
+    }
+
+    pub(crate) fn round(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.varint()?).map_err(|_| Malformed("the number of a round"))
     }
 
     pub(crate) fn stamp(&mut self) -> Result<Stamp, Malformed> {

@@ -388,7 +388,7 @@ fn who_has_said_what_is_there_hears_often_that_it_is_still_wanted() {
     let mut coordinator = Coordinator::new(Origin { member: member(9, 1), lane: 3 }, settings);
     let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
-    tell(&mut coordinator, 0, 1, Message::Fetched { tx, found: Arc::new([1]) });
+    tell(&mut coordinator, 0, 1, Message::Fetched { tx, round: 0, found: Arc::new([1]) });
     for now in 1..20 {
         assert_eq!(
             sent(&tick(&mut coordinator, now * 100)),
@@ -396,7 +396,7 @@ fn who_has_said_what_is_there_hears_often_that_it_is_still_wanted() {
             "the other one has not answered"
         );
     }
-    let events = tell(&mut coordinator, 2000, 2, Message::Fetched { tx, found: Arc::new([2]) });
+    let events = tell(&mut coordinator, 2000, 2, Message::Fetched { tx, round: 0, found: Arc::new([2]) });
     assert!(matches!(events[0], Event::Fetched { .. }), "{events:?}");
     for now in 21..40 {
         assert_eq!(sent(&tick(&mut coordinator, now * 100)), [(1, "hold"), (2, "hold")], "the node has not run it");

@@ -84,48 +84,53 @@ fn messages() {
         finished: 299,
         moment: 0x0807_0605_0403_0201,
     };
-    let expected = golden(&[2, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02], MOMENT]);
+    let expected = golden(&[3, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02], MOMENT]);
     assert_eq!(bytes(&Message::Prepare(Arc::new(prepare.clone()))), expected);
     let patient = Prepare { patient: true, ..prepare.clone() };
-    let patiently = golden(&[2, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[3, 0xab, 0x02], MOMENT]);
+    let patiently = golden(&[3, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[3, 0xab, 0x02], MOMENT]);
     assert_eq!(bytes(&Message::Prepare(Arc::new(patient))), patiently);
-    let fetch = golden(&[2, 10], &[&expected[2..]]);
+    let fetch = golden(&[3, 10], &[&expected[2..]]);
     assert_eq!(bytes(&Message::Fetch(Arc::new(prepare))), fetch);
     let found = Arc::from(*b"image");
-    assert_eq!(bytes(&Message::Fetched { tx: tx(), found }), golden(&[2, 11], &[TX, b"\x05image"]));
+    let fetched = Message::Fetched { tx: tx(), round: 300, found };
+    assert_eq!(bytes(&fetched), golden(&[3, 11], &[TX, b"\xac\x02\x05image"]));
     let commands = Arc::from(*b"effects");
-    assert_eq!(bytes(&Message::Proceed { tx: tx(), commands }), golden(&[2, 12], &[TX, b"\x07effects"]));
-    assert_eq!(bytes(&Message::Hold { tx: tx() }), golden(&[2, 13], &[TX]));
+    let members = Arc::from([member(5, 7), member(6, 1)]);
+    let proceed = Message::Proceed { tx: tx(), members, logged: true, commands };
+    assert_eq!(bytes(&proceed), golden(&[3, 12], &[TX, MEMBERS, b"\x01\x07effects"]));
+    let widen = Message::Widen { tx: tx(), round: 300, locks: locks() };
+    assert_eq!(bytes(&widen), golden(&[3, 16], &[TX, &[0xac, 0x02], LOCKS]));
+    assert_eq!(bytes(&Message::Hold { tx: tx() }), golden(&[3, 13], &[TX]));
     let replies = Some(Arc::from(*b"+OK"));
-    assert_eq!(bytes(&Message::Prepared { tx: tx(), replies }), golden(&[2, 2], &[TX, b"\x01\x03+OK"]));
-    assert_eq!(bytes(&Message::Prepared { tx: tx(), replies: None }), golden(&[2, 2], &[TX, &[0]]));
+    assert_eq!(bytes(&Message::Prepared { tx: tx(), replies }), golden(&[3, 2], &[TX, b"\x01\x03+OK"]));
+    assert_eq!(bytes(&Message::Prepared { tx: tx(), replies: None }), golden(&[3, 2], &[TX, &[0]]));
     let refusals = [Refusal::Conflict, Refusal::Stale, Refusal::Over, Refusal::Moved, Refusal::Changed];
     for (why, number) in refusals.into_iter().zip(1..) {
-        assert_eq!(bytes(&Message::Refused { tx: tx(), why }), golden(&[2, 3], &[TX, &[number]]));
+        assert_eq!(bytes(&Message::Refused { tx: tx(), why }), golden(&[3, 3], &[TX, &[number]]));
     }
     let why = Refusal::Failed((*b"no").into());
-    assert_eq!(bytes(&Message::Refused { tx: tx(), why }), golden(&[2, 3], &[TX, b"\x06\x02no"]));
+    assert_eq!(bytes(&Message::Refused { tx: tx(), why }), golden(&[3, 3], &[TX, b"\x06\x02no"]));
     let clock = |ends| Refusal::Untimely { now: 0x0807_0605_0403_0201, ends };
-    let late = golden(&[2, 3], &[TX, &[7], MOMENT, &[0]]);
+    let late = golden(&[3, 3], &[TX, &[7], MOMENT, &[0]]);
     assert_eq!(bytes(&Message::Refused { tx: tx(), why: clock(None) }), late);
-    let early = golden(&[2, 3], &[TX, &[7], MOMENT, &[1, 5, 0, 0, 0, 0, 0, 0, 0]]);
+    let early = golden(&[3, 3], &[TX, &[7], MOMENT, &[1, 5, 0, 0, 0, 0, 0, 0, 0]]);
     assert_eq!(bytes(&Message::Refused { tx: tx(), why: clock(Some(5)) }), early);
-    assert_eq!(bytes(&Message::Commit { tx: tx(), finished: 5 }), golden(&[2, 4], &[TX, &[5]]));
-    assert_eq!(bytes(&Message::Abort { tx: tx(), finished: 5 }), golden(&[2, 5], &[TX, &[5]]));
-    assert_eq!(bytes(&Message::Acknowledged { tx: tx() }), golden(&[2, 6], &[TX]));
-    assert_eq!(bytes(&Message::Inquire { tx: tx(), incarnation: 7 }), golden(&[2, 7], &[TX, &[7]]));
+    assert_eq!(bytes(&Message::Commit { tx: tx(), finished: 5 }), golden(&[3, 4], &[TX, &[5]]));
+    assert_eq!(bytes(&Message::Abort { tx: tx(), finished: 5 }), golden(&[3, 5], &[TX, &[5]]));
+    assert_eq!(bytes(&Message::Acknowledged { tx: tx() }), golden(&[3, 6], &[TX]));
+    assert_eq!(bytes(&Message::Inquire { tx: tx(), incarnation: 7 }), golden(&[3, 7], &[TX, &[7]]));
     let statuses = [Status::Pending, Status::Prepared, Status::Refused, Status::Committed, Status::Aborted];
     for (status, number) in statuses.into_iter().zip(1..) {
-        assert_eq!(bytes(&Message::Status { tx: tx(), status }), golden(&[2, 8], &[TX, &[number]]));
+        assert_eq!(bytes(&Message::Status { tx: tx(), status }), golden(&[3, 8], &[TX, &[number]]));
     }
     let bereft = Status::Bereft { lost: 300 };
-    assert_eq!(bytes(&Message::Status { tx: tx(), status: bereft }), golden(&[2, 8], &[TX, &[6, 0xac, 0x02]]));
-    assert_eq!(bytes(&Message::Leave { tx: tx() }), golden(&[2, 14], &[TX]));
+    assert_eq!(bytes(&Message::Status { tx: tx(), status: bereft }), golden(&[3, 8], &[TX, &[6, 0xac, 0x02]]));
+    assert_eq!(bytes(&Message::Leave { tx: tx() }), golden(&[3, 14], &[TX]));
     for function in [false, true] {
-        assert_eq!(bytes(&Message::Slow { tx: tx(), function }), golden(&[2, 15], &[TX, &[u8::from(function)]]));
+        assert_eq!(bytes(&Message::Slow { tx: tx(), function }), golden(&[3, 15], &[TX, &[u8::from(function)]]));
     }
     let origin = tx().origin;
-    assert_eq!(bytes(&Message::Finished { origin, below: 301 }), golden(&[2, 9], &[&TX[..10], &[0xad, 0x02]]));
+    assert_eq!(bytes(&Message::Finished { origin, below: 301 }), golden(&[3, 9], &[&TX[..10], &[0xad, 0x02]]));
 }
 
 #[test]
@@ -147,14 +152,14 @@ fn records() {
 
 #[test]
 fn what_nobody_writes_is_refused() {
-    let commit = golden(&[2, 4], &[TX, &[5]]);
+    let commit = golden(&[3, 4], &[TX, &[5]]);
     for short in 0..commit.len() {
         assert!(Message::decode(&commit[..short]).is_err());
     }
     assert!(Message::decode(&golden(&commit, &[&[0]])).is_err(), "more than there should be");
-    assert!(Message::decode(&golden(&[1, 4], &[TX, &[5]])).is_err(), "another version");
+    assert!(Message::decode(&golden(&[2, 4], &[TX, &[5]])).is_err(), "another version");
     assert!(Record::decode(&golden(&[2, 3], &[TX])).is_err(), "another version");
-    assert!(Message::decode(&golden(&[2, 99], &[TX])).is_err(), "another kind");
+    assert!(Message::decode(&golden(&[3, 99], &[TX])).is_err(), "another kind");
     let swapped = [&[0x02][..], &MEMBERS[10..], &MEMBERS[1..10]].concat();
     assert!(Record::decode(&golden(&[1, 2], &[TX, &swapped])).is_err(), "participants out of order");
     let twice = [&[0x02][..], &MEMBERS[1..10], &MEMBERS[1..10]].concat();
@@ -162,12 +167,12 @@ fn what_nobody_writes_is_refused() {
     let many = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     assert!(Record::decode(&golden(&[1, 2], &[TX, &many])).is_err(), "more participants than bytes");
     let long = [0xff; 10];
-    assert!(Message::decode(&golden(&[2, 4], &[TX, &long])).is_err(), "more than 64 bits");
+    assert!(Message::decode(&golden(&[3, 4], &[TX, &long])).is_err(), "more than 64 bits");
 }
 
 proptest! {
     #[test]
-    fn no_bytes_panic(version in 1u8..3, kind in 0u8..17, bytes in vec(any::<u8>(), 0..200)) {
+    fn no_bytes_panic(version in 1u8..4, kind in 0u8..18, bytes in vec(any::<u8>(), 0..200)) {
         let all = [&[version, kind][..], &bytes].concat();
         for bytes in [&all, &bytes] {
             if let Ok(message) = Message::decode(bytes) {
@@ -185,7 +190,7 @@ proptest! {
 
     #[test]
     fn no_damage_panics(at in 0usize..120, byte: u8, cut in 0usize..120) {
-        let mut bytes = golden(&[2, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02], MOMENT]);
+        let mut bytes = golden(&[3, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02], MOMENT]);
         let length = bytes.len();
         bytes[at % length] = byte;
         bytes.truncate(cut.max(1));

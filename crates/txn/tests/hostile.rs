@@ -36,7 +36,7 @@ fn refusal(dice: &mut Dice) -> Refusal {
 
 fn message(dice: &mut Dice, tx: TxId) -> Message {
     let number = [0, 1, 2, u64::MAX][dice.below(4)];
-    match dice.below(14) {
+    match dice.below(16) {
         kind @ (0 | 1 | 9) => {
             let mut members: Vec<Member> = (0..dice.below(4)).map(|_| member(dice)).collect();
             members.sort();
@@ -70,11 +70,18 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
                 [Status::Pending, Status::Prepared, Status::Refused, Status::Committed, Status::Aborted, bereft];
             Message::Status { tx, status: statuses[dice.below(6)] }
         }
-        10 => Message::Fetched { tx, found: Arc::from([1]) },
-        11 => Message::Proceed { tx, commands: Arc::from([1]) },
+        10 => Message::Fetched { tx, round: dice.next() as u32 % 3, found: Arc::from([1]) },
+        11 => {
+            let members = Arc::from([member(dice)]);
+            Message::Proceed { tx, members, logged: dice.percent(50), commands: Arc::from([1]) }
+        }
         12 => Message::Hold { tx },
         13 => Message::Leave { tx },
         14 => Message::Slow { tx, function: dice.percent(50) },
+        15 => {
+            let (locks, _) = program(1, &[1], &[3 + dice.next() as u16 % 2]);
+            Message::Widen { tx, round: [0, 1, 2, u32::MAX][dice.below(4)], locks }
+        }
         _ => Message::Finished { origin: tx.origin, below: number },
     }
 }
@@ -109,6 +116,8 @@ fn participants_stand_everything() {
             }
             for action in out {
                 match action {
+                    // One that widens has some, and gives all back at once.
+                    Action::Lock { widens: true, .. } => {}
                     Action::Lock { tx, .. } => *held.entry(tx).or_default() += 1,
                     Action::Unlock { tx, .. } => *held.entry(tx).or_default() -= 1,
                     _ => {}
@@ -137,7 +146,8 @@ fn coordinators_stand_everything() {
                 let (locks, commands) = program(1, &[], &[node as u16]);
                 Part { member: Member { node: NodeId(node), incarnation: 1 }, locks, commands, writes: node != 2 }
             };
-            match dice.below(14) {
+            match dice.below(15) {
+                14 => _ = coordinator.widen(now, (sequence, tx.attempt), vec![part(dice.next() % 3)], &mut out),
                 10 => {
                     coordinator.begin_fetching(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
                 }

@@ -19,8 +19,8 @@ fn long() -> bool {
 fn crossing() -> Cluster {
     Cluster {
         transactions: vec![
-            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![], vec![1]), (1, vec![], vec![2])] },
-            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1]), (1, vec![], vec![2])] },
+            Transaction::new(0, 1, vec![(0, vec![], vec![1]), (1, vec![], vec![2])]),
+            Transaction::new(1, 2, vec![(0, vec![], vec![1]), (1, vec![], vec![2])]),
         ],
         ..Cluster::new(2)
     }
@@ -30,8 +30,8 @@ fn crossing() -> Cluster {
 fn skewed() -> Cluster {
     Cluster {
         transactions: vec![
-            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![1], vec![]), (1, vec![], vec![2])] },
-            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1]), (1, vec![2], vec![])] },
+            Transaction::new(0, 1, vec![(0, vec![1], vec![]), (1, vec![], vec![2])]),
+            Transaction::new(1, 2, vec![(0, vec![], vec![1]), (1, vec![2], vec![])]),
         ],
         ..Cluster::new(2)
     }
@@ -40,7 +40,7 @@ fn skewed() -> Cluster {
 /// One transaction.
 fn alone(servers: usize) -> Cluster {
     let parts = (0..servers).map(|server| (server, vec![], vec![server as u16 + 1])).collect();
-    Cluster { transactions: vec![Transaction { coordinator: 0, id: 1, parts }], ..Cluster::new(servers) }
+    Cluster { transactions: vec![Transaction::new(0, 1, parts)], ..Cluster::new(servers) }
 }
 
 /// Plain commands between the two: one of them waits for the one transaction, and the other comes behind it.
@@ -52,6 +52,34 @@ fn with_plain() -> Cluster {
 fn fetching(cluster: Cluster) -> Cluster {
     let ids = cluster.transactions.iter().map(|transaction| transaction.id).collect();
     Cluster { fetching: ids, ..cluster }
+}
+
+/// One transaction that finds out twice that it needs more: at a server that it has not asked, and at one that it has.
+fn widening() -> Cluster {
+    let one = Transaction {
+        further: vec![(1, vec![], vec![2]), (0, vec![], vec![3])],
+        ..Transaction::new(0, 1, vec![(0, vec![], vec![1])])
+    };
+    fetching(Cluster { transactions: vec![one], ..Cluster::new(2) })
+}
+
+/// Two transactions, each of which finds out that it needs what the other has: at one server.
+fn widening_to_one_another() -> Cluster {
+    let of = |id: u32, has: u16, needs: u16| Transaction {
+        further: vec![(0, vec![], vec![needs])],
+        ..Transaction::new(id as usize - 1, id, vec![(0, vec![], vec![has])])
+    };
+    fetching(Cluster { transactions: vec![of(1, 1, 2), of(2, 2, 1)], ..Cluster::new(1) })
+}
+
+/// As before, at two servers.
+fn widening_crosswise() -> Cluster {
+    let of = |id: u32, has: (usize, u16), needs: (usize, u16)| Transaction {
+        further: vec![(needs.0, vec![], vec![needs.1])],
+        ..Transaction::new(id as usize - 1, id, vec![(has.0, vec![], vec![has.1])])
+    };
+    let (first, second) = ((0, 1), (1, 2));
+    fetching(Cluster { transactions: vec![of(1, first, second), of(2, second, first)], ..Cluster::new(2) })
 }
 
 fn explore(name: &str, cluster: Cluster) {
@@ -118,8 +146,8 @@ fn plain_commands_wait_in_between() {
 fn held_back() -> Cluster {
     Cluster {
         transactions: vec![
-            Transaction { coordinator: 0, id: 1, parts: vec![(0, vec![], vec![1])] },
-            Transaction { coordinator: 1, id: 2, parts: vec![(0, vec![], vec![1])] },
+            Transaction::new(0, 1, vec![(0, vec![], vec![1])]),
+            Transaction::new(1, 2, vec![(0, vec![], vec![1])]),
         ],
         holds_back: true,
         doubts: 1,
@@ -148,6 +176,23 @@ fn fetching_with_faults() {
     explore("fetching, participant", fetching(Cluster { server_crashes: 1, ticks: 1, ..alone(2) }));
     explore("fetching, coordinator", fetching(Cluster { coordinator_crashes: 1, ticks: 2, ..alone(2) }));
     explore("fetching, network", fetching(Cluster { lost: 1, repeated: 1, ..alone(2) }));
+}
+
+#[test]
+fn transactions_that_are_widened() {
+    explore("widening", Cluster { ticks: 1, ..widening() });
+    explore("widening to one another", Cluster { ticks: 0, ..widening_to_one_another() });
+    explore("widening crosswise", Cluster { ticks: 0, ..widening_crosswise() });
+    let plain = vec![(11, (0, vec![], vec![1, 2]))];
+    explore("widening, plain", Cluster { ticks: 0, plain, ..widening_to_one_another() });
+}
+
+#[test]
+fn transactions_that_are_widened_with_faults() {
+    explore("widening, participant", Cluster { server_crashes: 1, ticks: 0, ..widening() });
+    explore("widening, coordinator", Cluster { coordinator_crashes: 1, ticks: 1, ..widening() });
+    explore("widening, network", Cluster { lost: 1, repeated: 1, ticks: 0, ..widening() });
+    explore("widening, held back", Cluster { holds_back: true, doubts: 1, ticks: 0, ..widening_to_one_another() });
 }
 
 /// The large configurations, one after the other: all of them take some minutes in a release build.
@@ -185,6 +230,30 @@ fn large_clusters() {
     explore("crossing, held back", Cluster { holds_back: true, doubts: 1, ticks: 0, ..crossing() });
     explore("crossing, held back, no coordinator", Cluster { holds_back: true, ticks: 0, ..end(crossing()) });
     explore("held back, repeated", Cluster { repeated: 1, ..held_back() });
+}
+
+/// As [`large_clusters`], with transactions that are widened.
+#[test]
+fn large_clusters_with_widening() {
+    if !long() {
+        return;
+    }
+    let end = |cluster| Cluster { coordinator_crashes: 1, ..cluster };
+    explore("a crash", Cluster { server_crashes: 1, ticks: 2, ..widening() });
+    explore("a crash, no coordinator", Cluster { server_crashes: 1, ticks: 1, ..end(widening()) });
+    explore("network", Cluster { lost: 1, repeated: 1, ticks: 1, ..widening() });
+    explore("one is lost", Cluster { forgets: 1, ticks: 1, ..widening() });
+    explore("to one another", Cluster { ticks: 1, repeated: 1, ..widening_to_one_another() });
+    explore("to one another, no coordinator", end(widening_to_one_another()));
+    explore("to one another, held back", Cluster { holds_back: true, doubts: 1, ..end(widening_to_one_another()) });
+    explore("crosswise, no coordinator", Cluster { ticks: 0, ..end(widening_crosswise()) });
+    explore("crosswise, a crash", Cluster { server_crashes: 1, ticks: 0, ..widening_crosswise() });
+}
+
+#[test]
+fn mistakes_with_what_is_widened_are_noticed() {
+    finds("widening to one another", widening_to_one_another(), Mistake::HalfUnlock);
+    finds("widening, no coordinator", Cluster { coordinator_crashes: 1, ..widening() }, Mistake::FirstMembers);
 }
 
 /// As [`large_clusters`], with one that is lost.

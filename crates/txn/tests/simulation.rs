@@ -27,6 +27,7 @@ fn seeds() {
     assert!(
         all.replied > 0
             && all.fetched > 0
+            && all.widened > 0
             && all.closed > 0
             && all.read_only > 0
             && all.plain > 0
@@ -54,6 +55,8 @@ fn mistakes_are_noticed() {
         Mistake::StaleIncarnation,
         Mistake::UnloggedRefusal,
         Mistake::OverdueAsking,
+        Mistake::HalfUnlock,
+        Mistake::FirstMembers,
     ];
     for mistake in mistakes {
         is_noticed(&format!("{mistake:?}"), |seed| Plan { mistake, ..Plan::new(seed) });

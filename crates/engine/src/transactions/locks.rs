@@ -138,6 +138,7 @@ impl Engine {
         let keys: Claims = locks.iter().map(|lock| (place(lock), lock.mode)).collect();
         let keys = keys.iter().map(|(key, mode)| (key, *mode));
         let mut latched = Latched::new(&shared, held);
+        let widens = latched.open().has(tx);
         if !shared.transactions.admit(latched.open(), tx, waiter, self.now) {
             return Requested::Dies;
         }
@@ -146,7 +147,8 @@ impl Engine {
             latched.open().granted(tx, self.now);
         }
         drop(latched);
-        if requested == Requested::Dies {
+        // One that has locks already ends when it gives them back.
+        if requested == Requested::Dies && !widens {
             self.ended(tx);
         }
         requested

@@ -108,6 +108,11 @@ impl Transactions {
     /// An attempt is about to ask for locks, if nobody waits for there to be none, or for long in vain. `waiter` is woken when it is granted what it waits
     /// for. `now`: unix milliseconds.
     pub(super) fn admit(&self, open: &mut Open, tx: TxId, waiter: Waiter, now: u64) -> bool {
+        if let Some(attempt) = open.attempts.get_mut(&tx) {
+            // It asks for more: whoever waits for there to be none waits for this one.
+            attempt.waiter = Some(waiter);
+            return true;
+        }
         let is_long = |since: &u64| now.saturating_sub(*since) > LONG_MS;
         if open.quiet.iter().any(|(upto, _)| *upto == ALL) && !open.numbers.values().any(is_long) {
             return false;

@@ -87,6 +87,11 @@ impl Answers {
         self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
     }
 
+    /// Whether others are to be asked.
+    pub(crate) fn is_wanting(&self) -> bool {
+        self.wanted.is_some()
+    }
+
     pub(super) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
         self.known.push((question, parts));
     }

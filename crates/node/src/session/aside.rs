@@ -16,7 +16,7 @@ use crate::table::Command;
 pub struct Aside {
     /// Keys that the workspace has, with their databases, and whether they may be changed.
     pub keys: BTreeMap<(u16, Box<[u8]>), Mode>,
-    /// What a script turned out to need beside them.
+    /// What a script turned out to need beside them: it is suspended.
     pub missing: Vec<Lock>,
     /// It has called a command that is refused when memory is full.
     pub needs_memory: bool,

@@ -159,6 +159,11 @@ impl Exec {
         &self.block.run
     }
 
+    /// See [`Suspended::is_killed`].
+    pub(super) fn is_killed(&self) -> bool {
+        self.script.as_ref().is_some_and(|script| script.is_killed())
+    }
+
     /// Goes on where it stopped, with `ctx.out` as it was then.
     pub fn go_on(mut self, ctx: &mut SessionCtx<'_>) -> Flow {
         while self.at < self.multi.queue.len() {
@@ -277,8 +282,11 @@ impl Exec {
         let What::Script(script) = suspended.what else { unreachable!("EXEC is not in a block") };
         self.script = Some(script);
         ctx.engine.parts.copy_into(ctx.out);
-        let out = ctx.out.split_off(self.start);
-        self.start = 0;
+        let out = match std::mem::take(&mut self.start) {
+            // It may stop often, and what it has answered may be long.
+            0 => std::mem::take(ctx.out),
+            start => ctx.out.split_off(start),
+        };
         self.overflow = self.overflow.map(|at| at.min(out.len()));
         Flow::Suspend(Box::new(Suspended { what: What::Exec(Box::new(self)), out }))
     }

@@ -33,6 +33,14 @@ impl Suspended {
         }
     }
 
+    /// Whether its script is to end, as somebody has killed it.
+    pub fn is_killed(&self) -> bool {
+        match &self.what {
+            What::Script(script) => script.is_killed(),
+            What::Exec(exec) => exec.is_killed(),
+        }
+    }
+
     /// The latches it holds.
     pub fn block(&self) -> Option<&engine::BlockRun> {
         match &self.what {

@@ -12,6 +12,7 @@ mod doubts;
 mod elsewhere;
 mod everywhere;
 mod failures;
+mod further;
 mod held_back;
 mod inquiries;
 mod interactive;

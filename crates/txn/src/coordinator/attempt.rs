@@ -1,6 +1,6 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
-use super::{Coordinator, Event, Open, Phase, send};
+use super::{Coordinator, Event, Look, Open, Phase, send};
 use crate::{Message, NodeId, Settings, TxId};
 
 /// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
@@ -22,8 +22,9 @@ impl Coordinator {
         open.sent = now;
         open.moment = open.aim.moment(now.saturating_add(self.epoch));
         open.made.clear();
+        open.put_together();
         open.phase = match open.fetches {
-            true => Phase::Fetching { found: vec![None; open.parts.len()] },
+            true => Phase::Fetching { looks: vec![Look::Asked(None); open.parts.len()] },
             false => Phase::Preparing { answers: vec![None; open.parts.len()] },
         };
         // An attempt that only reads is void after D (rule T3).
@@ -130,11 +131,11 @@ impl Coordinator {
                 let silent = parts.filter(|(_, (part, answer))| answer.is_none() && wanted(part.member.node));
                 preparing.extend(silent.map(|(at, _)| at));
             }
-            Phase::Fetching { found } => {
-                let parts = open.parts.iter().zip(found).enumerate();
+            Phase::Fetching { looks } => {
+                let parts = open.parts.iter().zip(looks).enumerate();
                 let wanted = parts.filter(|(_, (part, _))| wanted(part.member.node));
-                for (at, (part, found)) in wanted {
-                    if found.is_none() { preparing.push(at) } else { holding.push(part.member.node) }
+                for (at, (part, look)) in wanted {
+                    if look.is_awaited() { preparing.push(at) } else { holding.push(part.member.node) }
                 }
             }
             Phase::Running => {
@@ -167,7 +168,7 @@ impl Coordinator {
             let at = open.parts.iter().position(|part| part.member.node == node)?;
             let (waits, binds) = match &open.phase {
                 Phase::Preparing { answers } => (answers[at].is_none(), open.logged() && !open.is_unasked(node)),
-                Phase::Fetching { found } => (found[at].is_none(), false),
+                Phase::Fetching { looks } => (looks[at].is_awaited(), false),
                 _ => (false, false),
             };
             waits.then_some((TxId { origin, sequence: *sequence, attempt: open.attempt }, binds))

@@ -4,13 +4,65 @@
 //!          Fetch to all              all have said what is there           the node has run it: Proceed to all
 //! begin -------------> fetching ---------------------------------> running ------------------------------------> preparing
 //! ```
+//! Where that needs further keys, the attempt is *widened* as often as it takes: who has them locks them as well, and says what is there under them (`Widen`, or
+//! `Fetch` to who was not asked before). If somebody is in the way the whole attempt is tried again, with all keys that are known by then.
+//!
 //! All locks are held from when the last participant has answered until the outcome, so that what it runs on is of one moment. Until Proceed is sent
 //! nobody is bound, and the attempt may be given up at any time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Coordinator, Event, Phase};
-use crate::{NodeId, Part, TxId};
+use super::{Coordinator, Event, Look, Open, Phase};
+use crate::{Lock, NodeId, Part, TxId};
+
+impl Look {
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self, Look::Asked(_))
+    }
+}
+
+impl Open {
+    fn look(&self, at: usize) -> Option<&Look> {
+        match &self.phase {
+            Phase::Fetching { looks } => looks.get(at),
+            _ => None,
+        }
+    }
+
+    /// Whether a participant is to say what is there.
+    fn is_awaited(&self, at: usize) -> bool {
+        self.look(at).is_some_and(Look::is_awaited)
+    }
+
+    /// What a participant is asked for beside what it has locked.
+    pub(super) fn more(&self, at: usize) -> Option<Arc<[Lock]>> {
+        match self.look(at)? {
+            Look::Asked(more) => more.clone(),
+            Look::Before | Look::Found(_) => None,
+        }
+    }
+
+    /// These are its parts, all of them, from the next attempt on.
+    pub(super) fn set_parts(&mut self, mut parts: Vec<Part>) {
+        parts.sort_by_key(|part| part.member);
+        self.parts = parts;
+        self.wider.clear();
+    }
+
+    /// The last attempt was widened: the next one asks for all of it from the start.
+    pub(super) fn put_together(&mut self) {
+        self.round = 0;
+        let wider = std::mem::take(&mut self.wider);
+        for part in &mut self.parts {
+            let mut further = wider.iter().filter(|(node, _)| *node == part.member.node).peekable();
+            if further.peek().is_some() {
+                let further = further.flat_map(|(_, locks)| locks.iter());
+                part.locks = Lock::normalized(part.locks.iter().chain(further).cloned().collect());
+            }
+        }
+    }
+}
 
 impl Coordinator {
     /// As [`Self::begin`], of a transaction that fetches: [`Event::Fetched`] comes first, perhaps more than once. What parts have as commands says what
@@ -22,26 +74,84 @@ impl Coordinator {
         self.open((now, time), parts, (true, true), out)
     }
 
-    pub(super) fn fetched(&mut self, now: u64, from: NodeId, tx: TxId, what: Arc<[u8]>, out: &mut Vec<Event>) {
+    pub(super) fn fetched(
+        &mut self,
+        now: u64,
+        from: NodeId,
+        (tx, round): (TxId, u32),
+        what: Arc<[u8]>,
+        out: &mut Vec<Event>,
+    ) {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence).filter(|open| open.attempt == tx.attempt) else { return };
-        let Phase::Fetching { found } = &mut open.phase else { return };
+        let Phase::Fetching { looks } = &mut open.phase else { return };
         let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
-        found[at].get_or_insert(what);
+        match &looks[at] {
+            // What was said in an earlier round may come late, or twice.
+            Look::Asked(more) if round == more.as_ref().map_or(0, |_| open.round) => looks[at] = Look::Found(what),
+            _ => return,
+        }
         self.ask_others(now, sequence, out);
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        let Phase::Fetching { found } = &open.phase else { return };
-        if found.iter().any(Option::is_none) {
+        let Phase::Fetching { looks } = &open.phase else { return };
+        if looks.iter().any(Look::is_awaited) {
             return;
         }
         let nodes = open.parts.iter().map(|part| part.member.node);
-        let found = nodes.zip(found.iter().flatten().cloned()).collect();
+        let found = nodes.zip(looks).filter_map(|(node, look)| match look {
+            Look::Found(found) => Some((node, Arc::clone(found))),
+            Look::Before | Look::Asked(_) => None,
+        });
+        let (round, found) = (open.round, found.collect());
         open.phase = Phase::Running;
-        out.push(Event::Fetched { sequence, attempt: tx.attempt, found });
-        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        out.push(Event::Fetched { sequence, attempt: tx.attempt, round, found });
+        self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
     }
 
-    fn is_running(&self, sequence: u64, attempt: u32) -> bool {
+    /// It turned out to need these parts, too: keys that it has not locked. They are locked and looked at in the same attempt, which keeps what it has. False: the
+    /// attempt is void.
+    ///
+    /// # Panics
+    /// Without parts.
+    pub fn widen(&mut self, now: u64, (sequence, attempt): (u64, u32), more: Vec<Part>, out: &mut Vec<Event>) -> bool {
+        assert!(!more.is_empty(), "keys are somewhere");
+        if !self.is_running(sequence, attempt) {
+            return false;
+        }
+        let Some(open) = self.open.get_mut(&sequence) else { return false };
+        open.round += 1;
+        let mut asked: BTreeMap<NodeId, Look> = BTreeMap::new();
+        for mut part in more {
+            let node = part.member.node;
+            match open.parts.iter_mut().find(|known| known.member.node == node) {
+                Some(known) => {
+                    known.writes |= part.writes;
+                    open.wider.push((node, Arc::clone(&part.locks)));
+                    asked.insert(node, Look::Asked(Some(part.locks)));
+                }
+                None => {
+                    let known = self.peers.get(&node).copied().unwrap_or(0);
+                    part.member.incarnation = part.member.incarnation.max(known);
+                    open.parts.push(part);
+                    asked.insert(node, Look::Asked(None));
+                }
+            }
+        }
+        open.parts.sort_by_key(|part| part.member);
+        let looks = open.parts.iter().map(|part| asked.remove(&part.member.node).unwrap_or(Look::Before));
+        open.phase = Phase::Fetching { looks: looks.collect() };
+        // Who is not asked must hear of it often enough, however many rounds there are.
+        self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
+        for to in 0..self.open.get(&sequence).map_or(0, |open| open.parts.len()) {
+            if self.open.get(&sequence).is_some_and(|open| open.is_awaited(to)) {
+                self.send_prepare(sequence, to, out);
+            }
+        }
+        true
+    }
+
+    /// Whether what was found in an attempt is being run.
+    pub fn is_running(&self, sequence: u64, attempt: u32) -> bool {
         self.open.get(&sequence).is_some_and(|open| open.attempt == attempt && open.phase == Phase::Running)
     }
 
@@ -74,21 +184,14 @@ impl Coordinator {
     ///
     /// # Panics
     /// Without parts.
-    pub fn again(
-        &mut self,
-        now: u64,
-        (sequence, attempt): (u64, u32),
-        mut parts: Vec<Part>,
-        out: &mut Vec<Event>,
-    ) -> bool {
+    pub fn again(&mut self, now: u64, (sequence, attempt): (u64, u32), parts: Vec<Part>, out: &mut Vec<Event>) -> bool {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         if !self.is_running(sequence, attempt) {
             return false;
         }
         self.drop_attempt(sequence, None, out);
         if let Some(open) = self.open.get_mut(&sequence) {
-            parts.sort_by_key(|part| part.member);
-            open.parts = parts;
+            open.set_parts(parts);
         }
         // Nobody was in its way.
         self.attempt(now, sequence, out);

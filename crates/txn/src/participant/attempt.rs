@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Action;
 use crate::inquiry::Inquiry;
-use crate::{Lock, Member, NodeId, Prepare, Prepared, Status};
+use crate::{Lock, Member, Message, NodeId, Prepare, Prepared, Status, TxId};
 
 /// What somebody waits to hear.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,9 +46,30 @@ pub(super) enum Phase {
     Refused { logged: Logged },
 }
 
+/// What an attempt was asked for since its Fetch. Nothing, once it proceeds or is over.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Wider {
+    /// The last round in which it was asked for more; 0: none.
+    pub(super) round: u32,
+    /// The keys of each round. They are put together only where that is needed: a script may have thousands of rounds.
+    pub(super) locks: Vec<Arc<[Lock]>>,
+}
+
+impl Wider {
+    /// All that the attempt has or has asked for, which began with these.
+    pub(super) fn with(&self, first: &Arc<[Lock]>) -> Arc<[Lock]> {
+        if self.locks.is_empty() {
+            return Arc::clone(first);
+        }
+        let further = self.locks.iter().flat_map(|locks| locks.iter());
+        Lock::normalized(first.iter().chain(further).cloned().collect())
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Attempt {
     pub(super) phase: Phase,
+    pub(super) wider: Wider,
     /// Who is answered when the record in flight is committed.
     pub(super) waiting: BTreeSet<(NodeId, Want)>,
     pub(super) due: Option<u64>,
@@ -57,7 +79,22 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, waiting: BTreeSet::new(), due: None, left: false }
+        Self { phase, wider: Wider::default(), waiting: BTreeSet::new(), due: None, left: false }
+    }
+
+    /// It takes no part, and holds nothing any more.
+    pub(super) fn end(&mut self) {
+        (self.phase, self.wider) = (Phase::Refused { logged: Logged::No }, Wider::default());
+    }
+
+    /// Gives back all that it has or has asked for, whose first part is this.
+    pub(super) fn unlock(&self, tx: TxId, prepare: &Prepare) -> Action {
+        Action::Unlock { tx, locks: self.wider.with(&prepare.locks) }
+    }
+
+    /// Says what is there, of what it was asked for last.
+    pub(super) fn fetched(&self, tx: TxId, found: &Arc<[u8]>) -> Message {
+        Message::Fetched { tx, round: self.wider.round, found: Arc::clone(found) }
     }
 
     /// What can be said about it now; none: it waits for the log.

@@ -57,7 +57,7 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             Phase::Queued { prepare, .. } | Phase::Fetched { prepare, .. } => {
-                out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+                out.push(Action::Unlock { tx, locks: attempt.wider.with(&prepare.locks) });
                 self.refused(tx, out);
             }
             Phase::Held { locks, .. } => {
@@ -87,7 +87,7 @@ impl Participant {
 
     fn refused(&mut self, tx: TxId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
-        attempt.phase = Phase::Refused { logged: Logged::No };
+        attempt.end();
         self.arm(tx, None);
         self.acknowledge(tx, out);
         if self.is_gone(tx.origin) {

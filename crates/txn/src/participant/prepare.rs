@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::attempt::{Attempt, Logged, Phase};
 use super::{Action, Execution, Participant, send};
-use crate::{Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
+use crate::{Member, Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
 
 impl Participant {
     /// `fetches`: it is to say what is there, and hears then what to do about that.
@@ -22,7 +22,7 @@ impl Participant {
             let answer = match &attempt.phase {
                 Phase::Queued { .. } => return self.hold(now, tx),
                 Phase::Executing { .. } | Phase::Appending { .. } => return,
-                Phase::Fetched { found, .. } => Message::Fetched { tx, found: Arc::clone(found) },
+                Phase::Fetched { found, .. } => attempt.fetched(tx, found),
                 Phase::Held { replies, .. } => Message::Prepared { tx, replies: Some(Arc::clone(replies)) },
                 Phase::Prepared { replies, .. } => Message::Prepared { tx, replies: replies.clone() },
                 Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => {
@@ -60,7 +60,7 @@ impl Participant {
         } else {
             self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
         }
-        out.push(Action::Lock { tx, stamp, locks, patient });
+        out.push(Action::Lock { tx, stamp, locks, patient, widens: false });
     }
 
     /// A new attempt: the coordinator knows that all earlier ones are aborted.
@@ -82,15 +82,20 @@ impl Participant {
         let (prepare, fetches) = (Arc::clone(prepare), *fetches);
         if granted {
             let (commands, logged) = (Arc::clone(&prepare.commands), prepare.logged);
+            let locks = Arc::clone(attempt.wider.locks.last().unwrap_or(&prepare.locks));
             let moment = (prepare.members.len() > 1).then_some(prepare.moment);
             attempt.phase = Phase::Executing { prepare, cancelled: false };
             if logged || fetches {
                 self.arm(tx, None);
             }
             return out.push(match fetches {
-                true => Action::Fetch { tx, commands, logged },
+                true => Action::Fetch { tx, locks, commands, logged },
                 false => Action::Execute { tx, commands, logged, moment },
             });
+        }
+        if attempt.wider.round > 0 {
+            // It holds what it has asked for before.
+            out.push(attempt.unlock(tx, &prepare));
         }
         self.refuse(tx, Refusal::Conflict, out);
     }
@@ -105,10 +110,9 @@ impl Participant {
     /// whatever it has claimed is still its own.
     #[must_use]
     pub fn refuse_queued(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) -> bool {
-        let Some(Phase::Queued { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
-            return false;
-        };
-        out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+        let Some(attempt) = self.known.get(&tx) else { return false };
+        let Phase::Queued { prepare, .. } = &attempt.phase else { return false };
+        out.push(attempt.unlock(tx, prepare));
         self.refuse(tx, why, out);
         true
     }
@@ -119,10 +123,10 @@ impl Participant {
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
         let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
         if cancelled {
-            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+            out.push(attempt.unlock(tx, &prepare));
             return self.refuse(tx, Refusal::Over, out);
         }
-        out.push(send(tx.origin.member.node, Message::Fetched { tx, found: Arc::clone(&found) }));
+        out.push(send(tx.origin.member.node, attempt.fetched(tx, &found)));
         attempt.phase = Phase::Fetched { prepare, found };
         self.hold(now, tx);
     }
@@ -133,6 +137,7 @@ impl Participant {
     pub(super) fn hold(&mut self, now: u64, tx: TxId) {
         let holds = |attempt: &Attempt| match &attempt.phase {
             Phase::Fetched { .. } => true,
+            Phase::Queued { .. } if attempt.wider.round > 0 => true,
             Phase::Queued { prepare, .. } if prepare.logged => prepare.patient,
             Phase::Queued { fetches, .. } => *fetches,
             _ => false,
@@ -143,20 +148,22 @@ impl Participant {
     }
 
     /// The coordinator has seen what is there everywhere, and says what to do about it.
-    pub(super) fn proceed(&mut self, now: u64, from: NodeId, tx: TxId, commands: Arc<[u8]>, out: &mut Vec<Action>) {
-        let Some(attempt) = self.known.get_mut(&tx) else {
-            if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
-                // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
-                self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
-                out.push(send(from, Message::Refused { tx, why: Refusal::Stale }));
-            }
-            return;
-        };
+    pub(super) fn proceed(
+        &mut self,
+        now: u64,
+        from: NodeId,
+        tx: TxId,
+        (members, logged, commands): (Arc<[Member]>, bool, Arc<[u8]>),
+        out: &mut Vec<Action>,
+    ) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return self.has_not_fetched(from, tx, out) };
         let answer = match &attempt.phase {
             Phase::Fetched { prepare, .. } => {
-                let (prepare, stamp, logged) = (Arc::clone(prepare), prepare.stamp, prepare.logged);
-                let locks = Arc::clone(&prepare.locks);
-                attempt.phase = Phase::Executing { prepare, cancelled: false };
+                let locks = std::mem::take(&mut attempt.wider).with(&prepare.locks);
+                // As if it had been asked for all of it at once.
+                let prepare = Prepare { members, logged, locks, ..Prepare::clone(prepare) };
+                let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
+                attempt.phase = Phase::Executing { prepare: Arc::new(prepare), cancelled: false };
                 let read_ms = self.settings.read_ms;
                 self.arm(tx, (!logged).then(|| now.saturating_add(read_ms)));
                 return out.push(Action::Proceed { tx, stamp, locks, commands, logged });
@@ -172,10 +179,20 @@ impl Participant {
         out.push(send(from, answer));
     }
 
+    /// The coordinator takes it that an attempt has fetched, which is not known.
+    pub(super) fn has_not_fetched(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+        if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
+            // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
+            self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
+            out.push(send(from, Message::Refused { tx, why: Refusal::Stale }));
+        }
+    }
+
     /// The coordinator has not been heard of for too long.
     pub(super) fn let_go(&mut self, tx: TxId, out: &mut Vec<Action>) {
-        if let Some(Phase::Fetched { prepare, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) {
-            out.push(Action::Unlock { tx, locks: Arc::clone(&prepare.locks) });
+        let Some(attempt) = self.known.get(&tx) else { return };
+        if let Phase::Fetched { prepare, .. } = &attempt.phase {
+            out.push(attempt.unlock(tx, prepare));
             self.refuse(tx, Refusal::Conflict, out);
         }
     }
@@ -185,7 +202,7 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
         let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
-        let unlock = Action::Unlock { tx, locks: Arc::clone(&prepare.locks) };
+        let unlock = attempt.unlock(tx, &prepare);
         match execution {
             _ if cancelled => {
                 out.push(unlock);
@@ -211,7 +228,7 @@ impl Participant {
     /// It takes no part in an attempt that is not in the log, and holds nothing for it any more.
     fn refuse(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
-        attempt.phase = Phase::Refused { logged: Logged::No };
+        attempt.end();
         self.arm(tx, None);
         out.push(send(tx.origin.member.node, Message::Refused { tx, why }));
         self.acknowledge(tx, out);

@@ -30,6 +30,10 @@ pub enum Mistake {
     UnloggedRefusal,
     /// A part that is over asks for its locks, and is dropped where it has to wait for a transaction in doubt.
     OverdueAsking,
+    /// A part that was widened and is given up gives back only what it has asked for last.
+    HalfUnlock,
+    /// Who is prepared knows those participants only that there were when it was asked first.
+    FirstMembers,
 }
 
 /// Who locks.
@@ -65,7 +69,7 @@ pub enum Said {
     /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the moment.
     Execute(TxId, Arc<[u8]>, bool, Option<u64>),
     /// What is there is to be said later with [`Server::fetch`].
-    Fetch(TxId, Arc<[u8]>),
+    Fetch(TxId, Arc<[Lock]>),
     /// It is held back, and asks for its locks later with [`Server::ask`].
     HeldBack(TxId),
     /// An attempt was committed or aborted here.
@@ -92,6 +96,9 @@ pub struct Server {
     /// Parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
     pub holds_back: bool,
     held_back: BTreeMap<TxId, Asks>,
+    /// What mistakes are made with: of attempts that were widened what they have asked for last, and of those that fetch the participants at first.
+    widened: BTreeMap<TxId, Arc<[Lock]>>,
+    members: BTreeMap<TxId, Arc<[Member]>>,
     pub participant: Participant,
     pub locks: LockTable<Place, Owner>,
     missing: BTreeMap<Owner, usize>,
@@ -115,6 +122,8 @@ impl Server {
             instant: true,
             holds_back: false,
             held_back: BTreeMap::new(),
+            widened: BTreeMap::new(),
+            members: BTreeMap::new(),
             participant: Participant::new(me, settings),
             locks: LockTable::default(),
             missing: BTreeMap::new(),
@@ -172,6 +181,18 @@ impl Server {
             let members = prepare.members.iter().map(|m| if m.node == self.me.node { self.me } else { *m });
             let members: Arc<[Member]> = members.collect();
             Arc::make_mut(prepare).members = members;
+        }
+        match &mut message {
+            Message::Fetch(prepare) if self.mistake == Mistake::FirstMembers => {
+                self.members.insert(prepare.tx, Arc::clone(&prepare.members));
+            }
+            Message::Proceed { tx, members, .. } => {
+                self.widened.remove(tx);
+                if let Some(first) = self.members.get(tx) {
+                    *members = Arc::clone(first);
+                }
+            }
+            _ => {}
         }
         let mut actions = Vec::new();
         if let Message::Inquire { tx, .. } = message
@@ -251,14 +272,20 @@ impl Server {
         for action in actions {
             match action {
                 Action::Send { to, message } => said.push(Said::Send(to, message)),
-                Action::Lock { tx, stamp, locks, patient } => {
+                Action::Lock { tx, stamp, locks, patient, widens } => {
+                    if widens && self.mistake == Mistake::HalfUnlock {
+                        self.widened.insert(tx, Arc::clone(&locks));
+                    }
                     self.held_back.insert(tx, ((stamp, patient), locks));
                     match self.holds_back {
                         true => said.push(Said::HeldBack(tx)),
                         false => self.ask(now, tx, said),
                     }
                 }
-                Action::Unlock { tx, locks } => {
+                Action::Unlock { tx, mut locks } => {
+                    if let Some(last) = self.widened.remove(&tx) {
+                        locks = last;
+                    }
                     if self.mistake != Mistake::EarlyUnlock {
                         self.unlock(now, Owner::Tx(tx), &locks, said);
                     }
@@ -270,11 +297,11 @@ impl Server {
                         said.push(Said::Execute(tx, commands, logged, moment));
                     }
                 }
-                Action::Fetch { tx, commands, .. } => {
+                Action::Fetch { tx, locks, .. } => {
                     if self.instant {
-                        self.fetch(now, tx, &commands, said);
+                        self.fetch(now, tx, &locks, said);
                     } else {
-                        said.push(Said::Fetch(tx, commands));
+                        said.push(Said::Fetch(tx, locks));
                     }
                 }
                 // What was made of what was there.
@@ -416,15 +443,15 @@ impl Server {
         untimely
     }
 
-    /// Says what is there for a transaction's commands.
-    pub fn fetch(&mut self, now: u64, tx: TxId, commands: &[u8], said: &mut Vec<Said>) {
-        let (_, reads) = self.run(commands);
+    /// Says what is there under keys of a transaction.
+    pub fn fetch(&mut self, now: u64, tx: TxId, locks: &[Lock], said: &mut Vec<Said>) {
+        let read = |lock: &Lock| {
+            let key = u16::from_be_bytes([lock.key[0], lock.key[1]]);
+            (key, self.store.get(&key).cloned().unwrap_or_default())
+        };
+        let reads = locks.iter().map(read).collect();
         if self.mistake == Mistake::ForgottenFetch {
-            let locks: Vec<Lock> = decode_commands(commands)
-                .into_iter()
-                .map(|(key, _)| Lock { db: 0, key: key.to_be_bytes().into(), mode: Mode::Exclusive })
-                .collect();
-            self.unlock(now, Owner::Tx(tx), &locks, said);
+            self.unlock(now, Owner::Tx(tx), locks, said);
         }
         let found: Arc<[u8]> = encode_reads(&reads).into();
         if !self.pending.is_empty() {
@@ -506,6 +533,13 @@ pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
         commands.extend_from_slice(&append.to_le_bytes());
     }
     (Lock::normalized(locks), commands.into())
+}
+
+/// What is done to the keys of each node, all of which are named there, though perhaps more than once.
+pub fn by_node(made: impl IntoIterator<Item = (NodeId, Arc<[u8]>)>) -> Vec<(NodeId, Arc<[u8]>)> {
+    let mut all: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
+    made.into_iter().for_each(|(node, made)| all.entry(node).or_default().extend_from_slice(&made));
+    all.into_iter().map(|(node, made)| (node, made.into())).collect()
 }
 
 /// What is done to keys by who appends `id` to `writes`, once it has fetched.

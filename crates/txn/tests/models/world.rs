@@ -8,7 +8,7 @@ use stateright::{Model, Property};
 use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
 
 use crate::glue::history::{Observed, check};
-use crate::glue::{Mistake, Reads, Said, Server, decode_reads, made, program};
+use crate::glue::{Mistake, Reads, Said, Server, by_node, decode_reads, made, program};
 
 /// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or
 /// nothing would ever come to an end.
@@ -36,6 +36,30 @@ pub struct Transaction {
     pub coordinator: usize,
     pub id: u32,
     pub parts: Vec<Place>,
+    /// What it turns out to need as well, of one that fetches, one after the other.
+    pub further: Vec<Place>,
+}
+
+impl Transaction {
+    pub fn new(coordinator: usize, id: u32, parts: Vec<Place>) -> Self {
+        Self { coordinator, id, parts, further: Vec::new() }
+    }
+
+    /// All that it needs.
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.parts.iter().chain(&self.further)
+    }
+}
+
+/// A server's part.
+fn part_of(id: u32, (at, reads, writes): &Place) -> Part {
+    let (locks, commands) = program(id, reads, writes);
+    Part { member: server(*at), locks, commands, writes: !writes.is_empty() }
+}
+
+/// A server in its first life.
+fn server(at: usize) -> Member {
+    Member { node: NodeId(at as u64 + 1), incarnation: 1 }
 }
 
 /// What there is and how often what may happen.
@@ -112,6 +136,8 @@ struct Host {
     found: BTreeMap<u64, Reads>,
     /// And what is done then.
     made: BTreeMap<u64, Made>,
+    /// What they find out that they need, one after the other.
+    further: BTreeMap<u64, Vec<(Vec<u16>, Part)>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -244,13 +270,22 @@ impl World {
                 }
                 Event::Close { sequence } => (sequence, Answer::Closed),
                 Event::Failed { sequence, .. } => (sequence, Answer::Failed),
-                Event::Fetched { sequence, attempt, found } => {
-                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found)).collect();
+                Event::Fetched { sequence, attempt, round, found } => {
+                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found));
                     let host = &mut self.hosts[host];
-                    host.found.insert(sequence, reads);
-                    let made = host.made[&sequence].clone();
+                    let all = host.found.entry(sequence).or_default();
+                    if round == 0 {
+                        all.clear();
+                    }
+                    all.extend(reads);
+                    let lacks = |keys: &[u16]| !keys.iter().all(|key| all.iter().any(|(known, _)| known == key));
+                    let further = host.further[&sequence].iter().find(|(keys, _)| lacks(keys));
                     let mut events = Vec::new();
-                    if !host.machine.proceed(0, (sequence, attempt), &made, &mut events) {
+                    let goes_on = match further {
+                        Some((_, part)) => host.machine.widen(0, (sequence, attempt), vec![part.clone()], &mut events),
+                        None => host.machine.proceed(0, (sequence, attempt), &host.made[&sequence], &mut events),
+                    };
+                    if !goes_on {
                         self.broken = Some("what was fetched just now is void");
                     }
                     more.append(&mut events);
@@ -385,7 +420,7 @@ impl World {
 
     /// Whether a key is not lost.
     fn has(&self, cluster: &Cluster, key: u16) -> bool {
-        let parts = cluster.transactions.iter().flat_map(|transaction| &transaction.parts);
+        let parts = cluster.transactions.iter().flat_map(Transaction::places);
         let of_key = |part: &&Place| part.1.contains(&key) || part.2.contains(&key);
         !parts.filter(of_key).any(|part| self.lost.contains(&part.0))
     }
@@ -393,7 +428,7 @@ impl World {
     fn order(&self, cluster: &Cluster, complete: bool) -> Result<(), String> {
         let mut observed = Vec::new();
         for (id, answer) in &self.answers {
-            let writes = cluster.transaction(*id).parts.iter().flat_map(|part| part.2.clone());
+            let writes = cluster.transaction(*id).places().flat_map(|part| part.2.clone());
             let writes: Vec<u16> = writes.filter(|key| self.has(cluster, *key)).collect();
             match answer {
                 Answer::Replied(reads) => {
@@ -425,7 +460,7 @@ impl World {
     fn is_whole(&self, cluster: &Cluster) -> bool {
         let lists = self.lists();
         cluster.transactions.iter().all(|transaction| {
-            let mut keys = transaction.parts.iter().flat_map(|part| &part.2).filter(|key| self.has(cluster, **key));
+            let mut keys = transaction.places().flat_map(|part| &part.2).filter(|key| self.has(cluster, **key));
             let there = |key: &u16| lists.get(key).is_some_and(|list| list.contains(&transaction.id));
             let first = keys.next().is_none_or(there);
             keys.all(|key| there(key) == first)
@@ -454,20 +489,20 @@ impl Model for Cluster {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        let server = |at: usize| Member { node: NodeId(at as u64 + 1), incarnation: 1 };
         let hosts = self.transactions.iter().map(|transaction| transaction.coordinator + 1).max().unwrap_or(0);
         let host = |at: usize| {
             let me = Member { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
             let machine = Coordinator::new(Origin { member: me, lane: 0 }, NO_TIME);
-            Host { me, machine, ended: false, ids: BTreeMap::new(), found: BTreeMap::new(), made: BTreeMap::new() }
+            let (ids, found, made, further) = Default::default();
+            Host { me, machine, ended: false, ids, found, made, further }
         };
-        let part_of = |at: usize| {
+        let server_at = |at: usize| {
             let mut server = Server::new(server(at), NO_TIME, self.mistake);
             server.holds_back = self.holds_back;
             server
         };
         let mut world = World {
-            servers: (0..self.servers).map(part_of).collect(),
+            servers: (0..self.servers).map(server_at).collect(),
             hosts: (0..hosts).map(host).collect(),
             network: BTreeSet::new(),
             answers: BTreeMap::new(),
@@ -488,11 +523,7 @@ impl Model for Cluster {
             broken: None,
         };
         for transaction in &self.transactions {
-            let part = |(at, reads, writes): &Place| {
-                let (locks, commands) = program(transaction.id, reads, writes);
-                Part { member: server(*at), locks, commands, writes: !writes.is_empty() }
-            };
-            let parts = transaction.parts.iter().map(part).collect();
+            let parts = transaction.parts.iter().map(|place| part_of(transaction.id, place)).collect();
             let mut events = Vec::new();
             let host = &mut world.hosts[transaction.coordinator];
             let time = u64::from(transaction.id);
@@ -501,7 +532,9 @@ impl Model for Cluster {
                 false => host.machine.begin(0, time, parts, &mut events),
             };
             let of = |(at, _, writes): &Place| (server(*at).node, made(transaction.id, writes));
-            host.made.insert(sequence, transaction.parts.iter().map(of).collect());
+            host.made.insert(sequence, by_node(transaction.places().map(of)));
+            let further = |place: &Place| ([&place.1[..], &place.2].concat(), part_of(transaction.id, place));
+            host.further.insert(sequence, transaction.further.iter().map(further).collect());
             host.ids.insert(sequence, transaction.id);
             world.events(transaction.coordinator, events);
         }

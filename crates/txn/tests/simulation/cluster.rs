@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
+use txn::{Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Settings, TxId};
 
 use crate::glue::dice::Dice;
 use crate::glue::history::{Observed, check};
@@ -40,6 +40,8 @@ pub struct Plan {
     pub read_only: usize,
     /// In percent of transactions: they see what is there before they know what they do.
     pub fetching: usize,
+    /// In percent of the parts of these: they find out later that they need it.
+    pub widening: usize,
     pub crashes: usize,
     pub partitions: usize,
     /// In percent of messages.
@@ -68,6 +70,7 @@ impl Plan {
             lost: dice.below(2) * dice.below(8),
             late: [2, 2, 10][dice.below(3)],
             fetching: [0, 30, 100][dice.below(3)],
+            widening: [0, 50, 90][dice.below(3)],
             held_back: [0, 5, 30][dice.below(3)],
             doubts: dice.percent(40),
             mistake: Mistake::None,
@@ -85,6 +88,7 @@ pub struct Told {
     pub retried: usize,
     pub untimely: usize,
     pub fetched: usize,
+    pub widened: usize,
     pub crashes: usize,
     pub held_back: usize,
     pub doubted: usize,
@@ -99,6 +103,7 @@ impl std::ops::AddAssign for Told {
         self.retried += other.retried;
         self.untimely += other.untimely;
         self.fetched += other.fetched;
+        self.widened += other.widened;
         self.crashes += other.crashes;
         self.held_back += other.held_back;
         self.doubted += other.doubted;
@@ -108,7 +113,7 @@ impl std::ops::AddAssign for Told {
 enum Happening {
     Deliver(Member, usize, Vec<u8>),
     Execute(usize, u64, (TxId, Option<u64>), Vec<u8>, bool),
-    Fetch(usize, u64, TxId, Vec<u8>),
+    Fetch(usize, u64, TxId, Arc<[Lock]>),
     Ask(usize, u64, TxId),
     Doubt(usize),
     /// A node has run what it has fetched.
@@ -140,6 +145,8 @@ struct Node {
     /// What those that fetch have found last, by sequence, and what they do then.
     found: BTreeMap<u64, Reads>,
     made: BTreeMap<u64, Made>,
+    /// What they find out that they need, one after the other.
+    further: BTreeMap<u64, Vec<(Vec<u16>, Part)>>,
 }
 
 #[derive(Clone)]
@@ -202,6 +209,7 @@ impl Cluster {
                 ids: BTreeMap::new(),
                 found: BTreeMap::new(),
                 made: BTreeMap::new(),
+                further: BTreeMap::new(),
             }
         };
         let nodes = (0..plan.nodes).map(node).collect();
@@ -280,9 +288,9 @@ impl Cluster {
                     self.told.untimely += usize::from(untimely);
                 }
             }
-            Happening::Fetch(node, life, tx, commands) => {
+            Happening::Fetch(node, life, tx, locks) => {
                 if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
-                    self.on(node, |server, now, said| server.fetch(now, tx, &commands, said))?;
+                    self.on(node, |server, now, said| server.fetch(now, tx, &locks, said))?;
                 }
             }
             Happening::Ask(node, life, tx) => {
@@ -299,10 +307,7 @@ impl Cluster {
             }
             Happening::Ran(node, life, which) => {
                 if self.nodes[node].up && self.nodes[node].server.me.incarnation == life {
-                    let made = self.nodes[node].made[&which.0].clone();
-                    self.coordinate(node, |coordinator, now, events| {
-                        coordinator.proceed(now, which, &made, events);
-                    })?;
+                    self.ran(node, which)?;
                 }
             }
             Happening::Flush(node) => {
@@ -341,6 +346,24 @@ impl Cluster {
         Ok(())
     }
 
+    /// A node has run a transaction on what it has: it goes on with further keys, or is done.
+    fn ran(&mut self, node: usize, which: (u64, u32)) -> Result<(), String> {
+        let runs = &self.nodes[node];
+        let made = runs.made[&which.0].clone();
+        let found = runs.found.get(&which.0).map_or(&[][..], Vec::as_slice);
+        let lacks = |keys: &[u16]| !keys.iter().all(|key| found.iter().any(|(known, _)| known == key));
+        let further = runs.further[&which.0].iter().find(|(keys, _)| lacks(keys)).map(|(_, part)| part.clone());
+        let mut widened = false;
+        self.coordinate(node, |coordinator, now, events| match further {
+            Some(part) => widened = coordinator.widen(now, which, vec![part], events),
+            None => {
+                coordinator.proceed(now, which, &made, events);
+            }
+        })?;
+        self.told.widened += usize::from(widened);
+        Ok(())
+    }
+
     fn heal(&mut self) -> Result<(), String> {
         let Some((a, b)) = self.parted.take() else { return Ok(()) };
         for (node, other) in [(a, b), (b, a)] {
@@ -364,9 +387,9 @@ impl Cluster {
                     let ms = self.dice.next() % 6;
                     self.after(ms, Happening::Execute(node, me.incarnation, (tx, moment), commands.to_vec(), logged));
                 }
-                Said::Fetch(tx, commands) => {
+                Said::Fetch(tx, locks) => {
                     let ms = self.dice.next() % 6;
-                    self.after(ms, Happening::Fetch(node, me.incarnation, tx, commands.to_vec()));
+                    self.after(ms, Happening::Fetch(node, me.incarnation, tx, locks));
                 }
                 Said::HeldBack(tx) => {
                     let is_held_back = self.dice.percent(self.plan.held_back);
@@ -423,9 +446,13 @@ impl Cluster {
                     self.told.fetched += usize::from(found.is_some());
                     self.answered(id, found.unwrap_or_else(said));
                 }
-                Event::Fetched { sequence, attempt, found } => {
-                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found)).collect();
-                    self.nodes[node].found.insert(sequence, reads);
+                Event::Fetched { sequence, attempt, round, found } => {
+                    let reads = found.iter().flat_map(|(_, found)| decode_reads(found));
+                    let all = self.nodes[node].found.entry(sequence).or_default();
+                    if round == 0 {
+                        all.clear();
+                    }
+                    all.extend(reads);
                     let ms = if self.dice.percent(3) { self.dice.next() % 400 } else { self.dice.next() % 6 };
                     self.after(ms, Happening::Ran(node, me.incarnation, (sequence, attempt)));
                 }
@@ -503,14 +530,28 @@ impl Cluster {
         }
         let fetches = self.dice.percent(self.plan.fetching);
         let (mut parts, mut all, mut made_of) = (Vec::new(), Vec::new(), Vec::new());
+        let mut further = Vec::new();
         for at in at {
             let (reads, writes) = self.keys(at, read_only);
-            let (locks, commands) = program(id, &reads, &writes);
             // What is known of the other: maybe it has started again since.
             let member = self.nodes[at].server.me;
-            parts.push(Part { member, locks, commands, writes: !writes.is_empty() });
             made_of.push((member.node, made(id, &writes)));
-            all.extend(writes);
+            all.extend(writes.clone());
+            let part = |reads: &[u16], writes: &[u16]| {
+                let (locks, commands) = program(id, reads, writes);
+                Part { member, locks, commands, writes: !writes.is_empty() }
+            };
+            let finds_out = fetches && self.dice.percent(self.plan.widening);
+            if !finds_out {
+                parts.push(part(&reads, &writes));
+                continue;
+            }
+            let mut places: Vec<_> = reads.iter().map(|key| (vec![*key], vec![])).collect();
+            places.extend(writes.iter().map(|key| (vec![], vec![*key])));
+            further.extend(places.iter().map(|(reads, writes)| ([&reads[..], writes].concat(), part(reads, writes))));
+        }
+        if parts.is_empty() {
+            parts.push(further.remove(0).1);
         }
         self.clients.insert(id, Client { began: self.now, node, writes: all, gone: false });
         // Clocks disagree.
@@ -525,6 +566,7 @@ impl Cluster {
         self.coordinate(node, begin)?;
         self.nodes[node].ids.insert(sequence, id);
         self.nodes[node].made.insert(sequence, made_of);
+        self.nodes[node].further.insert(sequence, further);
         Ok(())
     }
 
@@ -562,6 +604,7 @@ impl Cluster {
         fresh.ids.clear();
         fresh.found.clear();
         fresh.made.clear();
+        fresh.further.clear();
         fresh.serves = now + SETTINGS.read_ms + 1;
         for other in 0..self.plan.nodes {
             let ms = self.dice.next() % 300;

@@ -416,7 +416,8 @@ impl Worker {
                     }
                     self.answer_block(&block, &bytes, None);
                 }
-                Event::Fetched { sequence, attempt, found } => self.run_fetched((sequence, attempt), &found),
+                Event::Fetched { sequence, attempt, round: 0, found } => self.run_fetched((sequence, attempt), &found),
+                Event::Fetched { sequence, attempt, found, .. } => self.go_on_fetched((sequence, attempt), &found),
                 Event::Reroute { sequence } => self.route_again(sequence),
             }
         }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use command::effects;
-use engine::Workspace;
+use engine::{BlockRun, Workspace};
 use txn::{Lock, NodeId};
 
 use super::coordinator::Block;
+use super::part::{IMAGES_MAX, TOO_LARGE};
 use super::wire::{self, Image};
-use super::workspace::{Fetching, Versions};
+use super::workspace::{Fetching, Run, Versions};
 use crate::conn::Conn;
-use crate::session::Aside;
 use crate::session::interactive::Interactive;
+use crate::session::{Aside, Suspended};
 use crate::worker::Worker;
 
 /// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them.
@@ -71,12 +72,33 @@ impl Worker {
                 transaction.fill(workspace, fetching, now)?;
                 transaction.note_time(now, clock, latest.is_some());
             }
-            None => fetching.fill(workspace, &found, now)?,
+            None => {
+                fetching.begin_seeing();
+                fetching.fill(workspace, None, &found)?;
+            }
         }
         workspace.end();
         fetching.told = None;
+        fetching.asked.clear();
         let keys = fetching.locks().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
         Ok((now, Aside { keys, ..Aside::default() }))
+    }
+
+    /// Puts what a script turned out to need, and was fetched for it, into its workspace. It goes on with the time that it has.
+    pub(super) fn fill_further(
+        &mut self,
+        fetching: &mut Fetching,
+        run: &mut Run,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(), Unusable> {
+        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
+        run.workspace.begin(run.now, self.engine.tunables());
+        let amid = run.suspended.as_deref().and_then(Suspended::block);
+        let filled = fetching.fill(&mut run.workspace, amid, &found);
+        run.workspace.end();
+        let asked = std::mem::take(&mut fetching.asked);
+        run.aside.keys.extend(asked.into_iter().map(|lock| ((lock.db, lock.key), lock.mode)));
+        filled
     }
 
     /// Whether it is a command that waits if it finds nothing.
@@ -131,17 +153,28 @@ fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
 
 /// A command or block runs on what was found for it, and on nothing else.
 impl Fetching {
-    fn fill(&mut self, workspace: &mut Workspace, found: &[Found<'_>], now: u64) -> Result<(), Unusable> {
-        for Found { there, keys, .. } in found {
+    /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there at one time, the latest of those at which
+    /// nodes have looked: somebody may have seen there that a key is gone. Whoever asks a key's owner alone is told by that one's clock.
+    fn fill(
+        &mut self,
+        workspace: &mut Workspace,
+        amid: Option<&BlockRun>,
+        found: &[Found<'_>],
+    ) -> Result<(), Unusable> {
+        for Found { node, there, keys } in found {
+            self.seen.latest = self.seen.latest.max(*there);
+            let bytes = self.seen.bytes.entry(*node).or_default();
+            *bytes += keys.iter().map(|(_, image)| image.len()).sum::<usize>();
+            if *bytes > IMAGES_MAX {
+                return Err(Unusable::Wrong(String::from_utf8_lossy(TOO_LARGE).into_owned()));
+            }
             for (version, image) in keys {
-                workspace.put(image).map_err(|_| WRONG)?;
-                // Whoever asks its owner alone is told by that one's clock.
-                let may_have_ended = *version != 0 && *there < now;
-                if may_have_ended
+                workspace.put(image, amid).map_err(|_| WRONG)?;
+                if *version != 0
                     && let Some((db, key)) = place_of(image)
-                    && have_ended(workspace.ends(db, key, *there), now)
                 {
-                    return Err(Unusable::Untimely);
+                    let ends = workspace.ends((db, key), *there, amid).into_iter().flatten();
+                    self.seen.ends = ends.chain(self.seen.ends).min();
                 }
                 if let Some(versions) = &mut self.patient
                     && let Some((db, key)) = place_of(image)
@@ -150,7 +183,7 @@ impl Fetching {
                 }
             }
         }
-        Ok(())
+        if have_ended([self.seen.ends, None], self.seen.latest) { Err(Unusable::Untimely) } else { Ok(()) }
     }
 }
 
@@ -188,10 +221,10 @@ impl Interactive {
     fn fill(&mut self, workspace: &mut Workspace, fetching: &Fetching, now: u64) -> Result<(), Unusable> {
         for lock in fetching.locks() {
             let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
-            workspace.put(&seen.image).map_err(|_| WRONG)?;
+            workspace.put(&seen.image, None).map_err(|_| WRONG)?;
             let fetched = seen.fetched.take();
             if let Some(there) = fetched.filter(|_| seen.version != 0) {
-                seen.ends = workspace.ends(lock.db, &lock.key, there);
+                seen.ends = workspace.ends((lock.db, &lock.key), there, None);
             }
             match fetched {
                 _ if !have_ended(seen.ends, now) => {}

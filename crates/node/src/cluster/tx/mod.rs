@@ -7,6 +7,7 @@
 mod coordinator;
 mod doubts;
 mod found;
+mod further;
 mod interactive;
 mod part;
 mod participant;
@@ -158,6 +159,8 @@ pub(crate) struct Transacting {
     interactive: BTreeSet<Token>,
     /// When these are looked at next, unix milliseconds.
     idle_at: u64,
+    /// How often scripts had been killed when those that wait were last looked at.
+    kills: u64,
     /// Workspaces that nobody uses.
     idle: Vec<Workspace>,
 }
@@ -238,6 +241,7 @@ impl Transacting {
             if told.asked.iter().all(|(node, _)| *node != to) {
                 self.ticks += 1;
                 told.asked.push((to, self.ticks));
+                told.members.clone_from(&prepare.members);
             }
             return;
         }
@@ -253,7 +257,7 @@ impl Transacting {
 
 /// Whether a message asks for a client's commands, or does what has come of them.
 fn asks(message: &Message) -> bool {
-    matches!(message, Message::Prepare(_) | Message::Fetch(_) | Message::Proceed { .. })
+    matches!(message, Message::Prepare(_) | Message::Fetch(_) | Message::Widen { .. } | Message::Proceed { .. })
 }
 
 /// A node of the map, as transactions know it.
@@ -513,6 +517,7 @@ impl Worker {
             }
         }
         self.go_on_answered();
+        self.end_killed();
         self.step_workspaces();
         self.step_interactive();
     }

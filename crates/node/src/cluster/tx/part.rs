@@ -22,7 +22,7 @@ const REPLIES_MAX: usize = 8 << 20;
 const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
 /// Bytes of what there is at a node that a transaction fetches, at most: they are one message.
-const IMAGES_MAX: usize = 8 << 20;
+pub(super) const IMAGES_MAX: usize = 8 << 20;
 pub(super) const TOO_LARGE: &[u8] =
     b"ERR the values of one node are too large (8 MB) for a command, script or block with keys of several nodes";
 
@@ -31,7 +31,7 @@ impl Worker {
     pub(super) fn has_locks(
         &mut self,
         mut block: BlockRun,
-        tx: TxId,
+        (tx, widens): (TxId, bool),
         locks: &[Lock],
         client: &Client,
         refusal: Option<Refusal>,
@@ -57,7 +57,11 @@ impl Worker {
             // It was given up meanwhile.
             _ => {
                 self.engine.undo_attempt(&mut block);
-                let _ = self.engine.drop_attempt(block, tx, locks);
+                let _ = match widens {
+                    // Whoever gave it up gives all of its locks back.
+                    true => self.engine.hold_attempt(block),
+                    false => self.engine.drop_attempt(block, tx, locks),
+                };
                 Done::Over
             }
         }
@@ -120,8 +124,18 @@ impl Worker {
         match prepared {
             Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
             None => {
-                let seen = self.engine.drop_attempt(block, tx, locks);
-                actions.retain(|action| !matches!(action, Action::Unlock { .. }));
+                let unlocks: Vec<Action> =
+                    actions.extract_if(.., |action| matches!(action, Action::Unlock { .. })).collect();
+                let is_all = |unlock: &Action| matches!(unlock, Action::Unlock { locks: all, .. } if **all == *locks);
+                let seen = match unlocks.iter().all(is_all) {
+                    true => self.engine.drop_attempt(block, tx, locks),
+                    false => {
+                        // It was widened, and has more than it has asked for here: all of it is given back, and at once.
+                        let seen = self.engine.hold_attempt(block);
+                        self.act(unlocks);
+                        seen
+                    }
+                };
                 match self.peers.as_deref_mut().filter(|_| looked) {
                     Some(peers) => {
                         peers.tx.held_back.push((seen, actions));

@@ -14,9 +14,10 @@ impl Worker {
         while let Some(action) = actions.next() {
             match action {
                 Action::Send { to, message } => self.tx_send(to, message),
-                Action::Lock { tx, stamp, locks, patient } => {
+                Action::Lock { tx, stamp, locks, patient, widens } => {
                     let client = self.client_of(tx);
-                    self.add_task(Work::Prepare { tx, age: (stamp, patient), locks, client, asked: false });
+                    let age = (stamp, patient);
+                    self.add_task(Work::Prepare { tx, age, locks, client, asked: false, widens });
                 }
                 Action::Install { prepared } => {
                     // It gives the locks back itself.

@@ -64,7 +64,10 @@ impl SlowScripts {
         let known = self.known();
         let in_the_way = |parts: &mut Participant| {
             let mut known = known.iter();
-            known.find(|(tx, _)| parts.locks_of_fetched(**tx).is_some_and(|locks| stands_in_the_way(**tx, locks)))
+            known.find(|(tx, _)| {
+                let lists = parts.locks_of_fetched(**tx);
+                lists.is_some_and(|mut lists| lists.any(|locks| stands_in_the_way(**tx, locks)))
+            })
         };
         let (_, slow) = parts.with(in_the_way)??;
         Some(busy_error(slow.function).into())

@@ -17,8 +17,8 @@ const STARVING: u32 = 16;
 
 /// What is to be done.
 pub(super) enum Work {
-    /// Lock, execute, undo, log. The age comes with whether it is patient.
-    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool },
+    /// Lock, execute, undo, log. The age comes with whether it is patient. Widens: it has other locks already.
+    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool, widens: bool },
     /// Do what the coordinator makes of what it has been told, undo, log. The locks are there. What is to be done,
     /// whether it is logged, and for whom.
     Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
@@ -163,9 +163,9 @@ impl Worker {
 
     fn try_task(&mut self, work: &mut Work, token: Token) -> Result<Done, Busy> {
         Ok(match work {
-            Work::Prepare { tx, age, locks, client, asked } => {
-                let (tx, age, locks) = (*tx, *age, locks.clone());
-                if !*asked && self.is_held_back_as_part(token, &locks) {
+            Work::Prepare { tx, age, locks, client, asked, widens } => {
+                let (tx, age, locks, widens) = (*tx, *age, locks.clone(), *widens);
+                if !*asked && !widens && self.is_held_back_as_part(token, &locks) {
                     return Ok(if self.is_queued(tx) { Done::Waits } else { Done::Over });
                 }
                 let refusal = self.refusal_of_room(&locks);
@@ -181,7 +181,7 @@ impl Worker {
                         self.act(actions);
                         Done::Over
                     }
-                    Locked::Block(block) => self.has_locks(*block, tx, &locks, client, refusal),
+                    Locked::Block(block) => self.has_locks(*block, (tx, widens), &locks, client, refusal),
                 }
             }
             Work::Proceed { tx, stamp, locks, work } => {

@@ -1,7 +1,8 @@
 //! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only this one has.
 //!
 //! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as EXEC runs any block; what came
-//! of that is prepared and committed by the owners of the keys. A script that turns out to need further keys runs again, with these fetched, too.
+//! of that is prepared and committed by the owners of the keys. A script that turns out to need further keys is suspended, and goes on when these are locked and
+//! fetched, too (`txn::Coordinator::widen`).
 //! Nothing of a block is told before it is committed.
 
 use std::collections::BTreeMap;
@@ -13,10 +14,11 @@ use resp::{Args, Batch};
 use txn::locks::Mode;
 use txn::{Lock, NodeId, Part};
 
+use super::super::inquiry::Answers;
 use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::{EVERYTHING, SEVERAL};
-use super::coordinator::{Block, NOT_SERVED, OfNode, PART_MAX, TOO_LONG, Watches};
+use super::coordinator::{Block, OfNode, PART_MAX, TOO_LONG, Watches};
 use super::doubts::LOOK_MS;
 use super::found::Unusable;
 use super::part::TOO_LARGE;
@@ -32,11 +34,6 @@ use crate::worker::Worker;
 const IDLE: usize = 4;
 /// Before the reply of a block of one command.
 const OF_ONE: &[u8] = b"*1\r\n";
-/// A script that finds out so often that it needs further keys will not come to an end.
-const ROUNDS: u32 = 100;
-/// Keys that scripts find out about, at most.
-const EXTRA_MAX: usize = 100_000;
-const TOO_CURIOUS: &[u8] = b"ERR a script used too many keys of several nodes that it had not declared";
 /// Of keys, with their databases.
 pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 
@@ -45,32 +42,46 @@ pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 pub(super) struct Fetching {
     /// Who has what.
     pub(super) parts: Vec<Part>,
-    /// Keys that scripts turned out to need.
-    extra: Vec<Lock>,
-    /// How often that has happened.
-    rounds: u32,
+    /// What its present attempt was widened by, beside what the parts have: keys, and whose they are.
+    pub(super) wider: Vec<(NodeId, Arc<[Lock]>)>,
+    /// Keys that scripts turned out to need, and how many bytes they are by owner.
+    pub(super) extra: Vec<Lock>,
+    pub(super) extra_bytes: BTreeMap<NodeId, usize>,
+    /// What its present attempt has found.
+    pub(super) seen: Seen,
     /// It is a command between BEGIN and COMMIT.
-    interactive: bool,
-    /// What was asked for, of what its transaction had not seen.
+    pub(super) interactive: bool,
+    /// What was asked for: of what its transaction had not seen, or of what its script lacks.
     pub(super) asked: Vec<Lock>,
     /// When it was first asked for, unix milliseconds.
     pub(super) asked_at: u64,
     /// The command waits if it finds nothing: the versions of the keys that there are.
     pub(super) patient: Option<Versions>,
     /// It runs.
-    run: Option<Box<Run>>,
+    pub(super) run: Option<Box<Run>>,
     /// It has run.
     pub(super) told: Option<Told>,
 }
 
+/// What was found for a block.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The latest time at which a node has looked, unix milliseconds.
+    pub(super) latest: u64,
+    /// When the first of the keys, or of their fields, ends that were there, unix milliseconds.
+    pub(super) ends: Option<u64>,
+    /// How much it is, by node.
+    pub(super) bytes: BTreeMap<NodeId, usize>,
+}
+
 /// A block under way in a workspace.
-struct Run {
-    attempt: u32,
-    workspace: Workspace,
-    aside: Aside,
+pub(super) struct Run {
+    pub(super) attempt: u32,
+    pub(super) workspace: Workspace,
+    pub(super) aside: Aside,
     /// Its time, unix milliseconds.
-    now: u64,
-    suspended: Option<Box<Suspended>>,
+    pub(super) now: u64,
+    pub(super) suspended: Option<Box<Suspended>>,
     /// When the owners of the keys were last told that it takes long, in milliseconds of [`Worker::tx_now`].
     told_slow: Option<u64>,
 }
@@ -90,8 +101,12 @@ type MadeOf = Vec<(NodeId, Arc<[u8]>)>;
 enum Ran {
     /// It goes on later.
     Later,
-    /// It needs further keys.
+    /// Its script needs further keys, and goes on when it has them.
     Lacks(Vec<Lock>),
+    /// Its script waits for what other nodes answer.
+    Asks,
+    /// It runs again from the start, when other nodes have answered.
+    Again,
     /// It has run; what is to be done to the keys of each node, or that this cannot be.
     Done(Result<MadeOf, Vec<u8>>),
     /// It has run, and waits.
@@ -299,7 +314,7 @@ impl Worker {
         }
     }
 
-    fn step_workspace(&mut self, sequence: u64) {
+    pub(super) fn step_workspace(&mut self, sequence: u64) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else {
             self.put_conn(conn);
@@ -308,30 +323,35 @@ impl Worker {
         let attempt = run.attempt;
         let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
         self.put_conn(conn);
-        if let Ran::Later = ran {
+        if let Ran::Later | Ran::Lacks(_) | Ran::Asks = ran {
             let now = self.tx_now();
             let slow = block.fetching.as_deref().and_then(|fetching| run.slow_script(now, fetching));
             if let Some(fetching) = block.fetching.as_deref_mut() {
                 fetching.run = Some(run);
             }
             self.put_running(sequence, block);
-            if let Some(peers) = self.peers.as_deref_mut() {
-                peers.tx.running.push_back(sequence);
-            }
             if let Some((function, owners)) = slow {
                 self.tell_of_slow_script((sequence, attempt), function, owners);
             }
-            return;
+            return match ran {
+                Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
+                Ran::Asks if self.asks_for_workspace((sequence, attempt)) => {}
+                _ => {
+                    if let Some(peers) = self.peers.as_deref_mut() {
+                        peers.tx.running.push_back(sequence);
+                    }
+                }
+            };
         }
         self.put_workspace(run.workspace);
         self.put_running(sequence, block);
         match ran {
-            Ran::Later => {}
+            Ran::Later | Ran::Lacks(_) | Ran::Asks => {}
             Ran::Waits(unserved) => self.sleep_over_nodes((sequence, attempt), unserved),
             Ran::Answers(reply) => self.answer_interactive(sequence, reply),
-            Ran::Lacks(missing) => {
+            Ran::Again => {
                 if !self.asks_for_workspace((sequence, attempt)) {
-                    self.fetch_more((sequence, attempt), missing);
+                    self.begin_again((sequence, attempt), Vec::new());
                 }
             }
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
@@ -346,7 +366,7 @@ impl Worker {
         }
     }
 
-    fn put_workspace(&mut self, mut workspace: Workspace) {
+    pub(super) fn put_workspace(&mut self, mut workspace: Workspace) {
         let tunables = self.engine.tunables().clone();
         workspace.begin(self.engine.now(), &tunables);
         let clear = workspace.clear();
@@ -371,13 +391,18 @@ impl Worker {
         let closes = match flow {
             Flow::Suspend(suspended) => {
                 run.suspended = Some(suspended);
-                return Ran::Later;
+                let missing = std::mem::take(&mut run.aside.missing);
+                return match missing.is_empty() {
+                    false => Ran::Lacks(missing),
+                    true if conn.session.answers.as_deref().is_some_and(Answers::is_wanting) => Ran::Asks,
+                    true => Ran::Later,
+                };
             }
             Flow::Busy(_) => {
                 block.multi = conn.session.multi.take().unwrap_or_default();
                 conn.session.leave_block();
                 conn.session.again = None;
-                return Ran::Lacks(std::mem::take(&mut run.aside.missing));
+                return Ran::Again;
             }
             flow => matches!(flow, Flow::Close),
         };
@@ -403,6 +428,7 @@ impl Worker {
             };
             return Ran::Answers(noted.map(|()| out));
         }
+        fetching.put_together();
         let made = split(fetching, made, run.aside.needs_memory);
         fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
         Ran::Done(made)
@@ -441,6 +467,7 @@ impl Worker {
 
     /// Ends the run of a block that is under way: what it runs on is not so any more, or nobody waits for it.
     pub(super) fn stop_workspace(&mut self, conn: &mut Conn, block: &mut Block) {
+        block.fetching.as_deref_mut().into_iter().for_each(Fetching::put_together);
         let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else { return };
         let multi = self.in_workspace(conn, &mut run, &mut Vec::new(), |ctx, suspended| {
             suspended.and_then(|suspended| suspended.give_up(ctx)).or_else(|| ctx.session.multi.take())
@@ -459,79 +486,14 @@ impl Worker {
         asks
     }
 
-    /// What scripts of blocks have asked is answered: they run again.
-    pub(in crate::cluster) fn go_on_answered(&mut self) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        for which in std::mem::take(&mut peers.tx.answered) {
-            self.fetch_more(which, Vec::new());
-        }
-    }
-
     pub(in crate::cluster) fn note_answered(&mut self, which: (u64, u32)) {
         if let Some(peers) = self.peers.as_deref_mut() {
             peers.tx.answered.push(which);
         }
     }
 
-    /// A script turned out to need further keys.
-    fn fetch_more(&mut self, which: (u64, u32), missing: Vec<Lock>) {
-        let now = self.tx_now();
-        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let Some(mut block) = peers.tx.blocks.remove(&which.0) else { return };
-        let planned = match block.fetching.as_deref_mut() {
-            None => Err(NOT_SERVED.to_vec()),
-            Some(fetching) => {
-                fetching.extra.extend(missing);
-                fetching.rounds += 1;
-                if fetching.rounds > ROUNDS || fetching.extra.len() > EXTRA_MAX {
-                    Err(TOO_CURIOUS.to_vec())
-                } else {
-                    let extra = fetching.extra.clone();
-                    if fetching.interactive {
-                        peers.tx.blocks.insert(which.0, block);
-                        return self.fetch_more_interactive(which.0);
-                    }
-                    peers.plan_fetching(
-                        (&node, databases),
-                        &block.multi,
-                        block.watches(),
-                        (block.db, block.protocol),
-                        &extra,
-                    )
-                }
-            }
-        };
-        let mut failed = None;
-        let mut events = Vec::new();
-        let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
-        match planned {
-            Ok(parts) => {
-                let coordinator = peers.tx.coordinator.as_mut();
-                let again =
-                    |coordinator: &mut txn::Coordinator| coordinator.again(now, which, parts.clone(), &mut events);
-                // If the attempt is void by now, the next one will find that out, too.
-                if coordinator.is_some_and(again)
-                    && let Some(fetching) = block.fetching.as_deref_mut()
-                {
-                    fetching.parts = parts;
-                }
-            }
-            Err(text) => failed = Some(text),
-        }
-        peers.tx.blocks.insert(which.0, block);
-        self.tx_events(events);
-        if let Some(text) = failed {
-            // Nothing is held for it, and its coordinator knows nothing of it any more.
-            if is_interactive {
-                return self.answer_interactive(which.0, Err(text));
-            }
-            self.fail_running(which, &text);
-        }
-    }
-
     /// A block cannot be done: nothing of it is.
-    fn fail_running(&mut self, which: (u64, u32), text: &[u8]) {
+    pub(super) fn fail_running(&mut self, which: (u64, u32), text: &[u8]) {
         let (now, mut events) = (self.tx_now(), Vec::new());
         let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) else {
             return;

@@ -7,6 +7,7 @@ use engine::Busy;
 use keyspace::Need;
 use resp::{Args, Protocol, Reply};
 use script::Checked;
+use txn::locks::Mode;
 
 use super::run::ScriptRun;
 use crate::cluster::{Asks, Call};
@@ -49,7 +50,10 @@ impl ScriptRun {
         if let Some(aside) = &mut ctx.aside
             && !aside.has_keys(command, args, db, ctx.settings.databases)
         {
-            // It runs again when they are there, too.
+            if !self.rules.read_only {
+                // What it reads it may write later: nobody shares that with it then.
+                aside.missing.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
+            }
             return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
         }
         if let Some(error) = self.refusal(ctx, block, command, args)? {
@@ -166,7 +170,11 @@ impl ScriptRun {
             Call::Runs => return Ok(None),
             Call::Fails(_) if self.alone && block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
                 // It runs again, on copies.
-                ctx.session.goes_over = Some(locks_of(command, args, self.db, ctx.settings.databases));
+                let mut locks = locks_of(command, args, self.db, ctx.settings.databases);
+                if !self.rules.read_only {
+                    locks.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
+                }
+                ctx.session.goes_over = Some(locks);
             }
             Call::Fails(error) => return Ok(Some(error)),
             Call::Undoes(error) => ctx.session.undone = Some(Undone::Refused(error)),

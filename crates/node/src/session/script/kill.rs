@@ -19,6 +19,8 @@ pub(super) fn function(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn kill(ctx: &mut SessionCtx<'_>, functions: bool) -> Result<Flow, Error> {
     match ctx.node.scripts.kill(functions) {
         Ok(()) => {
+            // Some may wait for keys of other nodes.
+            ctx.node.look_all();
             ctx.reply().ok();
             Ok(Flow::Done)
         }

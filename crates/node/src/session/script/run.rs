@@ -60,6 +60,8 @@ pub struct Rules {
 enum Asked {
     /// To begin.
     Beginning,
+    /// That its command runs: what it needs was not there. The protocol of the reply.
+    Call(Protocol),
     /// The reply of its command, which is there.
     Command,
     /// Whether it may run a command.
@@ -130,12 +132,13 @@ impl ScriptRun {
 
     /// Answers what the script has last asked.
     fn step(&mut self) -> Step {
-        self.killed = self.job.as_ref().is_some_and(|job| job.is_killed());
+        self.killed = self.is_killed();
         match std::mem::replace(&mut self.asked, Asked::Nothing) {
             _ if self.killed => self.running.step(Input::Stop(super::kill::KILLED)),
             Asked::Beginning => self.running.step(Input::Start),
             Asked::Command => self.running.step(Input::Reply(&self.reply)),
             Asked::Check(checked) => self.running.step(Input::Checked(checked)),
+            Asked::Call(protocol) => Step::Call { protocol },
             Asked::Nothing => self.running.step(Input::Continue),
         }
     }
@@ -160,8 +163,15 @@ impl ScriptRun {
                     reply.clear();
                     let called = self.call(ctx, block, protocol, &mut reply);
                     self.reply = reply;
-                    if let Err(busy) = called {
-                        return Stretch::Busy(busy);
+                    match called {
+                        Ok(()) => {}
+                        Err(_) if ctx.aside.is_some() => {
+                            // It holds nothing that others wait for: it goes on here when that is there.
+                            self.asked = Asked::Call(protocol);
+                            self.job(ctx, block);
+                            return Stretch::Slice;
+                        }
+                        Err(busy) => return Stretch::Busy(busy),
                     }
                     self.asked = Asked::Command;
                     self.calls = self.calls.wrapping_add(1);
@@ -198,15 +208,7 @@ impl ScriptRun {
             return false;
         }
         let scripts = &ctx.node.scripts;
-        let has_changed = self.has_changed(block);
-        let job = self.job.get_or_insert_with(|| {
-            let job = Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now());
-            // What is done to copies nobody has seen: it can be given up.
-            if has_changed && ctx.aside.is_none() {
-                job.may_change();
-            }
-            scripts.show(job)
-        });
+        let job = self.job(ctx, block);
         let elapsed = now.saturating_sub(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
@@ -218,7 +220,7 @@ impl ScriptRun {
                 }
                 None => (!held.is_all()).then(|| held.slots()),
             };
-            if scripts.mark_slow(job, slots) {
+            if scripts.mark_slow(&job, slots) {
                 tracing::warn!(
                     milliseconds = elapsed,
                     "slow script detected: still in execution. You can kill it with SCRIPT KILL or FUNCTION KILL"
@@ -227,6 +229,25 @@ impl ScriptRun {
             }
         }
         true
+    }
+
+    /// It is shown to others, who may kill it.
+    fn job(&mut self, ctx: &SessionCtx<'_>, block: &Block) -> Arc<Job> {
+        let has_changed = self.has_changed(block);
+        let job = self.job.get_or_insert_with(|| {
+            let job = Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now());
+            // What is done to copies nobody has seen: it can be given up.
+            if has_changed && ctx.aside.is_none() {
+                job.may_change();
+            }
+            ctx.node.scripts.show(job)
+        });
+        job.clone()
+    }
+
+    /// Whether it is to end, as somebody has killed it.
+    pub fn is_killed(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_killed())
     }
 
     /// It has ended: what it answers, and what it changed is seen.

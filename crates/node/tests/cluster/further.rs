@@ -1,0 +1,206 @@
+//! Scripts that find out what keys they need, one after the other, at nodes that have them: they are suspended, and go on.
+
+use crate::net::{Net, key_of, shown};
+
+const ADDS: &str = "local n = 0 for _, key in ipairs(ARGV) do n = n + redis.call('incr', key) end return n";
+
+/// How often transactions that a node has coordinated were tried again.
+fn retries(net: &mut Net, client: usize) -> String {
+    let info = net.say(client, "INFO stats");
+    let line = info.lines().find_map(|line| line.trim().strip_prefix("transactions_over_nodes_retries:"));
+    line.expect("a line of INFO").to_owned()
+}
+
+/// One attempt, however many keys there are.
+#[test]
+fn a_script_may_use_any_number_of_keys_that_it_does_not_declare() {
+    for workers in [1, 2] {
+        let (mut net, [client, other, _], [a, ..]) = Net::three(workers, 4);
+        let all: Vec<String> = (0..600).map(|i| key_of(i % 3, 3, &format!("k{i}"))).collect();
+        let words: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert_eq!(net.say_words(client, &[&["EVAL", ADDS, "0"], &words[..]].concat()), "600");
+        assert_eq!(net.say_words(client, &[&["EVAL", ADDS, "1", &a], &words[..]].concat()), "1200");
+        assert_eq!(retries(&mut net, client), "0");
+        let got = net.say_words(other, &[&["MGET"], &words[..]].concat());
+        assert_eq!(got, format!("[{}]", vec!["2"; 600].join(" ")));
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// What it reads it has alone, unless it is known to only read; the slots of several may be the same.
+#[test]
+fn what_is_read_first_and_written_later_is_fetched_once() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 4);
+    let reads_first = "for _, key in ipairs(ARGV) do
+            local before = redis.call('get', key) or 0
+            redis.call('set', key, before + 1)
+            redis.call('rpush', '{' .. key .. '}l', before)
+        end";
+    assert_eq!(net.say_words(client, &["EVAL", reads_first, "0", &a, &b, &c]), "nil");
+    assert_eq!(net.say_words(client, &["EVAL", reads_first, "0", &c, &b, &a]), "nil");
+    assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[2 2 2]");
+    assert_eq!(net.say(client, &format!("LRANGE {{{b}}}l 0 -1")), "[0 1]");
+    let only_reads = "local n = 0 for _, key in ipairs(ARGV) do n = n + redis.call('get', key) end return n";
+    assert_eq!(net.say_words(client, &["EVAL_RO", only_reads, "0", &a, &b, &c]), "6");
+    assert_eq!(retries(&mut net, client), "0");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
+/// Others share what a block reads: it begins again, once, and has all of it alone.
+#[test]
+fn a_block_that_reads_what_its_script_writes() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 4);
+    net.ask(client, &format!("MSET {a} 1 {b} 2 {c} 3"));
+    net.ask(client, "MULTI");
+    for key in [&a, &b, &c] {
+        net.ask(client, &format!("GET {key}"));
+    }
+    net.say_words(client, &["EVAL", ADDS, "0", &a, &b, &c]);
+    assert_eq!(net.say(client, "EXEC"), "[1 2 3 9]");
+    assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[2 3 4]");
+    assert_eq!(retries(&mut net, client), "1");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
+/// Two of a time have ended, or neither, whenever a script finds out about each.
+#[test]
+fn keys_that_end_together_are_there_together() {
+    let both = "local all = {} for i, key in ipairs(ARGV) do all[i] = redis.call('exists', key) end return all";
+    let mut seen = std::collections::BTreeSet::new();
+    for before in (0..300).step_by(10) {
+        let (mut net, [client, ..], [a, b, c]) = Net::three(1, 4);
+        for key in [&a, &b, &c] {
+            net.ask(client, &format!("SET {key} 1 PX 5000"));
+        }
+        net.sleep(5000 - before);
+        net.send_words(client, &["EVAL", both, "0", &a, &b, &c]);
+        let reply = (0..1000).find_map(|_| {
+            net.turns(1);
+            net.clock_only(7);
+            net.replies(client).first().map(shown)
+        });
+        let all = reply.expect("it ends");
+        assert!(all == "[1 1 1]" || all == "[0 0 0]", "{before}: {all}");
+        seen.insert(all);
+    }
+    assert_eq!(seen.len(), 2, "{seen:?}");
+}
+
+/// A script that waits for a key of a node that says nothing.
+fn waits(workers: usize) -> (Net, [usize; 2], [String; 3]) {
+    let (mut net, [client, other, _], [a, b, c]) = Net::three(workers, 4);
+    net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
+    net.stalled = vec![2];
+    net.send_words(client, &["EVAL", ADDS, "0", &b, &a, &c]);
+    net.run();
+    assert!(net.replies(client).is_empty(), "it waits");
+    (net, [client, other], [a, b, c])
+}
+
+#[test]
+fn a_script_that_waits_is_killed() {
+    for workers in [1, 2] {
+        let (mut net, [client, other], [a, b, c]) = waits(workers);
+        net.send(other, "SCRIPT KILL");
+        net.run();
+        net.stalled.clear();
+        let error = net.heard(client).join(",");
+        assert!(error.starts_with("-ERR Script killed by user with SCRIPT KILL."), "{error}");
+        assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[1 1 1]");
+        net.sleep(3000);
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+#[test]
+fn the_client_of_a_script_that_waits_goes() {
+    for workers in [1, 2] {
+        let (mut net, [client, other], [a, b, c]) = waits(workers);
+        net.leave(client);
+        net.run();
+        // What others need of healthy nodes is theirs at once.
+        assert_eq!(net.say(other, &format!("MSET {a} 5 {b} 5")), "OK");
+        net.stalled.clear();
+        net.sleep(3000);
+        assert_eq!(net.say(other, &format!("MGET {a} {b} {c}")), "[5 5 1]");
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// It holds what it has as long as it waits, and no longer.
+#[test]
+fn a_script_waits_for_long() {
+    let (mut net, [client, other], [a, b, c]) = waits(1);
+    net.send(other, &format!("INCRBY {b} 10"));
+    for _ in 0..10 {
+        net.sleep(500);
+    }
+    assert!(net.replies(other).is_empty(), "the script has it");
+    net.stalled.clear();
+    for _ in 0..10 {
+        net.sleep(500);
+    }
+    assert_eq!((net.heard(client).join(","), net.heard(other).join(",")), ("6".to_owned(), "12".to_owned()));
+    assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[2 12 2]");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
+/// The links of a script that waits end: it is done once, or an error says that it is not.
+#[test]
+fn links_end_while_a_script_waits() {
+    for cut in [(0, 1), (0, 2)] {
+        let (mut net, [client, other], [a, b, c]) = waits(1);
+        net.cut(cut.0, cut.1);
+        net.run();
+        net.stalled.clear();
+        for _ in 0..12 {
+            net.sleep(500);
+        }
+        let reply = net.heard(client).join(",");
+        let expected = if reply == "6" { "[2 2 2]" } else { "[1 1 1]" };
+        assert!(reply == "6" || reply.starts_with("-CLUSTERDOWN"), "{cut:?}: {reply}");
+        assert_eq!(net.say(other, &format!("MGET {a} {b} {c}")), expected);
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// A part that has locks asks for further ones, whatever holds newcomers back.
+#[test]
+fn a_pause_does_not_hold_back_who_has_locks() {
+    let (mut net, [client, other], [a, b, c]) = waits(1);
+    // The node has a part in it, which has said what is there.
+    assert_eq!(net.say(other, "CLIENT PAUSE 600000 WRITE"), "OK");
+    net.stalled.clear();
+    net.sleep(600);
+    assert_eq!(net.heard(client).join(","), "6");
+    let further = [&b, &a, &c].map(|key| format!("{{{key}}}x"));
+    net.send_words(client, &["EVAL", ADDS, "0", &further[1], &further[2], &further[0]]);
+    for _ in 0..4 {
+        net.sleep(500);
+    }
+    assert!(net.replies(client).is_empty(), "a part that has no locks is held back");
+    assert_eq!(net.say(other, "CLIENT UNPAUSE"), "OK");
+    for _ in 0..4 {
+        net.sleep(500);
+    }
+    assert_eq!(net.heard(client).join(","), "3");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
+/// What one node says is there may be 8 MB, whether it is asked at once or bit by bit.
+#[test]
+fn what_it_finds_out_about_is_bounded() {
+    let (mut net, [client, ..], [a, b, _]) = Net::three(1, 4);
+    let fills = "for i = 1, 9 do redis.call('set', KEYS[1] .. i, string.rep('x', 1000000)) end";
+    let same = format!("{{{b}}}");
+    assert_eq!(net.say_words(client, &["EVAL", fills, "1", &same]), "nil");
+    let reads = "redis.call('incr', KEYS[1]) local n = 0 for i = 1, ARGV[2] do n = n + redis.call('strlen', ARGV[1] .. i) end return n";
+    assert_eq!(net.say_words(client, &["EVAL", reads, "1", &a, &same, "7"]), "7000000");
+    let error = net.say_words(client, &["EVAL", reads, "1", &a, &same, "9"]);
+    assert!(error.contains("too large (8 MB)"), "{error}");
+    assert_eq!(net.say(client, &format!("GET {a}")), "1");
+    let names = "for i = 1, 100000 do redis.call('get', ARGV[1] .. string.rep('y', 1000) .. i) end";
+    let error = net.say_words(client, &["EVAL", names, "1", &a, &same]);
+    assert!(error.contains("more than 8 MB of keys"), "{error}");
+    assert!(net.is_quiet(), "nothing is left");
+}

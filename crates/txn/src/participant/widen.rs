@@ -1,0 +1,55 @@
+//! An attempt that has said what is there needs further keys here: it locks them as well, in the same attempt.
+//!
+//! ```text
+//!           Widen            locks              looked at
+//! fetched --------> queued ---------> executing ----------> fetched
+//! ```
+//! It goes the way that its Fetch went, and keeps all locks that it has meanwhile. So it may be in the way of others while it waits: it is never patient, and dies
+//! where somebody older is in its way (rule T7). Whatever ends it gives back all that it has and has asked for, with one [`Action::Unlock`].
+
+use std::sync::Arc;
+
+use super::attempt::Phase;
+use super::{Action, Participant, send};
+use crate::{Lock, Message, NodeId, Refusal, TxId};
+
+impl Participant {
+    /// The coordinator needs to know what is there under these keys, too.
+    pub(super) fn widen(
+        &mut self,
+        now: u64,
+        from: NodeId,
+        tx: TxId,
+        (round, locks): (u32, Arc<[Lock]>),
+        out: &mut Vec<Action>,
+    ) {
+        let Some(attempt) = self.known.get_mut(&tx) else { return self.has_not_fetched(from, tx, out) };
+        match &attempt.phase {
+            Phase::Fetched { prepare, .. } if round > attempt.wider.round => {
+                let (prepare, stamp) = (Arc::clone(prepare), prepare.stamp);
+                attempt.wider.round = round;
+                attempt.wider.locks.push(Arc::clone(&locks));
+                attempt.phase = Phase::Queued { prepare, fetches: true };
+                self.hold(now, tx);
+                out.push(Action::Lock { tx, stamp, locks, patient: false, widens: true });
+            }
+            // The answer may have been lost.
+            Phase::Fetched { found, .. } if round == attempt.wider.round => {
+                out.push(send(from, attempt.fetched(tx, found)));
+                self.hold(now, tx);
+            }
+            Phase::Queued { .. } => self.hold(now, tx),
+            Phase::Refused { .. } | Phase::Aborted | Phase::Deciding { commit: false, .. } => {
+                out.push(send(from, Message::Refused { tx, why: Refusal::Over }));
+            }
+            // It is on its way, or an earlier one has come late.
+            Phase::Executing { .. }
+            | Phase::Fetched { .. }
+            | Phase::Held { .. }
+            | Phase::Appending { .. }
+            | Phase::Prepared { .. }
+            | Phase::Deciding { .. }
+            | Phase::Committed { .. } => {}
+        }
+    }
+}
