@@ -83,7 +83,7 @@ def rot(options, folder, rng):
                 # A whole stream, or its first or last files that hold something.
                 parent = copy / f"stream-{rng.randrange(streams)}"
                 mine = sorted(target for target in targets if target.parent == parent)
-                # All of the only stream: that is a new server (row 11).
+                # All of the only stream: that is a new server.
                 newest = [*parent.glob("end-*"), max(path for path in parent.glob("*.log"))]
                 gone = rng.choice((mine[:1], mine[:3], [*parent.iterdir()] if streams > 1 else mine[:2], newest))
                 what = f"removed {', '.join(f'{path.parent.name}/{path.name}' for path in gone[:4])}"
