@@ -8,8 +8,9 @@
 //! effect := op u8, database varint, key bytes, payload length varint, payload
 //! bytes  := length varint, bytes          varint := LEB128, u64
 //! ```
+//! A length may have bytes to spare (0x80 ... 0x00 is 0): that of an image which was written late.
 
-use keyspace::{Db, EntryRef, Key};
+use keyspace::{Db, EntryRef, Key, SharedImage};
 use object::{Corrupt, Limits};
 
 use crate::barrier::Barrier;
@@ -73,10 +74,56 @@ pub struct Effects {
     pub encoded: Vec<u8>,
     /// Number of effects encoded so far that do not say what they found ([`Before::Unknown`]): who does them again has to know that.
     pub unknown: u64,
+    /// Images of values of at least so many bytes are written later, by who logs them. `None`: none is.
+    pub late_from: Option<usize>,
+    /// Those whose effects are in `encoded` without a payload, in their order.
+    pub late: Vec<LateImage>,
     /// Changed keys, in order, possibly repeated.
     pub touched: Vec<Touched>,
     /// What is to be done to whole databases when the handler has returned: see [`crate::Barrier`].
     pub barrier: Option<Barrier>,
+}
+
+/// The payload of an effect that is not written yet, as it has a large value in it.
+pub struct LateImage {
+    /// Where in the encoded effects the length of the payload stands: a byte that is 0.
+    at: usize,
+    /// Of [`op::IMAGE`]: unix milliseconds, 0 for none. Other payloads are the contents of the value, and nothing else.
+    expiry: Option<u64>,
+    image: SharedImage,
+}
+
+/// Bytes of the length of a payload that was not known before it was written: enough for 4 TB.
+const LONG_LENGTH: usize = 6;
+
+/// About how many bytes encoded effects will have when their images are written.
+pub fn length_with_images(encoded: &[u8], late: &[LateImage]) -> usize {
+    encoded.len() + late.iter().map(|late| late.image.about() + 2 * LONG_LENGTH).sum::<usize>()
+}
+
+/// Appends encoded effects to `out`, with their images.
+pub fn write_with_images(encoded: &[u8], late: &[LateImage], out: &mut Vec<u8>) {
+    out.reserve_exact(length_with_images(encoded, late));
+    let mut from = 0;
+    for LateImage { at, expiry, image } in late {
+        out.extend_from_slice(&encoded[from..*at]);
+        from = at + 1;
+        let before = out.len();
+        out.extend_from_slice(&[0; LONG_LENGTH]);
+        match expiry {
+            Some(expiry) => {
+                Writer(out).varint(*expiry);
+                image.write(out);
+            }
+            None => image.write_contents(out),
+        }
+        let mut length = out.len() - before - LONG_LENGTH;
+        for (place, byte) in out[before..before + LONG_LENGTH].iter_mut().enumerate() {
+            *byte = length as u8 & 0x7f | if place < LONG_LENGTH - 1 { 0x80 } else { 0 };
+            length >>= 7;
+        }
+    }
+    out.extend_from_slice(&encoded[from..]);
 }
 
 /// What an effect says of what its key was before, if it takes the place of whatever was there.
@@ -113,6 +160,40 @@ impl Effects {
         if self.interest {
             self.touched.push(Touched { db, slot: key.slot, key: key.bytes.into(), serves, by: self.by });
         }
+    }
+
+    /// Notes that the entry of a key in logical database `db` is as a whole what it is now.
+    pub(crate) fn push_image(&mut self, db: u16, key: &Key<'_>, entry: EntryRef<'_>) {
+        let expiry = entry.expiry().unwrap_or(0);
+        if !self.push_late((op::IMAGE, Some(expiry)), db, key, entry) {
+            self.push(op::IMAGE, db, key, |w| {
+                w.varint(expiry);
+                entry.write_image(w.0);
+            });
+        }
+    }
+
+    /// Notes an effect whose payload is the contents of the collection that the entry has now.
+    pub(crate) fn push_contents(&mut self, op: u8, db: u16, key: &Key<'_>, entry: EntryRef<'_>) {
+        if !self.push_late((op, None), db, key, entry) {
+            self.push(op, db, key, |w| entry.write_contents(w.0));
+        }
+    }
+
+    /// Notes an effect with a large value, which is written later. False: nothing was noted, as it is not large, or is not written by others.
+    fn push_late(&mut self, (op, expiry): (u8, Option<u64>), db: u16, key: &Key<'_>, entry: EntryRef<'_>) -> bool {
+        let shared = self.late_from.filter(|_| self.recording).and_then(|from| entry.share_image(from));
+        let Some(image) = shared else { return false };
+        self.push(op, db, key, |_| {});
+        self.late.push(LateImage { at: self.encoded.len() - 1, expiry, image });
+        true
+    }
+
+    /// Appends what other effects have said, which is theirs no more.
+    pub fn append(&mut self, encoded: &mut Vec<u8>, late: &mut Vec<LateImage>) {
+        let before = self.encoded.len();
+        self.late.extend(late.drain(..).map(|late| LateImage { at: before + late.at, ..late }));
+        self.encoded.append(encoded);
     }
 
     pub(crate) fn encode(&mut self, op: u8, db: u16, key: &[u8], write: impl FnOnce(&mut Writer<'_>)) {

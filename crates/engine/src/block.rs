@@ -6,6 +6,7 @@
 
 use std::ops::AddAssign;
 
+use command::effects::LateImage;
 use command::{Error, Event, Outcome, Rng, Run, Touched};
 use keyspace::{Held, Need, Unpublished};
 use resp::Reply;
@@ -50,6 +51,7 @@ pub struct BlockRun {
 #[derive(Default)]
 struct Pending {
     encoded: Vec<u8>,
+    late: Vec<LateImage>,
     published: Vec<Event>,
     invalidated: Vec<Invalidation>,
     dirty: u64,
@@ -345,6 +347,7 @@ impl Engine {
     #[inline]
     fn exchange(&mut self, pending: &mut Pending) {
         std::mem::swap(&mut self.fx.encoded, &mut pending.encoded);
+        std::mem::swap(&mut self.fx.late, &mut pending.late);
         std::mem::swap(&mut self.published, &mut pending.published);
         std::mem::swap(&mut self.invalidated, &mut pending.invalidated);
         self.local.exchange_counts(&mut pending.counts);
@@ -355,8 +358,9 @@ impl Engine {
     pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
         if self.fx.encoded.is_empty() {
             std::mem::swap(&mut self.fx.encoded, &mut block.pending.encoded);
+            std::mem::swap(&mut self.fx.late, &mut block.pending.late);
         } else {
-            self.fx.encoded.append(&mut block.pending.encoded);
+            self.fx.append(&mut block.pending.encoded, &mut block.pending.late);
         }
         if block.deferred {
             self.stamp_block(&block.held, block.stamped);
@@ -424,6 +428,7 @@ impl Engine {
 impl BlockRun {
     /// What it would have done to keys, and what it would have told; it says nothing of that any more.
     pub(crate) fn take_effects(&mut self) -> (Vec<u8>, Vec<Event>) {
+        debug_assert!(self.pending.late.is_empty(), "an attempt writes its images at once");
         (std::mem::take(&mut self.pending.encoded), std::mem::take(&mut self.pending.published))
     }
 

@@ -312,7 +312,7 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, 0)).unzip();
         let mut logs: Vec<Taken> = intakes.iter().map(|_| Taken::default()).collect();
         let mut links: Vec<Link> =
-            (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone(), promises: true }).collect();
+            (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone(), promises: true, late_from: 16 }).collect();
         for gates in gates {
             links.iter_mut().zip(gates).for_each(|(link, gate)| link.gates.push(gate));
         }

@@ -22,6 +22,8 @@ mod expire;
 #[cfg(test)]
 mod expire_test;
 mod journal;
+#[cfg(test)]
+mod late_test;
 mod record;
 mod serve;
 mod space;
@@ -40,7 +42,7 @@ pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room, Stayed};
-pub use record::{LIBRARIES_SLOT, Link};
+pub use record::{LATE_FROM, LIBRARIES_SLOT, Link};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

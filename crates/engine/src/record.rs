@@ -18,6 +18,9 @@ use crate::block::BlockRun;
 use crate::call::Busy;
 use crate::engine::{Engine, VERSION_SHIFT};
 
+/// A worker takes up to 0.1 ms to write a value of so many bytes into a record. Larger ones are written by the log's thread.
+pub const LATE_FROM: usize = 64 * 1024;
+
 /// Its latch orders changes of the libraries of functions.
 pub const LIBRARIES_SLOT: u16 = 0;
 
@@ -29,6 +32,8 @@ pub struct Link {
     pub marks: Arc<Watermarks>,
     /// Whether what is not committed holds back what is said about it. Not while a log is being begun that may yet be given up.
     pub promises: bool,
+    /// Values that take so many bytes are written into records by the log's thread: [`LATE_FROM`], but in tests.
+    pub late_from: usize,
 }
 
 /// The engine's side of the log.
@@ -71,6 +76,7 @@ impl Engine {
         assert!(link.as_ref().is_none_or(|link| link.gates.len() <= STREAMS), "at most {STREAMS} streams");
         debug_assert!(self.recorder.open.is_none(), "a record is open");
         self.fx.recording = link.is_some();
+        self.fx.late_from = link.as_ref().map(|link| link.late_from);
         self.recorder.link = link;
         self.look_at_marks();
     }
@@ -243,6 +249,7 @@ impl Engine {
         let Some(link) = &mut self.recorder.link else { return };
         let gate = &mut link.gates[stream_of(lsn)];
         let effects = &mut self.fx.encoded;
+        let late = &mut self.fx.late;
         if !self.local.take_stamped() && effects.is_empty() {
             return gate.exit();
         }
@@ -254,8 +261,14 @@ impl Engine {
             // Something has its version, though nothing is different: others must be above it, and a cut must pass it. Records of other
             // streams may come to depend on it: then it must be found after a crash.
             gate.pass(lsn);
-        } else {
+        } else if late.is_empty() {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));
+            self.local.note_version(lsn);
+        } else {
+            let (effects, late) = (std::mem::take(effects), std::mem::take(late));
+            let about = effects::length_with_images(&effects, &late) as u64;
+            let write = move |out: &mut Vec<u8>| effects::write_with_images(&effects, &late, out);
+            gate.leave_late(lsn, about, Box::new(move |out| Record::encode_with(lsn, &dependencies, write, out)));
             self.local.note_version(lsn);
         }
         gate.exit();

@@ -11,18 +11,72 @@ use object::Corrupt;
 
 use crate::db::EntryRef;
 use crate::entry::INLINE_MAX;
-use crate::value::{AnyCollection, Kind, Value};
+use crate::value::{AnyCollection, Blob, Kind, Value, clone_collection};
 
 impl EntryRef<'_> {
     /// Appends the image of the value. Costs as much as the value is large.
     pub fn write_image(self, out: &mut Vec<u8>) {
         out.push(self.kind() as u8);
+        self.write_contents(out);
+    }
+
+    /// Appends the contents of the image alone.
+    pub fn write_contents(self, out: &mut Vec<u8>) {
         let entry = self.entry();
         match self.kind() {
             Kind::Int => out.extend_from_slice(&entry.int().to_le_bytes()),
             Kind::Short | Kind::Raw => out.extend_from_slice(entry.inline()),
             Kind::Blob => out.extend_from_slice(entry.blob()),
             _ => crate::value::encode_collection(entry, out),
+        }
+    }
+}
+
+/// A large value whose image is written later, by any thread: it shares with the entry all that is large, and stays as it is.
+pub struct SharedImage(Shared);
+
+enum Shared {
+    Blob(Arc<Blob>),
+    Collection(AnyCollection),
+}
+
+impl EntryRef<'_> {
+    /// The value, if it takes at least `from` bytes and can be shared: an image of it takes long to write.
+    pub fn share_image(self, from: usize) -> Option<SharedImage> {
+        let entry = self.entry();
+        if !entry.kind().owns_pointer() || self.memory() < from {
+            return None;
+        }
+        Some(SharedImage(match entry.kind() {
+            Kind::Blob => Shared::Blob(entry.blob().clone()),
+            _ => Shared::Collection(clone_collection(entry)?),
+        }))
+    }
+}
+
+impl SharedImage {
+    /// Appends the image of the value as it was: see [`EntryRef::write_image`].
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(match &self.0 {
+            Shared::Blob(_) => Kind::Blob,
+            Shared::Collection(collection) => collection.kind(),
+        } as u8);
+        self.write_contents(out);
+    }
+
+    /// Appends the contents alone.
+    pub fn write_contents(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Shared::Blob(bytes) => out.extend_from_slice(bytes),
+            Shared::Collection(collection) => collection.encode(out),
+        }
+    }
+
+    /// About how many bytes that is.
+    pub fn about(&self) -> usize {
+        match &self.0 {
+            Shared::Blob(bytes) => bytes.len(),
+            Shared::Collection(collection) => collection.memory(),
         }
     }
 }
@@ -75,6 +129,14 @@ mod tests {
                 let mut again = Vec::new();
                 db.peek(&to).unwrap().write_image(&mut again);
                 assert_eq!(image, again);
+                let shared = db.peek(&to).unwrap().share_image(0);
+                db.set_value(&to, Value::Int(7), Expiry::Clear);
+                if let Some(shared) = &shared {
+                    again.clear();
+                    shared.write(&mut again);
+                    assert_eq!(image, again, "what was shared stays as it was");
+                }
+                assert_eq!(shared.is_some(), image[0] >= Kind::Blob as u8);
             }
         });
     }

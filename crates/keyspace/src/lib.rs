@@ -42,6 +42,7 @@ pub use counts::{Counts, Unpublished};
 pub use db::{Db, EntryRef, Expiry, Over, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX, VERSION_BITS};
 pub use flush::Reclaim;
+pub use image::SharedImage;
 pub use key::{Key, KeyHasher};
 pub use keyspace::{Held, Keyspace, Need};
 pub use local::{Counters, Local, Sighted, Sighting, bump};

@@ -10,7 +10,7 @@
 //! body     := records, or one part
 //! record   := length varint (of what follows) · lsn u64 · dependencies u8 · lsn u64 each · effects
 //! part     := lsn u64 · length u64 (of the record and its length) · offset u64 (of these bytes in there) · bytes
-//! varint   := LEB128
+//! varint   := LEB128, maybe with bytes to spare (0x80 ... 0x00 is 0)
 //! ```
 //!
 //! Segments of a stream are numbered from 1, blocks over all segments, too. A segment is recycled: behind its last block may be
@@ -36,6 +36,8 @@ const VERSION: u32 = 3;
 const OLDEST: u32 = 1;
 /// In the length of a block: it is a part of a record.
 const IS_PART: u32 = 1 << 31;
+/// Bytes of the length of a record that was not known before it was written: enough for 4 TB.
+const LONG_LENGTH: usize = 6;
 /// Bytes of a part before those of its record.
 pub(crate) const PART_HEADER: usize = 24;
 /// Longest body of a block in bytes.
@@ -461,6 +463,28 @@ impl<'a> Record<'a> {
         out.extend_from_slice(effects);
     }
 
+    /// As [`Self::encode`], of effects that are written only now: how long they are is known when they are there, so the length before
+    /// them has bytes to spare.
+    ///
+    /// # Panics
+    /// As [`Self::encode`].
+    pub fn encode_with(lsn: Lsn, dependencies: &[Lsn], effects: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");
+        let before = out.len();
+        out.extend_from_slice(&[0; LONG_LENGTH]);
+        out.extend_from_slice(&lsn.to_le_bytes());
+        out.push(count);
+        for dependency in dependencies {
+            out.extend_from_slice(&dependency.to_le_bytes());
+        }
+        effects(out);
+        let mut length = (out.len() - before - LONG_LENGTH) as u64;
+        for (place, byte) in out[before..before + LONG_LENGTH].iter_mut().enumerate() {
+            *byte = length as u8 & 0x7f | if place < LONG_LENGTH - 1 { 0x80 } else { 0 };
+            length >>= 7;
+        }
+    }
+
     fn decode(from: &mut Numbers<'a>) -> Result<Self, Broken> {
         let length = usize::try_from(from.varint()?).map_err(|_| Broken("length of a record"))?;
         let mut record = Numbers(from.take(length)?);
@@ -596,6 +620,23 @@ mod tests {
             other[at] ^= 1;
             assert!(CleanEnd::decode(&other).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_record_of_unknown_length_is_read_as_any_other() {
+        let (mut body, mut other) = (Vec::new(), Vec::new());
+        Record::encode_with(0x0102, &[9], |out| out.extend_from_slice(b"ab"), &mut body);
+        assert_eq!(hex(&body), "938080808000020100000000000001090000000000000061 62".replace(' ', ""));
+        Record::encode_with(3, &[], |out| out.extend_from_slice(&[7; 1000]), &mut body);
+        Record::encode(0x0102, &[9], b"ab", &mut other);
+        Record::encode(3, &[], &[7; 1000], &mut other);
+        let block = |body| Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, is_part: false, body };
+        let read = |body| block(body).records().collect::<Result<Vec<_>, _>>();
+        assert!(read(&body).is_ok() && read(&body) == read(&other));
+        let raw = block(&body).raw_records().next().and_then(Result::ok).map(|raw| (raw.lsn, raw.to));
+        assert_eq!(raw, Some((0x0102, 25)));
+        let (dependencies, effects) = split_record(&body[..25]);
+        assert_eq!((dependencies.collect::<Vec<_>>(), effects), (vec![9], &b"ab"[..]));
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! *floor* to the cut it wants, then looks at every gate: who is inside may have chosen an LSN below the cut and is waited for; who
 //! enters later sees the floor and chooses a higher one. So everything at or below the cut is taken, and as a record has a higher LSN than
 //! all it depends on, a cut is a consistent prefix (checked by loom in `tests/cuts.rs`).
+//!
+//! A record that takes long to encode is left *late*: as a function that the writer calls. The worker and its latches need not wait for it.
+
+use std::collections::VecDeque;
 
 use crate::Lsn;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
@@ -22,13 +26,53 @@ pub(crate) fn empty<T>(buffer: &mut Vec<T>) {
     }
 }
 
+/// Appends a record that was left before it was encoded.
+pub type Late = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
+
+/// A record that is not encoded yet.
+struct LateRecord {
+    lsn: Lsn,
+    /// About how many bytes it will have.
+    about: u64,
+    encode: Late,
+}
+
 /// What a worker has left and the writer has not taken.
 #[derive(Default)]
 struct Pending {
     /// Encoded records, in the order of their LSNs.
     bytes: Vec<u8>,
-    /// The LSN of each, and where it ends.
+    /// The LSN of each record, and where it ends. A late one has no bytes here.
     ends: Vec<(Lsn, usize)>,
+    /// Those of them that are late.
+    late: VecDeque<LateRecord>,
+}
+
+/// Records of one worker, in the order of their LSNs, some of them late.
+struct Mixed {
+    bytes: Vec<u8>,
+    ends: Vec<(Lsn, usize)>,
+    late: VecDeque<LateRecord>,
+}
+
+impl Mixed {
+    /// Appends the records to `bytes`, and where each ends to `ends`. How many bytes more than they were thought to be.
+    fn encode(self, bytes: &mut Vec<u8>, ends: &mut Vec<usize>) -> u64 {
+        let (mut from, mut late, mut surplus) = (0, self.late.into_iter().peekable(), 0u64);
+        for (lsn, end) in self.ends {
+            match late.next_if(|late| late.lsn == lsn) {
+                Some(record) => {
+                    let before = bytes.len();
+                    (record.encode)(bytes);
+                    surplus = surplus.wrapping_add((bytes.len() - before) as u64).wrapping_sub(record.about);
+                }
+                None => bytes.extend_from_slice(&self.bytes[from..end]),
+            }
+            from = end;
+            ends.push(bytes.len());
+        }
+        surplus
+    }
 }
 
 /// One worker's part, on lines of its own.
@@ -38,9 +82,11 @@ struct Lane {
     passes: AtomicU64,
     /// LSN of the last record left.
     last: AtomicU64,
-    /// Bytes of all records ever left, counted by the worker, and taken, counted by the writer.
+    /// Bytes of all records ever left, counted by the worker, and taken, counted by the writer. Late ones count as many as they are thought to have.
     left: AtomicU64,
     taken: AtomicU64,
+    /// How many more late ones had, wrapping; counted by the writer.
+    surplus: AtomicU64,
     pending: Mutex<Pending>,
 }
 
@@ -85,7 +131,10 @@ impl Waiting {
 
     /// How many bytes have ever been left, taken or not.
     pub fn ever(&self) -> u64 {
-        self.0.iter().map(|lane| lane.left.load(Acquire)).sum()
+        self.0
+            .iter()
+            .map(|lane| lane.left.load(Acquire).wrapping_add(lane.surplus.load(Acquire)))
+            .fold(0, u64::wrapping_add)
     }
 }
 
@@ -124,6 +173,7 @@ impl Intake {
             last: AtomicU64::new(0),
             left: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            surplus: AtomicU64::new(0),
             pending: Mutex::default(),
         };
         let lanes: Lanes = (0..workers).map(|_| Arc::new(lane())).collect::<Vec<_>>().into();
@@ -162,6 +212,15 @@ impl Intake {
         for lane in self.lanes.iter() {
             let mut pending = lane.lock();
             let taken = pending.ends.partition_point(|(lsn, _)| *lsn <= cut);
+            if pending.late.front().is_some_and(|late| late.lsn <= cut) {
+                let (mixed, about) = pending.take_mixed(taken, cut);
+                // The worker may leave more while these are encoded.
+                drop(pending);
+                let surplus = mixed.encode(bytes, &mut ends);
+                lane.surplus.fetch_add(surplus, Release);
+                lane.taken.fetch_add(about, Release);
+                continue;
+            }
             let Some(&(_, end)) = taken.checked_sub(1).and_then(|last| pending.ends.get(last)) else { continue };
             let before = bytes.len();
             if end >= LARGE_RECORD {
@@ -170,7 +229,8 @@ impl Intake {
             bytes.extend_from_slice(&pending.bytes[..end]);
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);
-            if pending.bytes.is_empty() {
+            // Late records have none.
+            if pending.bytes.is_empty() && pending.ends.is_empty() {
                 empty(&mut pending.bytes);
                 empty(&mut pending.ends);
             }
@@ -188,6 +248,23 @@ impl Intake {
     /// What waits, for others to ask.
     pub fn waiting(&self) -> Waiting {
         Waiting(self.lanes.clone())
+    }
+}
+
+impl Pending {
+    /// Takes the first so many records, which are all up to the cut. About how many bytes they have.
+    fn take_mixed(&mut self, count: usize, cut: Lsn) -> (Mixed, u64) {
+        let ends: Vec<_> = self.ends.drain(..count).collect();
+        let end = ends.last().map_or(0, |(_, end)| *end);
+        let bytes: Vec<u8> = self.bytes.drain(..end).collect();
+        self.ends.iter_mut().for_each(|(_, other)| *other -= end);
+        let late = self.late.partition_point(|late| late.lsn <= cut);
+        let late: VecDeque<_> = self.late.drain(..late).collect();
+        if self.bytes.is_empty() {
+            empty(&mut self.bytes);
+        }
+        let about = end as u64 + late.iter().map(|late| late.about).sum::<u64>();
+        (Mixed { bytes, ends, late }, about)
     }
 }
 
@@ -211,7 +288,22 @@ impl Gate {
         let end = pending.bytes.len();
         pending.ends.push((lsn, end));
         drop(pending);
-        let left = self.lane.left.load(Relaxed) + (end - before) as u64;
+        self.count(lsn, (end - before) as u64);
+    }
+
+    /// As [`Self::leave`], of a record that takes long to encode: the writer does that when it takes the record. It will have `about` so many bytes.
+    pub fn leave_late(&mut self, lsn: Lsn, about: u64, encode: Late) {
+        debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
+        let mut pending = self.lane.lock();
+        let end = pending.bytes.len();
+        pending.ends.push((lsn, end));
+        pending.late.push_back(LateRecord { lsn, about, encode });
+        drop(pending);
+        self.count(lsn, about);
+    }
+
+    fn count(&mut self, lsn: Lsn, bytes: u64) {
+        let left = self.lane.left.load(Relaxed).wrapping_add(bytes);
         self.lane.left.store(left, Release);
         self.lane.last.store(lsn, Release);
     }

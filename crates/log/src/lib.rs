@@ -38,7 +38,7 @@ pub use disk::{Disk, File, Folder, PAGE, PlainFile, make_folders};
 pub use fail::point as fail_point;
 pub use flight::Flight;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
-pub use intake::{Gate, Intake, Take, Taken};
+pub use intake::{Gate, Intake, Late, Take, Taken};
 pub use lack::Lack;
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};

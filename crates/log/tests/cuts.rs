@@ -21,11 +21,14 @@ use loom::thread;
 
 /// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record, which
 /// says what the slot's last record was.
-fn write(gate: &mut Gate, slot: &Mutex<Lsn>) {
+fn write(gate: &mut Gate, slot: &Mutex<Lsn>, late: bool) {
     let mut last = slot.lock().unwrap();
     let lsn = gate.enter().max(*last) + 1;
     let before = *last as u8;
-    gate.leave(lsn, |bytes| bytes.extend([lsn as u8, before]));
+    match late {
+        true => gate.leave_late(lsn, 2, Box::new(move |bytes| bytes.extend([lsn as u8, before]))),
+        false => gate.leave(lsn, |bytes| bytes.extend([lsn as u8, before])),
+    }
     gate.exit();
     *last = lsn;
 }
@@ -57,9 +60,10 @@ fn a_cut_is_a_consistent_prefix() {
         let slot = Arc::new(Mutex::new(0));
         let workers: Vec<_> = gates
             .into_iter()
-            .map(|mut gate| {
+            .zip([false, true])
+            .map(|(mut gate, late)| {
                 let slot = slot.clone();
-                thread::spawn(move || write(&mut gate, &slot))
+                thread::spawn(move || write(&mut gate, &slot, late))
             })
             .collect();
         let mut log = Log::default();
@@ -78,8 +82,8 @@ fn records_of_slots_apart_are_all_taken() {
     loom::model(|| {
         let (mut intake, mut gates) = Intake::new(2, 5);
         let mut other = gates.pop().unwrap();
-        let worker = thread::spawn(move || write(&mut other, &Mutex::new(0)));
-        write(&mut gates[0], &Mutex::new(0));
+        let worker = thread::spawn(move || write(&mut other, &Mutex::new(0), true));
+        write(&mut gates[0], &Mutex::new(0), false);
         let mut log = Log::default();
         log.take(&mut intake);
         worker.join().unwrap();

@@ -27,6 +27,8 @@ pub struct Durable {
     log: Log,
     /// What workers know of how far it has come.
     marks: Arc<Watermarks>,
+    /// See [`Link::late_from`].
+    late_from: usize,
     tail: Arc<Tail>,
     /// Whether its disk hangs.
     pub(crate) stall: Stall,
@@ -38,14 +40,15 @@ impl Durable {
     /// `gates`: of each worker, one for each stream.
     pub fn new(log: Log, gates: Vec<Vec<Gate>>) -> Self {
         let marks = log.marks().clone();
-        Self::with_marks(log, gates, marks)
+        Self::with_marks(log, gates, marks, engine::LATE_FROM)
     }
 
-    /// As [`Self::new`], with other watermarks than the log's own. For simulations.
-    pub fn with_marks(log: Log, gates: Vec<Vec<Gate>>, marks: Arc<Watermarks>) -> Self {
+    /// As [`Self::new`], with other watermarks than the log's own, and values that the log's thread writes though they are smaller. For simulations.
+    pub fn with_marks(log: Log, gates: Vec<Vec<Gate>>, marks: Arc<Watermarks>, late_from: usize) -> Self {
         Self {
             log,
             marks,
+            late_from,
             tail: Arc::default(),
             stall: Stall::default(),
             gates: Mutex::new(gates.into_iter().map(Some).collect()),
@@ -66,7 +69,7 @@ impl Durable {
     pub(crate) fn link(&self, worker: usize, promises: bool) -> Option<Link> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
-        Some(Link { gates, marks: self.marks.clone(), promises })
+        Some(Link { gates, marks: self.marks.clone(), promises, late_from: self.late_from })
     }
 
     /// Whether everything up to here is on the disk, whatever the setting promises.

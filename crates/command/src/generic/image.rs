@@ -4,16 +4,13 @@ use keyspace::{Db, Expiry, Key, Value};
 use object::Corrupt;
 
 use crate::ctx::Ctx;
-use crate::effects::{Reader, op};
+use crate::effects::Reader;
 
 /// See [`Ctx::image_effect`].
 pub(super) fn effect(ctx: &mut Ctx<'_>, key: &Key<'_>) {
     ctx.db.note_change(key);
     let Some(entry) = ctx.db.peek(key) else { return };
-    ctx.fx.push(op::IMAGE, ctx.db.logical(), key, |w| {
-        w.varint(entry.expiry().unwrap_or(0));
-        entry.write_image(w.0);
-    });
+    ctx.fx.push_image(ctx.db.logical(), key, entry);
 }
 
 pub(super) fn replay(key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>) -> Result<(), Corrupt> {

@@ -57,6 +57,13 @@ impl Ctx<'_> {
         image::effect(self, key);
     }
 
+    /// Notes that `key` of the selected database has become a collection, as which only its contents are said: the payload of effect `op`.
+    pub(crate) fn contents_effect(&mut self, op: u8, key: &Key<'_>) {
+        self.db.note_change(key);
+        let Some(entry) = self.db.peek(key) else { return };
+        self.fx.push_contents(op, self.db.logical(), key, entry);
+    }
+
     /// Deletes `key` if its time has come. Only for keys the engine has not looked at before the command: those of other
     /// databases (COPY, MOVE).
     pub(crate) fn expire_now(&mut self, key: &Key<'_>) {

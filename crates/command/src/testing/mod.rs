@@ -255,7 +255,9 @@ impl Bench {
     pub fn replayed(&self) -> Bench {
         let mut other = Bench::new();
         let held = other.hold();
-        for effect in effects::decode(&self.effects.encoded) {
+        let mut encoded = Vec::new();
+        effects::write_with_images(&self.effects.encoded, &self.effects.late, &mut encoded);
+        for effect in effects::decode(&encoded) {
             let mut effect = effect.expect("our own encoding");
             if let Some(barrier) = effect.barrier().expect("our own encoding") {
                 if let Some(mut reclaim) = barrier.carry_out(&other.keyspace, &held, &mut other.local) {

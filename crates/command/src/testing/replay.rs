@@ -56,9 +56,10 @@ pub(super) fn known(line: &str) -> bool {
 }
 
 /// Runs a history and checks, step by step, that what changed and what was said to change agree.
-fn run(steps: &[Step]) -> (Bench, Vec<String>) {
+fn run(steps: &[Step], late_from: Option<usize>) -> (Bench, Vec<String>) {
     let payloads = payloads();
     let mut bench = Bench::new();
+    bench.effects.late_from = late_from;
     narrow(&mut bench);
     let mut told = Vec::new();
     let mut before = bench.digest_alive();
@@ -111,8 +112,8 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
     #[test]
-    fn effects_say_it_all(steps in prop::collection::vec(step(), 1..120)) {
-        let (mut bench, told) = run(&steps);
+    fn effects_say_it_all(steps in prop::collection::vec(step(), 1..120), late in prop::option::of(0usize..500)) {
+        let (mut bench, told) = run(&steps, late);
         let mut other = bench.replayed();
         prop_assert_eq!(bench.contents(), other.contents(), "{}", told.join("\n"));
         bench.check_counts();

@@ -72,9 +72,9 @@ pub(crate) fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static
         }
         return;
     }
-    ctx.effect(effect::STORE, key, |w| set.encode(w.0));
     let before = ctx.kind_before(key);
     ctx.db.set_value(key, set.into(), Expiry::Clear);
+    ctx.contents_effect(effect::STORE, key);
     ctx.tell_replaced(key, before);
     ctx.notify(class::ZSET, event, key);
 }

@@ -126,8 +126,9 @@ impl Engine {
     pub fn run_in_attempt(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
         // Its effects are what is installed, whether or not there is a log.
         let recording = std::mem::replace(&mut self.fx.recording, true);
+        let late_from = self.fx.late_from.take();
         self.run_in_block(block, call, out);
-        self.fx.recording = recording;
+        (self.fx.recording, self.fx.late_from) = (recording, late_from);
     }
 
     /// Tells of what an attempt has looked at that only read: nobody installs that.

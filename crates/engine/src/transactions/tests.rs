@@ -269,7 +269,7 @@ fn logging(engine: &mut Engine) -> (Intake, Arc<Watermarks>, Vec<Gate>) {
     let (intake, mut gates) = Intake::new(2, 0);
     let own = gates.split_off(1);
     let marks = Arc::new(Watermarks::new(&[0]));
-    engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true }));
+    engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true, late_from: 16 }));
     engine.begin_turn(NOW);
     (intake, marks, own)
 }
@@ -451,7 +451,7 @@ fn what_is_tried_in_vain_is_logged_once() {
     let [mut one] = engines();
     let (intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, 0)).unzip();
     let gates = gates.into_iter().flatten().collect();
-    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true }));
+    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true, late_from: 16 }));
     one.begin_turn(NOW);
     let logged = || intakes.iter().map(|intake| intake.waiting().ever()).sum::<u64>();
     say(&mut one, "rpush l x");

@@ -30,6 +30,8 @@ pub(crate) const FLIGHTS: usize = 2;
 const WORTH: u64 = 80;
 /// How many blocks that is, about.
 const OF_LATE: u64 = 8;
+/// Most bytes that a worker writes itself: clients may come to it meanwhile.
+const LENT_MAX: u64 = 256 * 1024;
 /// How often a worker inside its gate is looked at before the processor is given up.
 const SPINS: u32 = 50;
 /// How often before the thread sleeps.
@@ -192,9 +194,11 @@ impl<D: Disk> Runner<D> {
         Step::Then(After::End)
     }
 
-    /// Whether anybody may take its steps for a while: replies are promised a sync, nothing is on its way, and nothing waits for room.
+    /// Whether anybody may take its steps for a while: replies are promised a sync, nothing is on its way, nothing waits for room, and
+    /// there is not much to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
-        !self.ended && self.is_settled() && self.unwritten.is_none() && self.committer.writer().in_flight() == 0
+        let is_free = !self.ended && self.is_settled() && self.unwritten.is_none();
+        is_free && self.committer.writer().in_flight() == 0 && self.stream().left() <= LENT_MAX
     }
 
     /// Whether there are no more steps.

@@ -187,7 +187,15 @@ impl World {
         }
         let filler = if self.chance.below(20) == 0 { 10_000 } else { self.chance.below(600) as usize };
         let effects = effects(slot, before, filler);
-        gate.leave(lsn, |bytes| Record::encode(lsn, &dependencies, &effects, bytes));
+        match self.chance.below(4) {
+            0 => {
+                // How long it will be is not known exactly.
+                let about = self.chance.below(2 * effects.len() as u64 + 1);
+                let write = move |out: &mut Vec<u8>| out.extend_from_slice(&effects);
+                gate.leave_late(lsn, about, Box::new(move |out| Record::encode_with(lsn, &dependencies, write, out)));
+            }
+            _ => gate.leave(lsn, |bytes| Record::encode(lsn, &dependencies, &effects, bytes)),
+        }
         gate.exit();
         if self.written.insert(lsn, (slot, before)).is_some() {
             panic!("two records have the LSN {lsn}");

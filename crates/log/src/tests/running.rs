@@ -428,3 +428,54 @@ fn what_is_being_taken_is_still_left() {
     assert!(matches!(intake.take(&mut Vec::new()), crate::Take::Taken(_)));
     assert_eq!((waiting.bytes(), waiting.ever()), (0, 100));
 }
+
+/// Late records are taken in the order in which all were left, and count as what they turned out to be.
+#[test]
+fn late_records_come_in_their_order() {
+    let (mut intake, mut gates) = crate::Intake::new(2, 0);
+    let waiting = intake.waiting();
+    let mut leave = |worker: usize, late: bool, fill: u8| {
+        let lsn = gates[worker].enter() + 1;
+        match late {
+            true => gates[worker].leave_late(lsn, 40, Box::new(move |out| out.extend_from_slice(&[fill; 100]))),
+            false => gates[worker].leave(lsn, |out| out.extend_from_slice(&[fill; 10])),
+        }
+        gates[worker].exit();
+    };
+    leave(0, false, 1);
+    leave(0, true, 2);
+    leave(0, true, 3);
+    leave(0, false, 4);
+    leave(1, false, 5);
+    assert_eq!((waiting.bytes(), waiting.ever()), (110, 110));
+    let mut bytes = vec![9];
+    let crate::Take::Taken(taken) = intake.take(&mut bytes) else { panic!("nobody is inside") };
+    assert_eq!(taken.ends, [11, 111, 211, 221, 231]);
+    let first: Vec<u8> = taken.ends.iter().map(|end| bytes[end - 1]).collect();
+    assert_eq!(first, [1, 2, 3, 4, 5]);
+    assert_eq!((waiting.bytes(), waiting.ever()), (0, 230));
+    leave(0, false, 6);
+    leave(1, true, 7);
+    assert!(matches!(intake.take(&mut bytes), crate::Take::Taken(taken) if taken.ends == [241, 341]));
+    assert_eq!((waiting.bytes(), waiting.ever()), (0, 340));
+}
+
+/// A late record above the cut stays, though it has no bytes yet.
+#[test]
+fn late_records_above_the_cut_stay() {
+    let (mut intake, mut gates) = crate::Intake::new(2, 0);
+    let lsn = gates[0].enter() + 10;
+    gates[0].leave(lsn, |out| out.extend_from_slice(&[1; 10]));
+    gates[0].exit();
+    let inside = gates[1].enter();
+    let mut bytes = Vec::new();
+    assert_eq!(intake.take(&mut bytes), crate::Take::Soon);
+    let later = gates[0].enter() + 1;
+    gates[0].leave_late(later, 5, Box::new(|out| out.extend_from_slice(&[2; 10])));
+    gates[0].exit();
+    gates[1].exit();
+    assert!(inside < lsn && lsn < later);
+    assert_eq!(intake.take(&mut bytes), crate::Take::Taken(crate::Taken { cut: lsn, ends: vec![10] }));
+    assert_eq!(intake.take(&mut bytes), crate::Take::Taken(crate::Taken { cut: later, ends: vec![20] }));
+    assert_eq!(bytes[9..11], [1, 2]);
+}

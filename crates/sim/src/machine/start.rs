@@ -25,6 +25,9 @@ use crate::plan::{Plan, Planted};
 /// Of the log.
 pub const LIMITS: Limits = Limits { segment: SEGMENT, spares: 1, reserve: 3000, block: 4096 };
 
+/// Values of so many bytes are written into records by the log: few are longer.
+const LATE_FROM: usize = 100;
+
 /// Settings other than the defaults: thresholds so low that short histories cross them.
 const SETTINGS: [(&str, &str); 9] = [
     ("databases", "5"),
@@ -139,7 +142,7 @@ impl Machine {
             (plan.planted == Planted::SkippedPrefix).then(|| Arc::new(Watermarks::new(&vec![Lsn::MAX; plan.streams])));
         let marks = pretended.clone().unwrap_or_else(|| log.marks().clone());
         marks.copy_promised(log.marks());
-        node.set_log(Some((Arc::new(Durable::with_marks(log.clone(), gates, marks)), checkpoints.clone())));
+        node.set_log(Some((Arc::new(Durable::with_marks(log.clone(), gates, marks, LATE_FROM)), checkpoints.clone())));
         let watcher = Arc::downgrade(&node);
         log.on_moved(Box::new(move || {
             if let Some(node) = watcher.upgrade() {

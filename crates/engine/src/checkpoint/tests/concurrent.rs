@@ -41,6 +41,7 @@ fn live(seed: u64) -> usize {
                         gates: vec![gate],
                         marks: Arc::new(Watermarks::new(&[0])),
                         promises: true,
+                        late_from: 16,
                     }));
                     let rng = Rng::new(seed * 100 + u64::from(index));
                     let mut hand = Hand { engine, rng, loader, now: 0 };

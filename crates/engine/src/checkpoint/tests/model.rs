@@ -283,7 +283,12 @@ impl Machine {
         engine.configure(tunables.clone(), 0);
         let (intake, mut gates) = Intake::new(2, highest);
         let own = gates.pop().expect("two of them");
-        engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])), promises: true }));
+        engine.log_to(Some(Link {
+            gates,
+            marks: Arc::new(Watermarks::new(&[highest])),
+            promises: true,
+            late_from: 16,
+        }));
         engine.begin_turn(NOW);
         (log.committed, log.left) = (highest, highest);
         let source = StoreSource { store: Arc::new(store.clone()), report: |why| panic!("{why}") };
@@ -318,7 +323,12 @@ impl Machine {
         let databases = stored.as_ref().map(|header| &header.databases);
         let passed = begin_generation(&shared, &mut own, begun, databases, |_| {});
         assert!(passed.is_some_and(|passed| passed[0] > begun), "nobody else is there");
-        self.hand.engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[highest])), promises: false }));
+        self.hand.engine.log_to(Some(Link {
+            gates,
+            marks: Arc::new(Watermarks::new(&[highest])),
+            promises: false,
+            late_from: 16,
+        }));
         self.own = own.remove(0);
         let (epoch, store) = (self.checkpointer.epoch(), Arc::new(self.store.clone()));
         self.checkpointer = Checkpointer::anew(shared, store, 7, stored.as_ref(), epoch);
