@@ -232,3 +232,14 @@ fn prose_can_be_read() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     assert!(readme.lines().count() <= README_LINES_MAX, "the README is longer than {README_LINES_MAX} lines");
 }
+
+#[test]
+fn pages_of_mechanisms_have_the_same_parts() {
+    for (name, text) in documents() {
+        let is_page =
+            name.starts_with("docs/internals/") && !name.ends_with("rules.md") && !name.ends_with("glossary.md");
+        for part in ["## Purpose", "## Source map", "## Rules", "## Known gaps"].iter().filter(|_| is_page) {
+            assert!(lines(&text).any(|(_, line)| line == *part), "{name} has no {part}");
+        }
+    }
+}
