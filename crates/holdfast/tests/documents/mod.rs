@@ -243,3 +243,14 @@ fn pages_of_mechanisms_have_the_same_parts() {
         }
     }
 }
+
+#[test]
+fn the_contents_name_every_document() {
+    let documents = documents();
+    let contents = documents.get("docs/SUMMARY.md").expect("the contents");
+    let named: BTreeSet<String> =
+        lines(contents).flat_map(|(_, line)| links(line)).map(|link| tidy(&Path::new("docs").join(link))).collect();
+    for name in documents.keys().filter(|name| name.starts_with("docs/") && *name != "docs/SUMMARY.md") {
+        assert!(named.contains(name), "docs/SUMMARY.md does not name {name}");
+    }
+}
