@@ -3,7 +3,8 @@
 //!
 //! It is asked while the block holds nothing: no node waits for another that waits for it. A block's questions are known
 //! before it runs. A script that comes to one is undone, and runs again with what was answered. So the answers are of about
-//! the time of the block, and not isolated from others.
+//! the time of the block, and not isolated from others. Whom a message reaches is known without keys: a script that runs
+//! on copies is suspended for that.
 
 use engine::Busy;
 use keyspace::Need;
@@ -87,9 +88,9 @@ impl Answers {
         self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
     }
 
-    /// Whether others are to be asked.
-    pub(crate) fn is_wanting(&self) -> bool {
-        self.wanted.is_some()
+    /// What others are to be asked, if anything: whether it is about keys, and waits for those that are locked.
+    pub(crate) fn wants(&self) -> Option<bool> {
+        self.wanted.as_ref().map(|question| question.home)
     }
 
     pub(super) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
@@ -152,6 +153,8 @@ impl SessionCtx<'_> {
         let home = merge != Merge::Receivers;
         let question = Question::of(db, args, home);
         let answers = self.session.answers.get_or_insert_default();
+        // The next command of the connection knows none of them.
+        answers.is_over |= self.aside.is_some();
         if answers.find(&question).is_some() {
             return if home { Asks::Answered } else { Asks::Nothing };
         }

@@ -164,10 +164,11 @@ impl Peers {
         }
     }
 
-    /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there.
-    pub(crate) fn refuses_in_workspace(&self, command: &Command, args: Args<'_>) -> Option<&'static [u8]> {
+    /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there. `smart`: the client means this node alone.
+    pub(crate) fn refuses_in_workspace(&self, command: &Command, args: Args<'_>, smart: bool) -> Option<&'static [u8]> {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
+            _ if !smart && self.may_be_asked(command) => None,
             Kind::Keyed if reach_of(command, args) != Reach::Keys => Some(EVERYTHING),
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,

@@ -103,6 +103,22 @@ fn blocks_and_scripts_see_the_keys_of_all_nodes() {
         for at in [net.connect(0), net.connect(2)] {
             assert_eq!(net.say(at, &format!("EVAL {scan} 0")), "12", "each key once");
         }
+        // With keys of several nodes it is undone, too, gives its locks back while they are asked, and is done once.
+        let script = "redis.call('incr',KEYS[1])redis.call('incr',KEYS[2])local\tn=redis.call('dbsize')return{n,redis.call('get',KEYS[1]),#redis.call('keys','*')}";
+        let [one, two] = [&near, &far].map(|key| format!("{{{key}}}several"));
+        assert_eq!(net.say(client, &format!("EVAL {script} 2 {one} {two}")), "[14 1 12]");
+        assert_eq!(net.say(client, &format!("EVAL {script} 2 {one} {two}")), "[14 2 14]");
+        let scan = scan.replacen("local\tn", "redis.call('incr',KEYS[1])redis.call('incr',KEYS[2])local\tn", 1);
+        assert_eq!(net.say(client, &format!("EVAL {scan} 2 {one} {two}")), "14");
+        assert_eq!(net.say(client, &format!("MGET {one} {two}")), "[3 3]");
+        assert_eq!(net.say(client, &format!("DEL {one} {two}")), "2");
+        assert!(net.is_quiet(), "nothing is left");
+        // Each command asks anew.
+        let script = format!("EVAL return(redis.call('publish','ch','x')) 2 {one} {two}");
+        assert_eq!(net.say(client, &script), "0");
+        let subscriber = net.connect(2);
+        net.ask(subscriber, "SUBSCRIBE ch");
+        assert_eq!(net.say(client, &script), "1");
         let smart = net.connect_smart(0);
         assert_eq!(net.say(smart, "EVAL return(redis.call('dbsize')) 0"), "4");
         assert_eq!(block(&mut net, smart, &["DBSIZE".to_owned()]), [Value::Integer(4)]);

@@ -9,7 +9,7 @@ use txn::{Lock, NodeId};
 use super::coordinator::Block;
 use super::part::{IMAGES_MAX, TOO_LARGE};
 use super::wire::{self, Image};
-use super::workspace::{Fetching, Run, Versions};
+use super::workspace::{Fetching, Run, Seen as AllSeen, Versions};
 use crate::conn::Conn;
 use crate::session::interactive::Interactive;
 use crate::session::{Aside, Suspended};
@@ -69,7 +69,10 @@ impl Worker {
         match transaction {
             Some(transaction) => {
                 transaction.note_all_found(fetching, &found)?;
-                transaction.fill(workspace, fetching, now)?;
+                fetching.begin_seeing();
+                fetching.seen.latest = now;
+                let locks: Vec<Lock> = fetching.locks().cloned().collect();
+                transaction.fill(workspace, None, (&locks, &mut fetching.seen), now)?;
                 transaction.note_time(now, clock, latest.is_some());
             }
             None => {
@@ -79,7 +82,7 @@ impl Worker {
         }
         workspace.end();
         fetching.told = None;
-        fetching.asked.clear();
+        fetching.further.clear();
         let keys = fetching.locks().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
         Ok((now, Aside { keys, ..Aside::default() }))
     }
@@ -96,8 +99,30 @@ impl Worker {
         let amid = run.suspended.as_deref().and_then(Suspended::block);
         let filled = fetching.fill(&mut run.workspace, amid, &found);
         run.workspace.end();
-        let asked = std::mem::take(&mut fetching.asked);
-        run.aside.keys.extend(asked.into_iter().map(|lock| ((lock.db, lock.key), lock.mode)));
+        run.has_further(fetching);
+        filled
+    }
+
+    /// As before, of a script between BEGIN and COMMIT: its transaction may have seen some of that.
+    pub(super) fn fill_further_interactive(
+        &mut self,
+        transaction: &mut Interactive,
+        fetching: &mut Fetching,
+        run: &mut Run,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(), Unusable> {
+        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
+        transaction.note_all_found(fetching, &found)?;
+        fetching.asked.clear();
+        let latest = found.iter().map(|found| found.there).max();
+        // What a later command sees is not earlier.
+        transaction.now = transaction.now.max(latest.unwrap_or(0));
+        fetching.seen.latest = fetching.seen.latest.max(transaction.now);
+        run.workspace.begin(run.now, self.engine.tunables());
+        let amid = run.suspended.as_deref().and_then(Suspended::block);
+        let filled = transaction.fill(&mut run.workspace, amid, (&fetching.further, &mut fetching.seen), run.now);
+        run.workspace.end();
+        run.has_further(fetching);
         filled
     }
 
@@ -151,6 +176,21 @@ fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
     ends.into_iter().flatten().any(|ends| ends < now)
 }
 
+impl AllSeen {
+    /// Whether something that was there has ended by the time at which a node has looked.
+    fn have_ended(&self) -> bool {
+        have_ended([self.ends, None], self.latest)
+    }
+}
+
+impl Run {
+    /// What its script lacked is there.
+    fn has_further(&mut self, fetching: &mut Fetching) {
+        let further = std::mem::take(&mut fetching.further);
+        self.aside.keys.extend(further.into_iter().map(|lock| ((lock.db, lock.key), lock.mode)));
+    }
+}
+
 /// A command or block runs on what was found for it, and on nothing else.
 impl Fetching {
     /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there at one time, the latest of those at which
@@ -183,7 +223,7 @@ impl Fetching {
                 }
             }
         }
-        if have_ended([self.seen.ends, None], self.seen.latest) { Err(Unusable::Untimely) } else { Ok(()) }
+        if self.seen.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
     }
 }
 
@@ -217,23 +257,31 @@ impl Interactive {
         Ok(())
     }
 
-    /// Puts the keys of a command into a workspace.
-    fn fill(&mut self, workspace: &mut Workspace, fetching: &Fetching, now: u64) -> Result<(), Unusable> {
-        for lock in fetching.locks() {
+    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that it runs as, if it lacked these. `all`: what it has seen.
+    fn fill(
+        &mut self,
+        workspace: &mut Workspace,
+        amid: Option<&BlockRun>,
+        (locks, all): (&[Lock], &mut AllSeen),
+        now: u64,
+    ) -> Result<(), Unusable> {
+        for lock in locks {
             let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
-            workspace.put(&seen.image, None).map_err(|_| WRONG)?;
+            workspace.put(&seen.image, amid).map_err(|_| WRONG)?;
             let fetched = seen.fetched.take();
             if let Some(there) = fetched.filter(|_| seen.version != 0) {
-                seen.ends = workspace.ends((lock.db, &lock.key), there, None);
+                seen.ends = workspace.ends((lock.db, &lock.key), there, amid);
             }
             match fetched {
-                _ if !have_ended(seen.ends, now) => {}
+                _ if !have_ended(seen.ends, now) => {
+                    all.ends = seen.ends.into_iter().flatten().chain(all.ends).min();
+                }
                 // It is asked for again.
                 Some(_) => return Err(Unusable::Untimely),
                 // It was there for an earlier command.
                 None => seen.doubt(),
             }
         }
-        Ok(())
+        if all.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
     }
 }

@@ -13,6 +13,7 @@ use txn::{Lock, NodeId, Part};
 use super::super::peers::Peers;
 use super::coordinator::{Block, NOT_SERVED, OfNode};
 use super::found::Unusable;
+use super::interactive::AT_HOME;
 use super::workspace::{Fetching, Seen};
 use crate::worker::Worker;
 
@@ -21,6 +22,12 @@ const EXTRA_MAX: usize = 8 << 20;
 /// What such a key costs beside itself, in bytes.
 const KEY: usize = 16;
 const TOO_CURIOUS: &[u8] = b"ERR a script used more than 8 MB of keys of one node that it had not declared";
+impl Block {
+    fn is_apart(&self) -> bool {
+        self.fetching.as_deref().is_some_and(|fetching| fetching.apart)
+    }
+}
+
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 
 impl Fetching {
@@ -54,7 +61,7 @@ impl Fetching {
     }
 
     /// Notes what is asked for beside what was.
-    fn note_wider(&mut self, more: &[Part]) {
+    pub(super) fn note_wider(&mut self, more: &[Part]) {
         for part in more {
             let node = part.member.node;
             match self.parts.iter().any(|known| known.member.node == node) {
@@ -63,7 +70,7 @@ impl Fetching {
             }
         }
         self.parts.sort_by_key(|part| part.member);
-        self.asked = more.iter().flat_map(|part| part.locks.iter().cloned()).collect();
+        self.further = more.iter().flat_map(|part| part.locks.iter().cloned()).collect();
     }
 
     /// Whether it has some of these keys, and shares them with others: then it is to have all of its keys alone, since it may need more of them so.
@@ -82,7 +89,7 @@ impl Fetching {
 
 impl Peers {
     /// Which node has which of these keys. The error is for the client.
-    fn plan_further(&self, locks: Vec<Lock>, protocol: resp::Protocol) -> Result<Vec<Part>, Vec<u8>> {
+    pub(super) fn plan_further(&self, locks: Vec<Lock>, protocol: resp::Protocol) -> Result<Vec<Part>, Vec<u8>> {
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
         for lock in locks {
             let owner = self.owner(&lock.key)?;
@@ -102,7 +109,57 @@ impl Worker {
             match block.and_then(|block| block.fetching.as_deref()?.run.as_deref()) {
                 Some(run) if run.attempt == which.1 => self.step_workspace(which.0),
                 Some(_) => {}
+                None if block.is_some_and(Block::is_apart) => self.begin_apart(which.0),
                 None => self.begin_again(which, Vec::new()),
+            }
+        }
+    }
+
+    /// The script of a block needs to know of all nodes what waits for the end of transactions: its own ends, and it begins another one when that is known.
+    pub(super) fn ask_alone(&mut self, which: (u64, u32)) {
+        let (now, mut events) = (self.tx_now(), Vec::new());
+        let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
+        self.stop_workspace(&mut conn, &mut block);
+        self.put_conn(conn);
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let ends = |coordinator: &mut txn::Coordinator| coordinator.give_up(now, which, &mut events);
+        if !peers.tx.coordinator.as_mut().is_some_and(ends) {
+            // The attempt is void: the script of the next one will ask.
+            return self.put_running(which.0, block);
+        }
+        peers.tx.at_home += 1;
+        let sequence = AT_HOME | peers.tx.at_home;
+        block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.apart = true);
+        self.put_running(sequence, block);
+        self.tx_events(events);
+        if !self.asks_for_workspace((sequence, 0)) {
+            self.note_answered((sequence, 0));
+        }
+    }
+
+    /// What the script of a block needed to know is known.
+    fn begin_apart(&mut self, sequence: u64) {
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
+        let (node, databases, mut events) = (self.node.clone(), self.follower.settings().databases, Vec::new());
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(mut block) = peers.tx.blocks.remove(&sequence) else { return };
+        let extra = block.fetching.as_deref().map(|fetching| fetching.extra.clone()).unwrap_or_default();
+        let session = (block.db, block.protocol);
+        let planned = peers
+            .plan_fetching((&node, databases), &block.multi, block.watches(), session, &extra)
+            .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err));
+        match (planned, peers.tx.coordinator.as_mut()) {
+            (Ok(parts), Some(coordinator)) => {
+                block.fetching = Some(Fetching::new(parts.clone(), extra, clock));
+                let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
+                peers.tx.blocks.insert(sequence, block);
+                self.tx_events(events);
+            }
+            (planned, _) => {
+                let text = planned.err().unwrap_or_else(|| NOT_SERVED.into());
+                peers.tx.blocks.insert(sequence, block);
+                let why = txn::Refusal::Failed(text.into());
+                self.tx_events(vec![txn::Event::Failed { sequence, why }]);
             }
         }
     }
@@ -136,10 +193,10 @@ impl Worker {
     pub(super) fn fetch_more(&mut self, which: (u64, u32), missing: Vec<Lock>) {
         let (now, mut events) = (self.tx_now(), Vec::new());
         let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
-        let begins_again = block
-            .fetching
-            .as_deref_mut()
-            .is_none_or(|fetching| fetching.interactive || fetching.shares_some_of(&missing));
+        if block.fetching.as_deref().is_some_and(Fetching::is_interactive) {
+            return self.fetch_further_interactive((which.0, block, conn), missing);
+        }
+        let begins_again = block.fetching.as_deref_mut().is_none_or(|fetching| fetching.shares_some_of(&missing));
         let planned = self.peers.as_deref_mut().filter(|_| !begins_again).map(|peers| {
             let parts = peers.plan_further(missing.clone(), block.protocol)?;
             peers.refusal(&parts).map_or(Ok(parts), Err)

@@ -16,7 +16,7 @@ use super::super::kinds::Kind;
 use super::super::peers::Peers;
 use super::super::route::calls_function;
 use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
-use super::found::place_of;
+use super::found::{Unusable, place_of};
 use super::wire::{Changes, Check};
 use super::workspace::{Fetching, reach_of};
 use super::{Worker, member};
@@ -50,13 +50,21 @@ pub(super) type Messages = Vec<(crate::pubsub::Kind, Vec<u8>, Vec<u8>)>;
 impl Fetching {
     /// What its transaction has not seen is asked for.
     pub(super) fn ask_for_lacking(&mut self, transaction: &Interactive) -> Vec<Part> {
+        let parts = std::mem::take(&mut self.parts);
+        let lacking = self.ask_for_lacking_of(&parts, transaction);
+        self.parts = parts;
+        lacking
+    }
+
+    /// As before, of these parts.
+    fn ask_for_lacking_of(&mut self, parts: &[Part], transaction: &Interactive) -> Vec<Part> {
         let lacking = |part: &Part| {
             let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
             // Nobody's locks are kept: it is enough to read.
             let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
             Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
         };
-        let parts: Vec<Part> = self.parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
+        let parts: Vec<Part> = parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
         self.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
         parts
     }
@@ -159,14 +167,19 @@ impl Worker {
 
     /// Fetches what a command needs and its transaction has not seen; or runs it soon, if that is nothing.
     fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
-        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
-        let mut events = Vec::new();
         let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
         else {
             return;
         };
-        fetching.asked_at = clock;
         let parts = fetching.ask_for_lacking(transaction);
+        self.fetch_lacking(conn, block, parts);
+    }
+
+    /// Asks for these parts; or what there is runs soon, if that is nothing.
+    fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
+        let mut events = Vec::new();
+        block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.asked_at = clock);
         let mut runs = std::mem::take(&mut block.runs);
         self.tell_parts(conn, &parts, &mut runs);
         block.runs = runs;
@@ -187,7 +200,64 @@ impl Worker {
         self.tx_events(events);
     }
 
-    /// A script turned out to need further keys.
+    /// A script turned out to need further keys: what its transaction has not seen of them is fetched, and it goes on.
+    pub(super) fn fetch_further_interactive(
+        &mut self,
+        (sequence, mut block, mut conn): (u64, Block, Box<Conn>),
+        missing: Vec<Lock>,
+    ) {
+        let planned = match self.peers.as_deref_mut() {
+            Some(peers) if peers.tx.coordinator.is_some() => peers
+                .plan_further(missing.clone(), block.protocol)
+                .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err)),
+            _ => Err(super::coordinator::NOT_SERVED.into()),
+        };
+        match (planned, block.fetching.as_deref_mut(), conn.session.transaction.as_deref()) {
+            (Ok(parts), Some(fetching), Some(transaction)) => {
+                fetching.extra.extend(missing);
+                fetching.note_wider(&parts);
+                let lacking = fetching.ask_for_lacking_of(&parts, transaction);
+                self.fetch_lacking(&mut conn, block, lacking);
+                self.put_conn(conn);
+            }
+            (planned, ..) => {
+                self.put_conn(conn);
+                self.put_running(sequence, block);
+                let text = planned.err().unwrap_or_else(|| super::coordinator::NOT_SERVED.into());
+                self.answer_interactive(sequence, Err(text));
+            }
+        }
+    }
+
+    /// What a script lacked is there.
+    pub(super) fn go_on_interactive(
+        &mut self,
+        which: (u64, u32),
+        (mut block, mut conn): (Block, Box<Conn>),
+        found: &[(txn::NodeId, Arc<[u8]>)],
+    ) {
+        let run = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take());
+        let transaction = conn.session.transaction.as_deref_mut();
+        let filled = match (block.fetching.as_deref_mut(), transaction, run) {
+            (Some(fetching), Some(transaction), Some(mut run)) => {
+                let filled = self.fill_further_interactive(transaction, fetching, &mut run, found);
+                run.attempt = which.1;
+                fetching.run = Some(run);
+                filled
+            }
+            _ => Err(Unusable::Untimely),
+        };
+        self.put_conn(conn);
+        self.put_running(which.0, block);
+        self.end_fetch(which);
+        match filled {
+            Ok(()) => self.step_workspace(which.0),
+            Err(Unusable::Untimely) => self.begin_again(which, Vec::new()),
+            Err(Unusable::Wrong(text)) => self.answer_interactive(which.0, Err(text.into())),
+        }
+    }
+
+    /// A command runs again from its start.
     pub(super) fn fetch_more_interactive(&mut self, sequence: u64) {
         let Some((block, mut conn)) = self.take_running(sequence) else { return };
         let extra = block.fetching.as_deref().map(|fetching| fetching.extra().to_vec()).unwrap_or_default();

@@ -51,8 +51,12 @@ pub(super) struct Fetching {
     pub(super) seen: Seen,
     /// It is a command between BEGIN and COMMIT.
     pub(super) interactive: bool,
-    /// What was asked for: of what its transaction had not seen, or of what its script lacks.
+    /// It is between two transactions, and holds nothing, as nodes are asked about their keys.
+    pub(super) apart: bool,
+    /// What was asked for, of what its transaction had not seen.
     pub(super) asked: Vec<Lock>,
+    /// What its script lacks.
+    pub(super) further: Vec<Lock>,
     /// When it was first asked for, unix milliseconds.
     pub(super) asked_at: u64,
     /// The command waits if it finds nothing: the versions of the keys that there are.
@@ -103,8 +107,8 @@ enum Ran {
     Later,
     /// Its script needs further keys, and goes on when it has them.
     Lacks(Vec<Lock>),
-    /// Its script waits for what other nodes answer.
-    Asks,
+    /// Its script waits for what other nodes answer. Alone: it must hold nothing meanwhile, and runs again from the start.
+    Asks { alone: bool },
     /// It runs again from the start, when other nodes have answered.
     Again,
     /// It has run; what is to be done to the keys of each node, or that this cannot be.
@@ -176,8 +180,9 @@ impl Fetching {
     }
 
     pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
-        let has = |part: &&Part| part.locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
-        self.parts.iter().find(has).map(|part| part.member.node)
+        let has = |locks: &[Lock]| locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
+        let part = self.parts.iter().find(|part| has(&part.locks)).map(|part| part.member.node);
+        part.or_else(|| self.wider.iter().rev().find(|(_, locks)| has(locks)).map(|(node, _)| *node))
     }
 }
 
@@ -246,6 +251,9 @@ impl Worker {
     /// What a block needs has been fetched: it runs.
     pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
+        if block.fetching.as_deref().is_some_and(|fetching| fetching.interactive && fetching.run.is_some()) {
+            return self.go_on_interactive((sequence, attempt), (block, conn), found);
+        }
         self.stop_workspace(&mut conn, &mut block);
         let mut workspace = self.workspace();
         let filled = self.fill_workspace(&mut conn, &mut block, &mut workspace, found);
@@ -323,7 +331,7 @@ impl Worker {
         let attempt = run.attempt;
         let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
         self.put_conn(conn);
-        if let Ran::Later | Ran::Lacks(_) | Ran::Asks = ran {
+        if let Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } = ran {
             let now = self.tx_now();
             let slow = block.fetching.as_deref().and_then(|fetching| run.slow_script(now, fetching));
             if let Some(fetching) = block.fetching.as_deref_mut() {
@@ -335,7 +343,8 @@ impl Worker {
             }
             return match ran {
                 Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
-                Ran::Asks if self.asks_for_workspace((sequence, attempt)) => {}
+                Ran::Asks { alone: true } => self.ask_alone((sequence, attempt)),
+                Ran::Asks { .. } if self.asks_for_workspace((sequence, attempt)) => {}
                 _ => {
                     if let Some(peers) = self.peers.as_deref_mut() {
                         peers.tx.running.push_back(sequence);
@@ -346,7 +355,7 @@ impl Worker {
         self.put_workspace(run.workspace);
         self.put_running(sequence, block);
         match ran {
-            Ran::Later | Ran::Lacks(_) | Ran::Asks => {}
+            Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } => {}
             Ran::Waits(unserved) => self.sleep_over_nodes((sequence, attempt), unserved),
             Ran::Answers(reply) => self.answer_interactive(sequence, reply),
             Ran::Again => {
@@ -392,10 +401,11 @@ impl Worker {
             Flow::Suspend(suspended) => {
                 run.suspended = Some(suspended);
                 let missing = std::mem::take(&mut run.aside.missing);
-                return match missing.is_empty() {
-                    false => Ran::Lacks(missing),
-                    true if conn.session.answers.as_deref().is_some_and(Answers::is_wanting) => Ran::Asks,
-                    true => Ran::Later,
+                let is_interactive = block.fetching.as_deref().is_some_and(|fetching| fetching.interactive);
+                return match conn.session.answers.as_deref().and_then(Answers::wants) {
+                    _ if !missing.is_empty() => Ran::Lacks(missing),
+                    Some(about_keys) => Ran::Asks { alone: about_keys && !is_interactive },
+                    None => Ran::Later,
                 };
             }
             Flow::Busy(_) => {
@@ -413,6 +423,7 @@ impl Worker {
         }
         let (made, unwaited) = (run.workspace.take(), run.workspace.take_unwaited());
         let Some(fetching) = block.fetching.as_deref_mut() else { return Ran::Later };
+        fetching.put_together();
         if let Some(wait) = unwaited.filter(|_| fetching.patient.is_some()) {
             return Ran::Waits(Unserved { wait, now: run.now });
         }
@@ -428,7 +439,6 @@ impl Worker {
             };
             return Ran::Answers(noted.map(|()| out));
         }
-        fetching.put_together();
         let made = split(fetching, made, run.aside.needs_memory);
         fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
         Ran::Done(made)
@@ -478,7 +488,7 @@ impl Worker {
     }
 
     /// Whether the script of a block waits for what other nodes answer.
-    fn asks_for_workspace(&mut self, which: (u64, u32)) -> bool {
+    pub(super) fn asks_for_workspace(&mut self, which: (u64, u32)) -> bool {
         let Some((block, mut conn)) = self.take_running(which.0) else { return false };
         let asks = self.ask_for_workspace(&mut conn, which);
         self.put_conn(conn);

@@ -164,7 +164,8 @@ impl ScriptRun {
     ) -> Result<Option<&'static [u8]>, Busy> {
         let Some(peers) = ctx.peers else { return Ok(None) };
         if ctx.aside.is_some() {
-            return Ok(peers.refuses_in_workspace(command, args));
+            let smart = ctx.session.moves(ctx.settings.cluster_redirect);
+            return Ok(peers.refuses_in_workspace(command, args, smart));
         }
         match peers.may_call(command, args, block) {
             Call::Runs => return Ok(None),
