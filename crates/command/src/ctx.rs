@@ -164,18 +164,27 @@ impl<'a> Ctx<'a> {
     /// The type of the value at `key`, if somebody wants to hear that it is replaced: for [`Self::tell_replaced`].
     #[inline]
     pub fn kind_before(&self, key: &Key<'_>) -> Option<&'static str> {
-        if self.events.wanted & (class::OVERWRITTEN | class::TYPE_CHANGED) == 0 {
-            return None;
-        }
+        if self.events.wanted & (class::OVERWRITTEN | class::TYPE_CHANGED) == 0 { None } else { self.kind_of(key) }
+    }
+
+    /// Out of the way of commands that nobody listens to.
+    #[cold]
+    fn kind_of(&self, key: &Key<'_>) -> Option<&'static str> {
         self.db.peek(key).map(|entry| entry.kind().type_name())
     }
 
     /// Tells that the value at `key` has taken the place of one of the type `before`, if there was one.
     #[inline]
     pub fn tell_replaced(&mut self, key: &Key<'_>, before: Option<&'static str>) {
-        let Some(before) = before else { return };
+        if let Some(before) = before {
+            self.tell_of_replacement(key, before);
+        }
+    }
+
+    #[cold]
+    fn tell_of_replacement(&mut self, key: &Key<'_>, before: &'static str) {
         self.notify(class::OVERWRITTEN, "overwritten", key);
-        if self.db.peek(key).is_some_and(|entry| entry.kind().type_name() != before) {
+        if self.kind_of(key).is_some_and(|kind| kind != before) {
             self.notify(class::TYPE_CHANGED, "type_changed", key);
         }
     }

@@ -72,13 +72,14 @@ impl Worker {
             self.waits_no_more(conn);
         }
         if next != Next::Retry && self.peers.is_some() {
+            // Only a node of a cluster asks others.
             self.leave_map(conn);
-        }
-        if next != Next::Retry && conn.session.answers.is_some() {
-            conn.session.end_answers(next == Next::Stop);
-        }
-        if next != Next::Retry && conn.session.goes_over.is_some() {
-            conn.session.goes_over = None;
+            if conn.session.answers.is_some() {
+                conn.session.end_answers(next == Next::Stop);
+            }
+            if conn.session.goes_over.is_some() {
+                conn.session.goes_over = None;
+            }
         }
         if failures > 0 && conn.busy <= failures {
             // However it ended, it does not wait for latches any more: nobody must wait for it.

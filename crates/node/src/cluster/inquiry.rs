@@ -169,7 +169,14 @@ impl SessionCtx<'_> {
     }
 
     /// Notes where a SCAN of a block or script ends that runs here: as one by itself does.
+    #[inline]
     pub(crate) fn note_scan(&mut self, command: &Command, args: Args<'_>) {
+        if self.peers.is_some() {
+            self.set_scan_end(command, args);
+        }
+    }
+
+    fn set_scan_end(&mut self, command: &Command, args: Args<'_>) {
         let Some(peers) = self.peers.filter(|peers| peers.kinds[command.id] == Kind::Scan) else { return };
         let smart = self.session.moves(self.settings.cluster_redirect);
         let all = smart || peers.is_alone();
