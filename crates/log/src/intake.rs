@@ -16,7 +16,10 @@ use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, f
 pub(crate) const LARGE_RECORD: usize = 1 << 20;
 
 /// Bytes of memory that a buffer keeps when nothing is in it: what was needed once, for something large, may not be needed again.
-const KEPT: usize = 1 << 20;
+const KEPT: usize = 256 << 10;
+
+/// Bytes of memory at most that a buffer gets at once because that was needed last time.
+const AT_ONCE: usize = 4 << 20;
 
 /// Empties a buffer whose contents are not needed any more.
 pub(crate) fn empty<T>(buffer: &mut Vec<T>) {
@@ -46,6 +49,17 @@ struct Pending {
     ends: Vec<(Lsn, usize)>,
     /// Those of them that are late.
     late: VecDeque<LateRecord>,
+    /// Bytes that were taken last, at most [`AT_ONCE`]: a buffer without memory gets room for so many at once.
+    usual: usize,
+}
+
+impl Pending {
+    /// A buffer that grows from nothing, time after time, leaves a hole of each size that it passes.
+    fn make_room(&mut self) {
+        if self.bytes.capacity() == 0 && self.usual > KEPT {
+            self.bytes.reserve_exact(self.usual);
+        }
+    }
 }
 
 /// Records of one worker, in the order of their LSNs, some of them late.
@@ -223,13 +237,14 @@ impl Intake {
             }
             let Some(&(_, end)) = taken.checked_sub(1).and_then(|last| pending.ends.get(last)) else { continue };
             let before = bytes.len();
-            if end >= LARGE_RECORD {
+            if end >= LARGE_RECORD || bytes.capacity() == 0 {
                 bytes.reserve_exact(end);
             }
             bytes.extend_from_slice(&pending.bytes[..end]);
             ends.extend(pending.ends.drain(..taken).map(|(_, end)| before + end));
             pending.bytes.drain(..end);
-            // Late records have none.
+            pending.usual = end.min(AT_ONCE);
+            // Late records have no bytes.
             if pending.bytes.is_empty() && pending.ends.is_empty() {
                 empty(&mut pending.bytes);
                 empty(&mut pending.ends);
@@ -284,6 +299,7 @@ impl Gate {
         debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         let mut pending = self.lane.lock();
         let before = pending.bytes.len();
+        pending.make_room();
         encode(&mut pending.bytes);
         let end = pending.bytes.len();
         pending.ends.push((lsn, end));
