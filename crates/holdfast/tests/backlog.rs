@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -131,4 +133,51 @@ fn eviction_waits_for_a_slow_disk() {
     let mut client = server.client();
     assert!(!client.call("info stats").contains(" evicted_keys:0 "), "there was room for all");
     assert!(field(&mut client, "log_waiting_clients") == 0);
+}
+
+/// Memory is full of what the store does not have, as the checkpoint waits for a slow log. A client that closes while its command waits for room is gone,
+/// and the command is not executed when there is room.
+#[test]
+fn a_client_that_closes_while_it_waits_for_room_is_gone() {
+    let dir = Scratch::new();
+    let path = dir.path().display().to_string();
+    let settings = ["--dir", &path, "--appendonly", "yes", "--appendfsync", "always", "--workers", "1"];
+    let slow =
+        ["--maxmemory", "48mb", "--log-pace", "3000000us 100mb", "--log-backlog", "1gb", "--log-stall-timeout", "0"];
+    let server = Server::start(&[&settings[..], &slow].concat());
+    let mut other = server.client();
+    let waiting = |other: &mut Client| -> u64 {
+        let info = other.call("info");
+        let line = info.split_whitespace().find_map(|line| line.strip_prefix("clients_waiting_for_room:"));
+        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{info}"))
+    };
+    // Writes ahead of its answers, as long as there is a server.
+    let mut filler = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    thread::spawn(move || {
+        let value = "v".repeat(60_000);
+        (0..).all(|n| filler.write_all(format!("set key:{n} {value}\r\n").as_bytes()).is_ok())
+    });
+    // There may be room just while the client leaves: then it tells nothing.
+    for round in 0..20 {
+        let key = format!("waiting:{round}");
+        let mut leaver = server.client();
+        let id = format!("id={} ", leaver.call("client id").trim_start_matches(':'));
+        while waiting(&mut other) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        leaver.send(&format!("set {key} x"));
+        drop(leaver);
+        while other.call("client list").contains(&id) || waiting(&mut other) > 1 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(other.call("config set maxmemory 1gb"), "+OK");
+        while waiting(&mut other) > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(other.call("config set maxmemory 48mb"), "+OK");
+        if other.call(&format!("exists {key}")) == ":0" {
+            return;
+        }
+    }
+    panic!("what a client has left is executed");
 }

@@ -346,6 +346,12 @@ impl Worker {
         self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
     }
 
+    /// The connection waits for room no more.
+    pub(crate) fn leave_room(&mut self, token: Token) {
+        self.shortage.waiting.retain(|other| *other != token);
+        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
+    }
+
     /// Lets those go on who wait for room, when there is some or there will be none.
     pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
         if self.shortage.waiting.is_empty() || now < self.shortage.look_at {

@@ -98,6 +98,7 @@ impl Worker {
             // What becomes of them is not known here.
             let blocks = self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.clients());
             blocks.into_iter().for_each(|token: Token| self.cut(token));
+            self.tell_stuck();
         }
         self.stalled = is_on;
     }

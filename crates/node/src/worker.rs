@@ -389,6 +389,9 @@ impl Worker {
         if let Wait::Log = wait {
             self.leave_log(conn.token);
         }
+        if let Wait::Room = wait {
+            self.leave_room(conn.token);
+        }
         if let Wait::Remote(_) | Wait::Replies(_) = wait {
             self.count_unblocked(conn);
         }

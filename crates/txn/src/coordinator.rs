@@ -282,8 +282,8 @@ impl Coordinator {
         sequence
     }
 
-    /// Nobody waits for the reply any more. What is prepared everywhere is committed nevertheless, and that is told; what is refused is not tried
-    /// again. False: nothing of it happens, and nothing is told.
+    /// Nobody waits for the reply any more. Participants that wait for their locks are asked to refuse, and nothing is tried again. What is prepared
+    /// everywhere is committed nevertheless, and that is told. False: nothing of it happens, and nothing is told.
     pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
         let Some(open) = self.open.get_mut(&sequence) else { return false };
         open.abandoned = true;
@@ -299,6 +299,10 @@ impl Coordinator {
                 open.untold = false;
                 self.drop_attempt(sequence, None, out);
                 self.close(sequence, now);
+            }
+            Phase::Preparing { .. } => {
+                self.call_off(sequence, out);
+                return self.open.get(&sequence).is_some_and(|open| open.untold);
             }
             _ => return open.untold,
         }

@@ -206,6 +206,17 @@ pub enum Message {
         /// The script is a function.
         function: bool,
     },
+    /// To a participant: the client of the attempt has gone. A participant that still waits for its locks refuses; any other goes on, as it may have
+    /// bound itself.
+    CallOff {
+        /// Which attempt.
+        tx: TxId,
+    },
+    /// To the coordinator: the participant waits for its log, whose disk hangs. Its answer may take any time.
+    Stuck {
+        /// Which attempt.
+        tx: TxId,
+    },
     /// To a participant: nobody will ask about these any more (rule T5).
     Finished {
         /// Whose transactions.
@@ -232,6 +243,8 @@ impl Message {
             | Message::Inquire { tx, .. }
             | Message::Leave { tx }
             | Message::Slow { tx, .. }
+            | Message::CallOff { tx }
+            | Message::Stuck { tx }
             | Message::Status { tx, .. } => Some(*tx),
             Message::Finished { .. } => None,
         }
@@ -240,9 +253,10 @@ impl Message {
     /// Which coordinator of this node it is for; none: it is for the participant.
     pub fn coordinator(&self, me: Member) -> Option<u16> {
         match self {
-            Message::Prepared { tx, .. } | Message::Fetched { tx, .. } | Message::Refused { tx, .. } => {
-                Some(tx.origin.lane)
-            }
+            Message::Prepared { tx, .. }
+            | Message::Fetched { tx, .. }
+            | Message::Refused { tx, .. }
+            | Message::Stuck { tx } => Some(tx.origin.lane),
             // Participants acknowledge to one another when the coordinator is gone.
             Message::Acknowledged { tx } if tx.origin.member == me => Some(tx.origin.lane),
             _ => None,
@@ -367,6 +381,14 @@ impl Message {
                 w.varint(u64::from(*round));
                 w.locks(locks);
             }
+            Message::CallOff { tx } => {
+                w.u8(17);
+                w.tx(*tx);
+            }
+            Message::Stuck { tx } => {
+                w.u8(18);
+                w.tx(*tx);
+            }
         }
     }
 
@@ -427,6 +449,8 @@ impl Message {
             14 => Message::Leave { tx: r.tx()? },
             15 => Message::Slow { tx: r.tx()?, function: r.flag()? },
             16 => Message::Widen { tx: r.tx()?, round: r.round()?, locks: r.locks()? },
+            17 => Message::CallOff { tx: r.tx()? },
+            18 => Message::Stuck { tx: r.tx()? },
             _ => return Err(Malformed("a message that is not known")),
         };
         r.end()?;

@@ -322,7 +322,10 @@ impl Participant {
             Message::Status { tx, status } => self.status(from.node, tx, status, out),
             Message::Acknowledged { tx } => self.acknowledged(from.node, tx),
             Message::Leave { tx } => self.leave(now, from.node, tx, out),
-            Message::Prepared { .. } | Message::Fetched { .. } | Message::Refused { .. } => {}
+            Message::CallOff { tx } => {
+                let _ = self.refuse_queued(tx, Refusal::Over, out);
+            }
+            Message::Prepared { .. } | Message::Fetched { .. } | Message::Refused { .. } | Message::Stuck { .. } => {}
         }
     }
 

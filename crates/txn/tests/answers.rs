@@ -78,6 +78,7 @@ fn sent(events: &[Event]) -> Vec<(u64, &'static str)> {
                 Message::Abort { .. } => "abort",
                 Message::Finished { .. } => "finished",
                 Message::Hold { .. } => "hold",
+                Message::CallOff { .. } => "call off",
                 _ => "other",
             },
         )),
@@ -356,8 +357,11 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
     let tx = coordinator.current(sequence).expect("open");
     let mut events = Vec::new();
     assert!(coordinator.abandon(1, sequence, &mut events));
-    tell(&mut coordinator, 1, 1, prepared(tx));
-    assert_eq!(events, []);
+    assert_eq!(sent(&events), [(1, "call off"), (2, "call off")]);
+    let again = [(1, "prepare"), (2, "prepare"), (1, "call off"), (2, "call off")];
+    assert_eq!(sent(&tick(&mut coordinator, 200)), again, "what is said again is called off again");
+    tell(&mut coordinator, 200, 1, prepared(tx));
+    assert_eq!(sent(&tick(&mut coordinator, 400)), [(2, "prepare"), (2, "call off")]);
     let events = tell(&mut coordinator, 1, 2, prepared(tx));
     assert!(matches!(events[0], Event::Reply { .. }), "{events:?}");
     assert_eq!((sent(&events).len(), events.len()), (2, 3));
@@ -380,6 +384,37 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
     assert!(!coordinator.abandon(1, sequence, &mut Vec::new()));
     tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
+}
+
+/// A participant that waits for its locks refuses what is called off; one that has bound itself does not.
+#[test]
+fn what_is_called_off_is_refused_where_it_waits() {
+    let (mut coordinator, mut events) = (coordinator(), Vec::new());
+    let sequence = coordinator.begin(0, 70, vec![part(1, 1), part(2, 2)], &mut events);
+    let tx = coordinator.current(sequence).expect("open");
+    let prepare = events.into_iter().find_map(|event| match event {
+        Event::Send { to: NodeId(1), message } => Some(message),
+        _ => None,
+    });
+    let called_off = |participant: &mut Participant| {
+        let mut actions = Vec::new();
+        participant.message(2, member(9, 1), Message::CallOff { tx }, &mut actions);
+        actions
+    };
+    let mut participant = Participant::new(member(1, 1), SETTINGS);
+    assert_eq!(called_off(&mut participant), [], "it has not heard of it");
+    participant.message(1, member(9, 1), prepare.expect("node 1 is asked"), &mut Vec::new());
+    let mut waiting = participant.clone();
+    let actions = called_off(&mut waiting);
+    assert!(matches!(actions[0], Action::Unlock { .. }), "{actions:?}");
+    assert_eq!(actions[1..], [Action::Send { to: NodeId(9), message: refused(tx, Refusal::Over) }]);
+    assert!(!waiting.is_queued(tx));
+    participant.locked(tx, true, &mut Vec::new());
+    assert_eq!(called_off(&mut participant), [], "it executes");
+    let execution = Execution::Done { effects: Arc::new([1]), replies: Arc::new([2]) };
+    participant.executed(tx, execution, &mut Vec::new());
+    participant.committed(3, tx, RecordKind::Prepare, &mut Vec::new());
+    assert_eq!(called_off(&mut participant), [], "it is prepared");
 }
 
 #[test]

@@ -129,6 +129,8 @@ fn messages() {
     for function in [false, true] {
         assert_eq!(bytes(&Message::Slow { tx: tx(), function }), golden(&[3, 15], &[TX, &[u8::from(function)]]));
     }
+    assert_eq!(bytes(&Message::CallOff { tx: tx() }), golden(&[3, 17], &[TX]));
+    assert_eq!(bytes(&Message::Stuck { tx: tx() }), golden(&[3, 18], &[TX]));
     let origin = tx().origin;
     assert_eq!(bytes(&Message::Finished { origin, below: 301 }), golden(&[3, 9], &[&TX[..10], &[0xad, 0x02]]));
 }

@@ -36,7 +36,7 @@ fn refusal(dice: &mut Dice) -> Refusal {
 
 fn message(dice: &mut Dice, tx: TxId) -> Message {
     let number = [0, 1, 2, u64::MAX][dice.below(4)];
-    match dice.below(16) {
+    match dice.below(19) {
         kind @ (0 | 1 | 9) => {
             let mut members: Vec<Member> = (0..dice.below(4)).map(|_| member(dice)).collect();
             members.sort();
@@ -82,6 +82,8 @@ fn message(dice: &mut Dice, tx: TxId) -> Message {
             let (locks, _) = program(1, &[1], &[3 + dice.next() as u16 % 2]);
             Message::Widen { tx, round: [0, 1, 2, u32::MAX][dice.below(4)], locks }
         }
+        16 => Message::CallOff { tx },
+        17 => Message::Stuck { tx },
         _ => Message::Finished { origin: tx.origin, below: number },
     }
 }

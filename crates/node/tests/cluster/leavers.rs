@@ -55,6 +55,27 @@ fn so_is_who_closes_during_a_pause_of_another_node() {
     assert_eq!(net.say(there, &format!("GET {key}")), "nil");
 }
 
+/// Of a command with keys of several nodes, the part of which another node holds back is withdrawn, and so it happens nowhere.
+#[test]
+fn so_is_who_closes_while_another_node_holds_back_a_part() {
+    let mut net = Net::new(3, 1, 3);
+    let keys = [0, 1, 2].map(|node| key_of(node, 3, "k"));
+    let [one, two, three] = &keys;
+    let (client, other, there) = (net.connect(0), net.connect(0), net.connect(1));
+    let id = id(&mut net, client);
+    assert_eq!(net.say(there, "CLIENT PAUSE 100000 WRITE"), "OK");
+    net.send(client, &format!("MSET {one} 1 {two} 1 {three} 1"));
+    net.run();
+    net.end(client);
+    net.sleep(LONG_MS);
+    assert!(net.clients[client].closed && !is_listed(&mut net, other, &id));
+    net.run();
+    assert_eq!(net.say(other, &format!("MGET {one} {three}")), "[nil nil]", "the keys of the others are free");
+    assert_eq!(net.say(there, "CLIENT UNPAUSE"), "OK");
+    net.sleep(LONG_MS);
+    assert_eq!(net.say(other, &format!("MGET {one} {two} {three}")), "[nil nil nil]");
+}
+
 #[test]
 fn who_closes_while_the_log_has_too_much_to_write_is_gone() {
     let mut net = Net::logged(1, 1, 3, "always");

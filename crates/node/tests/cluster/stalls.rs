@@ -62,3 +62,37 @@ fn a_disk_that_hangs_is_waited_for_without_a_timeout() {
     net.hang_log(0, false);
     assert_eq!(net.heard(client), ["OK"]);
 }
+
+/// A client of a healthy node whose command has a part at the node with the disk that hangs, be it to be written or to be read.
+#[test]
+fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
+    for fsync in ["always", "everysec"] {
+        let mut net = Net::logged(2, 1, 5, fsync);
+        let [here, free, mine] = ["here", "free", "mine"].map(|name| key_of(0, 2, name));
+        let [there, new, newer] = ["there", "new", "newer"].map(|name| key_of(1, 2, name));
+        let [setter, writer, reader, script, other] = [1, 0, 0, 0, 0].map(|node| net.connect(node));
+        assert_eq!(net.say(other, &format!("MSET {here} 1 {there} 1")), "OK");
+        net.hang_log(1, true);
+        net.send(setter, &format!("SET {new} 2"));
+        net.send(setter, &format!("SET {newer} 2"));
+        net.run();
+        net.send(writer, &format!("MSET {here} 2 {there} 2"));
+        net.send(reader, &format!("MGET {free} {new}"));
+        let read = "return redis.call('mget', KEYS[1], KEYS[2])";
+        net.send_words(script, &["EVAL", read, "2", &mine, &newer]);
+        net.run();
+        hangs_for_long(&mut net);
+        assert!(net.heard(writer).is_empty() && net.clients[writer].closed, "nobody knows what comes of it");
+        for client in [reader, script] {
+            let heard = net.heard(client);
+            // One that has tried again since was told.
+            let is_told = heard.len() == 1 && heard[0].contains("log-stall-timeout");
+            assert!(is_told || heard.is_empty() && net.clients[client].closed, "{client} hears {heard:?}");
+        }
+        let refused = net.say(other, &format!("MSET {mine} 3 {newer} 3"));
+        assert!(refused.contains("log-stall-timeout"), "{refused}");
+        net.hang_log(1, false);
+        (0..10).for_each(|_| net.sleep(100));
+        assert_eq!(net.say(other, &format!("MGET {here} {there} {new}")), "[2 2 2]", "what was left is written");
+    }
+}

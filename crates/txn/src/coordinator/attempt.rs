@@ -42,7 +42,21 @@ impl Coordinator {
                 self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
             }
             self.send_prepares(sequence, |open, node| open.first != Some(node), out);
+            if self.open.get(&sequence).is_some_and(|open| open.abandoned) {
+                self.call_off(sequence, out);
+            }
         }
+    }
+
+    /// Asks those participants to refuse that have been asked to prepare and have not answered. It may get lost, as what it follows may: it is said again
+    /// with that.
+    pub(super) fn call_off(&mut self, sequence: u64, out: &mut Vec<Event>) {
+        let Some(open) = self.open.get(&sequence) else { return };
+        let Phase::Preparing { answers } = &open.phase else { return };
+        let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+        let silent = open.parts.iter().zip(answers).filter(|(_, answer)| answer.is_none());
+        let nodes = silent.map(|(part, _)| part.member.node).filter(|node| !open.is_unasked(*node));
+        out.extend(nodes.map(|node| send(node, Message::CallOff { tx })));
     }
 
     fn send_prepares(&mut self, sequence: u64, whom: impl Fn(&Open, NodeId) -> bool, out: &mut Vec<Event>) {
@@ -145,7 +159,7 @@ impl Coordinator {
             Phase::Left { owing } => leaving.extend(owing.iter().copied().filter(|node| wanted(*node))),
             Phase::Waiting | Phase::Rerouting | Phase::Over => {}
         }
-        let attempt = open.attempt;
+        let (attempt, is_called_off) = (open.attempt, open.abandoned && !preparing.is_empty());
         let tx = TxId { origin: self.origin, sequence, attempt };
         out.extend(leaving.into_iter().map(|to| send(to, Message::Leave { tx })));
         for (attempt, node) in aborting {
@@ -153,6 +167,9 @@ impl Coordinator {
         }
         for at in preparing {
             self.send_prepare(sequence, at, out);
+        }
+        if is_called_off {
+            self.call_off(sequence, out);
         }
         for node in committing {
             self.send_outcome(sequence, attempt, node, true, out);

@@ -529,6 +529,9 @@ impl Worker {
         let Some(me) = peers.shared.parts.me() else { return };
         match message.coordinator(me) {
             Some(lane) if usize::from(lane) == self.index => {
+                if let Message::Stuck { tx } = message {
+                    return self.cut_stuck(tx);
+                }
                 let Some(coordinator) = &mut peers.tx.coordinator else { return };
                 let mut events = Vec::new();
                 coordinator.message(now, from, message, &mut events);

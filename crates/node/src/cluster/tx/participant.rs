@@ -2,8 +2,10 @@
 
 use txn::{Action, Execution, Record, RecordKind, Refusal, TxId};
 
+use super::super::Peers;
 use super::tasks::Work;
 use super::{Client, Logged, Looked, SYNC_MS};
+use crate::durable::Durable;
 use crate::in_doubt::Hindrance;
 use crate::worker::Worker;
 
@@ -135,6 +137,49 @@ impl Worker {
         for (_, tx, kind) in committed {
             peers.shared.parts.with(|parts| parts.committed(now, tx, kind, &mut actions));
         }
+        if let Some(why) = durable.filter(|durable| durable.stall.is_on()).and_then(Durable::refusal) {
+            let why = Refusal::Failed(peers.signed(why).into_bytes().into());
+            refuse_what_looked(peers, &why, &mut actions);
+        }
         self.act(actions);
+    }
+
+    /// The disk of the log hangs. Attempts that are logged here and wait for it may take any time, and their coordinators hear so. All others are refused.
+    pub(crate) fn tell_stuck(&mut self) {
+        let now = self.tx_now();
+        self.tx_committed(now);
+        let Some(peers) = self.peers.as_deref() else { return };
+        let tx = &peers.tx;
+        let logged = tx.logged.iter().chain(&tx.unsynced).filter(|(_, _, kind)| *kind == RecordKind::Prepare);
+        for tx in logged.map(|(_, tx, _)| *tx).collect::<Vec<TxId>>() {
+            self.tx_send(tx.origin.member.node, txn::Message::Stuck { tx });
+        }
+    }
+
+    /// A participant's disk hangs, and an attempt of ours waits for it: its client is closed unanswered.
+    pub(super) fn cut_stuck(&mut self, tx: TxId) {
+        let Some(peers) = self.peers.as_deref() else { return };
+        let is_current = |coordinator: &txn::Coordinator| coordinator.current(tx.sequence) == Some(tx);
+        if peers.tx.coordinator.as_ref().is_some_and(is_current)
+            && let Some(token) = peers.tx.blocks.get(&tx.sequence).map(|block| block.token)
+        {
+            self.cut(token);
+        }
+    }
+}
+
+/// Attempts that have only looked at what is not committed are refused: the disk of the log hangs, and they bind nobody.
+fn refuse_what_looked(peers: &mut Peers, why: &Refusal, actions: &mut Vec<Action>) {
+    for (_, tx, _) in std::mem::take(&mut peers.tx.looked) {
+        peers.shared.parts.with(|parts| parts.executed(tx, Execution::Refused(why.clone()), actions));
+    }
+    for (_, mut refusals) in std::mem::take(&mut peers.tx.held_back) {
+        for action in &mut refusals {
+            if let Action::Send { message: txn::Message::Refused { why: told, .. }, .. } = action {
+                // What it said is of what is not committed (rule L7).
+                *told = why.clone();
+            }
+        }
+        actions.append(&mut refusals);
     }
 }
