@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use resp::Reply;
 
-use crate::config::Rights;
+use crate::config::{Rights, Shared};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub enum Task {
         pairs: Vec<Vec<u8>>,
         /// What the client may change.
         rights: Rights,
+        /// What of the cluster's settings is changed then.
+        of_cluster: Vec<Shared>,
     },
     /// `HOLDFAST BACKUP` into this directory, relative to the working one.
     Backup(PathBuf),

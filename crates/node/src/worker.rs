@@ -143,7 +143,7 @@ impl Worker {
     /// Worker `index` of `node`; `seed` feeds its chance.
     pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
-        let machines = Machines::new(node.config.settings().lua_enable_deprecated_api);
+        let machines = Machines::default();
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
             meter: Meter::new(&node, index),

@@ -3,8 +3,10 @@
 //! asked for its lease: others are behind by the length of a lease at most, and mostly by a heartbeat of the leader.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::select;
 use openraft::EntryPayload;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -36,14 +38,24 @@ impl fmt::Display for NotConfigured {
 
 /// What this node has taken.
 pub struct Configured {
-    /// Which version; 0: none yet.
+    /// Which version of the metadata; 0: none yet.
     version: watch::Sender<u64>,
+    /// The version that the start has found in the files. Until all is applied that others have committed before, what
+    /// the metadata have may be older.
+    found: u64,
+    /// All of that is applied.
+    is_caught_up: watch::Sender<bool>,
     take: OnConfiguration,
 }
 
 impl Configured {
-    pub fn new(take: OnConfiguration) -> Self {
-        Self { version: watch::Sender::new(0), take }
+    pub fn new(found: u64, take: OnConfiguration) -> Self {
+        Self { version: watch::Sender::new(0), found, is_caught_up: watch::Sender::new(false), take }
+    }
+
+    /// Whether settings of this version are to be taken.
+    fn are_newer(&self, version: u64) -> bool {
+        version > *self.version.borrow() && (version >= self.found || *self.is_caught_up.borrow())
     }
 }
 
@@ -55,24 +67,23 @@ pub fn bytes_of(settings: &[Setting]) -> usize {
 impl Agent {
     /// Keeps the settings of this node up to date, for ever.
     pub async fn keep_configuration(self: Arc<Self>) {
-        let mut applied = self.machine.index();
+        let (mut applied, mut caught_up) = (self.machine.index(), self.configured.is_caught_up.subscribe());
         loop {
             applied.borrow_and_update();
+            caught_up.borrow_and_update();
             if let Err(why) = self.take_configuration().await {
                 tracing::error!(cause = "settings", "the cluster's settings are not taken: {why}");
                 sleep(self.settings.renew).await;
-            } else if applied.changed().await.is_err() {
-                return;
+            } else {
+                select(pin!(applied.changed()), pin!(caught_up.changed())).await;
             }
         }
     }
 
     async fn take_configuration(&self) -> Result<(), String> {
-        let has = *self.configured.version.borrow();
-        let is_new = |known: &Configuration| known.version() > has;
         let known = self.machine.look(|applied| {
             let known = applied.state.configuration();
-            is_new(known).then(|| known.clone())
+            self.configured.are_newer(known.version()).then(|| known.clone())
         });
         let Some(known) = known else { return Ok(()) };
         let (version, take) = (known.version(), Arc::clone(&self.configured.take));
@@ -81,12 +92,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits until this node has the settings of the metadata as it knows them, for as long as a lease lasts at most.
+    /// Waits until this node has the settings of the metadata as it knows them, for as long as a lease lasts at most. It
+    /// has applied what others had committed a moment ago.
     pub async fn until_it_has_configuration(&self) -> Result<(), String> {
         let known = self.machine.look(|applied| applied.state.configuration().version());
         if known == 0 {
             return Err("the cluster has no settings yet".to_owned());
         }
+        self.configured.is_caught_up.send_if_modified(|is| !std::mem::replace(is, true));
         let mut version = self.configured.version.subscribe();
         let waited = timeout(self.settings.lease, version.wait_for(|has| *has >= known)).await;
         waited.map(drop).map_err(|_| "it has not taken the cluster's settings".to_owned())

@@ -455,6 +455,7 @@ async fn agent(
     };
     let config = config.validate().map_err(|why| why.to_string())?;
     let me = disk.kept().node;
+    let found = configuration::known(&disk.kept()).version();
     let network = Network { links: Arc::clone(&links), machine: machine.clone(), acknowledged: Arc::default() };
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
@@ -483,7 +484,7 @@ async fn agent(
         shared: Arc::new(shared),
         volatile,
         libraries: Taken::new(Arc::clone(&hooks.on_libraries)),
-        configured: Configured::new(Arc::clone(&hooks.on_configuration)),
+        configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
         changing: tokio::sync::Mutex::default(),
     })

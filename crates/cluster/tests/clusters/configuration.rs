@@ -137,3 +137,23 @@ fn a_change_writes_one_small_file() {
     assert_eq!(libraries.len(), 1, "{libraries:?}");
     assert!(length(&libraries[0].to_string_lossy()) > 1 << 20);
 }
+
+/// What a node found in its files holds until it has heard of all that others have committed.
+#[test]
+fn a_start_does_not_go_back_behind_what_its_files_have() {
+    let mut nodes = Nodes::formed(82, 2);
+    set(&nodes.nodes[0], "a", b"1");
+    set(&nodes.nodes[0], "a", b"2");
+    nodes.nodes.iter_mut().for_each(Node::stop);
+    // Alone it hears of nothing: it takes what it found, or nothing.
+    nodes.nodes[0].start();
+    let mut looks = 0;
+    wait("some looks", || {
+        looks += 1;
+        assert_ne!(has(&nodes.nodes[0], "a"), Some(b"1".to_vec()));
+        (looks > 10).then_some(())
+    });
+    nodes.nodes[1].start();
+    nodes.serve();
+    assert!(nodes.nodes.iter().all(|node| has(node, "a") == Some(b"2".to_vec())));
+}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use node::config::{Rights, SetError, Settings};
+use node::cluster::change_settings;
+use node::config::{Rights, SetError, Settings, Wanted};
 use node::{Done, Node, Outcome, Task};
 
 use super::switch::Switch;
@@ -21,11 +22,21 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
         node.jobs.serve();
         while !node.is_stopping() {
             match node.jobs.take() {
-                Some(job) => job.end(match &job.task {
-                    Some(Task::Configure { pairs, rights }) => configure(&node, &switch, pairs, *rights),
-                    Some(Task::Backup(folder)) => back_up(&switch, folder),
-                    None => Ok(Done::Ok),
-                }),
+                Some(job) => {
+                    let outcome = match &job.task {
+                        Some(Task::Configure { pairs, rights, of_cluster }) => {
+                            let outcome = configure(&node, &switch, pairs, *rights);
+                            if outcome.is_ok() && !of_cluster.is_empty() {
+                                change_settings(&node, of_cluster.clone(), Arc::clone(&job));
+                                continue;
+                            }
+                            outcome
+                        }
+                        Some(Task::Backup(folder)) => back_up(&switch, folder),
+                        None => Ok(Done::Ok),
+                    };
+                    job.end(outcome);
+                }
                 None => thread::park_timeout(LOOK),
             }
         }
@@ -48,7 +59,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
     let args: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
     let text = |error: SetError| error.text();
     // Another client's may have come before.
-    let (changed, wanted) = node.config.would_set(&args, rights).map_err(text)?;
+    let Wanted { changed, settings: wanted, .. } = node.config.would_set(&args, rights).map_err(text)?;
     let before = node.config.settings();
     let switch_to = |settings: &Settings| if settings.appendonly { switch.on(settings) } else { switch.off() };
     let switches = changed.contains(&"appendonly");

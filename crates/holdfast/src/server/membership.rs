@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
 use cluster::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
-use cluster::meta::{Command, LIBRARIES_MAX, Response};
+use cluster::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
 use cluster::{Map, NodeId};
 use net::Links;
-use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged};
-use node::config::{Settings, seeds};
+use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged};
+use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
 
 use super::chance::Source;
@@ -42,6 +42,18 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
          (To make it a server by itself, with the keys that this node has, remove {folder}: the cluster will not take it back as this node.)"
     )
     .into())
+}
+
+/// Takes the settings of the server's cluster, as far as its files tell: before it has clients, whom a password of the
+/// cluster keeps out, and before it reads its data, which become values as the cluster's limits have them.
+pub fn take_known_settings(live: &Live) {
+    let settings = live.settings();
+    if settings.takes_part_in_cluster() {
+        let known = Control::known_configuration(&folder(&settings));
+        if known.version() > 0 {
+            live.take(known.values());
+        }
+    }
 }
 
 /// Refuses to take keys along into a cluster of others: most of them would belong to other nodes, and the rest might come back long after they were deleted
@@ -113,6 +125,10 @@ impl Administration for Kept {
         self.0.change_libraries(known, payload, then);
     }
 
+    fn configure(&self, settings: Vec<Setting>, then: SettingsChanged) {
+        self.0.configure(settings, then);
+    }
+
     fn settled(&self, then: Changed) {
         self.0.settled(then);
     }
@@ -160,7 +176,9 @@ impl Membership {
         check_size(libraries.as_deref(), &folder)?;
         let (port, settings) = (settings.port, of(settings)?);
         let told = settings.client_port;
-        let settings = ControlSettings { data, knows_transactions, libraries, ..settings };
+        let first = node.config.first_of_cluster().into_iter();
+        let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
+        let settings = ControlSettings { data, knows_transactions, libraries, configuration, ..settings };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
@@ -234,7 +252,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let holder = Weak::clone(&watcher);
     let (taken, failed) = (links.clone(), links.clone());
-    let (leaver, troubled) = (watcher.clone(), watcher.clone());
+    let (leaver, troubled, configured) = (watcher.clone(), watcher.clone(), watcher.clone());
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
@@ -253,7 +271,11 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
-        on_configuration: Arc::new(|_| {}),
+        on_configuration: Arc::new(move |known: &Configuration| {
+            if let Some(node) = configured.upgrade() {
+                node.config.take(known.values());
+            }
+        }),
         on_libraries: Arc::new(move |version, payload| {
             holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
         }),

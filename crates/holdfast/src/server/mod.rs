@@ -77,7 +77,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let table = Table::new();
     let exists = |name: &[u8]| table.find(name).is_some_and(|command| !command.is_subcommand);
     let renames = loaded.renames(exists, node::compatibility::is_known)?;
-    let Loaded { mut values, file, hash, warnings, .. } = loaded;
+    let Loaded { mut values, file, hash, named, warnings, .. } = loaded;
     // Paths of the command line are meant from where it was typed, all others from `dir`.
     let file = file.map(std::path::absolute).transpose()?;
     enter_dir(&mut values)?;
@@ -97,9 +97,10 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let limits = limits::apply();
     let mut title = Title::reserve(&settings, file.as_deref());
 
-    let live = Arc::new(Live::new(values, file, renames).with_hash(hash));
+    let live = Arc::new(Live::new(values, file, renames).with_hash(hash).with_named(named));
+    membership::check(&live.settings())?;
+    membership::take_known_settings(&live);
     let settings = live.settings();
-    membership::check(&settings)?;
     let driver = Driver::choose(settings.io_driver)?;
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));

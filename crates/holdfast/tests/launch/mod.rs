@@ -109,6 +109,11 @@ impl Launched {
         Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), free_port(), Some(file), settings)
     }
 
+    /// As [`Self::with_file`], on a port of the caller's choice.
+    pub fn with_file_on_port(port: u16, file: &Path, settings: &[&str]) -> Result<Launched, String> {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), port, Some(file), settings)
+    }
+
     /// As [`Self::start`], on a port of the caller's choice.
     pub fn on_port(port: u16, settings: &[&str]) -> Result<Launched, String> {
         Self::run(Command::new(env!("CARGO_BIN_EXE_holdfast")), port, None, settings)

@@ -59,6 +59,12 @@ impl Server {
         Launched::with_file(file, settings).map(Server)
     }
 
+    /// As [`Self::with_file`], on a port of the caller's choice.
+    #[allow(dead_code, reason = "not every test needs all of it")]
+    pub fn with_file_on_port(port: u16, file: &std::path::Path, settings: &[&str]) -> Server {
+        Server(Launched::with_file_on_port(port, file, settings).unwrap_or_else(|error| panic!("no server: {error}")))
+    }
+
     /// What a server says that does not start with these settings.
     #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn refused(settings: &[&str]) -> String {

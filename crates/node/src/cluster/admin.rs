@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ::cluster::NodeId;
-use ::cluster::control::Status;
-use ::cluster::meta::Command;
+use ::cluster::control::{NotConfigured, Status};
+use ::cluster::meta::{Command, Setting};
 
 /// Hears whether the metadata were changed: if not, why, in words.
 pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// Hears whether the libraries of functions were changed: false if others have changed them, and this node has what those have made; or why not, in words.
 pub type LibrariesChanged = Box<dyn FnOnce(Result<bool, String>) + Send>;
+
+/// Hears whether settings of the cluster were changed.
+pub type SettingsChanged = Box<dyn FnOnce(Result<(), NotConfigured>) + Send>;
 
 /// What keeps the cluster's metadata. Nobody waits in it: answers come from a thread of its own.
 pub trait Administration: Send + Sync {
@@ -29,6 +32,10 @@ pub trait Administration: Send + Sync {
     /// Has the libraries of functions of version `known` replaced by others, as FUNCTION DUMP gives them; heard of when all nodes that serve have them. After an
     /// error they may or may not have been.
     fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged);
+
+    /// Has settings of the cluster changed; heard of when more than half of the voting nodes have them on their disks, and
+    /// this node has taken them.
+    fn configure(&self, settings: Vec<Setting>, then: SettingsChanged);
 
     /// The node's data say nothing any more of another node's transactions, and would not after a crash: it is kept that what they say is its own.
     fn settled(&self, then: Changed);

@@ -22,6 +22,7 @@ mod peers;
 mod probe;
 mod remote;
 mod route;
+mod settings;
 mod smart;
 mod spread;
 mod tracking;
@@ -34,7 +35,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ::cluster::{Map, NodeId};
 
-pub use admin::{Administration, Changed, LibrariesChanged};
+pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
 pub(crate) use elsewhere::Awaited;
 pub(crate) use inquiry::{Answers, Asks};
 pub(crate) use libraries::change_libraries;
@@ -44,6 +45,8 @@ pub(crate) use owner::Virtual;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
 pub(crate) use route::Call;
+pub use settings::change_settings;
+pub(crate) use settings::check as check_settings;
 pub(crate) use tx::{Doubt, Doubts, SlowScripts};
 pub use verdict::{Question, Verdict};
 

@@ -64,7 +64,10 @@ const REMARKS: &[(&str, &str)] = &[
         "commit",
         "not of Redis: all that was done since BEGIN happens, or nothing: -CONFLICT: somebody else has changed what was looked at; -ABORTED: why it cannot be. After any other error the transaction is still there",
     ),
-    ("config|set", "`appendonly` waits until all is durable, or closed; not in a transaction or script"),
+    (
+        "config|set",
+        "`appendonly` waits until all is durable, or closed; settings of a cluster hold at all nodes; neither in a transaction or script",
+    ),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
     ("holdfast|receivers", "not of Redis: by it nodes ask each other whom a message of a block or script would reach"),
     ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
@@ -135,6 +138,8 @@ What differs from a single server:
   no more than half of the voting nodes are up they are refused with -CLUSTERDOWN, or, if that comes to pass meanwhile, answered within some ten seconds with an error that says that nobody knows whether the change was made
   (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers `FCALL`
   with -CLUSTERDOWN, keys or none. Smart clients may load the same library again, and delete one that is not there, without an error: they ask each node for the same change.
+- Settings that clients depend on belong to the cluster, as docs/configuration.md marks them: `CONFIG SET` at one node holds at all nodes, also at those that join or come back. It answers when more
+  than half of the voting nodes have it on their disks; other nodes have it a moment later. Without a majority it is answered -CLUSTERDOWN. `CONFIG SET` of a node's own settings stays at the node.
 - `FLUSHALL`, `FLUSHDB` and `SWAPDB` are done by each node by itself, not at one moment everywhere. Unless all nodes can be reached and serve, they are refused with -CLUSTERDOWN, which names the
   node, before anything is done. If a node fails in that very moment, the error says how many have done it (`-ERR 2 of 3 nodes have executed it ...`), and it may be repeated; but after `SWAPDB`
   those that have not done it still have to. `SCRIPT FLUSH` is done by the nodes that can be reached, and says so with the same error.

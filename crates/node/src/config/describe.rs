@@ -92,8 +92,15 @@ pub fn markdown() -> String {
          Where servers are nodes of a cluster, a setting is **the cluster's** if a command's outcome, or anything that a\n\
          client is told, depends on it: a client does not see which node serves a key. All else is a node's own: places,\n\
          addresses and ports; memory, threads and disks of its machine; what it watches and logs; what it must know before\n\
-         it finds its cluster. `appendonly`, `appendfsync` and `databases` are a node's own for now (`databases` must be the\n\
-         same at all nodes).\n",
+         it finds its cluster; what has no effect. `appendonly`, `appendfsync` and `databases` are a node's own for now\n\
+         (`databases` must be the same at all nodes).\n\n\
+         `CONFIG SET` of a setting that is the cluster's, at any node, holds at all nodes, also at those that join or come\n\
+         back. It answers OK when more than half of the voting nodes have it on their disks and the node that was asked has\n\
+         it in force. Others have it within a heartbeat (0.1 s), at the latest after the length of a lease (2 s). Without a\n\
+         majority it is refused with -CLUSTERDOWN. A **fixed** one is what the cluster began with. Where a file or a command\n\
+         line says otherwise the cluster's value holds, with a warning. How a cluster begins, what `CONFIG REWRITE` writes,\n\
+         and what becomes of the password: [operating/cluster.md](operating/cluster.md#settings). A value has at most 1024\n\
+         bytes.\n",
     );
     for section in SECTIONS {
         let rows: Vec<_> = section.rows.iter().filter(|row| !row.hidden).collect();

@@ -2,18 +2,21 @@
 //!
 //! Workers read a [`Follower`]: between two changes that costs one load of a counter nobody writes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::change::{self, Host, Rights, SetError};
+use super::change::{self, Host, Plan, Rights, SetError};
 use super::files::replace_file;
 use super::login;
 use super::renames::Renames;
 use super::rewrite::rewrite;
 use super::settings::Settings;
+use super::shared::{self, Shared};
+use super::table::Id;
 use super::values::Values;
 
 /// The configuration of a node, shared by its workers.
@@ -33,6 +36,10 @@ struct State {
     values: Values,
     /// SHA-256 of the password, where nothing else is known of it.
     hash: Option<[u8; 32]>,
+    /// Settings that the file or the command line names, until they were compared with those of a cluster.
+    named: BTreeSet<Id>,
+    /// The cluster's settings are in force.
+    of_cluster: bool,
     /// Who puts changes into effect outside; none until the process is set up, and in tests.
     host: Option<Box<dyn Host + Send>>,
 }
@@ -43,6 +50,17 @@ impl State {
         settings.know(hash);
         settings
     }
+}
+
+/// What a `CONFIG SET` would do.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Names of what differs from before.
+    pub changed: Vec<&'static str>,
+    /// The settings there would be.
+    pub settings: Settings,
+    /// What it names of the settings that are the cluster's.
+    pub of_cluster: Vec<Shared>,
 }
 
 /// Why `CONFIG REWRITE` did not write.
@@ -75,7 +93,8 @@ impl Live {
     /// Starts with these values. `file` is where [`Live::rewrite`] writes: an absolute path, since `dir` may change.
     pub fn new(values: Values, file: Option<PathBuf>, renames: Renames) -> Live {
         let settings = RwLock::new(Arc::new(Settings::of(&values)));
-        let state = Mutex::new(State { values, hash: None, host: None });
+        let (named, of_cluster) = (BTreeSet::new(), false);
+        let state = Mutex::new(State { values, hash: None, named, of_cluster, host: None });
         Live { state, settings, generation: AtomicU64::new(0), file, renames }
     }
 
@@ -86,6 +105,12 @@ impl Live {
         let settings = state.settings(hash);
         drop(state);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self
+    }
+
+    /// The same, which knows what the file and the command line name.
+    pub fn with_named(self, named: BTreeSet<Id>) -> Live {
+        self.state().named = named;
         self
     }
 
@@ -125,7 +150,7 @@ impl Live {
     /// The reply for the client; nothing is changed then.
     pub fn set(&self, args: &[&[u8]], rights: Rights) -> Result<(), SetError> {
         let mut state = self.state();
-        let State { values, hash, host } = &mut *state;
+        let State { values, hash, host, .. } = &mut *state;
         let mut plan = change::plan(values, args, rights)?;
         // Whatever password is set replaces the one that only its hash is known of, even if it is none.
         let names_password = args.iter().step_by(2).any(|name| name.eq_ignore_ascii_case(b"requirepass"));
@@ -156,16 +181,51 @@ impl Live {
         f(&self.settings());
     }
 
-    /// What [`Live::set`] would change, and the settings there would be then.
+    /// What [`Live::set`] would do.
     ///
     /// # Errors
     /// As of [`Live::set`].
-    pub fn would_set(&self, args: &[&[u8]], rights: Rights) -> Result<(Vec<&'static str>, Settings), SetError> {
+    pub fn would_set(&self, args: &[&[u8]], rights: Rights) -> Result<Wanted, SetError> {
         let state = self.state();
         let plan = change::plan(&state.values, args, rights)?;
         let mut settings = Settings::of(&plan.values);
         settings.know(state.hash);
-        Ok((plan.changed.iter().map(|(_, row)| row.name).collect(), settings))
+        let changed = plan.changed.iter().map(|(_, row)| row.name).collect();
+        Ok(Wanted { changed, settings, of_cluster: shared::named(&plan.values, args) })
+    }
+
+    /// What a cluster begins with whose first node this is: what it is set to of the settings that are the cluster's,
+    /// but for defaults.
+    pub fn first_of_cluster(&self) -> Vec<Shared> {
+        let state = self.state();
+        shared::first(&state.values, state.hash.as_ref())
+    }
+
+    /// Takes the cluster's settings: these, and the default of each that is not among them. The first time, a warning
+    /// says what the file or the command line has otherwise.
+    pub fn take<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
+        let mut state = self.state();
+        let taken = shared::read(&state.values, settings);
+        let named = std::mem::take(&mut state.named);
+        let hashes = (state.hash, taken.hash);
+        shared::say(&state.values, &taken.values, hashes, state.of_cluster, &named);
+        let State { values, hash, host, .. } = &mut *state;
+        let changed = shared::changed(values, &taken.values);
+        let mut plan = Plan { values: taken.values, changed };
+        let carried_out = match host {
+            Some(host) => change::carry_out(values, &mut plan, host.as_mut()),
+            None => Ok(Settings::of(&plan.values)),
+        };
+        let mut settings = carried_out.unwrap_or_else(|why| {
+            let why = String::from_utf8_lossy(&why.text()).into_owned();
+            tracing::warn!(cause = why, "a setting of the cluster has no effect here: {why}");
+            Settings::of(&plan.values)
+        });
+        (*values, *hash) = (plan.values, taken.hash);
+        settings.know(*hash);
+        state.of_cluster = true;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// `CONFIG REWRITE`: brings the configuration file up to date. Reads and writes files: not for the data path.
@@ -184,7 +244,7 @@ impl Live {
             Err(error) => return Err(RewriteError::Io(error)),
         };
         let users: Vec<_> = state.hash.as_ref().map(login::line_of).into_iter().collect();
-        replace_file(file, &rewrite(&old, &state.values, Some(&users), all)).map_err(RewriteError::Io)
+        replace_file(file, &rewrite(&old, &state.values, Some(&users), all, state.of_cluster)).map_err(RewriteError::Io)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -2,7 +2,7 @@
 //!
 //! The syntax and the texts of errors are Redis's; an error also names the file and what the setting takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -59,6 +59,8 @@ pub struct Loaded {
     rename_places: Vec<Place>,
     /// SHA-256 of the password, where a `user` line says no more of it.
     pub hash: Option<[u8; 32]>,
+    /// Settings that the file or the command line names.
+    pub named: BTreeSet<Id>,
     /// What the user should know before the server runs.
     pub warnings: Vec<String>,
 }
@@ -294,6 +296,7 @@ impl Loader<'_> {
             Value::Text(text) => text.clone(),
             _ => Vec::new(),
         };
+        self.loaded.named.insert(id);
         let (text, hash) = match login {
             None => (Vec::new(), None),
             Some(Password::Plain(text)) => (text, None),
@@ -313,6 +316,7 @@ impl Loader<'_> {
                 return Err(LoadError { place: self.origins.remove(&id), message, hint: None });
             }
         }
+        self.loaded.named.extend(self.origins.keys());
         self.check_durability()?;
         self.take_login();
         self.loaded.warnings = self.loaded.values.without_effect();

@@ -39,10 +39,14 @@ impl Password {
     }
 }
 
+/// A hash in hexadecimal digits.
+pub(super) fn digits_of(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The line by which Redis and Holdfast find this hash again.
 pub(super) fn line_of(hash: &[u8; 32]) -> Vec<u8> {
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("default on sanitize-payload #{digits} ~* &* +@all").into_bytes()
+    format!("default on sanitize-payload #{} ~* &* +@all", digits_of(hash)).into_bytes()
 }
 
 /// What a `user` line has said so far.
@@ -139,7 +143,7 @@ impl User {
     }
 }
 
-fn hash_of(text: &[u8]) -> Option<[u8; 32]> {
+pub(super) fn hash_of(text: &[u8]) -> Option<[u8; 32]> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun};
-use crate::config::Rights;
-use crate::jobs::Task;
+use crate::cluster::{change_settings, check_settings};
+use crate::config::{Rights, Shared, Wanted, find};
+use crate::jobs::{Job, Task};
 
 /// Flags of every subcommand that does something.
 const ADMINISTRATION: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -121,22 +122,61 @@ fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let settings = ctx.node.config.settings();
     let protected = settings.enable_protected_configs.admits(peer.unix || peer.loopback);
     let rights = Rights { protected, loading: false };
-    let (changed, _) = ctx.node.config.would_set(&pairs, rights).map_err(|error| Error::text(error.text()))?;
-    if changed.contains(&"appendonly") {
-        if ctx.block.is_some() {
-            return Err(Error::new("ERR CONFIG SET appendonly is not allowed in a transaction or script"));
-        }
-        let task = Task::Configure { pairs: pairs.iter().map(|word| word.to_vec()).collect(), rights };
-        if let Some(job) = ctx.node.jobs.ask(task) {
-            return Ok(Flow::Job(job));
-        }
+    let wanted = ctx.node.config.would_set(&pairs, rights).map_err(|error| Error::text(error.text()))?;
+    if ctx.node.cluster().is_some_and(|cluster| cluster.administration().is_some()) && !wanted.of_cluster.is_empty() {
+        return set_of_cluster(ctx, &pairs, rights, wanted);
     }
-    ctx.node.config.set(&pairs, rights).map_err(|error| Error::text(error.text()))?;
+    if wanted.changed.contains(&"appendonly")
+        && let Some(job) = switch_log(ctx, &pairs, rights, Vec::new())?
+    {
+        return Ok(Flow::Job(job));
+    }
+    set_own(ctx, &pairs, rights)?;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+/// Settings of which some are the cluster's. All are good; those of this node are set first.
+fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wanted: Wanted) -> Result<Flow, Error> {
+    if ctx.block.is_some() {
+        return Err(Error::new("ERR CONFIG SET of settings of the cluster is not allowed in a transaction or script"));
+    }
+    check_settings(&wanted.of_cluster)?;
+    let is_own = |pair: &&[&[u8]]| find(pair[0]).is_some_and(|(_, row)| !row.is_of_cluster());
+    let own: Vec<&[u8]> = pairs.chunks(2).filter(is_own).flatten().copied().collect();
+    if wanted.changed.contains(&"appendonly")
+        && let Some(job) = switch_log(ctx, &own, rights, wanted.of_cluster.clone())?
+    {
+        return Ok(Flow::Job(job));
+    }
+    if !own.is_empty() {
+        set_own(ctx, &own, rights)?;
+    }
+    let job = Job::of_cluster();
+    change_settings(ctx.node, wanted.of_cluster, Arc::clone(&job));
+    Ok(Flow::Job(job))
+}
+
+/// Has a thread switch the log on or off, if there is one, and change settings of the cluster then.
+fn switch_log(
+    ctx: &SessionCtx<'_>,
+    pairs: &[&[u8]],
+    rights: Rights,
+    of_cluster: Vec<Shared>,
+) -> Result<Option<Arc<Job>>, Error> {
+    if ctx.block.is_some() {
+        return Err(Error::new("ERR CONFIG SET appendonly is not allowed in a transaction or script"));
+    }
+    let pairs = pairs.iter().map(|word| word.to_vec()).collect();
+    Ok(ctx.node.jobs.ask(Task::Configure { pairs, rights, of_cluster }))
+}
+
+fn set_own(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights) -> Result<(), Error> {
+    ctx.node.config.set(pairs, rights).map_err(|error| Error::text(error.text()))?;
     // Other workers see it in their next turn; commands behind this one see it now.
     let settings = ctx.node.config.settings();
     ctx.engine.configure(Arc::new(settings.tunables.clone()), settings.notify_keyspace_events);
-    ctx.reply().ok();
-    Ok(Flow::Done)
+    Ok(())
 }
 
 fn rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

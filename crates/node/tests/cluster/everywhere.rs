@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use cluster::control::Status;
 use cluster::map::Range;
-use cluster::meta::Command;
+use cluster::meta::{Command, Setting};
 use cluster::{Map, NodeId, SLOTS};
-use node::cluster::{Administration, Changed, LibrariesChanged};
+use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 use resp::Value;
 
 use crate::net::{Net, even_map, key_of, shown};
@@ -435,6 +435,8 @@ impl Administration for Asked {
     }
 
     fn change_libraries(&self, _: u64, _: Arc<[u8]>, _: LibrariesChanged) {}
+
+    fn configure(&self, _: Vec<Setting>, _: SettingsChanged) {}
 
     fn settled(&self, _: Changed) {}
 

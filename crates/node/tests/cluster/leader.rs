@@ -1,13 +1,13 @@
 //! Metadata that a test keeps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use cluster::NodeId;
-use cluster::control::Status;
-use cluster::meta::Command;
+use cluster::control::{NotConfigured, Status};
+use cluster::meta::{Command, Setting};
 use node::Node;
-use node::cluster::{Administration, Changed, LibrariesChanged};
+use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 
 use crate::net::Net;
 
@@ -35,6 +35,10 @@ impl Administration for Leader {
         then(Err("a test".into()));
     }
 
+    fn configure(&self, _: Vec<Setting>, then: SettingsChanged) {
+        then(Err(NotConfigured::Refused("a test".into())));
+    }
+
     fn settled(&self, then: Changed) {
         then(Ok(()));
     }
@@ -46,7 +50,7 @@ impl Administration for Leader {
     fn status(&self, _: Box<dyn FnOnce(Status) + Send>) {}
 }
 
-/// Metadata that have libraries of functions, and nothing else.
+/// Metadata that have libraries of functions and settings, and nothing else.
 #[derive(Clone, Default)]
 pub struct Librarian(Arc<Mutex<Kept>>);
 
@@ -54,6 +58,7 @@ pub struct Librarian(Arc<Mutex<Kept>>);
 struct Kept {
     version: u64,
     payload: Arc<[u8]>,
+    settings: BTreeMap<String, Vec<u8>>,
     /// Why nothing can be changed, if so.
     fails: Option<String>,
     nodes: Vec<Arc<Node>>,
@@ -96,6 +101,21 @@ impl Administration for Librarian {
             }
             kept.nodes.iter().for_each(|node| node.scripts.take_libraries(kept.version, &kept.payload).unwrap());
             kept.fails.clone().map_or(Ok(is_first), Err)
+        };
+        then(changed);
+    }
+
+    fn configure(&self, settings: Vec<Setting>, then: SettingsChanged) {
+        let changed = {
+            let mut kept = self.0.lock().unwrap();
+            if let Some(why) = kept.fails.clone() {
+                Err(NotConfigured::Unknown(why))
+            } else {
+                kept.settings.extend(settings.into_iter().map(|setting| (setting.name, setting.value)));
+                let all = || kept.settings.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+                kept.nodes.iter().for_each(|node| node.config.take(all()));
+                Ok(())
+            }
         };
         then(changed);
     }

@@ -27,6 +27,7 @@ mod moves;
 mod parts;
 mod pipelines;
 mod reads;
+mod settings;
 mod slices;
 mod slow_scripts;
 mod smart;

@@ -86,7 +86,7 @@ fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, 
     let rules = rules(ctx, known.source.flags())?;
     ctx.node.scripts.used(known);
     start(ctx, numkeys, rules, None, |ctx| {
-        let machine = ctx.machines.take().map_err(text)?;
+        let machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
         let seed = ctx.engine.rng().next_u64() as i32;
         let (keys, argv) = (ctx.args.iter().skip(3).take(numkeys), ctx.args.iter().skip(3 + numkeys));
         Running::eval(machine, &known.source, keys, argv, seed).map_err(|refused| {
@@ -99,7 +99,7 @@ fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, 
 /// Remembers a script that is Lua.
 fn compile(ctx: &mut SessionCtx<'_>, body: &[u8], loaded: bool) -> Result<Arc<Known>, Error> {
     let source = Source::parse(body).map_err(text)?;
-    let mut machine = ctx.machines.take().map_err(text)?;
+    let mut machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
     let compiled = machine.compile(&source);
     ctx.machines.put_back(machine);
     compiled.map_err(text)?;

@@ -18,7 +18,7 @@ pub(super) fn fcall(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let rules = rules(ctx, Some(function.flags))?;
     let name = &*function.name;
     start(ctx, numkeys, rules, Some(name), |ctx| {
-        let machine = ctx.machines.take().map_err(text)?;
+        let machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
         let seed = ctx.engine.rng().next_u64() as i32;
         let (keys, argv) = (ctx.args.iter().skip(3).take(numkeys), ctx.args.iter().skip(3 + numkeys));
         Running::fcall(machine, library, name, keys, argv, seed).map_err(|refused| {

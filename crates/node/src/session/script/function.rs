@@ -72,7 +72,7 @@ pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
 
 /// A library from its code, tried out on one of the worker's machines.
 fn learn(ctx: &mut SessionCtx<'_>, code: &[u8]) -> Result<Library, Error> {
-    let mut machine = ctx.machines.take().map_err(text)?;
+    let mut machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
     let library = load_library(&mut machine, code);
     ctx.machines.put_back(machine);
     library.map_err(text)

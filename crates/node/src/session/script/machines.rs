@@ -32,13 +32,13 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// `deprecated`: with what Redis has taken away (`lua-enable-deprecated-api`).
-    pub fn new(deprecated: bool) -> Self {
-        Self { deprecated, ..Self::default() }
-    }
-
-    /// A machine for one script.
-    pub(super) fn take(&mut self) -> Result<Machine, Error> {
+    /// A machine for one script. `deprecated`: with what Redis has taken away (`lua-enable-deprecated-api`), which may be
+    /// another than before when the node hears of the settings of its cluster.
+    pub(super) fn take(&mut self, deprecated: bool) -> Result<Machine, Error> {
+        if self.deprecated != deprecated {
+            self.deprecated = deprecated;
+            self.idle.clear();
+        }
         let limits = Limits { deprecated: self.deprecated, ..Limits::default() };
         self.idle.pop().map_or_else(|| Machine::new(limits), Ok)
     }
