@@ -298,6 +298,30 @@ const scenarios = {
     return { jobs: 133, facts: { paused, drained, cleaned, seen } };
   },
 
+  // Two thousand jobs that are listed, cleaned, drained and obliterated: each in few scripts that use keys they do not declare.
+  async many() {
+    const count = 2000;
+    const queue = open("many");
+    await queue.pause();
+    await queue.addBulk(numbers(count).map((number) => ({ name: "work", data: { number } })));
+    await queue.addBulk(numbers(200).map((number) => ({ name: "later", data: { number }, opts: { delay: 3_600_000 } })));
+    const listed = await queue.getJobs(["waiting", "delayed"], 0, -1);
+    assert.equal(listed.length, count + 200);
+    assert.equal(new Set(listed.map((job) => job.id)).size, count + 200);
+    await queue.resume();
+    await workers(2, { queue: "many", concurrency: 25 });
+    await eventually("all but the later ones are done", async () => (await queue.getCompletedCount()) === count, 60);
+    const cleaned = (await queue.clean(0, 1500, "completed")).length;
+    await queue.pause();
+    await queue.addBulk(numbers(count).map((number) => ({ name: "left", data: { number } })));
+    await queue.drain(true);
+    const left = await queue.getJobCounts();
+    assert.deepEqual([left.waiting, left.delayed, left.completed], [0, 0, count - cleaned]);
+    await queue.obliterate({ force: true });
+    assert.deepEqual(await ledger.keys("bull:many:*"), []);
+    return { jobs: 2 * count + 200, facts: { cleaned, left } };
+  },
+
   // One of four processes is killed at work: its jobs stall and run again, nobody else's do.
   async killed() {
     const count = 2000;
