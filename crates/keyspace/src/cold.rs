@@ -106,7 +106,7 @@ enum Load {
     Awaited {
         ticket: Ticket,
         waiters: Vec<Waiter>,
-        /// The database was emptied meanwhile: what is fetched does not count.
+        /// The database was emptied meanwhile, or the key came into memory: what is fetched does not count.
         void: bool,
     },
     Known(Ticket),
@@ -225,6 +225,16 @@ impl Cold {
                     *void |= only.is_none_or(|only| only == *physical);
                 }
             }
+        }
+    }
+
+    /// A key comes into memory by another way than its load. What that fetches does not count: the key may be deleted by then,
+    /// and nothing be left that says so.
+    fn void_load(&self, slot: u16, key: &PhysicalKey) {
+        if self.loads.load(Relaxed) > 0
+            && let Some(Load::Awaited { void, .. }) = self.of(slot).as_mut().and_then(|there| there.loads.get_mut(key))
+        {
+            *void = true;
         }
     }
 
@@ -484,6 +494,7 @@ impl Db<'_> {
         if ks.is_in_memory(self.held(), key, physical) {
             return false;
         }
+        ks.cold.void_load(key.slot, &(physical, key.bytes.into()));
         let record = match fetched {
             Fetched::There(record) => record,
             Fetched::Gone(version) => {

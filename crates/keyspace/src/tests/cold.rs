@@ -24,6 +24,8 @@ enum Act {
     /// Everything in memory is lost, but what the store has; the figures are known, or wrong.
     Restart(bool),
     Complete,
+    /// Somebody goes through what the store has, and is at this key.
+    Warm(u16),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -39,6 +41,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Flush),
         1 => any::<bool>().prop_map(Act::Restart),
         1 => Just(Act::Complete),
+        2 => n().prop_map(Act::Warm),
     ]
 }
 
@@ -192,6 +195,11 @@ proptest! {
                         exact = right || stored.is_empty();
                         continue 'life;
                     }
+                    Act::Warm(n) => single.with_slot(slot, |db| {
+                        let bytes = name(n);
+                        let key = db.key(&bytes);
+                        db.warm(&key, fetch(&stored, &bytes));
+                    }),
                     Act::Complete => single.with_all(|ks, held, local| {
                         let clock = crate::access::AccessClock::new(1);
                         let mut db = Db::new(ks, held, local, &clock, 0, 0);
@@ -219,4 +227,37 @@ proptest! {
             break;
         }
     }
+}
+
+/// A client asks for a key; somebody who goes through the store brings it; it is deleted, and the store loses it. What was
+/// fetched for the client comes last.
+#[test]
+fn what_was_fetched_before_a_key_came_does_not_count() {
+    let slot = slot_of(&name(0));
+    let ks = Keyspace::new(1, 1, 1);
+    let mut single = Single::new(&ks);
+    let mut stored = Stored::new();
+    let bytes = name(1);
+    single.with_slot(slot, |db| db.set_string(&db.key(&bytes), b"value", false, Expiry::Clear));
+    checkpoint(&ks, &mut single, &mut stored);
+    let ticket = single.with_slot(slot, |db| {
+        let key = db.key(&bytes);
+        assert!(db.evict(&key));
+        db.await_key(&key, None)
+    });
+    let fetched = fetch(&stored, &bytes);
+    single.with_slot(slot, |db| {
+        let key = db.key(&bytes);
+        assert!(db.warm(&key, fetch(&stored, &bytes)));
+        assert!(db.remove(&key));
+    });
+    checkpoint(&ks, &mut single, &mut stored);
+    assert!(stored.is_empty());
+    single.with_slot(slot, |db| {
+        let key = db.key(&bytes);
+        assert!(db.know(&key, ticket.unwrap(), Ok(fetched), |_| {}));
+        assert_eq!(db.whereabouts(&key), Whereabouts::Known);
+        assert!(db.peek(&key).is_none());
+    });
+    assert_eq!(ks.len(0), 0);
 }
