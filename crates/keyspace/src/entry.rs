@@ -282,11 +282,12 @@ impl Entry {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), len) }
     }
 
-    /// Whether it surely has a string whose length has the bucket of this one (see [`crate::sizes`]).
+    /// Length of the inline string of a `Short` or `Raw` entry; `None` of any other.
     #[inline]
-    pub(crate) fn is_as_long_as(self, part: &Part<'_>) -> bool {
-        let is_inline = matches!(self.kind(), Kind::Short | Kind::Raw) && matches!(part, Part::Short(_) | Part::Raw(_));
-        is_inline && are_alike(usize::from(self.read::<u16>(VLEN) & VLEN_MASK), part.len())
+    pub(crate) fn inline_len(self) -> Option<usize> {
+        const INLINE: [u8; 2] = [Kind::Short as u8, Kind::Raw as u8];
+        let kind = self.tag() & KIND_MASK;
+        INLINE.contains(&kind).then(|| usize::from(self.read::<u16>(VLEN) & VLEN_MASK))
     }
 
     /// The inline string, to be changed in place.
@@ -339,9 +340,9 @@ impl Entry {
     }
 
     /// Puts another string or number in place of the present value if it fits the block and the expiry keeps its
-    /// shape. False: nothing was changed.
+    /// shape. False: nothing was changed. `resizes` is called before a change that may be one of the value's size (see [`crate::Keyspace::sizes`]).
     #[inline]
-    pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<u64>) -> bool {
+    pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<u64>, resizes: impl FnOnce()) -> bool {
         let tag = self.tag();
         let kind = Kind::from_nibble(tag & KIND_MASK);
         if expiry.is_some() != (tag & HAS_EXPIRY != 0) || kind.owns_pointer() {
@@ -351,6 +352,11 @@ impl Entry {
         // Within one size class only: a small value must not sit for ever in a large block.
         if at + old_len != at + part.len() && usable(at + old_len) != usable(at + part.len()) {
             return false;
+        }
+        // An integer is as long as its text.
+        let has_int = tag & KIND_MASK == Kind::Int as u8 || matches!(part, Part::Int(_));
+        if has_int || !are_alike(old_len, part.len()) {
+            resizes();
         }
         self.write(TAG, tag & !(KIND_MASK | FIELD_EXPIRY) | part.kind() as u8);
         self.write(VLEN, self.read::<u16>(VLEN) & !VLEN_MASK | part.len() as u16);

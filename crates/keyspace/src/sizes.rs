@@ -66,7 +66,15 @@ impl Size {
     }
 
     /// Of what an entry holds.
+    #[inline]
     pub(crate) fn of(entry: Entry) -> Self {
+        match entry.inline_len() {
+            Some(len) => Self::at(Kind::Short, bucket(len as u64)),
+            None => Self::of_other(entry),
+        }
+    }
+
+    fn of_other(entry: Entry) -> Self {
         let kind = entry.kind();
         let bucket = match kind {
             Kind::Int => bucket_of_int(entry.int()),

@@ -247,17 +247,15 @@ impl Db<'_> {
         };
         let had_fields = old.has_field_expiry();
         self.touch(old);
-        if !old.is_as_long_as(part) {
-            self.local.counters.count_resized(self.physical, Size::of(old), Size::of_part(part));
-        }
         let size = old.size();
-        let entry = if old.overwrite(part, expiry) {
+        let entry = if old.overwrite(part, expiry, || self.count_over(old, part)) {
             if old.size() != size {
                 self.local.heap.resized(size, old.size());
             }
             self.stamp_entry(old);
             old
         } else {
+            self.count_over(old, part);
             let new = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, old.access());
             self.local.stamped = true;
             new.set_mark(old.mark());
@@ -269,6 +267,12 @@ impl Db<'_> {
             self.account_expiry(key.slot, had, entry.expiry(), had_fields, false);
         }
         over
+    }
+
+    /// Counts that a string is about to take the place of an entry's value.
+    #[inline(never)]
+    fn count_over(&self, old: Entry, part: &Part<'_>) {
+        self.local.counters.count_resized(self.physical, Size::of(old), Size::of_part(part));
     }
 
     /// Keeps the table's and the worker's expiry counters after an entry's expiry has changed.
