@@ -41,6 +41,7 @@ const UNSAFE: &[&str] = &[
     "keyspace/tests/heap_exchange.rs",
     "keyspace/tests/latches.rs",
     "log/src/run/slice.rs",
+    "log/src/run/soon.rs",
     "log/tests/held.rs",
     "net/src/lane.rs",
     "net/src/listen.rs",

@@ -217,6 +217,11 @@ impl<D: Disk> Committer<D> {
         self.buffer.len() <= self.writer.block_max()
     }
 
+    /// Whether what was taken can [`Self::depart`] without anything being done to files.
+    pub(crate) fn departs_at_once(&self) -> bool {
+        self.is_one_block() && self.writer.departs_at_once(self.buffer.len())
+    }
+
     /// A block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
         self.writer.land(flight);

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +56,20 @@ pub trait File: Send + Sync + 'static {
         self.write(at, bytes)?;
         self.sync()
     }
+    /// How a thread may do what [`File::write_through`] does, if it must not wait for a disk that hangs.
+    fn direct(&self) -> Direct {
+        Direct::No
+    }
+}
+
+/// See [`File::direct`].
+pub enum Direct {
+    /// By writing to this descriptor, which is open as long as the file.
+    Descriptor(RawFd),
+    /// By calling it: such a file does not hang.
+    Here,
+    /// Not at all.
+    No,
 }
 
 /// A folder of the file system.
@@ -276,6 +291,11 @@ impl File for PlainFile {
             Some(device) => device.sync(bytes.len(), || self.put_through(at, bytes)),
             None => self.put_through(at, bytes),
         }
+    }
+
+    fn direct(&self) -> Direct {
+        let direct = self.direct.as_ref().filter(|_| self.device.is_none() && !self.refused.load(Relaxed));
+        direct.map_or(Direct::No, |file| Direct::Descriptor(file.as_raw_fd()))
     }
 }
 

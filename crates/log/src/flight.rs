@@ -30,6 +30,16 @@ impl<F: File> Flight<F> {
         Self { file, at, bytes, sequence, body: 0, records: 0, since: 0 }
     }
 
+    /// The file that it is written to.
+    pub(crate) fn file(&self) -> &F {
+        &self.file
+    }
+
+    /// Where in the file, and what.
+    pub(crate) fn place(&self) -> (u64, &[u8]) {
+        (self.at, self.bytes.bytes())
+    }
+
     /// Writes it: durable when this returns. It is heard of by [`crate::Committer::land`].
     pub fn write(&self) -> io::Result<()> {
         point("log-before-sync");

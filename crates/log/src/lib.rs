@@ -34,7 +34,7 @@ pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use copy::copy;
 pub use device::Pace;
-pub use disk::{Disk, File, Folder, PAGE, PlainFile, make_folders};
+pub use disk::{Direct, Disk, File, Folder, PAGE, PlainFile, make_folders};
 pub use fail::point as fail_point;
 pub use flight::Flight;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};

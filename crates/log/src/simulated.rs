@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, File, PAGE};
+use crate::disk::{Direct, Disk, File, PAGE};
 
 const SECTOR: usize = 512;
 
@@ -446,5 +446,9 @@ impl File for Open {
         assert_eq!(bytes.as_ptr().align_offset(PAGE), 0, "aligned memory");
         self.write(at, bytes)?;
         self.sync()
+    }
+
+    fn direct(&self) -> Direct {
+        Direct::Here
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::aligned::Aligned;
-use crate::disk::{Disk, File, PAGE};
+use crate::disk::{Direct, Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
@@ -379,6 +379,13 @@ impl<D: Disk> Writer<D> {
         let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.sequence);
         (flight.body, flight.since) = (body.len(), now);
         Ok(Some(flight))
+    }
+
+    /// Whether a block of so many bytes can [`Self::depart`] without anything being done to files: it has room in the present segment, and nothing is
+    /// to be synced before it.
+    pub(crate) fn departs_at_once(&self, body: usize) -> bool {
+        let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
+        end <= self.present.size && !self.is_dirty() && !matches!(self.present.file.direct(), Direct::No)
     }
 
     /// A block that departed has been written.

@@ -1,27 +1,37 @@
 //! The threads of a stream. Whoever has the state machine takes its steps; who gets a block writes it, and others go on meanwhile; who
 //! has nothing to do sleeps. So a block costs no more handing over than with one thread, and a thread more is woken only when
-//! another block is worth it. A worker that only waits for the log may take steps, too ([`Crew::lend`]): then nobody has to be woken at all.
+//! another block is worth it. A worker that only waits for the log may take steps, too ([`Crew::lend`]): then nobody has to be woken at all. It does not
+//! wait for a disk that hangs: one of ours does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::disk::Disk;
-use crate::run::Shared;
-use crate::run::slice;
+use crate::run::soon::{Late, Ring, Soon};
 use crate::run::stream::{After, Runner, Step};
+use crate::run::{Shared, slice};
 
 pub(crate) struct Crew<D: Disk> {
     runner: Mutex<Runner<D>>,
     shared: Arc<Shared>,
     index: usize,
+    /// What a worker writes with. None while a write of it is late, and where the system has no such thing: then nobody lends a hand.
+    ring: Mutex<Option<Ring>>,
+    /// A write that a worker has waited for long enough.
+    late: Mutex<Option<Late<D::File>>>,
+    /// How long a worker waits.
+    patience: Duration,
 }
 
 impl<D: Disk> Crew<D> {
-    pub(crate) fn new(runner: Runner<D>, shared: Arc<Shared>, index: usize) -> Self {
-        Self { runner: Mutex::new(runner), shared, index }
+    /// `patience`: how long a worker waits for the disk.
+    pub(crate) fn new(runner: Runner<D>, shared: Arc<Shared>, index: usize, patience: Duration) -> Self {
+        let (ring, late) = (Mutex::new(Ring::new()), Mutex::new(None));
+        Self { runner: Mutex::new(runner), shared, index, ring, late, patience }
     }
 
     fn lock(&self) -> MutexGuard<'_, Runner<D>> {
-        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runner)
     }
 
     /// Takes its steps on the calling thread, which waits for what it has left and has nothing else to do, unless one of ours is at it or a block is on its
@@ -33,13 +43,24 @@ impl<D: Disk> Crew<D> {
         if !runner.may_be_lent() {
             return false;
         }
+        let Some(mut ring) = lock(&self.ring).take() else { return false };
         bell.note();
         loop {
-            match runner.step(false) {
+            match runner.step_lent() {
                 Step::Then(After::Step) => {}
                 Step::Write(flight) => {
                     drop(runner);
-                    let written = flight.write();
+                    let (flight, written) = match ring.write(flight, self.patience) {
+                        Soon::Written(same, flight, written) => {
+                            ring = same;
+                            (flight, written)
+                        }
+                        Soon::Late(late) => {
+                            *lock(&self.late) = Some(late);
+                            bell.ring();
+                            return true;
+                        }
+                    };
                     runner = self.lock();
                     runner.land(flight, written);
                     if stream.demand.is_wanted() {
@@ -47,7 +68,7 @@ impl<D: Disk> Crew<D> {
                         runner.advance();
                         drop(runner);
                         bell.ring();
-                        return true;
+                        break;
                     }
                 }
                 Step::Then(After::Sleep(most)) => {
@@ -56,15 +77,26 @@ impl<D: Disk> Crew<D> {
                         // Those who sleep do not know of that time.
                         bell.ring();
                     }
-                    return true;
+                    break;
                 }
                 Step::Then(After::End) => {
                     drop(runner);
                     bell.wake_all();
-                    return true;
+                    break;
                 }
             }
         }
+        *lock(&self.ring) = Some(ring);
+        true
+    }
+
+    /// Waits for what a worker has not waited for. Whether there was something of that kind; it has landed.
+    fn wait_for_late(&self) -> bool {
+        let Some(late) = lock(&self.late).take() else { return false };
+        let (ring, flight, written) = late.wait();
+        *lock(&self.ring) = Some(ring);
+        self.lock().land(flight, written);
+        true
     }
 
     /// Lives until the log is stopped, or something fails for good.
@@ -74,6 +106,11 @@ impl<D: Disk> Crew<D> {
         let mut runner = self.lock();
         let mut late = false;
         loop {
+            if lock(&self.late).is_some() {
+                drop(runner);
+                self.wait_for_late();
+                runner = self.lock();
+            }
             match runner.step(late) {
                 Step::Then(After::Step) => late = false,
                 Step::Write(flight) => {
@@ -85,7 +122,7 @@ impl<D: Disk> Crew<D> {
                 }
                 Step::Then(After::Sleep(most)) => {
                     drop(runner);
-                    bell.sleep(most, || self.lock().has_ended());
+                    bell.sleep(most, || lock(&self.late).is_some() || self.lock().has_ended());
                     runner = self.lock();
                     late = most.is_some();
                 }
@@ -97,4 +134,8 @@ impl<D: Disk> Crew<D> {
             }
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,6 +7,7 @@ mod helper;
 mod meter;
 pub(crate) mod open;
 mod slice;
+mod soon;
 mod stream;
 
 pub use open::{Gates, Opened, Settings, Stepped};
@@ -15,6 +16,7 @@ pub use stream::{After, Step};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::commit::Moved;
 use crate::intake::Waiting;
@@ -26,6 +28,9 @@ use meter::{BUCKETS, Meter};
 
 /// A time in nanoseconds that never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// So long a thread waits for the disk that writes the log itself ([`Log::lend`]).
+pub(crate) const LENT_MOST: Duration = Duration::from_millis(5);
 
 /// When what was written is synced: `appendfsync`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -261,7 +266,8 @@ impl Log {
 
     /// As [`Self::ring`], and the calling thread, which waits for what it has left and has nothing else to do, writes that itself and waits for the disk:
     /// no other thread has to be woken, nor it by one. True: what it has left is committed, as far as it does not stand on other streams, or the log
-    /// has failed. False: somebody is at it already, or nobody is promised a sync; ring.
+    /// has failed, or the disk has not answered for a moment and a thread of the stream waits for it. False: somebody is at it already, or nobody
+    /// is promised a sync; ring.
     ///
     /// # Panics
     /// If there is no such stream.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use crate::commit::{Committer, Watermarks};
 use crate::device::Pace;
@@ -16,7 +17,7 @@ use crate::recover::{Damage, Recovered, Recovery, recover};
 use crate::run::crew::Crew;
 use crate::run::helper::Helper;
 use crate::run::stream::{After, FLIGHTS, Runner, Step};
-use crate::run::{Clock, Fsync, Hand, Log, RUNNING, Shared, Stream};
+use crate::run::{Clock, Fsync, Hand, LENT_MOST, Log, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
 /// How a log is kept.
@@ -145,13 +146,25 @@ impl<D: Disk> Opened<D> {
     /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
     /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
     pub fn start(self, node: [u8; 16], above: Lsn, workers: usize, settings: Settings) -> Result<(Log, Gates), Damage> {
+        self.start_lending(node, above, workers, settings, LENT_MOST)
+    }
+
+    /// As [`Self::start`]; `patience`: how long a worker waits for the disk.
+    pub(crate) fn start_lending(
+        self,
+        node: [u8; 16],
+        above: Lsn,
+        workers: usize,
+        settings: Settings,
+        patience: Duration,
+    ) -> Result<(Log, Gates), Damage> {
         let helpers =
             |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
         let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers)?;
         let locks = Arc::new(locks);
         let (mut threads, mut hands) = (Vec::new(), Vec::<Hand>::new());
         for (runner, index) in runners.into_iter().zip(0..) {
-            let crew = Arc::new(Crew::new(runner, shared.clone(), index));
+            let crew = Arc::new(Crew::new(runner, shared.clone(), index, patience));
             let lent = Arc::downgrade(&crew);
             hands.push(Box::new(move || lent.upgrade().is_some_and(|crew| crew.lend())));
             for _ in 0..FLIGHTS {

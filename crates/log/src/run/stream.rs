@@ -105,6 +105,8 @@ pub(crate) struct Runner<D: Disk> {
     making: bool,
     lacks_since: Option<(Lack, u64)>,
     unwritten: Option<Unwritten>,
+    /// The step is taken by a thread that must not wait for the disk.
+    lent: bool,
     /// A block has landed since the last step.
     landed: bool,
     ended: bool,
@@ -139,6 +141,7 @@ impl<D: Disk> Runner<D> {
             making: false,
             lacks_since: waits.map(|lack| (lack, 0)),
             unwritten: None,
+            lent: false,
             landed: false,
             ended: false,
             usual: 0,
@@ -166,6 +169,14 @@ impl<D: Disk> Runner<D> {
             return Step::Then(After::End);
         }
         self.try_step(late).unwrap_or_else(|error| self.fail(&error))
+    }
+
+    /// As [`Self::step`], for a thread that must not wait for the disk: what needs more than one write is left to others, which are to be rung for.
+    pub(crate) fn step_lent(&mut self) -> Step<D::File> {
+        self.lent = true;
+        let step = self.step(false);
+        self.lent = false;
+        step
     }
 
     /// A block that a step handed out has been written, or not; a step is due.
@@ -197,8 +208,10 @@ impl<D: Disk> Runner<D> {
     /// Whether anybody may take its steps for a while: replies are promised a sync, nothing is on its way, nothing waits for room, and
     /// there is not much to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
-        let is_free = !self.ended && self.is_settled() && self.unwritten.is_none();
-        is_free && self.committer.writer().in_flight() == 0 && self.stream().left() <= LENT_MAX
+        let writer = self.committer.writer();
+        let is_at_rest = writer.in_flight() == 0 && writer.departs_at_once(0);
+        let is_free = !self.ended && is_at_rest && self.is_settled() && self.unwritten.is_none();
+        is_free && self.stream().left() <= LENT_MAX
     }
 
     /// Whether there are no more steps.
@@ -316,6 +329,10 @@ impl<D: Disk> Runner<D> {
             return Ok(Round::Busy);
         }
         let is_block = !unwritten.taken.ends.is_empty();
+        if is_block && self.lent && !(self.is_settled() && self.committer.departs_at_once()) {
+            self.unwritten = Some(unwritten);
+            return Ok(Round::Busy);
+        }
         let in_flight = self.committer.writer().in_flight() > 0;
         let written = if is_block && unwritten.done == 0 && self.is_settled() && self.committer.is_one_block() {
             match self.committer.depart(&unwritten.taken, now) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
+use std::time::Duration;
 
 use crate::simulated::{Chance, Open, Simulated};
 use crate::{
@@ -309,6 +310,34 @@ fn who_waits_may_write() {
     assert!(!log.lend(0), "there is nobody to lend a hand to");
     assert_eq!(log.facts(0).records, 1200);
     assert_eq!(found(&disks).len(), 1200);
+}
+
+/// A worker that does not wait for the disk at all leaves that to a thread of the stream, each time.
+#[test]
+fn what_a_worker_does_not_wait_for_is_committed() {
+    let folder = std::env::temp_dir().join(format!("holdfast-log-lent-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let folders = [folder.clone()];
+    let limits = Limits { segment: 1 << 16, ..LIMITS };
+    let opened = Opened::new(&folders, &[]).unwrap();
+    let settings = Settings { limits, ..settings(Fsync::Always) };
+    let (log, mut gates) = opened.start_lending([1; 16], 0, 1, settings, Duration::ZERO).unwrap();
+    let left: Vec<_> = (0..200)
+        .map(|n| {
+            let lsn = leave(&mut gates[0][0], 0, &[]);
+            if n % 3 == 0 || !log.lend(0) {
+                log.ring(0);
+            }
+            wait(log.marks(), 0, lsn);
+            lsn
+        })
+        .collect();
+    assert_eq!(log.stop(), State::Running);
+    drop((log, gates));
+    let mut found = Vec::new();
+    Opened::new(&folders, &[]).unwrap().replay(|record| found.push(record.lsn)).unwrap();
+    assert_eq!(found, left);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
