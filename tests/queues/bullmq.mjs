@@ -310,7 +310,7 @@ const scenarios = {
     assert.equal(new Set(listed.map((job) => job.id)).size, count + 200);
     await queue.resume();
     await workers(2, { queue: "many", concurrency: 25 });
-    await eventually("all but the later ones are done", async () => (await queue.getCompletedCount()) === count, 60);
+    await eventually("all but the later ones are done", async () => (await queue.getCompletedCount()) === count, 150);
     const cleaned = (await queue.clean(0, 1500, "completed")).length;
     await queue.pause();
     await queue.addBulk(numbers(count).map((number) => ({ name: "left", data: { number } })));

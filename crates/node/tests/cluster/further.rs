@@ -1,5 +1,6 @@
 //! Scripts that find out what keys they need, one after the other, at nodes that have them: they are suspended, and go on.
 
+use crate::doubts::doubtful;
 use crate::net::{Net, key_of, shown};
 
 const ADDS: &str = "local n = 0 for _, key in ipairs(ARGV) do n = n + redis.call('incr', key) end return n";
@@ -199,8 +200,62 @@ fn what_it_finds_out_about_is_bounded() {
     let error = net.say_words(client, &["EVAL", reads, "1", &a, &same, "9"]);
     assert!(error.contains("too large (8 MB)"), "{error}");
     assert_eq!(net.say(client, &format!("GET {a}")), "1");
+    // One that is too large by itself its owner refuses, and gives back what it has locked before.
+    assert_eq!(net.say(client, &format!("SETRANGE {same}2 9000000 x")), "9000001");
+    let error = net.say_words(client, &["EVAL", reads, "1", &a, &same, "2"]);
+    assert!(error.contains("too large (8 MB)"), "{error}");
+    assert!(net.is_quiet(), "nothing is left");
     let names = "for i = 1, 100000 do redis.call('get', ARGV[1] .. string.rep('y', 1000) .. i) end";
     let error = net.say_words(client, &["EVAL", names, "1", &a, &same]);
     assert!(error.contains("more than 8 MB of keys"), "{error}");
     assert!(net.is_quiet(), "nothing is left");
+}
+
+/// A key is in doubt when a script comes to it: nothing of the script is done, its client hears why, and what it held is free.
+#[test]
+fn a_script_that_comes_to_a_key_in_doubt_gives_up() {
+    for workers in [1, 2] {
+        let (mut net, _, [client, _, other], [x, ..]) = doubtful(workers, &[]);
+        let [near, far, last] = [(0, "p"), (2, "q"), (2, "r")].map(|(node, name)| key_of(node, 3, name));
+        net.send_words(client, &["EVAL", ADDS, "0", &far, &near, &last, &x]);
+        net.run();
+        assert!(net.replies(client).is_empty(), "it waits");
+        for key in [&near, &far, &last] {
+            net.send(other, &format!("INCR {key}"));
+        }
+        (0..14).for_each(|_| net.sleep(500));
+        let error = net.heard(client).join(",");
+        assert!(error.contains("CLUSTERDOWN The command was not executed"), "{error}");
+        assert_eq!(net.heard(other), ["1", "1", "1"], "what it held is given back");
+        net.stalled.clear();
+        (0..14).for_each(|_| net.sleep(500));
+        assert_eq!(net.say(client, &format!("MGET {x} {near} {far}")), "[1 1 1]");
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// A script with keys of several nodes has asked all nodes about theirs, and holds nothing while one of them says nothing.
+#[test]
+fn a_script_that_asks_about_all_keys_holds_none() {
+    for leaves in [false, true] {
+        let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 4);
+        net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
+        let counts = "redis.call('incr', KEYS[1]) redis.call('incr', ARGV[1]) return redis.call('dbsize')";
+        net.send_words(client, &["EVAL", counts, "1", &a, &b]);
+        // Its node and the second take part in its transaction, the third is asked.
+        net.stalled = vec![2];
+        net.run();
+        assert!(net.replies(client).is_empty(), "it waits");
+        assert!(net.is_quiet(), "it holds nothing");
+        if leaves {
+            net.leave(client);
+        }
+        assert_eq!(net.say(other, &format!("MSET {a} 5 {b} 5")), "OK", "they are free");
+        net.stalled.clear();
+        (0..14).for_each(|_| net.sleep(500));
+        let (reply, expected) = if leaves { ("", "[5 5]") } else { ("3", "[6 6]") };
+        assert_eq!(net.heard(client).join(","), reply);
+        assert_eq!(net.say(other, &format!("MGET {a} {b}")), expected);
+        assert!(net.is_quiet(), "nothing is left");
+    }
 }
