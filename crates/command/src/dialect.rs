@@ -27,17 +27,20 @@ pub enum Difference {
     CountFrom,
     /// NX and XX of HSETEX.
     KeyCondition,
+    /// The events of fields whose new time to live is over already.
+    PastFieldTime,
 }
 
 impl Difference {
     /// All of them, in the order of the docs.
-    pub const ALL: [Difference; 6] = [
+    pub const ALL: [Difference; 7] = [
         Difference::NestedMulti,
         Difference::NotInBlock,
         Difference::UnknownType,
         Difference::ServerName,
         Difference::CountFrom,
         Difference::KeyCondition,
+        Difference::PastFieldTime,
     ];
 
     /// What differs, and the answers of Redis and of Valkey.
@@ -64,6 +67,11 @@ impl Difference {
                 "`HSETEX` with `NX` or `XX`",
                 "an error: unknown argument",
                 "fields are set only if there is no such hash, or if there is one",
+            ],
+            Difference::PastFieldTime => [
+                "the events of `HEXPIRE` and its like, `HGETEX` and `HSETEX` with a time that is over",
+                "`hdel`",
+                "`hexpired`; of `HSETEX`, `hexpire` before it",
             ],
         }
     }

@@ -8,6 +8,7 @@ use super::effect::{EXPIRE, REMOVE, write_all};
 use super::options::hexpire_options;
 use super::{State, look, settle};
 use crate::ctx::{Ctx, Outcome};
+use crate::dialect::Difference;
 use crate::error::Error;
 
 /// There is no such field, or no such key.
@@ -137,12 +138,18 @@ impl<'a> Change<'a> {
         // One change for each field; an effect counts as one already.
         ctx.fx.dirty += fields.saturating_sub(steps) as u64;
         keyspace::bump(&ctx.db.local().counters().expired_fields, expired.len() as u64);
-        let events = [(&expired, "hexpired"), (&deleted, "hdel"), (&updated, event)];
+        let gone = if event == "hdel" { event } else { past_event(ctx) };
+        let events = [(&expired, "hexpired"), (&deleted, gone), (&updated, event)];
         for (names, event) in events.into_iter().filter(|(names, _)| !names.is_empty()) {
             ctx.notify_fields(event, key, names.iter().copied());
         }
         settle(ctx, key, before, after);
     }
+}
+
+/// The event of fields that are gone because their new time is over already.
+pub(super) fn past_event(ctx: &Ctx<'_>) -> &'static str {
+    if ctx.tunables.dialect.is_valkey(Difference::PastFieldTime) { "hexpired" } else { "hdel" }
 }
 
 fn expire(ctx: &mut Ctx<'_>, command: &str, unit: Unit, from: From) -> Result<Outcome, Error> {

@@ -5,7 +5,7 @@ use object::hash::Expiry;
 
 use super::LastField::Told;
 use super::effect::{EXPIRE, SET, SET_EXPIRING, SET_KEEPING, write_all};
-use super::expire::{Change, POSITIVE_INTEGER, fields_at};
+use super::expire::{Change, POSITIVE_INTEGER, fields_at, past_event};
 use super::options::{Form, If, Options, Ttl};
 use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
@@ -164,7 +164,11 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         if !after.empty {
             ctx.effect(super::effect::REMOVE, &key, |w| write_all(w, names()));
         }
-        ctx.notify_fields("hdel", &key, names());
+        let event = past_event(ctx);
+        if event == "hexpired" {
+            ctx.notify_fields("hexpire", &key, names());
+        }
+        ctx.notify_fields(event, &key, names());
     } else {
         let effect = match expiry {
             Expiry::Clear => SET,

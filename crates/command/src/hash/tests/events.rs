@@ -1,5 +1,6 @@
 //! Which fields of a hash an event is about (S, T, I and V of `notify-keyspace-events`).
 
+use crate::dialect::Dialect;
 use crate::hash::reclaim;
 use crate::testing::Bench;
 use crate::{Events, class};
@@ -63,5 +64,23 @@ fn events_name_the_fields_that_have_expired() {
         assert_eq!(done.fields, 1);
         assert_eq!(events.list.len(), 1);
         assert_eq!((&*events.list[0].name, &events.list[0].fields[..]), ("hexpired", &b"1:c"[..]));
+    }
+}
+
+#[test]
+fn a_time_that_is_over_has_valkeys_events_where_they_are_asked_for() {
+    let mut bench = bench();
+    bench.tunables.dialect = Dialect::Valkey;
+    bench.words("hset h a 1 b 2 c 3 d 4");
+    told(&mut bench);
+    for (command, events) in [
+        ("hexpireat h 1 fields 1 a", &["hexpired 1:a"][..]),
+        ("hgetex h pxat 1 fields 1 b", &["hexpired 1:b"]),
+        ("hsetex h pxat 1 fields 1 e 1", &["hset 1:e", "hexpire 1:e", "hexpired 1:e"]),
+        ("hgetdel h fields 1 c", &["hdel 1:c"]),
+        ("hpexpireat h 1 fields 1 d", &["hexpired 1:d", "del "]),
+    ] {
+        bench.words(command);
+        assert_eq!(told(&mut bench), events, "{command}");
     }
 }
