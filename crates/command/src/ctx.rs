@@ -4,6 +4,7 @@ use keyspace::{Db, Key, Kind};
 use resp::{Args, Reply};
 
 use crate::Tunables;
+use crate::aside::{Aside, Prepared};
 use crate::effects::{Effects, Writer};
 use crate::error::Error;
 use crate::notify::{Events, class};
@@ -23,6 +24,8 @@ pub enum Outcome {
     /// Nothing has been changed or written yet: these keys of the database, which the arguments do not name, are to be known first, then run again. See
     /// [`crate::lacking`].
     Load(Vec<Box<[u8]>>),
+    /// Nothing has been changed or written yet: this is to be done first, by somebody who holds no latch, then run again. See [`crate::Aside`].
+    Aside(Box<Aside>),
 }
 
 /// What a blocking command waits for.
@@ -95,6 +98,10 @@ pub struct Ctx<'a> {
     pub in_script: bool,
     /// The key at argument 1, hashed when the command was parsed.
     pub first: Option<Key<'a>>,
+    /// Its connection can wait until work has been done aside.
+    pub patient: bool,
+    /// What was done aside for it.
+    pub prepared: Option<Box<Prepared>>,
 }
 
 impl<'a> Ctx<'a> {

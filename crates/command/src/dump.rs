@@ -1,6 +1,9 @@
 //! DUMP and RESTORE: a value as bytes that other servers understand too (see [`object::rdb`]).
 
-use keyspace::{EntryRef, Expiry, Key, Kind, Value};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keyspace::{AnyCollection, EntryRef, Expiry, INLINE_MAX, Key, Kind, Value};
 use object::rdb::{self, Refused, ValueRef};
 use object::{Hash, Limits, List, Set, Stream, ZSet};
 
@@ -55,12 +58,36 @@ pub const ROWS: &[Row<Run>] = &[
 ];
 
 fn dump(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
+    if let Some(payload) = ctx.prepared::<Arc<Vec<u8>>>(std::iter::once(1)) {
+        ctx.out.bulk_shared(&payload);
+        return Ok(Outcome::Done);
+    }
     let key = ctx.key(1);
     match ctx.db.read(&key) {
+        Some(entry) if ctx.works_aside_on_bytes(entry.memory()) => {
+            let value = entry.to_value();
+            return Ok(ctx.aside(std::iter::once(1), move || Arc::new(payload_of(&value))));
+        }
         Some(entry) => ctx.out.bulk(payload(entry)?),
         None => ctx.out.null(),
     }
     Ok(Outcome::Done)
+}
+
+/// A value as DUMP answers it.
+fn payload_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Int(number) => rdb::dump(ValueRef::String(itoa::Buffer::new().format(*number).as_bytes())),
+        Value::Short(text) | Value::Raw(text) => rdb::dump(ValueRef::String(text)),
+        Value::Blob(text) => rdb::dump(ValueRef::String(text)),
+        Value::Collection(collection) => rdb::dump(match collection {
+            AnyCollection::List(list) => ValueRef::List(list),
+            AnyCollection::Set(set) => ValueRef::Set(set),
+            AnyCollection::ZSet(zset) => ValueRef::ZSet(zset),
+            AnyCollection::Hash(hash) => ValueRef::Hash(hash),
+            AnyCollection::Stream(stream) => ValueRef::Stream(stream),
+        }),
+    }
 }
 
 /// The value as DUMP answers it.
@@ -121,7 +148,11 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Err(Error::new("BUSYKEY Target key name already exists."));
     }
     let ttl = u64::try_from(ctx.int(2)?).map_err(|_| Error::new("ERR Invalid TTL value, must be >= 0"))?;
-    let value = read(ctx.arg(3), &ctx.tunables.limits)?;
+    let value = match read_aside(ctx) {
+        Reading::Done(value) => value?,
+        Reading::Later(outcome) => return Ok(outcome),
+        Reading::Here => read(ctx.arg(3), &ctx.tunables.limits)?.into(),
+    };
     let expiry = match ttl {
         0 => Expiry::Clear,
         _ if options.absolute => Expiry::At(ttl),
@@ -164,21 +195,88 @@ fn read<'a>(payload: &'a [u8], limits: &Limits) -> Result<rdb::Value<'a>, Error>
     })
 }
 
-fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: rdb::Value<'_>, expiry: Expiry) {
+/// A value from a payload.
+enum Restored<'a> {
+    Text(Cow<'a, [u8]>),
+    Collection(AnyCollection),
+}
+
+impl<'a> From<rdb::Value<'a>> for Restored<'a> {
+    fn from(value: rdb::Value<'a>) -> Self {
+        Restored::Collection(match value {
+            rdb::Value::String(text) => return Restored::Text(text),
+            rdb::Value::List(list) => list.into(),
+            rdb::Value::Set(set) => set.into(),
+            rdb::Value::ZSet(zset) => zset.into(),
+            rdb::Value::Hash(hash) => hash.into(),
+            rdb::Value::Stream(stream) => stream.into(),
+        })
+    }
+}
+
+impl Restored<'_> {
+    fn into_owned(self) -> Restored<'static> {
+        match self {
+            Restored::Text(text) => Restored::Text(Cow::Owned(text.into_owned())),
+            Restored::Collection(collection) => Restored::Collection(collection),
+        }
+    }
+}
+
+/// How far the reading of a payload is.
+enum Reading {
+    Done(Result<Restored<'static>, Error>),
+    Later(Outcome),
+    /// It is to be done here.
+    Here,
+}
+
+/// What was done aside of the reading of a payload.
+enum Read {
+    /// Nothing yet: this is the beginning of it.
+    Copied(Vec<u8>),
+    Whole(Result<Restored<'static>, Error>),
+}
+
+/// A large payload is copied in so many parts, between which others run, and then read aside.
+const PARTS: usize = 3;
+
+/// Goes on with reading the payload of RESTORE aside, if it is large.
+fn read_aside(ctx: &mut Ctx<'_>) -> Reading {
+    let (payload, nothing) = (ctx.arg(3), std::iter::empty);
+    let mut copied = match ctx.prepared(nothing()) {
+        Some(Read::Whole(value)) => return Reading::Done(value),
+        Some(Read::Copied(copied)) => copied,
+        None => Vec::new(),
+    };
+    if !ctx.works_aside_on_bytes(payload.len()) {
+        return Reading::Here;
+    }
+    let end = payload.len().min(copied.len() + payload.len().div_ceil(PARTS));
+    copied.reserve_exact(payload.len() - copied.len());
+    copied.extend_from_slice(&payload[copied.len()..end]);
+    if end < payload.len() {
+        return Reading::Later(ctx.aside(nothing(), move || Read::Copied(copied)));
+    }
+    let limits = ctx.tunables.limits.clone();
+    let work = move || Read::Whole(read(&copied, &limits).map(|value| Restored::from(value).into_owned()));
+    Reading::Later(ctx.aside(nothing(), work))
+}
+
+fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: Restored<'_>, expiry: Expiry) {
     match value {
-        rdb::Value::String(text) => ctx.db.set_string(key, &text, false, expiry),
-        rdb::Value::List(list) => ctx.db.set_value(key, Value::from(list), expiry),
-        rdb::Value::Set(set) => ctx.db.set_value(key, Value::from(set), expiry),
-        rdb::Value::ZSet(zset) => ctx.db.set_value(key, Value::from(zset), expiry),
-        rdb::Value::Hash(hash) => ctx.db.set_value(key, Value::from(hash), expiry),
-        rdb::Value::Stream(stream) => ctx.db.set_value(key, Value::from(stream), expiry),
+        Restored::Text(text) if text.len() > INLINE_MAX => {
+            ctx.db.set_value(key, Value::Blob(Arc::new(text.into_owned())), expiry);
+        }
+        Restored::Text(text) => ctx.db.set_string(key, &text, false, expiry),
+        Restored::Collection(collection) => ctx.db.set_value(key, Value::Collection(collection), expiry),
     }
 }
 
 /// Sets the value in a payload, whatever was there.
 pub(crate) fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, payload: &[u8], expiry: Expiry) -> Result<(), Error> {
     let value = read(payload, &ctx.tunables.limits)?;
-    set(ctx, key, value, expiry);
+    set(ctx, key, value.into(), expiry);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
 
 mod arguments;
+mod aside;
 mod barrier;
 mod ctx;
 mod debug;
@@ -39,6 +40,7 @@ mod string;
 mod zset;
 
 pub use arguments::check_i32;
+pub use aside::{Aside, Prepared};
 pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use dialect::{Dialect, Difference};

@@ -315,7 +315,8 @@ impl Engine {
         block.stamped |= block.deferred && self.local.take_stamped();
         match outcome {
             // Keys to load are asked for by none but those that hold everything, and were loaded.
-            Outcome::Done | Outcome::Load(_) => {}
+            // Nor does anybody wait here for what is done aside.
+            Outcome::Done | Outcome::Load(_) | Outcome::Aside(_) => {}
             Outcome::Rest(rest) => {
                 rest.finish(&mut Reply::sharing(out, call.protocol, &mut self.parts));
                 if self.parts.take_refused() {

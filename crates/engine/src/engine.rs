@@ -11,6 +11,7 @@ use resp::{Parts, Reply};
 use txn::TxId;
 use txn::locks::Mode;
 
+use crate::aside::{Asides, Waiting};
 use crate::attachment::DbKey;
 use crate::blocked::Served;
 use crate::call::{Busy, Call, Ran};
@@ -50,6 +51,8 @@ pub struct Shared {
     pub budget: Budget,
     /// Where cold keys are, if there is anything.
     pub source: Shelf,
+    /// Work that is done aside.
+    pub asides: Asides,
 }
 
 impl Shared {
@@ -66,6 +69,7 @@ impl Shared {
             requests: Requests::default(),
             budget: Budget::default(),
             source: Shelf::default(),
+            asides: Asides::default(),
         }
     }
 
@@ -136,6 +140,8 @@ pub struct Engine {
     pub(crate) portion: crate::cold::Portion,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
+    /// Work that is done aside for connections of this worker.
+    pub(crate) asides: Waiting,
     /// Who of this worker has waited last for keys that its command has found out, and how often.
     pub(crate) found: Option<(u64, u32)>,
     /// By connection of this worker: keys that its command waits for, as transactions have locked some of them.
@@ -192,6 +198,7 @@ impl Engine {
             unasked: Unasked::default(),
             portion: crate::cold::Portion::default(),
             keep_expired: false,
+            asides: Waiting::default(),
             found: None,
             claims: BTreeMap::new(),
             quiet: BTreeMap::new(),
@@ -382,6 +389,7 @@ impl Engine {
                     Ran::Done
                 }
             },
+            Outcome::Aside(aside) => Ran::Busy(self.begin_aside(call, *aside, &held)),
             Outcome::Rest(rest) if call.seat.is_some() => Ran::Walking(Box::new(Walking::rest(rest, call.protocol))),
             Outcome::Rest(rest) => {
                 rest.finish(&mut Reply::new(out, call.protocol));
@@ -531,6 +539,8 @@ impl Engine {
             scan_end: self.scan_end,
             in_script: self.in_script,
             first: call.first,
+            patient: call.seat.is_some() && self.shared.asides.is_open() && !self.insists,
+            prepared: if self.waited { self.asides.take(call.token) } else { None },
         })
     }
 

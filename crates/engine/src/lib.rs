@@ -5,6 +5,9 @@
 //! the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the thread.
 
 mod acquire;
+mod aside;
+#[cfg(test)]
+mod aside_test;
 mod attachment;
 mod barrier;
 mod block;
@@ -37,6 +40,7 @@ mod walker;
 mod watch;
 mod workspace;
 
+pub use aside::{Asides, Task};
 pub use block::{Again, Begin, BlockRun};
 pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};

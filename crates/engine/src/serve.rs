@@ -295,7 +295,7 @@ impl Engine {
                 }
                 None
             }
-            Outcome::Done | Outcome::Rest(_) | Outcome::Load(_) => {
+            Outcome::Done | Outcome::Rest(_) | Outcome::Load(_) | Outcome::Aside(_) => {
                 if let Outcome::Rest(rest) = outcome {
                     rest.finish(&mut Reply::new(&mut reply, blocked.protocol));
                 }

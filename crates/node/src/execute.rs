@@ -213,6 +213,8 @@ impl Worker {
             self.dispatch(conn, node, settings, command, args, item)
         };
         (self.engine.insists, self.engine.waited) = (false, false);
+        // What others have done for it is its time, too.
+        let from = from.saturating_sub(self.engine.take_worked());
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
         }

@@ -12,6 +12,7 @@ mod tests;
 mod transfer;
 
 pub use effect::replay;
+pub(crate) use read::show;
 pub use rows::ROWS;
 
 use crate::ctx::Ctx;

@@ -6,6 +6,8 @@ use crate::error::Error;
 use crate::rest::{Rest, is_long, write_step};
 use object::List;
 use object::block::Needle;
+use resp::Reply;
+use std::ops::Range;
 
 pub(super) fn llen(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(1);
@@ -36,18 +38,23 @@ pub(super) fn lrange(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         return Ok(Outcome::Done);
     };
     let range = range_of(start, stop, list.len());
+    Ok(show(&mut ctx.out, list, range))
+}
+
+/// Answers the elements at these indices.
+pub(crate) fn show(out: &mut Reply<'_>, list: &List, range: Range<u64>) -> Outcome {
     let count = range.end - range.start;
-    ctx.out.array(count as usize);
+    out.array(count as usize);
     if is_long(count, list.len(), list.memory()) {
         let (list, mut left) = (list.clone(), range);
-        return Ok(Outcome::Rest(Rest::new(move |out| {
+        return Outcome::Rest(Rest::new(move |out| {
             let (written, done) = write_step(out, list.range(left.start, left.end - left.start), write_elem);
             left.start += written;
             !done
-        })));
+        }));
     }
-    list.range(range.start, count).for_each(|elem| write_elem(&mut ctx.out, elem));
-    Ok(Outcome::Done)
+    list.range(range.start, count).for_each(|elem| write_elem(out, elem));
+    Outcome::Done
 }
 
 /// The options of LPOS.

@@ -1,5 +1,6 @@
 //! Intersections, unions and differences: SINTER, SUNION, SDIFF, their STORE forms, and those that only count: SINTERCARD, SUNIONCARD, SDIFFCARD.
 
+use std::any::Any;
 use std::ops::Range;
 
 use keyspace::{Db, Expiry};
@@ -10,6 +11,7 @@ use object::{Limits, Set};
 use resp::Args;
 
 use super::delete;
+use super::members::show_all;
 use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
@@ -88,9 +90,56 @@ fn operands<'c>(db: &'c Db<'_>, args: Args<'_>, at: Range<usize>) -> Result<Vec<
     at.filter_map(|i| args.get(i)).map(|key| Ok(db.read_as::<Set>(&db.key(key))?)).collect()
 }
 
+/// How many members are looked at.
+fn cost(operation: Operation, sets: &[Option<&Set>]) -> u64 {
+    let lengths = sets.iter().map(|set| set.map_or(0, Set::len));
+    match operation {
+        Operation::Intersection => lengths.min().unwrap_or(0) * sets.len() as u64,
+        Operation::Union | Operation::Difference => lengths.sum(),
+    }
+}
+
+/// What `make` makes of the sets at these arguments, or how the handler ends that has it made aside.
+fn made<T: Any + Send>(
+    ctx: &mut Ctx<'_>,
+    operation: Operation,
+    at: Range<usize>,
+    make: impl FnOnce(&[Option<&Set>]) -> T + Send + 'static,
+) -> Result<Result<T, Outcome>, Error> {
+    if let Some(made) = ctx.prepared(at.clone()) {
+        return Ok(Ok(made));
+    }
+    let sets = operands(&ctx.db, ctx.args, at.clone())?;
+    if !ctx.works_aside(cost(operation, &sets)) {
+        return Ok(Ok(make(&sets)));
+    }
+    let sets: Vec<Option<Set>> = sets.into_iter().map(Option::<&Set>::cloned).collect();
+    Ok(Err(ctx.aside(at, move || make(&sets.iter().map(Option::as_ref).collect::<Vec<_>>()))))
+}
+
+/// The result as a set.
+fn collect(operation: Operation, sets: &[Option<&Set>], limits: &Limits) -> Set {
+    let mut members = Members::default();
+    operation.run(sets, limits, |member| {
+        members.push(member);
+        true
+    });
+    members.into_set(limits)
+}
+
 fn show(ctx: &mut Ctx<'_>, operation: Operation) -> Result<Outcome, Error> {
+    let at = 1..ctx.args.len();
+    if let Some(set) = ctx.prepared::<Set>(at.clone()) {
+        return Ok(show_all(&mut ctx.out, Some(&set)));
+    }
     let limits = &ctx.tunables.limits;
-    let sets = operands(&ctx.db, ctx.args, 1..ctx.args.len())?;
+    let sets = operands(&ctx.db, ctx.args, at.clone())?;
+    if ctx.works_aside(cost(operation, &sets)) {
+        let sets: Vec<Option<Set>> = sets.into_iter().map(Option::<&Set>::cloned).collect();
+        let limits = limits.clone();
+        let work = move || collect(operation, &sets.iter().map(Option::as_ref).collect::<Vec<_>>(), &limits);
+        return Ok(ctx.aside(at, work));
+    }
     let header = ctx.out.deferred_set();
     let mut len = 0;
     operation.run(&sets, limits, |member| {
@@ -103,14 +152,11 @@ fn show(ctx: &mut Ctx<'_>, operation: Operation) -> Result<Outcome, Error> {
 }
 
 fn store(ctx: &mut Ctx<'_>, operation: Operation, event: &'static str) -> Result<Outcome, Error> {
-    let (key, limits) = (ctx.key(1), &ctx.tunables.limits);
-    let sets = operands(&ctx.db, ctx.args, 2..ctx.args.len())?;
-    let mut members = Members::default();
-    operation.run(&sets, limits, |member| {
-        members.push(member);
-        true
-    });
-    let result = members.into_set(limits);
+    let (key, limits) = (ctx.key(1), ctx.tunables.limits.clone());
+    let result = match made(ctx, operation, 2..ctx.args.len(), move |sets| collect(operation, sets, &limits))? {
+        Ok(result) => result,
+        Err(outcome) => return Ok(outcome),
+    };
     let len = result.len();
     if len == 0 {
         delete(ctx, &key);
@@ -185,18 +231,22 @@ impl Counting {
 
 fn count(ctx: &mut Ctx<'_>, operation: Operation) -> Result<Outcome, Error> {
     let Counting { end, limit, approximately } = Counting::parse(ctx, operation)?;
-    let sets = operands(&ctx.db, ctx.args, 2..end)?;
-    let found = if approximately {
-        estimate(&sets, limit)
-    } else {
-        let mut found = 0;
-        operation.run(&sets, &ctx.tunables.limits, |_| {
+    let limits = ctx.tunables.limits.clone();
+    let count = move |sets: &[Option<&Set>]| {
+        if approximately {
+            return estimate(sets, limit);
+        }
+        let mut found = 0u64;
+        operation.run(sets, &limits, |_| {
             found += 1;
             found != limit
         });
         found
     };
-    ctx.out.count(found);
+    match made(ctx, operation, 2..end, count)? {
+        Ok(found) => ctx.out.count(found),
+        Err(outcome) => return Ok(outcome),
+    }
     Ok(Outcome::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use object::Set;
 use object::hashed::RECORD_BYTES_MAX;
+use resp::Reply;
 
 use super::effect::{ADD, REMOVE};
 use super::{add_all, delete, look};
@@ -109,19 +110,24 @@ pub(super) fn scard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 pub(super) fn smembers(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     let set = ctx.db.read_as::<Set>(&key)?;
-    ctx.out.set(set.map_or(0, Set::len) as usize);
+    Ok(show_all(&mut ctx.out, set))
+}
+
+/// Answers all members.
+pub(super) fn show_all(out: &mut Reply<'_>, set: Option<&Set>) -> Outcome {
+    out.set(set.map_or(0, Set::len) as usize);
     if let Some(set) = set.filter(|set| is_long(set.len(), set.len(), set.memory())) {
         let (set, mut at) = (set.clone(), 0);
-        return Ok(Outcome::Rest(Rest::new(move |out| {
+        return Outcome::Rest(Rest::new(move |out| {
             let (written, done) = write_step(out, set.iter_from(at), bulk);
             at += written;
             !done
-        })));
+        }));
     }
     for member in set.into_iter().flat_map(Set::iter) {
-        bulk(&mut ctx.out, member);
+        bulk(out, member);
     }
-    Ok(Outcome::Done)
+    Outcome::Done
 }
 
 pub(super) fn sscan(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {

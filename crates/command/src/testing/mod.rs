@@ -14,7 +14,7 @@ use resp::{Batch, Protocol, Reply};
 use crate::effects::{self, op};
 use crate::families::{FAMILIES, Reach, Run};
 use crate::spec::{KeyAt, Row};
-use crate::{Ctx, Digest, Effects, Events, Outcome, Position, Rng, Tunables, Walk};
+use crate::{Aside, Ctx, Digest, Effects, Events, Outcome, Position, Prepared, Rng, Tunables, Walk};
 
 /// See the module's text.
 pub struct Bench {
@@ -35,6 +35,8 @@ pub struct Bench {
     pub events: Events,
     /// Whether these tell of keys that are new or missed.
     pub tells_sightings: bool,
+    /// Whether what takes long is done aside.
+    pub patient: bool,
     rng: Rng,
     version: u64,
 }
@@ -70,6 +72,7 @@ impl Bench {
             effects: Effects { recording: true, ..Effects::default() },
             events: Events { wanted: u32::MAX, list: Vec::new() },
             tells_sightings: false,
+            patient: false,
             rng: Rng::new(7),
             version: 0,
         }
@@ -83,6 +86,17 @@ impl Bench {
 
     /// Runs a command and returns its reply, undecoded; what blocks replies nothing.
     pub fn run(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        let mut prepared = None;
+        loop {
+            match self.attempt(args, prepared.take()) {
+                Ok(reply) => return reply,
+                Err(work) => prepared = Some(Box::new(work.run())),
+            }
+        }
+    }
+
+    /// Runs a command, or has it hand out work to be done aside before.
+    fn attempt(&mut self, args: &[&[u8]], prepared: Option<Box<Prepared>>) -> Result<Vec<u8>, Box<Aside>> {
         let row = row_of(args);
         let mut batch = Batch::new();
         assert!(batch.push_copy(args.iter().copied()));
@@ -91,7 +105,7 @@ impl Bench {
         let mut reply = Reply::new(&mut out, self.protocol);
         if !row.spec.accepts(args.len()) {
             reply.error(crate::Error::arity(row.spec.name).as_bytes());
-            return out;
+            return Ok(out);
         }
         let mut keys = Vec::new();
         row.spec.keys_of(args, &mut keys);
@@ -115,8 +129,10 @@ impl Bench {
             scan_end: keyspace::SLOTS as u16,
             in_script: false,
             first: None,
+            patient: self.patient && prepared.is_none(),
+            prepared,
         };
-        let start = ctx.out.position();
+        let (start, mut aside) = (ctx.out.position(), None);
         let outcome = match row.run {
             Run::Keyed(run) | Run::KeyedOrWhole(run, _) | Run::Whole(run) => run(&mut ctx),
             Run::Walk(begin) => walk(&mut ctx, begin),
@@ -124,6 +140,10 @@ impl Bench {
         };
         match outcome {
             Ok(Outcome::Done) => {}
+            Ok(Outcome::Aside(work)) => {
+                assert!(ctx.out.since(start).is_empty(), "nothing is answered yet");
+                aside = Some(work);
+            }
             Ok(Outcome::Load(keys)) => panic!("everything is in memory, {keys:?} too"),
             Ok(Outcome::Rest(rest)) => rest.finish(&mut ctx.out),
             Ok(Outcome::Block(_)) => ctx.out.rewind(start),
@@ -140,7 +160,7 @@ impl Bench {
         self.events.tell(self.local.take_sightings());
         self.local.publish_counts();
         self.keyspace.release(held, |_| {});
-        out
+        aside.map_or(Ok(out), Err)
     }
 
     /// Runs a query on the database.

@@ -60,6 +60,7 @@ fn run(steps: &[Step], late_from: Option<usize>) -> (Bench, Vec<String>) {
     let payloads = payloads();
     let mut bench = Bench::new();
     bench.effects.late_from = late_from;
+    bench.patient = late_from.is_some();
     narrow(&mut bench);
     let mut told = Vec::new();
     let mut before = bench.digest_alive();

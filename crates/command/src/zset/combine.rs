@@ -1,5 +1,6 @@
 //! ZUNION, ZINTER, ZDIFF, ZINTERCARD and the forms that store their result. Plain sets are inputs too, with scores of 1.
 
+use super::range::show;
 use super::{store, write_all};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
@@ -8,6 +9,7 @@ use object::block::Elem;
 use object::number::parse_f64;
 use object::{Limits, Set, ZSet};
 use resp::Args;
+use std::any::Any;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -271,9 +273,71 @@ fn to_set(members: Members<'_>, limits: &Limits) -> ZSet {
     set
 }
 
+/// An input that shares its source.
+struct Shared {
+    source: SharedSource,
+    weight: f64,
+}
+
+enum SharedSource {
+    Absent,
+    Set(Set),
+    ZSet(ZSet),
+}
+
+impl Shared {
+    fn of(inputs: Vec<Input<'_>>) -> Vec<Self> {
+        let source = |source: Source<'_>| match source {
+            Source::Absent => SharedSource::Absent,
+            Source::Set(set) => SharedSource::Set(set.clone()),
+            Source::ZSet(set) => SharedSource::ZSet(set.clone()),
+        };
+        inputs.into_iter().map(|input| Shared { source: source(input.source), weight: input.weight }).collect()
+    }
+
+    fn as_input(&self) -> Input<'_> {
+        let source = match &self.source {
+            SharedSource::Absent => Source::Absent,
+            SharedSource::Set(set) => Source::Set(set),
+            SharedSource::ZSet(set) => Source::ZSet(set),
+        };
+        Input { source, weight: self.weight }
+    }
+}
+
+/// How many members are looked at.
+fn cost(inputs: &[Input<'_>], operation: Operation) -> u64 {
+    let lengths = inputs.iter().map(|input| input.source.len());
+    match operation {
+        Operation::Inter => lengths.min().unwrap_or(0) * inputs.len() as u64,
+        Operation::Union | Operation::Diff => lengths.sum(),
+    }
+}
+
+/// How a handler ends that has this made aside of the `keys` behind argument `at`.
+fn made_aside<T: Any + Send>(
+    ctx: &Ctx<'_>,
+    (at, keys): (usize, usize),
+    inputs: Vec<Input<'_>>,
+    make: impl FnOnce(&[Input<'_>]) -> T + Send + 'static,
+) -> Outcome {
+    let shared = Shared::of(inputs);
+    let work = move || make(&shared.iter().map(Shared::as_input).collect::<Vec<_>>());
+    ctx.aside(at + 1..at + 1 + keys, work)
+}
+
 fn reply(ctx: &mut Ctx<'_>, operation: Operation, name: &str) -> Result<Outcome, Error> {
     let keys = key_count(ctx, 1, name)?;
+    if let Some(set) = ctx.prepared::<ZSet>(2..2 + keys) {
+        let scores = parse(ctx.args, 2 + keys, keys, operation, Form::Reply)?.scores;
+        return Ok(show(&mut ctx.out, &set, 0..set.len(), scores, false));
+    }
     let (inputs, options) = combine(&ctx.db, ctx.args, 1, keys, operation, Form::Reply)?;
+    if ctx.works_aside(cost(&inputs, operation)) {
+        let limits = ctx.tunables.limits.clone();
+        let make = move |inputs: &[Input<'_>]| to_set(compute(inputs, operation, &options), &limits);
+        return Ok(made_aside(ctx, (1, keys), inputs, make));
+    }
     let members = compute(&inputs, operation, &options);
     write_all(&mut ctx.out, members.iter().map(|(score, member)| (&**member, *score)), options.scores);
     Ok(Outcome::Done)
@@ -281,8 +345,19 @@ fn reply(ctx: &mut Ctx<'_>, operation: Operation, name: &str) -> Result<Outcome,
 
 fn store_result(ctx: &mut Ctx<'_>, operation: Operation, name: &'static str) -> Result<Outcome, Error> {
     let keys = key_count(ctx, 2, name)?;
-    let (inputs, options) = combine(&ctx.db, ctx.args, 2, keys, operation, Form::Store)?;
-    let set = to_set(compute(&inputs, operation, &options), &ctx.tunables.limits);
+    let set = match ctx.prepared(3..3 + keys) {
+        Some(set) => set,
+        None => {
+            let (inputs, options) = combine(&ctx.db, ctx.args, 2, keys, operation, Form::Store)?;
+            let limits = ctx.tunables.limits.clone();
+            let aside = ctx.works_aside(cost(&inputs, operation));
+            let make = move |inputs: &[Input<'_>]| to_set(compute(inputs, operation, &options), &limits);
+            if aside {
+                return Ok(made_aside(ctx, (2, keys), inputs, make));
+            }
+            make(&inputs)
+        }
+    };
     let key = ctx.key(1);
     store(ctx, &key, set, name);
     Ok(Outcome::Done)
@@ -314,12 +389,24 @@ pub(super) fn zdiffstore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 pub(super) fn zintercard(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let keys = key_count(ctx, 1, "zintercard")?;
-    let (inputs, options) = combine(&ctx.db, ctx.args, 1, keys, Operation::Inter, Form::Cardinality)?;
-    let mut count = 0;
-    each_in_all(&inputs, Aggregate::Sum, |_, _| {
-        count += 1;
-        count != options.limit
-    });
+    let count = match ctx.prepared(2..2 + keys) {
+        Some(count) => count,
+        None => {
+            let (inputs, options) = combine(&ctx.db, ctx.args, 1, keys, Operation::Inter, Form::Cardinality)?;
+            let count = move |inputs: &[Input<'_>]| {
+                let mut count = 0u64;
+                each_in_all(inputs, Aggregate::Sum, |_, _| {
+                    count += 1;
+                    count != options.limit
+                });
+                count
+            };
+            if ctx.works_aside(cost(&inputs, Operation::Inter)) {
+                return Ok(made_aside(ctx, (1, keys), inputs, count));
+            }
+            count(&inputs)
+        }
+    };
     ctx.out.count(count);
     Ok(Outcome::Done)
 }

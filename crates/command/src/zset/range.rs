@@ -4,8 +4,10 @@ use super::{bounds, store, write_all, write_length, write_one};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::rest::{Rest, is_long, write_step};
-use object::ZSet;
 use object::zset::{LexRange, ScoreRange};
+use object::{Limits, ZSet};
+use resp::Reply;
+use std::ops::Range;
 
 /// How a range is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,7 +108,7 @@ fn parse<'a>(ctx: &Ctx<'a>, at: usize, by: Option<By>, reverse: Option<bool>) ->
 
 impl Query<'_> {
     /// The ranks of the members asked for.
-    fn ranks(&self, set: &ZSet) -> std::ops::Range<u64> {
+    fn ranks(&self, set: &ZSet) -> Range<u64> {
         let all = match &self.bounds {
             Bounds::Ranks(start, stop) => {
                 let ranks = bounds::ranks(*start, *stop, set.len());
@@ -126,44 +128,69 @@ impl Query<'_> {
 fn reply(ctx: &mut Ctx<'_>, query: &Query<'_>) -> Result<Outcome, Error> {
     match ctx.db.read_as::<ZSet>(&ctx.key(1))? {
         Some(set) => {
-            let mut ranks = query.ranks(set);
-            let (count, scores, reverse) = (ranks.end - ranks.start, query.scores, query.reverse);
-            if is_long(count, set.len(), set.memory()) {
-                let set = set.clone();
-                write_length(&mut ctx.out, count as usize, scores);
-                return Ok(Outcome::Rest(Rest::new(move |out| {
-                    let members = set.iter(ranks.clone(), reverse);
-                    let (written, done) = write_step(out, members, |out, member| write_one(out, member, scores));
-                    if reverse {
-                        ranks.end -= written;
-                    } else {
-                        ranks.start += written;
-                    }
-                    !done
-                })));
-            }
-            write_all(&mut ctx.out, set.iter(ranks, reverse), scores);
+            let ranks = query.ranks(set);
+            Ok(show(&mut ctx.out, set, ranks, query.scores, query.reverse))
         }
-        None => ctx.out.array(0),
+        None => {
+            ctx.out.array(0);
+            Ok(Outcome::Done)
+        }
     }
-    Ok(Outcome::Done)
+}
+
+/// Answers the members of these ranks.
+pub(super) fn show(out: &mut Reply<'_>, set: &ZSet, mut ranks: Range<u64>, scores: bool, reverse: bool) -> Outcome {
+    let count = ranks.end - ranks.start;
+    if is_long(count, set.len(), set.memory()) {
+        let set = set.clone();
+        write_length(out, count as usize, scores);
+        return Outcome::Rest(Rest::new(move |out| {
+            let members = set.iter(ranks.clone(), reverse);
+            let (written, done) = write_step(out, members, |out, member| write_one(out, member, scores));
+            if reverse {
+                ranks.end -= written;
+            } else {
+                ranks.start += written;
+            }
+            !done
+        }));
+    }
+    write_all(out, set.iter(ranks, reverse), scores);
+    Outcome::Done
 }
 
 pub(super) fn zrangestore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let query = parse(ctx, 2, None, None)?;
-    let mut result = ZSet::new();
-    if let Some(set) = ctx.db.read_as::<ZSet>(&ctx.key(2))? {
-        let ranks = query.ranks(set);
-        if let Bounds::Ranks(..) = query.bounds {
-            // Only then Redis knows beforehand how many come.
-            result.expect((ranks.end - ranks.start) as usize, 0, &ctx.tunables.limits);
-        }
-        for (member, score) in set.iter(ranks, false) {
-            // Scores in a set are numbers.
-            let _ = result.insert(score, member, &ctx.tunables.limits);
-        }
-    }
+    let result = match ctx.prepared(std::iter::once(2)) {
+        Some(result) => result,
+        None => match ctx.db.read_as::<ZSet>(&ctx.key(2))? {
+            Some(set) => {
+                let (ranks, limits) = (query.ranks(set), ctx.tunables.limits.clone());
+                // Only then Redis knows beforehand how many come.
+                let expects = matches!(query.bounds, Bounds::Ranks(..));
+                if ctx.works_aside(ranks.end - ranks.start) {
+                    let set = set.clone();
+                    return Ok(ctx.aside(std::iter::once(2), move || part(&set, ranks, expects, &limits)));
+                }
+                part(set, ranks, expects, &limits)
+            }
+            None => ZSet::new(),
+        },
+    };
     let key = ctx.key(1);
     store(ctx, &key, result, "zrangestore");
     Ok(Outcome::Done)
+}
+
+/// A set with the members of these ranks.
+fn part(set: &ZSet, ranks: Range<u64>, expects: bool, limits: &Limits) -> ZSet {
+    let mut result = ZSet::new();
+    if expects {
+        result.expect((ranks.end - ranks.start) as usize, 0, limits);
+    }
+    for (member, score) in set.iter(ranks, false) {
+        // Scores in a set are numbers.
+        let _ = result.insert(score, member, limits);
+    }
+    result
 }

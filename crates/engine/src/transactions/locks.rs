@@ -340,6 +340,7 @@ impl Engine {
             self.end_claims(token, &Held::default());
             self.release_unclaimed();
         }
+        self.asides.forget(token);
         self.forget_quiet(token);
     }
 

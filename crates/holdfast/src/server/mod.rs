@@ -1,5 +1,6 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
+mod asides;
 mod backup;
 mod chance;
 mod checkpoints;
@@ -127,6 +128,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     banner(&settings, &node, &listeners);
     title.show(&settings);
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
+    let asides = asides::start(&node)?;
     let links = Links::new(Arc::clone(&node));
     let membership = Membership::begin(&settings, &node, data, &links, clock)?;
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
@@ -145,8 +147,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let ended = server.join();
     drop(membership);
     node.jobs.wake();
-    if chores.join().is_err() {
-        tracing::warn!("The thread of what takes long has panicked");
+    if chores.join().is_err() | asides.join().is_err() {
+        tracing::warn!("A thread of what takes long has panicked");
     }
     switch.stop();
     ended?;

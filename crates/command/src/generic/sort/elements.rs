@@ -12,6 +12,51 @@ use super::options::Options;
 use super::pattern::Pattern;
 use crate::error::Error;
 
+/// What can be sorted.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    List(&'a List),
+    Set(&'a Set),
+    ZSet(&'a ZSet),
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn of(entry: EntryRef<'a>) -> Result<Self, Error> {
+        Ok(match entry.kind() {
+            Kind::List => Source::List(entry.collection()?),
+            Kind::Set => Source::Set(entry.collection()?),
+            Kind::ZSet => Source::ZSet(entry.collection()?),
+            _ => return Err(Error::WRONG_TYPE),
+        })
+    }
+
+    /// A clone, which costs nothing.
+    pub(super) fn share(self) -> Shared {
+        match self {
+            Source::List(list) => Shared::List(list.clone()),
+            Source::Set(set) => Shared::Set(set.clone()),
+            Source::ZSet(zset) => Shared::ZSet(zset.clone()),
+        }
+    }
+}
+
+/// The same, shared with the entry.
+pub(super) enum Shared {
+    List(List),
+    Set(Set),
+    ZSet(ZSet),
+}
+
+impl Shared {
+    pub(super) fn as_source(&self) -> Source<'_> {
+        match self {
+            Shared::List(list) => Source::List(list),
+            Shared::Set(set) => Source::Set(set),
+            Shared::ZSet(zset) => Source::ZSet(zset),
+        }
+    }
+}
+
 /// Strings one after another: a million of them are two allocations.
 #[derive(Default)]
 pub(super) struct Elements {
@@ -36,11 +81,10 @@ impl Elements {
 
     /// All elements of a list, set or sorted set, or those that are to be answered if their order is kept. The latter come in
     /// the order of the answer.
-    pub(super) fn of(entry: EntryRef<'_>, options: &Options<'_>) -> Result<Elements, Error> {
+    pub(super) fn of(source: Source<'_>, options: &Options<'_>) -> Elements {
         let mut elements = Elements::default();
-        match entry.kind() {
-            Kind::List => {
-                let list = entry.collection::<List>()?;
+        match source {
+            Source::List(list) => {
                 let range = options.part_kept(list.len());
                 let count = range.end - range.start;
                 if options.keep_order && options.descending {
@@ -49,30 +93,29 @@ impl Elements {
                     list.range(range.start, count).for_each(|elem| elements.push(elem));
                 }
             }
-            Kind::Set => entry.collection::<Set>()?.iter().for_each(|elem| elements.push(elem)),
-            Kind::ZSet => {
-                let zset = entry.collection::<ZSet>()?;
+            Source::Set(set) => set.iter().for_each(|elem| elements.push(elem)),
+            Source::ZSet(zset) => {
                 let range = options.part_kept(zset.len());
                 let backwards = options.keep_order && options.descending;
                 let ranks = if backwards { zset.len() - range.end..zset.len() - range.start } else { range };
                 zset.iter(ranks, backwards).for_each(|(member, _)| elements.push(Elem::Bytes(member)));
             }
-            _ => return Err(Error::WRONG_TYPE),
         }
-        Ok(elements)
+        elements
     }
 
-    /// Numbers of the elements in the order asked for, those that LIMIT leaves.
-    pub(super) fn order(&self, db: &Db<'_>, now: u64, options: &Options<'_>) -> Result<Vec<usize>, Error> {
+    /// Numbers of the elements in the order asked for, those that LIMIT leaves. `place`: where keys that a pattern leads to are looked for, and when.
+    pub(super) fn order(&self, place: Option<(&Db<'_>, u64)>, options: &Options<'_>) -> Result<Vec<usize>, Error> {
         let range = options.range(self.len());
+        let by = options.by.as_ref().zip(place);
         if options.alpha {
-            let keys = options.by.as_ref().map(|by| self.texts(db, now, by));
+            let keys = by.map(|(by, (db, now))| self.texts(db, now, by));
             return Ok(self.sorted(range, options.descending, |a, b| match &keys {
                 Some(keys) => keys[a].cmp(&keys[b]),
                 None => self.get(a).cmp(self.get(b)),
             }));
         }
-        let weights = self.weights(db, now, options.by.as_ref())?;
+        let weights = self.weights(by)?;
         Ok(self.sorted(range, options.descending, |a, b| {
             let by_weight = weights[a].partial_cmp(&weights[b]).unwrap_or(Ordering::Equal);
             by_weight.then_with(|| self.get(a).cmp(self.get(b)))
@@ -85,13 +128,15 @@ impl Elements {
         (0..self.len()).map(text).collect()
     }
 
-    fn weights(&self, db: &Db<'_>, now: u64, by: Option<&Pattern<'_>>) -> Result<Vec<f64>, Error> {
+    fn weights(&self, by: Option<(&Pattern<'_>, (&Db<'_>, u64))>) -> Result<Vec<f64>, Error> {
         let mut name = Vec::new();
         let mut weight = |i| {
             let text = self.get(i);
             match by {
                 None => parse_f64(text),
-                Some(by) => by.find(db, now, text, &mut name).map_or(Some(0.0), |found| found.with(parse_f64)),
+                Some((by, (db, now))) => {
+                    by.find(db, now, text, &mut name).map_or(Some(0.0), |found| found.with(parse_f64))
+                }
             }
         };
         let weights: Option<Vec<f64>> = (0..self.len()).map(&mut weight).collect();

@@ -8,17 +8,18 @@ mod pattern;
 mod tests;
 
 use keyspace::{Db, Expiry};
-use object::List;
 use object::list::End;
+use object::{Limits, List};
 
 use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;
 use crate::error::Error;
 use crate::families::Run;
 use crate::lacking::Lacking;
+use crate::list::show;
 use crate::notify::class;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
-use elements::Elements;
+use elements::{Elements, Source};
 use options::{Options, reach, store_key};
 use pattern::Pattern;
 
@@ -72,6 +73,9 @@ fn sort_ro(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     let mut options = Options::parse(ctx, may_store)?;
+    if let Some(sorted) = ctx.prepared::<Result<List, Error>>(std::iter::once(1)) {
+        return done_aside(ctx, sorted?, options.store);
+    }
     let key = ctx.key(1);
     let entry = ctx.db.read(&key);
     let lasts = options.store.is_some() || ctx.in_script;
@@ -81,7 +85,15 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
         options.alpha = true;
         options.by = None;
     }
-    let elements = entry.map_or(Ok(Elements::default()), |entry| Elements::of(entry, &options))?;
+    let source = entry.map(Source::of).transpose()?;
+    if let Some(source) = source
+        && let Some(alone) = options.alone()
+        && ctx.works_aside(entry.map_or(0, |entry| entry.elements()))
+    {
+        let (shared, limits) = (source.share(), ctx.tunables.limits.clone());
+        return Ok(ctx.aside(std::iter::once(1), move || sorted(shared.as_source(), &alone, &limits)));
+    }
+    let elements = source.map_or_else(Elements::default, |source| Elements::of(source, &options));
     let kept_part = options.keep_order && entry.is_some_and(|e| e.kind() != keyspace::Kind::Set);
     if let Some(load) = lacking(&ctx.db, options.by.as_slice(), &elements, 0..elements.len())? {
         return Ok(load);
@@ -91,7 +103,7 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     } else if options.keep_order {
         options.range(elements.len()).collect()
     } else {
-        elements.order(&ctx.db, ctx.now, &options)?
+        elements.order(Some((&ctx.db, ctx.now)), &options)?
     };
     if let Some(load) = lacking(&ctx.db, &options.get, &elements, order.iter().copied())? {
         return Ok(load);
@@ -99,6 +111,28 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     match options.store {
         Some(at) => store(ctx, at, &elements, &order, &options),
         None => answer(ctx, &elements, &order, &options),
+    }
+    Ok(Outcome::Done)
+}
+
+/// What the elements of one value are in order, which does not depend on any other key.
+fn sorted(source: Source<'_>, options: &Options<'_>, limits: &Limits) -> Result<List, Error> {
+    let elements = Elements::of(source, options);
+    let mut list = List::new();
+    for i in elements.order(None, options)? {
+        list.push(End::Back, elements.get(i), limits);
+    }
+    Ok(list)
+}
+
+/// Stores or answers what was sorted aside.
+fn done_aside(ctx: &mut Ctx<'_>, list: List, store: Option<usize>) -> Result<Outcome, Error> {
+    match store {
+        Some(at) => put(ctx, at, list),
+        None => {
+            let all = 0..list.len();
+            return Ok(show(&mut ctx.out, &list, all));
+        }
     }
     Ok(Outcome::Done)
 }
@@ -142,7 +176,6 @@ fn answer(ctx: &mut Ctx<'_>, elements: &Elements, order: &[usize], options: &Opt
 }
 
 fn store(ctx: &mut Ctx<'_>, at: usize, elements: &Elements, order: &[usize], options: &Options<'_>) {
-    let key = ctx.key(at);
     let limits = &ctx.tunables.limits;
     let mut list = List::new();
     let mut name = Vec::new();
@@ -157,6 +190,12 @@ fn store(ctx: &mut Ctx<'_>, at: usize, elements: &Elements, order: &[usize], opt
             }
         }
     }
+    put(ctx, at, list);
+}
+
+/// Makes the list what the key at an argument is, and answers its length.
+fn put(ctx: &mut Ctx<'_>, at: usize, list: List) {
+    let key = ctx.key(at);
     let len = list.len();
     if len > 0 {
         let before = ctx.kind_before(&key);

@@ -83,6 +83,14 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// What counts where no pattern leads to another key and an order is to be made.
+    pub(super) fn alone(&self) -> Option<Options<'static>> {
+        let is_alone = !self.keep_order && self.by.is_none() && self.get.is_empty();
+        let options =
+            || Options { descending: self.descending, alpha: self.alpha, limit: self.limit, ..Options::default() };
+        is_alone.then(options)
+    }
+
     /// The part of `len` elements that LIMIT leaves.
     pub(super) fn range(&self, len: usize) -> std::ops::Range<usize> {
         let (offset, count) = self.limit.unwrap_or((0, -1));
