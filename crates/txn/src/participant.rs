@@ -248,6 +248,14 @@ impl Participant {
         })
     }
 
+    /// Attempts whose Prepare waits for the log: they have their locks until it is there, whatever the coordinator says.
+    pub fn appending(&self) -> impl Iterator<Item = &Prepared> {
+        self.known.values().filter_map(|attempt| match &attempt.phase {
+            Phase::Appending { prepared, .. } => Some(&**prepared),
+            _ => None,
+        })
+    }
+
     /// As [`Self::in_doubt`], with the participants that may know more and have not said it.
     pub fn waiting(&self) -> impl Iterator<Item = (&Prepared, Vec<NodeId>)> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {

@@ -91,6 +91,9 @@ fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
         }
         let refused = net.say(other, &format!("MSET {mine} 3 {newer} 3"));
         assert!(refused.contains("log-stall-timeout"), "{refused}");
+        let near = net.connect(1);
+        let refused = net.say(near, &format!("GET {there}"));
+        assert!(refused.contains("waits for the log, whose disk does not answer"), "{refused}");
         net.hang_log(1, false);
         (0..10).for_each(|_| net.sleep(100));
         assert_eq!(net.say(other, &format!("MGET {here} {there} {new}")), "[2 2 2]", "what was left is written");

@@ -31,6 +31,9 @@ const DAMAGED: &[u8] =
 const UNREADABLE: &[u8] =
     b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
 
+const HANGS: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the log, whose disk does not answer, see log-stall-timeout";
+
 /// Keys that are locked: database and name.
 type Key = (u16, Box<[u8]>);
 
@@ -43,6 +46,8 @@ enum Cause {
     Damaged,
     /// What it is to be done to cannot be read.
     Unreadable,
+    /// It waits for this node's log, whose disk hangs.
+    Hangs,
 }
 
 /// What all workers of a node know of that. See the module's text.
@@ -79,8 +84,9 @@ pub(crate) struct Doubt {
 }
 
 impl Known {
-    /// Looks at what is in doubt; `most`: looks after which somebody is silent. Whether something else is found than last time.
-    fn look(&mut self, parts: Option<&Participant>, most: u64) -> bool {
+    /// Looks at what is in doubt; `most`: looks after which somebody is silent; `hangs`: the disk of the log does. Whether something else is found than
+    /// last time.
+    fn look(&mut self, parts: Option<&Participant>, most: u64, hangs: bool) -> bool {
         let mut silent = std::mem::take(&mut self.silent);
         let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
         let mut stick = |prepared: &Prepared, cause| {
@@ -91,6 +97,8 @@ impl Known {
             }
         };
         self.hindered.values().for_each(|(prepared, cause)| stick(prepared, *cause));
+        let appending = parts.filter(|_| hangs).into_iter().flat_map(Participant::appending);
+        appending.for_each(|prepared| stick(prepared, Cause::Hangs));
         for (prepared, others) in parts.into_iter().flat_map(Participant::waiting) {
             let before = silent.remove(&prepared.tx).unwrap_or_default();
             let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
@@ -199,6 +207,7 @@ impl Worker {
             Cause::Silent(node) => node,
             Cause::Damaged => return DAMAGED.into(),
             Cause::Unreadable => return UNREADABLE.into(),
+            Cause::Hangs => return HANGS.into(),
         };
         let place = self.peers.as_deref().map_or_else(|| NOWHERE.to_owned(), |peers| place(&peers.map, node));
         format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
@@ -247,11 +256,12 @@ impl Worker {
         if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
             let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
             self.look_at_slow_scripts();
+            let hangs = self.promise().is_some_and(|durable| durable.stall.is_on());
             let mut known = doubts.known();
             let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
             let peers = self.peers.as_deref();
-            let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most)));
-            if looked.unwrap_or_else(|| known.look(None, most)) {
+            let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most, hangs)));
+            if looked.unwrap_or_else(|| known.look(None, most, hangs)) {
                 doubts.stuck.store(known.stuck.len(), Relaxed);
                 doubts.have_changed();
                 match peers {
