@@ -376,6 +376,35 @@ mod tests {
     }
 
     #[test]
+    fn large_payloads_are_made_and_read_aside() {
+        let mut bench = Bench::new();
+        bench.patient = true;
+        for i in 0..300 {
+            bench.words(&format!("hset hash field:{i} value:{i}"));
+            bench.words(&format!("rpush list element:{i}"));
+            bench.words(&format!("sadd set member:{i}"));
+            bench.words(&format!("zadd zset {i} member:{i}"));
+            bench.words(&format!("xadd stream {}-1 field value:{i}", i + 1));
+        }
+        bench.words("setrange string 20000 x");
+        for key in ["hash", "list", "set", "zset", "stream", "string"] {
+            let dumped = bench.run(&[b"dump", key.as_bytes()]);
+            let start = dumped.windows(2).position(|two| two == b"\r\n").expect("a bulk string") + 2;
+            let payload = &dumped[start..dumped.len() - 2];
+            assert_eq!(restore(&mut bench, "again", "0", payload, "REPLACE"), "+OK\r\n", "{key}");
+            assert_eq!(bench.run(&[b"dump", b"again"]), dumped, "{key}");
+            assert_eq!(restore(&mut bench, "again", "0", payload, ""), "-BUSYKEY Target key name already exists.\r\n");
+            let mut damaged = payload.to_vec();
+            damaged[payload.len() / 2] ^= 1;
+            let wrong = "-ERR DUMP payload version or checksum are wrong\r\n";
+            assert_eq!(restore(&mut bench, "again", "0", &damaged, "replace"), wrong, "{key}");
+            bench.words(&format!("rename again {key}2"));
+        }
+        let contents = bench.contents();
+        assert_eq!(bench.replayed().contents(), contents);
+    }
+
+    #[test]
     fn errors() {
         let mut bench = Bench::new();
         let payload = hex(HELLO);

@@ -86,17 +86,23 @@ impl Bench {
 
     /// Runs a command and returns its reply, undecoded; what blocks replies nothing.
     pub fn run(&mut self, args: &[&[u8]]) -> Vec<u8> {
-        let mut prepared = None;
+        let (mut prepared, mut attempts) = (None, 0);
         loop {
-            match self.attempt(args, prepared.take()) {
+            match self.attempt(args, prepared.take(), attempts) {
                 Ok(reply) => return reply,
                 Err(work) => prepared = Some(Box::new(work.run())),
             }
+            attempts += 1;
         }
     }
 
     /// Runs a command, or has it hand out work to be done aside before.
-    fn attempt(&mut self, args: &[&[u8]], prepared: Option<Box<Prepared>>) -> Result<Vec<u8>, Box<Aside>> {
+    fn attempt(
+        &mut self,
+        args: &[&[u8]],
+        prepared: Option<Box<Prepared>>,
+        attempts: u32,
+    ) -> Result<Vec<u8>, Box<Aside>> {
         let row = row_of(args);
         let mut batch = Batch::new();
         assert!(batch.push_copy(args.iter().copied()));
@@ -129,7 +135,8 @@ impl Bench {
             scan_end: keyspace::SLOTS as u16,
             in_script: false,
             first: None,
-            patient: self.patient && prepared.is_none(),
+            // As the engine's patience.
+            patient: self.patient && attempts < 4,
             prepared,
         };
         let (start, mut aside) = (ctx.out.position(), None);
