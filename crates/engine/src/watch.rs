@@ -1,5 +1,6 @@
 //! WATCH: the versions of watched keys, absent ones included (rule K5).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::Touched;
@@ -23,6 +24,20 @@ pub struct WatchedKey {
     version: u64,
 }
 
+/// Which of `keys` are not watched already, and not named before.
+fn new_ones(db: u16, keys: &[&[u8]], already: &[WatchedKey]) -> Vec<bool> {
+    /// Up to here looking at all is the faster way. The slots are held: tens of thousands must not take a time that grows with
+    /// their square.
+    const FEW: usize = 8;
+    let of_db = already.iter().filter(|watched| watched.db == db).map(|watched| &*watched.key);
+    if keys.len() <= FEW {
+        let named = |i: usize| keys[..i].contains(&keys[i]);
+        return (0..keys.len()).map(|i| !named(i) && !of_db.clone().any(|key| key == keys[i])).collect();
+    }
+    let mut known: BTreeSet<&[u8]> = of_db.collect();
+    keys.iter().map(|key| known.insert(key)).collect()
+}
+
 impl Engine {
     /// Begins to watch keys of logical database `db` for the session `token`. Those in `already` are watched already.
     pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>, token: u64) -> Result<(), Busy> {
@@ -38,10 +53,8 @@ impl Engine {
         let version = self.next_version(&held);
         self.expire_keys(&held, db, version, hashed.iter().copied());
         self.publish(&held);
-        for key in hashed {
-            if already.iter().any(|w| w.db == db && *w.key == *key.bytes) {
-                continue;
-            }
+        let is_new = new_ones(db, keys, already);
+        for (key, _) in hashed.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
             let version = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
                 let watches = &self.shared.watches;
                 // No version comes twice: that which somebody has seen who watches no more may still be asked about, by a block whose client has gone.
@@ -185,6 +198,23 @@ mod tests {
     use super::*;
     use crate::engine::Shared;
     use crate::testing::run;
+
+    #[test]
+    fn a_key_is_watched_once_however_often_it_is_named() {
+        for many in [false, true] {
+            let shared = Arc::new(Shared::new(Keyspace::new(1, 2, 7)));
+            let mut engine = Engine::new(shared, 0, 7);
+            engine.begin_turn(1);
+            let names: Vec<String> = (0..if many { 100 } else { 3 }).map(|n| format!("{{t}}{n}")).collect();
+            let mut keys: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+            keys.push(b"{t}1");
+            let mut watched = Vec::new();
+            for db in [0, 0, 1] {
+                assert!(engine.watch(db, &keys, &mut watched, 0).is_ok());
+            }
+            assert_eq!(watched.len(), 2 * names.len());
+        }
+    }
 
     #[test]
     fn what_was_watched_before_is_not_as_what_is_watched_now() {
