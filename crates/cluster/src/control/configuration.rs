@@ -5,6 +5,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select;
 use openraft::EntryPayload;
@@ -13,7 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use super::agent::{Agent, COMMAND};
 use super::kept::Kept;
+use super::links::Op;
 use crate::meta::{Command, Configuration, Response, Setting, State};
+
+/// How long a change waits for a node that leads the metadata: longer than an election lasts.
+const UNLED: Duration = Duration::from_secs(3);
+
+/// Between two looks at whether there is one.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Takes the cluster's settings: on a thread that may wait for a moment, one call after the other.
 pub type OnConfiguration = Arc<dyn Fn(&Configuration) + Send + Sync>;
@@ -23,6 +31,8 @@ pub type OnConfiguration = Arc<dyn Fn(&Configuration) + Send + Sync>;
 pub enum NotConfigured {
     /// The metadata do not take them; why, in words.
     Refused(String),
+    /// Nothing leads the metadata that could be asked; why, in words. Nothing was changed.
+    Unled(String),
     /// It is not certain that they were changed; why, in words.
     Unknown(String),
 }
@@ -31,6 +41,7 @@ impl fmt::Display for NotConfigured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => f.write_str(why),
+            Self::Unled(why) => write!(f, "the cluster's settings were not changed: {why}"),
             Self::Unknown(why) => write!(f, "it is not certain that the cluster's settings were changed: {why}"),
         }
     }
@@ -105,8 +116,24 @@ impl Agent {
         waited.map(drop).map_err(|_| "it has not taken the cluster's settings".to_owned())
     }
 
+    /// Waits until a node answers that leads, which a majority has just confirmed. As a change is asked for once, one that
+    /// is asked of a node that has gone would leave open whether it was made.
+    async fn until_it_is_led(self: &Arc<Self>) -> Result<(), String> {
+        let mut body = Vec::new();
+        self.me().put(&mut body);
+        let mut why = "no answer".to_owned();
+        let asking = async {
+            while let Err(failure) = self.ask_leader(Op::Past, &body).await {
+                why = failure;
+                sleep(AGAIN).await;
+            }
+        };
+        timeout(UNLED, asking).await.map_err(|_| why)
+    }
+
     /// Changes settings of the cluster. They are on the disks of a majority then, and this node has taken them.
     pub async fn configure(self: &Arc<Self>, settings: Vec<Setting>) -> Result<(), NotConfigured> {
+        self.until_it_is_led().await.map_err(NotConfigured::Unled)?;
         let command = Command::Configure { first: false, settings };
         let version = match timeout(COMMAND, self.submit(&command)).await {
             Ok(Ok(Response::Done { version, .. })) => version,

@@ -15,7 +15,7 @@ fn set(node: &Node, name: &str, value: impl AsRef<[u8]>) {
     wait("a setting is changed", || match node.configure(&settings) {
         Ok(()) => Some(()),
         Err(NotConfigured::Refused(why)) => panic!("refused: {why}"),
-        Err(NotConfigured::Unknown(_)) => None,
+        Err(NotConfigured::Unled(_) | NotConfigured::Unknown(_)) => None,
     });
 }
 
@@ -107,8 +107,25 @@ fn without_a_majority_no_setting_is_changed() {
     let leader = nodes.leader();
     (0..3).filter(|node| *node != leader).for_each(|node| nodes.nodes[node].stop());
     let why = nodes.nodes[leader].configure(&[setting("a", b"2")]).unwrap_err();
-    assert!(matches!(&why, NotConfigured::Unknown(_)), "{why}");
+    assert!(matches!(&why, NotConfigured::Unled(_)), "{why}");
     assert_eq!(has(&nodes.nodes[leader], "a"), Some(b"1".to_vec()));
+}
+
+/// Nobody is told that nobody knows where it is only the leader that has gone.
+#[test]
+fn a_change_waits_for_another_leader() {
+    let mut nodes = Nodes::formed(83, 3);
+    set(&nodes.nodes[0], "a", b"1");
+    let leader = nodes.leader();
+    nodes.nodes[leader].stop();
+    let other = (leader + 1) % 3;
+    wait("it is changed", || match nodes.nodes[other].configure(&[setting("a", b"2")]) {
+        Ok(()) => Some(()),
+        // On a busy machine an election may take long.
+        Err(NotConfigured::Unled(_)) => None,
+        Err(why) => panic!("{why}"),
+    });
+    assert_eq!(has(&nodes.nodes[other], "a"), Some(b"2".to_vec()));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
         job.end(match changed {
             Ok(()) => Ok(Done::Ok),
             Err(NotConfigured::Refused(why)) => Err(SetError::Failed { name: first.into(), why }.text()),
-            Err(why @ NotConfigured::Unknown(_)) => {
+            Err(why @ (NotConfigured::Unled(_) | NotConfigured::Unknown(_))) => {
                 Err(format!("CLUSTERDOWN {why}").replace(['\r', '\n'], " ").into_bytes())
             }
         });
