@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::run::soon::{Late, Ring, Soon};
-use crate::run::stream::{After, Runner, Step};
+use crate::run::stream::{After, LENT_MAX, Runner, Step};
 use crate::run::{Shared, slice};
 
 pub(crate) struct Crew<D: Disk> {
@@ -63,8 +63,8 @@ impl<D: Disk> Crew<D> {
                     };
                     runner = self.lock();
                     runner.land(flight, written);
-                    if stream.demand.is_wanted() {
-                        // The caller has what he wants; what others want is for ours.
+                    if stream.demand.is_wanted() || stream.left() > LENT_MAX {
+                        // The caller has what he wants; what others want is for ours, and so is what takes long.
                         runner.advance();
                         drop(runner);
                         bell.ring();

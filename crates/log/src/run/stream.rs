@@ -31,7 +31,7 @@ const WORTH: u64 = 80;
 /// How many blocks that is, about.
 const OF_LATE: u64 = 8;
 /// Most bytes that a worker writes itself: clients may come to it meanwhile.
-const LENT_MAX: u64 = 256 * 1024;
+pub(crate) const LENT_MAX: u64 = 256 * 1024;
 /// How often a worker inside its gate is looked at before the processor is given up.
 const SPINS: u32 = 50;
 /// How often before the thread sleeps.
@@ -329,7 +329,9 @@ impl<D: Disk> Runner<D> {
             return Ok(Round::Busy);
         }
         let is_block = !unwritten.taken.ends.is_empty();
-        if is_block && self.lent && !(self.is_settled() && self.committer.departs_at_once()) {
+        // More than that may have been left since it was lent.
+        let is_much = unwritten.taken.ends.last().is_some_and(|end| *end as u64 > LENT_MAX);
+        if is_block && self.lent && (is_much || !(self.is_settled() && self.committer.departs_at_once())) {
             self.unwritten = Some(unwritten);
             return Ok(Round::Busy);
         }
