@@ -71,7 +71,7 @@ impl Difference {
             Difference::PastFieldTime => [
                 "the events of `HEXPIRE` and its like, `HGETEX` and `HSETEX` with a time that is over",
                 "`hdel`",
-                "`hexpired`; of `HSETEX`, `hexpire` before it",
+                "`hexpired`; of `HSETEX`, `hexpire` before it; `expired_fields` counts them",
             ],
         }
     }

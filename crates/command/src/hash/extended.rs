@@ -60,6 +60,7 @@ pub(super) fn hgetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
                 Then::Expire(Some(at)) => (Some(at), "hexpire"),
                 _ => (None, "hpersist"),
             };
+            count_past(ctx, change.deleted.len() as u64);
             change.conclude(ctx, &key, at, event, states);
         }
         Some(_) => {}
@@ -164,6 +165,7 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         if !after.empty {
             ctx.effect(super::effect::REMOVE, &key, |w| write_all(w, names()));
         }
+        count_past(ctx, names().count() as u64);
         let event = past_event(ctx);
         if event == "hexpired" {
             ctx.notify_fields("hexpire", &key, names());
@@ -195,4 +197,11 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     settle(ctx, &key, before, after);
     ctx.out.integer(1);
     Ok(Outcome::Done)
+}
+
+/// Counts fields whose new time is over already as expired, where their event says so.
+fn count_past(ctx: &mut Ctx<'_>, fields: u64) {
+    if past_event(ctx) == "hexpired" {
+        keyspace::bump(&ctx.db.local().counters().expired_fields, fields);
+    }
 }
