@@ -11,7 +11,7 @@ use support::{Client, Scratch, Server, random};
 const LIMIT: u64 = 512 << 10;
 
 fn info(client: &mut Client, name: &str) -> u64 {
-    let text = client.call("info memory");
+    let text = client.call("info");
     let at = text.find(&format!(" {name}:")).unwrap_or_else(|| panic!("no {name} in {text}"));
     text[at + name.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
 }
@@ -98,7 +98,7 @@ fn without_a_store() {
     // Small values find room for longer.
     let value = "v".repeat(1000);
     let refused = (0..100_000).map(|n| client.call(&format!("set small:{n} {value}"))).find(|reply| reply != "+OK");
-    assert!(refused.is_some_and(|reply| reply.starts_with("-OOM")), "{}", client.call("info memory"));
+    assert!(refused.is_some_and(|reply| reply.starts_with("-OOM")), "{}", client.call("info"));
     too_large(&mut client);
     // What leaves makes room again.
     assert_eq!(client.call("flushall sync"), "+OK");
@@ -121,7 +121,7 @@ fn what_threads_take_is_no_room_for_data() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         is_counted(&mut client)
     });
-    assert!(counted, "{}", client.call("info memory"));
+    assert!(counted, "{}", client.call("info"));
 }
 
 #[test]
@@ -195,6 +195,27 @@ fn an_eviction_policy_makes_room() {
     let mut client = server.client();
     assert!(fill(&server, 13, 30, 300 << 20, &mut Confirmed::new()) >= 300 << 20, "refused");
     assert!(!client.call("info stats").contains(" evicted_keys:0 "));
+}
+
+/// As in Redis: CLIENT PAUSE WRITE keeps the data as it is.
+#[test]
+fn no_key_is_evicted_while_writes_are_paused() {
+    let server = Server::start(&["--workers", "2", "--appendonly", "no", "--maxmemory-policy", "allkeys-random"]);
+    let (mut client, mut writer) = (server.client(), server.client());
+    let value = "v".repeat(100_000);
+    for n in 0..200 {
+        assert_eq!(client.call(&format!("set key:{n} {value}")), "+OK");
+    }
+    assert_eq!(client.call("client pause 100000 write"), "+OK");
+    assert_eq!(client.call("config set maxmemory 10mb"), "+OK");
+    writer.send("set another 1");
+    for n in 0..200 {
+        assert_eq!(client.call(&format!("strlen key:{n}")), ":100000");
+    }
+    assert_eq!(info(&mut client, "evicted_keys"), 0);
+    assert_eq!(client.call("client unpause"), "+OK");
+    assert_eq!(writer.reply(), "+OK");
+    assert!(info(&mut client, "evicted_keys") > 0);
 }
 
 #[test]

@@ -132,6 +132,10 @@ impl Worker {
         }
         let policy = self.policy(settings);
         let to_store = policy.is_some_and(|policy| policy.to_store);
+        if policy.is_some() && !to_store && self.paused.is_some() && !headroom::is_limited() {
+            // Data stays as it is until CLIENT PAUSE is over, and writes wait for that.
+            return Room::Enough;
+        }
         if !to_store && !self.may_log() {
             return Room::None;
         }
