@@ -9,6 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use resp::{ReplyDecoder, Value};
 
+/// The environment variable that has the password.
+const PASSWORD: &str = "HOLDFAST_PASSWORD";
+
 /// Where the server is that is asked.
 #[derive(Args)]
 pub struct Target {
@@ -44,6 +47,22 @@ impl std::fmt::Display for Target {
 
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
+
+/// Whether a server answers, but does not let this client in: it wants a password, or another one.
+pub fn is_locked(error: &str) -> bool {
+    ["NOAUTH ", "WRONGPASS "].iter().any(|code| error.starts_with(code))
+}
+
+/// An error of a server, with how to mend it where the password is missing or wrong.
+pub fn explained(error: String) -> String {
+    if error.starts_with("NOAUTH ") {
+        return format!("the server needs a password: set {PASSWORD} or --password ({error})");
+    }
+    if error.starts_with("WRONGPASS ") {
+        return format!("the server refuses the password: set another one in {PASSWORD} or --password ({error})");
+    }
+    error
+}
 
 /// A connection; the password has been said.
 pub struct Connection {
@@ -81,8 +100,9 @@ impl Connection {
         };
         let stream = connected.map_err(|error| format!("cannot connect to {target}: {error}"))?;
         let mut connection = Self { stream, buffer: Vec::new() };
-        if let Some(password) = target.password.clone().or_else(|| std::env::var("HOLDFAST_PASSWORD").ok()) {
-            connection.call(&[b"AUTH", password.as_bytes()])?;
+        if let Some(password) = target.password.clone().or_else(|| std::env::var(PASSWORD).ok()) {
+            // With a user's name a server that has no password takes any: the variable may be meant for another server.
+            connection.call(&[b"AUTH", b"default", password.as_bytes()])?;
         }
         Ok(connection)
     }

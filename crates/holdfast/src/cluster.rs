@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use resp::Value;
 
-use crate::client::{Connection, Target};
+use crate::client::{Connection, Target, explained};
 
 /// Shows and changes a cluster through one of its nodes. As any of them will do, ask one that is up.
 #[derive(Args)]
@@ -69,6 +69,6 @@ pub fn run(options: &Options) -> Result<(), String> {
 }
 
 fn ask(target: &Target, words: &[&[u8]]) -> Result<Value, String> {
-    let answer = Connection::open(target)?.call(words);
-    answer.map_err(|why| why.strip_prefix("ERR ").map(str::to_owned).unwrap_or(why))
+    let answer = Connection::open(target).and_then(|mut connection| connection.call(words));
+    answer.map_err(|why| explained(why.strip_prefix("ERR ").map(str::to_owned).unwrap_or(why)))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use resp::Value;
 
-use crate::client::{Connection, Target};
+use crate::client::{Connection, Target, is_locked};
 use crate::server::process::{Signals, end_with_parent, terminate};
 
 /// Between two looks at how the servers are.
@@ -113,7 +113,13 @@ fn welcome(nodes: &[Node], dir: &Path) {
         addresses.join(" "),
         dir.display()
     );
-    nodes[0].problems().iter().for_each(|problem| println!("Not all is well: {problem}"));
+    match nodes[0].problems() {
+        Ok(problems) => problems.iter().for_each(|problem| println!("Not all is well: {problem}")),
+        Err(why) => println!(
+            "Whether all is well is not known: the nodes need a password. With the password in HOLDFAST_PASSWORD this \
+             command asks them ({why})"
+        ),
+    }
 }
 
 fn command(port: u16, dir: &Path, options: &Options) -> io::Result<Command> {
@@ -154,18 +160,19 @@ impl Node {
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// What is wrong with the cluster, as it says.
-    fn problems(&self) -> Vec<String> {
+    /// What is wrong with the cluster, as it says. An error: it does not let this command in.
+    fn problems(&self) -> Result<Vec<String>, String> {
         let status = Connection::open_within(&Target::local(self.port), ANSWER)
             .and_then(|mut c| c.call(&[b"CLUSTER", b"STATUS"]));
         match status {
-            Ok(Value::Bulk(status) | Value::Verbatim(_, status)) => problems(&status),
-            _ => Vec::new(),
+            Ok(Value::Bulk(status) | Value::Verbatim(_, status)) => Ok(problems(&status)),
+            Err(why) if is_locked(&why) => Err(why),
+            _ => Ok(Vec::new()),
         }
     }
 
-    /// Whether it serves: why not yet. An error: it never will.
-    fn serves(&self) -> Result<Result<(), String>, String> {
+    /// Whether it serves: why not yet.
+    fn serves(&self) -> Result<(), String> {
         let target = Target::local(self.port);
         let asked = Connection::open_within(&target, ANSWER).and_then(|mut connection| {
             let texts = [&[&b"INFO"[..], b"server"], &[b"CLUSTER", b"INFO"], &[b"CLUSTER", b"STATUS"]];
@@ -177,19 +184,18 @@ impl Node {
                 let has = |text: &[u8], line: &str| String::from_utf8_lossy(text).lines().any(|l| l == line);
                 if !has(&server, &format!("process_id:{}", self.child.id())) {
                     // It is about to find that out.
-                    return Ok(Err("another server is at its port".to_owned()));
+                    return Err("another server is at its port".to_owned());
                 }
                 if has(&cluster, "cluster_state:ok") {
-                    return Ok(Ok(()));
+                    return Ok(());
                 }
                 let problems = problems(&status);
-                Ok(Err(if problems.is_empty() { "it has no lease yet".to_owned() } else { problems.join("; ") }))
+                Err(if problems.is_empty() { "it has no lease yet".to_owned() } else { problems.join("; ") })
             }
-            Err(why) if why.starts_with("NOAUTH") || why.starts_with("WRONGPASS") => {
-                Err(format!("the password of the nodes is looked for in HOLDFAST_PASSWORD: {why}"))
-            }
-            Err(why) => Ok(Err(why)),
-            Ok(_) => Ok(Err("it does not say how it is".to_owned())),
+            // It is up. How it is it does not say without the password, and the start does not need to know.
+            Err(why) if is_locked(&why) => Ok(()),
+            Err(why) => Err(why),
+            Ok(_) => Err("it does not say how it is".to_owned()),
         }
     }
 }
@@ -224,7 +230,7 @@ impl Nodes {
             }
             let mut still = Vec::new();
             for node in waiting {
-                if let Err(why) = self.nodes[node].serves()? {
+                if let Err(why) = self.nodes[node].serves() {
                     still.push(node);
                     if looks % REPORTS == REPORTS - 1 {
                         println!("the node at port {} does not serve yet: {why}", self.nodes[node].port);

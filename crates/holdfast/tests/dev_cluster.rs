@@ -41,12 +41,19 @@ struct Cluster {
 
 impl Cluster {
     fn start(port: u16, dir: &Scratch, more: &[&str]) -> Cluster {
+        Self::with_password(None, port, dir, more)
+    }
+
+    /// As [`Self::start`], with this in HOLDFAST_PASSWORD.
+    fn with_password(password: Option<&str>, port: u16, dir: &Scratch, more: &[&str]) -> Cluster {
         let output = dir.path().join(format!("output-{port}"));
         let file = File::create(&output).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
             .args(["dev-cluster", "--port", &port.to_string(), "--dir"])
             .arg(dir.path().join("nodes"))
             .args(more)
+            .env_remove("HOLDFAST_PASSWORD")
+            .envs(password.map(|password| ("HOLDFAST_PASSWORD", password)))
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
@@ -172,6 +179,59 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     // Also if it is killed, and so can say nothing to anybody.
     drop(cluster);
     is_gone(port);
+}
+
+/// `holdfast cluster status` at this port, with this in HOLDFAST_PASSWORD. Whether it is content, and what it says.
+fn status(port: u16, password: Option<&str>) -> (bool, String) {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    tool.env_remove("HOLDFAST_PASSWORD").envs(password.map(|password| ("HOLDFAST_PASSWORD", password)));
+    let output = tool.args(["cluster", "status", "--port", &port.to_string()]).output().unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+const NOT_KNOWN: &str = "Whether all is well is not known";
+
+#[test]
+fn a_cluster_with_a_password_comes_back() {
+    let (port, dir) = (ports(), Scratch::new());
+    let settings = ["--", "--appendonly", "yes", "--log-segment-size", "1mb"];
+    let mut cluster = Cluster::start(port, &dir, &settings);
+    cluster.serves();
+    comes(&mut cluster.client(0), "config set requirepass pw", "+OK");
+    for node in 0..3 {
+        wait("the password", || cluster.client(node).call("ping").starts_with("-NOAUTH").then_some(()));
+    }
+    for (password, refusal) in [(None, "NOAUTH"), (Some("other"), "WRONGPASS"), (Some("pw"), "")] {
+        signal("INT", cluster.process.id());
+        assert!(cluster.ends().0, "{}", cluster.said());
+        is_gone(port);
+        cluster = Cluster::with_password(password, port, &dir, &settings);
+        cluster.serves();
+        wait("a word on it", || {
+            let said = cluster.said();
+            (said.contains("Ctrl-C") && said.contains(NOT_KNOWN) != refusal.is_empty() && said.contains(refusal))
+                .then_some(())
+        });
+    }
+    let said = status(port, None);
+    assert!(!said.0 && said.1.contains("set HOLDFAST_PASSWORD or --password (NOAUTH"), "{said:?}");
+    let said = status(port, Some("other"));
+    assert!(!said.0 && said.1.contains("set another one in HOLDFAST_PASSWORD or --password (WRONGPASS"), "{said:?}");
+    let said = status(port, Some("pw"));
+    assert!(said.0 && said.1.contains("health:"), "{said:?}");
+}
+
+#[test]
+fn a_password_may_be_a_setting_and_one_that_no_node_wants_is_none_to_refuse() {
+    let (port, dirs) = (ports(), [Scratch::new(), Scratch::new()]);
+    let mut cluster = Cluster::start(port, &dirs[0], &["--nodes", "1", "--", "--requirepass", "zz"]);
+    cluster.serves();
+    wait("a word on it", || cluster.said().contains(NOT_KNOWN).then_some(()));
+    drop(cluster);
+    is_gone(port);
+    let mut cluster = Cluster::with_password(Some("zz"), port, &dirs[1], &["--nodes", "1"]);
+    cluster.serves();
+    assert!(status(port, Some("zz")).0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::client::{Connection, Target};
+use crate::client::{Connection, Target, explained};
 
 pub use restore::{Options as RestoreOptions, run as restore};
 pub use verify::{is_backup, verify};
@@ -28,8 +28,8 @@ pub struct Options {
 /// Asks, and waits.
 pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let target = &options.target;
-    let mut connection = Connection::open(target)?;
-    connection.call(&[b"HOLDFAST", b"BACKUP", options.directory.as_os_str().as_bytes()])?;
+    let words = [&b"HOLDFAST"[..], b"BACKUP", options.directory.as_os_str().as_bytes()];
+    Connection::open(target).and_then(|mut connection| connection.call(&words)).map_err(explained)?;
     println!("{target} has written a backup to {}", options.directory.display());
     Ok(())
 }
