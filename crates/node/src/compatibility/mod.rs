@@ -92,6 +92,10 @@ const REMARKS: &[(&str, &str)] = &[
         "waitaof",
         "there are no replicas yet; in a cluster every node answers, and the least counts; not in blocks and scripts there",
     ),
+    (
+        "xinfo|stream",
+        "without Redis's fields about IDMP: `idmp-duration`, `idmp-maxsize`, `pids-tracked`, `iids-tracked`, `iids-added`, `iids-duplicates`",
+    ),
 ];
 
 /// How a cluster differs from one server, for those who do not mind where their keys are.
