@@ -226,10 +226,28 @@ fn without_its_data(appendonly: &str) {
     std::fs::rename(&data, &aside).unwrap();
     let path = dir.path().display().to_string();
     let settings = ["--bind", "127.0.0.1", "--dir", &path, "--appendonly", "yes", "--cluster-seeds", &seeds];
-    for _ in 0..2 {
+    let refused = || {
         let why = Server::refused(&[&settings[..], &["--log-segment-size", "1mb"]].concat());
         assert!(why.contains("the data that this node of a cluster had is gone"), "{why}");
+    };
+    // Nothing is made where the data was: moved back, it lies where it lay.
+    refused();
+    assert!(!data.exists());
+    // Empty directories, as those of a disk that is not mounted, stay empty.
+    for folder in ["log", "store"] {
+        std::fs::create_dir_all(data.join(folder)).unwrap();
     }
+    refused();
+    for folder in ["log", "store"] {
+        std::fs::remove_dir(data.join(folder)).unwrap();
+    }
+    std::fs::remove_dir(&data).unwrap();
+    // Nor does it start with the data of another.
+    let other = Scratch::new();
+    let theirs = other.path().display().to_string();
+    drop(Server::start(&["--dir", &theirs, "--appendonly", "yes", "--log-segment-size", "1mb"]));
+    std::fs::rename(other.path().join("holdfast"), &data).unwrap();
+    refused();
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&aside, &data).unwrap();
     let node = start(port, &seeds, &dir, &[]);

@@ -17,8 +17,9 @@ use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged, S
 use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
 
-use super::chance::Source;
+use super::chance::{self, Source};
 use super::clock::SystemClock;
+use super::places::Places;
 
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
@@ -42,6 +43,19 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
          (To make it a server by itself, with the keys that this node has, remove {folder}: the cluster will not take it back as this node.)"
     )
     .into())
+}
+
+/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place: a directory that an
+/// operator moves back would land inside such a new one. Data of another node shows later, when the log has been read.
+///
+/// # Errors
+/// If the node's folder names data, and there is none.
+pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>> {
+    if settings.appendonly && settings.takes_part_in_cluster() && Places::of(settings, dir).hold_nothing() {
+        // No data has this name.
+        Control::look(&folder(settings), chance::random()?)?;
+    }
+    Ok(())
 }
 
 /// Takes the settings of the server's cluster, as far as its files tell: before it has clients, whom a password of the

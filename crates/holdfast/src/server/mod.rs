@@ -106,6 +106,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));
     say_what_is_ignored(&settings, dir);
+    membership::check_data(&settings, dir)?;
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let data = disks.as_ref().map(Disks::id);
     let seed = match disks.as_ref().and_then(Disks::seed) {

@@ -110,6 +110,15 @@ impl Places {
         text
     }
 
+    /// Whether no directory holds data. One that cannot be read may hold some: the start says then why it cannot.
+    pub fn hold_nothing(&self) -> bool {
+        let lacks = |folder: &PathBuf, ending: &str| match names(folder) {
+            Ok(names) => !names.iter().any(|name| name.ends_with(ending)),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        self.logs.iter().all(|folder| lacks(folder, ".log")) && lacks(&self.store, "STORE")
+    }
+
     /// Where there is data, if anywhere.
     pub fn data(&self) -> Option<&Path> {
         let log = self.logs.iter().find(|folder| holds_log(folder));
