@@ -333,7 +333,7 @@ impl Worker {
                 self.forget_watched_elsewhere(conn, None);
                 return self.in_turn(conn, false);
             }
-            Kind::Exec => return self.route_exec(conn, command),
+            Kind::Exec => return self.route_exec(conn, command, args),
             Kind::Slot if !queues && !moves => peers.place_of_slot(args),
             Kind::Gather(merge) if !alone && !queues && (!moves || merge.is_for_all()) => {
                 return Some(self.gather_from_all(conn, command, args, merge, raw));
@@ -593,11 +593,11 @@ impl Worker {
                 db = args.get(1).and_then(|text| database(text, databases).ok()).unwrap_or(db);
             }
         }
-        self.show_exec(client, db);
+        self.show_exec(client, db, &multi.exec);
     }
 
-    pub(crate) fn show_exec(&self, client: &Client, db: u16) {
-        let exec: OwnedArgs = ["exec"].into_iter().collect();
+    pub(crate) fn show_exec(&self, client: &Client, db: u16, word: &[u8]) {
+        let exec: OwnedArgs = [word].into_iter().collect();
         self.node.show_to_monitors(client, db, exec.args());
     }
 

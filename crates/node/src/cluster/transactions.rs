@@ -63,7 +63,7 @@ impl Worker {
     }
 
     /// EXEC. `None`: the block runs here, or is refused as everywhere.
-    pub(crate) fn route_exec(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+    pub(crate) fn route_exec(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Option<Next> {
         if conn.session.multi.as_ref().is_none_or(|multi| multi.aborted) {
             self.forget_watched_elsewhere(conn, None);
             return self.in_turn(conn, false);
@@ -75,7 +75,7 @@ impl Worker {
         let apart = needs.own || needs.place == Place::Anywhere;
         let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
         if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {
-            return Some(self.exec_over_nodes(conn, command));
+            return Some(self.exec_over_nodes(conn, command, args));
         }
         let peers = self.peers.as_deref_mut()?;
         let (alone, serves) = (peers.is_alone(), peers.serves);
@@ -118,7 +118,7 @@ impl Worker {
             });
             return self.in_turn(conn, quick);
         }
-        Some(self.forward_block(conn, target, command, needs.db))
+        Some(self.forward_block(conn, target, (command, args), needs.db))
     }
 
     /// To whom the keys belong that a connection watches.
@@ -171,7 +171,7 @@ impl Worker {
     }
 
     /// EXEC of a block with keys of several nodes.
-    fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command) -> Next {
+    fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
@@ -183,6 +183,7 @@ impl Worker {
         if let Some(next) = self.ask_for_block(conn, true) {
             return next;
         }
+        note_word(conn, args);
         match self.begin_transaction(conn, command, None) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => {
@@ -193,11 +194,18 @@ impl Worker {
         }
     }
 
-    fn forward_block(&mut self, conn: &mut Conn, link: usize, command: &Command, db: Option<u16>) -> Next {
+    fn forward_block(
+        &mut self,
+        conn: &mut Conn,
+        link: usize,
+        (command, args): (&Command, Args<'_>),
+        db: Option<u16>,
+    ) -> Next {
         // What it selects is known when it has run.
         if let Some(next) = self.may_forward(conn, link, db.is_some()) {
             return next;
         }
+        note_word(conn, args);
         let Some(mut multi) = conn.session.multi.take() else { return Next::Continue };
         let mut bytes = MULTI.to_vec();
         multi.commands().for_each(|(_, args)| append_args(&mut bytes, args));
@@ -327,6 +335,13 @@ impl Worker {
         }
         self.count_forwarded(conn, command, Some(args));
         Next::Stop
+    }
+}
+
+/// Notes how a client has typed its EXEC.
+fn note_word(conn: &mut Conn, args: Args<'_>) {
+    if let Some(multi) = conn.session.multi.as_deref_mut() {
+        multi.exec = args.get(0).unwrap_or_default().into();
     }
 }
 

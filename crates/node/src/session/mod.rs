@@ -32,6 +32,7 @@ use command::{Error, Row, flags};
 use engine::{Busy, Caller, Engine, WatchedKey};
 use keyspace::{Counts, Horizon, Key};
 use resp::{Args, Batch, Protocol, Reply};
+use smallvec::SmallVec;
 use txn::Lock;
 
 pub(crate) use client::lines_of_all;
@@ -154,7 +155,12 @@ pub struct Multi {
     pub here: bool,
     /// Bytes of arguments.
     pub bytes: usize,
+    /// The word with which the client had it executed, where that is not at this node alone: MONITOR shows it.
+    pub exec: ExecWord,
 }
+
+/// EXEC as a client types it.
+pub type ExecWord = SmallVec<[u8; 8]>;
 
 /// A queued command.
 #[derive(Clone, Copy)]
@@ -196,6 +202,7 @@ impl Multi {
         self.batch.clear();
         (self.aborted, self.here) = (false, false);
         self.bytes = 0;
+        self.exec.clear();
     }
 }
 

@@ -125,3 +125,25 @@ fn what_nodes_tell_each_other_is_neither_logged_nor_shown() {
         assert_eq!(log.matches(&format!("[set {} v]", keys[node])).count(), 1, "{node}: {log}");
     }
 }
+
+#[test]
+fn exec_is_shown_as_the_client_typed_it() {
+    let (mut net, [client, ..], [a, b, c]) = Net::three(1, 6);
+    let monitor = net.connect(0);
+    net.ask(monitor, "MONITOR");
+    // Here, at another node, over nodes that each do their part, and over nodes on copies.
+    let blocks = [(&a, "INCR", ""), (&b, "INCR", ""), (&b, "MSET", " 1"), (&b, "RENAME", "")];
+    for (key, command, value) in blocks {
+        let other = if command == "INCR" { String::new() } else { format!("{value} {c}{value}") };
+        for word in ["EXEC", "exec", "eXec"] {
+            assert_eq!(net.say(client, &format!("SET {b} 1")), "OK");
+            net.say(client, "MULTI");
+            net.say(client, &format!("{command} {key}{other}"));
+            let reply = net.say(client, word);
+            assert!(reply.starts_with('['), "{command}: {reply}");
+            let shown = net.heard(monitor).join("\n");
+            assert_eq!(shown.matches(&format!("\"{word}\"")).count(), 1, "{command}: {shown}");
+            assert_eq!(shown.to_lowercase().matches("\"exec\"").count(), 1, "{command}: {shown}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ use super::{Watched, member, wire};
 use crate::conn::{Conn, Wait};
 use crate::node::Node;
 use crate::session::interactive::Interactive;
-use crate::session::{Multi, database};
+use crate::session::{ExecWord, Multi, database};
 use crate::stats::add;
 use crate::table::{Command, Handler, Table};
 use crate::worker::{Token, Worker};
@@ -60,6 +60,8 @@ pub(super) struct Block {
     pub(super) waiting: Option<Box<Waiting>>,
     /// For whom it runs, if that client caches.
     pub(super) runs: For,
+    /// See [`Multi::exec`].
+    pub(super) exec: ExecWord,
 }
 
 /// What a client watches at this node, and at others.
@@ -346,8 +348,9 @@ impl Worker {
                 true => coordinator.begin_fetching(now, time, parts, &mut events),
                 false => coordinator.begin(now, time, parts, &mut events),
             };
+            let exec = multi.exec.clone();
             let fresh = Block::new(conn.token, hole, multi, (db, protocol), fetching);
-            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, runs, ..fresh };
+            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, runs, exec, ..fresh };
             peers.tx.blocks.insert(sequence, block);
         }
         self.tx_events(events);
@@ -605,6 +608,7 @@ impl Block {
             moved_since: None,
             waiting: None,
             runs: For::default(),
+            exec: ExecWord::new(),
         }
     }
 

@@ -527,7 +527,7 @@ impl Worker {
             && !block.alone
             && let Some(client) = self.conn(block.token).map(|conn| conn.session.client.clone())
         {
-            self.show_exec(&client, block.db);
+            self.show_exec(&client, block.db, &block.exec);
         }
         self.tell_messages(told.aside.messages);
         if told.closes
