@@ -399,6 +399,11 @@ impl Engine {
     pub fn undo_block(&mut self, mut block: BlockRun, need: Need) -> Again {
         let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
         self.undo_changes(&mut block);
+    /// How many keys a block of this engine has added to a logical database, less those that it has taken away.
+    pub fn keys_added(&self, block: &BlockRun, db: u16) -> i64 {
+        self.shared.keyspace.keys_added(db, &block.pending.counts)
+    }
+
         self.seal_undone(&block);
         self.release(block.held);
         Again { need, now: block.now, keeps_expired: block.keeps_expired, rng }

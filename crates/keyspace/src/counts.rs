@@ -93,6 +93,11 @@ impl Counters {
 }
 
 impl Keyspace {
+    /// How many keys of logical database `db` there are more than before what is not published. `own` is of this keyspace.
+    pub fn keys_added(&self, db: u16, own: &Unpublished) -> i64 {
+        own.peek(self.physical(db)).keys
+    }
+
     /// What logical database `db` has, for who has changed so much of it. Workers are read one after the other: what one adds and another takes away
     /// meanwhile may be missed, but nothing is less than none.
     pub fn counts(&self, db: u16, own: Option<&Unpublished>) -> Counts {

@@ -186,11 +186,11 @@ impl SessionCtx<'_> {
     /// Puts what other nodes have answered to a command together with what is in `reply` from `from` on, which is of this node.
     pub(crate) fn add_answers(
         &mut self,
+        block: &Block,
         command: &Command,
         args: Args<'_>,
         db: u16,
-        protocol: Protocol,
-        (reply, from): (&mut Vec<u8>, usize),
+        (protocol, reply, from): (Protocol, &mut Vec<u8>, usize),
     ) {
         let smart = self.session.moves(self.settings.cluster_redirect);
         let (Some(peers), Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
@@ -200,9 +200,13 @@ impl SessionCtx<'_> {
         if reply.get(from) == Some(&b'-') {
             return;
         }
-        // What a workspace has of keys does not count, nor does it of SCAN where another node was asked.
+        // What a workspace has of keys does not count: for DBSIZE, how many its block has added. What this node has does
+        // not count for SCAN where another node was asked.
         let counts = !home && (merge != Merge::Same || known.is_empty());
-        let own = counts.then(|| reply[from..].to_vec());
+        let own = match command.name == "dbsize" && home {
+            true => Some(self.added_by(block, db)),
+            false => counts.then(|| reply[from..].to_vec()),
+        };
         let parts: Vec<Vec<u8>> = own.into_iter().chain(known.iter().cloned()).collect();
         reply.truncate(from);
         self.merge_answers(merge, &parts, protocol, reply);
@@ -223,11 +227,14 @@ impl SessionCtx<'_> {
         let mut parts = known.clone();
         if merge == Merge::Sum && command.name == "dbsize" {
             // What the script itself has added and taken away.
-            let keyspace = &self.node.engine.keyspace;
-            let [with, without] = [Some(block.run.counts()), None].map(|own| keyspace.counts(db, own).keys);
-            parts.push(format!(":{}\r\n", with - without).into());
+            parts.push(self.added_by(block, db));
         }
         self.merge_answers(merge, &parts, protocol, reply);
+    }
+
+    /// How many keys a block has added to a database, as a part of the reply to DBSIZE.
+    fn added_by(&self, block: &Block, db: u16) -> Vec<u8> {
+        format!(":{}\r\n", self.engine.keys_added(&block.run, db)).into()
     }
 
     fn merge_answers(&mut self, merge: Merge, parts: &[Vec<u8>], protocol: Protocol, reply: &mut Vec<u8>) {

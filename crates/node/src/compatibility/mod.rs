@@ -126,8 +126,8 @@ What differs from a single server:
   `cluster-redirect moved` answers so at `port`, too; `CLUSTER REDIRECT` chooses it for one connection.
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY` and `PUBSUB` are for all nodes in blocks and scripts, too. The nodes are asked while the block is about to run, and holds nothing: so
   what they say is not isolated from others. A script that comes to such a command is undone, and runs again with the answers; 256 of them at most. So it is with `PUBLISH`,
-  but a script with keys of several nodes goes on when that is answered. What a script has changed itself `DBSIZE` alone sees, and a block whose keys are all of one
-  node. After `BEGIN` only scripts can use these commands. A smart client's script with keys of several nodes cannot.
+  but a script with keys of several nodes goes on when that is answered. What a script or a block over nodes has changed itself `DBSIZE` alone sees; a block whose
+  keys are all of one node sees it everywhere. After `BEGIN` only scripts can use these commands. A smart client's script with keys of several nodes cannot.
   `FLUSHALL`, `FLUSHDB` and `SWAPDB` are refused in blocks before anything of the block has run, and in scripts.
 - `INFO commandstats`, `total_commands_processed`, `SLOWLOG` and `MONITOR` are of clients' commands alone. Each counts once: at the node that runs it, or at the
   client's node where several nodes do. The slow log has it where it took long. `MONITOR` shows it at the client's node, but not what a script calls that runs elsewhere.

@@ -223,7 +223,7 @@ impl Exec {
         if ctx.session.answers.is_some() {
             let mut out = std::mem::take(ctx.out);
             ctx.engine.parts.copy_into(&mut out);
-            ctx.add_answers(command, args, db, ctx.session.protocol, (&mut out, before));
+            ctx.add_answers(&self.block, command, args, db, (ctx.session.protocol, &mut out, before));
             *ctx.out = out;
         }
         let counted = std::mem::take(&mut ctx.session.error_is_counted);

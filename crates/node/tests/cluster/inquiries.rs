@@ -140,3 +140,58 @@ fn what_flushes_all_nodes_is_refused_before_anything_has_run() {
         assert_eq!(net.say(client, "DBSIZE"), "6");
     }
 }
+
+/// Wherever a script runs, DBSIZE counts what it has added and taken away itself, declared or not, whatever its node has.
+#[test]
+fn a_script_counts_its_own_keys() {
+    let counts = "local all = {}
+        for i, key in ipairs(ARGV) do
+            if i == 2 and redis.call('dbsize') < 0 then return nil end
+            all[i] = redis.call('set', key, 1) and redis.call('dbsize')
+        end
+        for i, key in ipairs(ARGV) do redis.call('del', key) all[#all + 1] = redis.call('dbsize') end
+        return all";
+    let deletes = "redis.call('del', unpack(ARGV)) return redis.call('dbsize')";
+    for (workers, seed) in [(1, 2), (2, 3)] {
+        let mut net = Net::new(3, workers, seed);
+        let client = net.connect(0);
+        let [a, b, c] = [0, 1, 2].map(|node| key_of(node, 3, "k"));
+        let of_one = |key: &str| [0, 1].map(|i| format!("{{{key}}}{i}"));
+        // The databases in which the keys are have changed places, too.
+        for swapped in [false, true] {
+            if swapped {
+                assert_eq!(net.say(client, "SWAPDB 0 1"), "OK");
+            }
+            for keys in [of_one(&a), of_one(&b), [a.clone(), b.clone()], [b.clone(), c.clone()]] {
+                let [one, two] = &keys;
+                let commands = [format!("SET {one} 1"), format!("SET {two} 1"), "DBSIZE".to_owned()];
+                let replies = block(
+                    &mut net,
+                    client,
+                    &[&commands[..], &[format!("DEL {one} {two}"), "DBSIZE".to_owned()]].concat(),
+                );
+                let sizes = [2, 2, 0].map(Value::Integer);
+                assert_eq!(replies[2..], sizes, "{keys:?}, swapped: {swapped}");
+                for declared in 0..3 {
+                    let words = |script| -> Vec<String> {
+                        let declared = keys[..declared].iter();
+                        let head = ["EVAL", script].map(str::to_owned).into_iter().chain([declared.len().to_string()]);
+                        head.chain(declared.cloned()).chain(keys.iter().cloned()).collect()
+                    };
+                    let mut say = |words: Vec<String>| {
+                        net.say_words(client, &words.iter().map(String::as_str).collect::<Vec<_>>())
+                    };
+                    let of = format!("{keys:?}, {declared} declared, swapped: {swapped}");
+                    assert_eq!(say(words(counts)), "[1 2 1 0]", "{of}");
+                    say([&["MSET".to_owned()], &[&keys[0], "1", &keys[1], "1"].map(str::to_owned)[..]].concat());
+                    assert_eq!(say(words(deletes)), "0", "{of}");
+                    let block = [&words(counts)[..], &words(deletes)[..]];
+                    say(vec!["MULTI".to_owned()]);
+                    block.iter().for_each(|words| drop(say(words.to_vec())));
+                    assert_eq!(say(vec!["EXEC".to_owned()]), "[[1 2 1 0] 0]", "{of}");
+                }
+            }
+        }
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}

@@ -140,7 +140,7 @@ impl ScriptRun {
             }
         }
         if ctx.session.answers.is_some() {
-            ctx.add_answers(command, self.running.args(), db, protocol, (reply, 0));
+            ctx.add_answers(block, command, self.running.args(), db, (protocol, reply, 0));
         }
         if reply.first() == Some(&b'-') {
             add(&ctx.stats.commands[command.counted_as].failed, 1);
