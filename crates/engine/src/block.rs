@@ -43,6 +43,8 @@ pub struct BlockRun {
     deferred: bool,
     /// Something was given a version by it.
     stamped: bool,
+    /// See [`Begin::stays_undoable`].
+    stays_undoable: bool,
     /// Kept if the block may have to be undone.
     journal: Option<Journal>,
 }
@@ -83,6 +85,8 @@ pub struct Begin<'a> {
     pub watched: &'a [WatchedKey],
     /// The block may need more than that, and then may have to be undone.
     pub may_widen: bool,
+    /// It may have to be undone even when it has everything.
+    pub stays_undoable: bool,
     /// It was undone and runs again.
     pub again: Option<&'a Again>,
 }
@@ -130,6 +134,10 @@ impl Engine {
         }
         let now = begin.again.map_or(self.now, |again| again.now);
         let mut block = self.open_block(held, token, begin.may_widen, now);
+        if begin.may_widen && begin.stays_undoable {
+            block.stays_undoable = true;
+            block.journal.get_or_insert_with(|| Journal::new(self.rng.clone()));
+        }
         // What begins during CLIENT PAUSE only reads.
         block.keeps_expired = begin.again.map_or(self.keep_expired, |again| again.keeps_expired);
         Ok(Some(block))
@@ -159,6 +167,7 @@ impl Engine {
             caches: false,
             keeps_expired: false,
             pending: Pending::default(),
+            stays_undoable: false,
             deferred,
             stamped: false,
             journal,
@@ -255,7 +264,9 @@ impl Engine {
                 return Err(busy);
             }
             // Nothing can be busy any more.
-            block.journal = None;
+            if !block.stays_undoable {
+                block.journal = None;
+            }
             match block.deferred {
                 true => self.deferring(|engine| engine.next_version(&block.held)),
                 false => self.next_version(&block.held),
@@ -388,6 +399,11 @@ impl Engine {
         self.release(block.held);
     }
 
+    /// How many keys a block of this engine has added to a logical database, less those that it has taken away.
+    pub fn keys_added(&self, block: &BlockRun, db: u16) -> i64 {
+        self.shared.keyspace.keys_added(db, &block.pending.counts)
+    }
+
     /// Makes everybody who waits for what the block has look again: it takes longer than it may.
     pub fn rouse_waiters(&mut self, block: &BlockRun) {
         let wakes = &mut self.wakes;
@@ -399,11 +415,6 @@ impl Engine {
     pub fn undo_block(&mut self, mut block: BlockRun, need: Need) -> Again {
         let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
         self.undo_changes(&mut block);
-    /// How many keys a block of this engine has added to a logical database, less those that it has taken away.
-    pub fn keys_added(&self, block: &BlockRun, db: u16) -> i64 {
-        self.shared.keyspace.keys_added(db, &block.pending.counts)
-    }
-
         self.seal_undone(&block);
         self.release(block.held);
         Again { need, now: block.now, keeps_expired: block.keeps_expired, rng }
@@ -459,7 +470,7 @@ impl BlockRun {
         self.pending.dirty
     }
 
-    /// Whether it can still be undone: not once it has everything, and then it need not.
+    /// Whether it can still be undone. Once it has everything it need not, and cannot, unless it is to stay undoable.
     pub fn can_be_undone(&self) -> bool {
         self.journal.is_some()
     }

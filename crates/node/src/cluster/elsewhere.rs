@@ -184,6 +184,7 @@ impl Worker {
         let is_block = matches!(expect, Expect::Block(..));
         if let Some(remote) = conn.remote.as_deref_mut() {
             remote.script = None;
+            remote.block = None;
         }
         // By each map once: if the maps contradict each other, that must end.
         if version > conn.map.version
@@ -240,7 +241,7 @@ impl Worker {
 
 impl Conn {
     /// Has a command run before all that is unread.
-    fn run_next(&mut self, command: &[u8]) {
+    pub(super) fn run_next(&mut self, command: &[u8]) {
         let mut query = command.to_vec();
         query.extend_from_slice(&self.query[self.start..]);
         (self.query, self.start) = (query, 0);

@@ -226,6 +226,9 @@ impl Worker {
             Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
             Expect::Script(hole, wanted) => self.answer_script(conn, (hole, wanted), reply, whole),
             Expect::Block(hole, wanted, db) => {
+                if self.block_goes_over(conn, (hole, wanted), reply) {
+                    return;
+                }
                 if let Some(db) = db
                     && let Some(remote) = conn.remote.as_deref_mut()
                     && remote.has_run(reply, whole) == Some(true)

@@ -6,8 +6,8 @@ use resp::{OwnedArgs, append_request};
 
 use super::gather::Gather;
 use super::verdict::Question;
-use crate::session::Session;
 use crate::session::tracking::Mode;
+use crate::session::{Multi, Session};
 
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +130,14 @@ pub(crate) struct Script {
     pub(crate) reply: Vec<u8>,
 }
 
+/// A block with scripts that was sent to where its keys are.
+pub(crate) struct Forwarded {
+    pub(crate) multi: Box<Multi>,
+    pub(crate) link: usize,
+    /// What the client watches there.
+    pub(crate) watched: Vec<(u16, Box<[u8]>)>,
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Remote {
@@ -139,6 +147,8 @@ pub(crate) struct Remote {
     pub(crate) gather: Option<Box<Gather>>,
     /// A script under way at another node, until it is known whether it is done there. There is one at most.
     pub(crate) script: Option<Box<Script>>,
+    /// A block with scripts under way at another node, as before, and what it watches there.
+    pub(crate) block: Option<Box<Forwarded>>,
     /// Keys that were watched elsewhere are not any more: the next block does not run.
     pub(crate) lost_watch: bool,
     /// How the reply of a block that selects a database begins. There is one at most: nothing is forwarded with it or behind it.

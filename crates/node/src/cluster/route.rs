@@ -31,7 +31,7 @@ const FORWARDED_MAX: usize = 1 << 20;
 const BEHIND_MAX: usize = 64 * 1024;
 
 pub(crate) const SEVERAL: &[u8] =
-    b"ERR the keys belong to several nodes: a script in a block whose other keys are of one node can use them only if it declares them";
+    b"ERR the keys belong to several nodes, and this block or script cannot run over nodes";
 pub(crate) const EVERYTHING: &[u8] =
     b"ERR a block or script in a cluster of several nodes cannot contain a command that works on more than its keys";
 /// SORT, whose patterns lead to keys anywhere, or elsewhere than where it stores.
@@ -250,7 +250,10 @@ impl Worker {
             return None;
         }
         if conn.session.goes_over.take().is_some() {
-            // Its node has everything that is needed for that.
+            // Its node has everything that is needed for that. What a block watches here is still watched.
+            if kind == Kind::Exec {
+                conn.session.leave_block();
+            }
             conn.out.bytes.extend_from_slice(GOES_OVER);
             return Some(Next::Continue);
         }
@@ -313,7 +316,10 @@ impl Worker {
             return None;
         }
         if conn.session.goes_over.is_some() && !queues {
-            return Some(self.run_over_nodes(conn, command, args));
+            return Some(match kind {
+                Kind::Exec => self.exec_over_nodes(conn, command, args),
+                _ => self.run_over_nodes(conn, command, args),
+            });
         }
         let is_local = matches!(kind, Kind::Unwatch | Kind::Quick | Kind::Own);
         if peers.is_out() && !is_local && !queues {

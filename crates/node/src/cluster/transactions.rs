@@ -1,18 +1,19 @@
 //! EXEC and WATCH: a block whose keys all belong to one other node is sent there as a whole, and runs there.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use resp::{Args, Reply, append_request};
 
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
-use super::remote::Expect;
-use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, append_args, calls_function};
+use super::remote::{Expect, Forwarded};
+use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, SEVERAL, append_args, calls_function};
 use super::tx::Begun;
 use crate::conn::{Conn, Wait};
 use crate::execute::Next;
-use crate::session::watch_keys;
+use crate::session::{Replies, watch_keys};
 use crate::table::Command;
 use crate::worker::{Worker, write_error};
 
@@ -171,7 +172,7 @@ impl Worker {
     }
 
     /// EXEC of a block with keys of several nodes.
-    fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+    pub(crate) fn exec_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
@@ -201,8 +202,9 @@ impl Worker {
         (command, args): (&Command, Args<'_>),
         db: Option<u16>,
     ) -> Next {
-        // What it selects is known when it has run.
-        if let Some(next) = self.may_forward(conn, link, db.is_some()) {
+        // What it selects is known when it has run, and whether scripts in it need keys of other nodes.
+        let has_scripts = self.has_scripts(conn);
+        if let Some(next) = self.may_forward(conn, link, db.is_some() || has_scripts) {
             return next;
         }
         note_word(conn, args);
@@ -217,25 +219,77 @@ impl Worker {
         self.say_caching(conn, link);
         self.ask(conn, link, None, &bytes, expected.chain([last]));
         conn.remote.iter_mut().for_each(|remote| remote.note_change(link));
+        let mut watched = Vec::new();
         if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
             line.watches = false;
-            line.watched.clear();
+            watched = std::mem::take(&mut line.watched);
             line.db = line.db.filter(|_| db.is_none());
         }
         // It counts where it runs.
-        self.show_block(conn, &multi);
         self.note_forwarded(conn, command, None);
-        multi.clear();
-        conn.session.spare_multi = Some(multi);
+        if has_scripts {
+            // It is shown when it is known where it runs.
+            let block = Box::new(Forwarded { multi, link, watched });
+            conn.remote.get_or_insert_default().block = Some(block);
+        } else {
+            // One that was lost with its link is no more of use.
+            conn.remote.iter_mut().for_each(|remote| remote.block = None);
+            self.show_block(conn, &multi);
+            multi.clear();
+            conn.session.spare_multi = Some(multi);
+        }
         let watched = conn.session.leave_multi();
         self.engine.unwatch_later(watched);
-        match db {
-            Some(_) => {
+        match db.is_some() || has_scripts {
+            true => {
                 conn.wait = Wait::Replies(0);
                 Next::Stop
             }
-            None => Next::Continue,
+            false => Next::Continue,
         }
+    }
+
+    fn has_scripts(&self, conn: &Conn) -> bool {
+        let is_script = |id: usize| self.node.table.get(id).spec.has(command::flags::RUNS_SCRIPT);
+        conn.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(|queued| is_script(queued.command)))
+    }
+
+    /// Another node has answered to a block with scripts: whether the block was undone there, and runs over nodes.
+    pub(crate) fn block_goes_over(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8]) -> bool {
+        let Some(block) = conn.remote.as_deref_mut().and_then(|remote| remote.block.take()) else { return false };
+        let Forwarded { multi, link, watched } = *block;
+        if reply != GOES_OVER {
+            self.show_block(conn, &multi);
+            return false;
+        }
+        if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
+            line.watches = !watched.is_empty();
+            line.watched = watched;
+        }
+        if self.node.table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
+            // Nothing runs it again: it has another name.
+            self.forget_watched_elsewhere(conn, None);
+            self.stats.count_error(SEVERAL);
+            let mut error = Vec::new();
+            write_error(&mut error, conn.session.protocol, SEVERAL);
+            conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
+            return true;
+        }
+        conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
+        conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
+        // As the client has typed it.
+        let mut exec = Vec::new();
+        append_request(&mut exec, &[&*multi.exec]);
+        conn.session.multi = Some(multi);
+        conn.session.goes_over = Some(Vec::new());
+        if !hole.1 && conn.session.replies == Replies::On {
+            conn.session.replies = Replies::Skip;
+        }
+        conn.out.fill(hole.0, &[], true);
+        conn.session.cache_next();
+        self.again.push(conn.token);
+        conn.run_next(&exec);
+        true
     }
 
     /// Answers EXEC that a watched key has changed, or may have.

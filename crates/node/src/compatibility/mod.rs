@@ -107,9 +107,8 @@ What differs from a single server:
   part in no queue: others who wait for the same keys may be served before it, even if they came later. If a node that owns one of the keys is out of reach,
   it is answered -CLUSTERDOWN, as it would not notice a change.
 - A script may use keys that it has not declared, wherever they are. If one of them is at another node, what the script has done is undone, and it runs again,
-  once, on copies of its keys. Each further key is locked and fetched when the script comes to it: one round trip, however many there are. A script in a block
-  whose keys are all of one node uses keys of others only if it declares them. For one node, 8 MB of values are copied at most, and 8 MB of keys that were not
-  declared.
+  once, on copies of its keys. Each further key is locked and fetched when the script comes to it: one round trip, however many there are. A block with
+  such a script is undone and runs again as a whole. For one node, 8 MB of values are copied at most, and 8 MB of keys that were not declared.
 - A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. What is longer is refused, and nothing of it was done.
 - `SORT` with patterns (BY, GET) that lead to keys of other slots than the sorted key's is refused where there are several nodes, as in Redis Cluster. With
   patterns of the same slot (`{tag}`) it runs where that slot is: in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`, it is refused.

@@ -63,6 +63,7 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         // In a workspace it is the owners of the keys who look, before.
         watched: if ctx.aside.is_some() { &[] } else { &ctx.session.watched },
         may_widen: needs.has_scripts,
+        stays_undoable: ctx.may_go_over(),
         again: again.as_deref().map(|retry| &retry.again),
     };
     match ctx.engine.begin_block(&begin, ctx.token) {

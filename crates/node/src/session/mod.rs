@@ -341,6 +341,11 @@ impl<'a> SessionCtx<'a> {
         self.node.engine.keyspace.counts(db, block.map(|block| block.run.counts()))
     }
 
+    /// Whether a script may turn out to need keys of other nodes: its block is undone then, and runs over nodes.
+    pub(crate) fn may_go_over(&self) -> bool {
+        self.aside.is_none() && self.peers.is_some_and(|peers| !peers.is_alone())
+    }
+
     /// For whom commands run. What was read in a workspace is noted nowhere.
     pub fn caller(&self) -> Caller {
         if self.aside.is_some() { Caller::default() } else { self.session.caller() }

@@ -262,3 +262,97 @@ fn a_script_that_asks_about_all_keys_holds_none() {
         assert!(net.is_quiet(), "nothing is left");
     }
 }
+
+const MOVES: &str =
+    "redis.call('decrby', ARGV[1], 10) redis.call('incrby', ARGV[2], 10) return redis.call('get', ARGV[2])";
+
+/// The replies of a block, shown.
+fn block(net: &mut Net, client: usize, commands: &[&[&str]]) -> String {
+    net.ask(client, "MULTI");
+    for words in commands {
+        assert_eq!(net.say_words(client, words), "QUEUED", "{words:?}");
+    }
+    net.say(client, "EXEC")
+}
+
+/// A block begins where its keys are, here or at another node, and its script turns out to need keys of others: it runs over nodes, once.
+#[test]
+fn a_script_in_a_block_of_one_node_uses_keys_of_others() {
+    for workers in [1, 2] {
+        let (mut net, [client, ..], keys) = Net::three(workers, 4);
+        net.keeps_libraries();
+        let library =
+            "#!lua name=l\nredis.register_function('moves', function(_, ARGV) redis.call('decrby', ARGV[1], 10)
+            redis.call('incrby', ARGV[2], 10) return redis.call('get', ARGV[2]) end)";
+        assert_eq!(net.arrange(client, &["FUNCTION", "LOAD", library]), "l");
+        for run in [["EVAL", MOVES], ["FCALL", "moves"]] {
+            for (at, from, to) in
+                (0..27).map(|n| (n / 9, n / 3 % 3, n % 3)).map(|(at, from, to)| (&keys[at], &keys[from], &keys[to]))
+            {
+                net.ask(client, &format!("MSET {} 100 {} 100 {} 100", keys[0], keys[1], keys[2]));
+                let script = [run[0], run[1], "0", from, to];
+                let new = format!("{{{at}}}n");
+                let (of, moved) = (format!("{run:?}, {at}: {from} to {to}"), if from == to { "100" } else { "110" });
+                assert_eq!(block(&mut net, client, &[&script]), format!("[{moved}]"), "{of}");
+                net.ask(client, &format!("MSET {from} 100 {to} 100"));
+                let n = ["INCR", &new];
+                let all = block(&mut net, client, &[&n, &script, &n, &["SELECT", "1"], &["GET", &new]]);
+                assert_eq!(all, format!("[1 {moved} 2 OK nil]"), "{of}");
+                net.ask(client, "SELECT 0");
+                assert_eq!(net.say(client, &format!("GET {new}")), "2", "{of}");
+                let sum = if from == to { "100" } else { "90" };
+                assert_eq!(net.say(client, &format!("MGET {from} {to}")), format!("[{sum} {moved}]"), "{of}");
+                // One that has taken every latch of its node can be undone, too.
+                net.ask(client, &format!("MSET {from} 100 {to} 100"));
+                let all = block(&mut net, client, &[&n, &["KEYS", "none"], &script]);
+                assert_eq!(all, format!("[3 [] {moved}]"), "{of}");
+                assert_eq!(net.say(client, &format!("MGET {from} {to}")), format!("[{sum} {moved}]"), "{of}");
+                net.ask(client, &format!("DEL {new}"));
+            }
+        }
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// What is watched counts when the block runs over nodes after all, and no longer than for that.
+#[test]
+fn a_block_that_goes_over_nodes_heeds_what_is_watched() {
+    for workers in [1, 2] {
+        let (mut net, [client, other, _], keys) = Net::three(workers, 4);
+        for at in &keys {
+            let others: Vec<&String> = keys.iter().filter(|key| *key != at).collect();
+            net.ask(client, &format!("MSET {at} 100 {} 100 {} 100", others[0], others[1]));
+            let script = ["EVAL", MOVES, "1", at, others[0], others[1]];
+            for (changes, expected) in [(true, "nil"), (false, "[110]")] {
+                net.ask(client, &format!("WATCH {at}"));
+                if changes {
+                    net.ask(other, &format!("INCR {at}"));
+                }
+                assert_eq!(block(&mut net, client, &[&script]), expected, "{at}");
+            }
+            net.ask(other, &format!("INCR {at}"));
+            assert_eq!(block(&mut net, client, &[&script]), "[120]", "{at}: nothing is watched any more");
+            assert_eq!(net.say(client, &format!("MGET {} {}", others[0], others[1])), "[80 120]", "{at}");
+        }
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}
+
+/// What a client has sent behind such a block runs behind it.
+#[test]
+fn what_is_behind_a_block_that_goes_over_nodes_waits() {
+    for workers in [1, 2] {
+        let (mut net, [client, ..], keys) = Net::three(workers, 4);
+        for at in &keys {
+            let [one, two] = [0, 1].map(|i| keys.iter().filter(|key| *key != at).nth(i).expect("two others"));
+            net.ask(client, &format!("MSET {at} 0 {one} 0 {two} 0"));
+            let eval = format!("EVAL return(redis.call('incr',ARGV[1])+redis.call('incr',ARGV[2])) 1 {at} {one} {two}");
+            let get = format!("MGET {one} {two}");
+            let incr = format!("INCR {at}");
+            let replies = net.pipeline(client, &["MULTI", &incr, &eval, "EXEC", &incr, &get, &eval]);
+            let replies: Vec<String> = replies.iter().map(shown).collect();
+            assert_eq!(replies[3..], ["[1 2]", "2", "[1 1]", "4"], "{at}");
+        }
+        assert!(net.is_quiet(), "nothing is left");
+    }
+}

@@ -169,7 +169,7 @@ impl ScriptRun {
         }
         match peers.may_call(command, args, block) {
             Call::Runs => return Ok(None),
-            Call::Fails(_) if self.alone && block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
+            Call::Fails(_) if block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
                 // It runs again, on copies.
                 let mut locks = locks_of(command, args, self.db, ctx.settings.databases);
                 if !self.rules.read_only {

@@ -171,6 +171,7 @@ fn start(
         let how = Begin {
             declared: &declared,
             may_widen: true,
+            stays_undoable: ctx.may_go_over(),
             again: again.as_deref().map(|retry| &retry.again),
             ..Begin::default()
         };

@@ -20,8 +20,6 @@ pub struct ScriptRun {
     pub(super) running: Running,
     /// Its block, unless it is part of EXEC's.
     block: Option<Block>,
-    /// It has one.
-    pub(super) alone: bool,
     pub(super) rules: Rules,
     /// Database that its commands work on.
     pub(super) db: u16,
@@ -91,7 +89,6 @@ impl ScriptRun {
     ) -> Self {
         Self {
             running,
-            alone: block.is_some(),
             block,
             rules,
             db: ctx.session.db,
