@@ -240,22 +240,37 @@ pub(crate) fn encode_header(
     SegmentHeader { node, stream, streams, size, number, incarnation, base, reach, has_end: true }.encode()
 }
 
-/// A file with room for `size` bytes and a body of `body` bytes at least: a spare, if one will do. It, its name and its size.
-pub(crate) fn take<D: Disk>(
-    disk: &D,
-    spares: &Spares<D::File>,
-    size: u64,
-    body: usize,
-) -> io::Result<(D::File, String, u64)> {
-    let needed = (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64;
-    let size = needed.max(size).max(spares.limits.size());
+/// A file that becomes a segment.
+pub(crate) struct Segment<F> {
+    pub(crate) file: F,
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    /// Why it is smaller than segments are.
+    pub(crate) short: Option<Lack>,
+}
+
+/// The size of a segment whose first block has a body of so many bytes, if it is to hold nothing else.
+pub(crate) fn least_size(body: usize) -> u64 {
+    (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64
+}
+
+/// A file with room for `least` bytes: a spare, if one will do. Where the disk has no room for a segment of the usual
+/// size, it has `least` bytes: what must be written is written, and a checkpoint that waits for it can free room.
+pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares<D::File>, least: u64) -> io::Result<Segment<D::File>> {
+    let size = least.max(spares.limits.size());
     if size == spares.limits.size()
-        && let Some((file, spare)) = spares.take(disk)?
+        && let Some((file, name)) = spares.take(disk)?
     {
-        return Ok((file, spare, size));
+        return Ok(Segment { file, name, size, short: None });
     }
     let name = making(spares.incarnation, u64::MAX);
-    Ok((create_anew(disk, &name, size)?, name, size))
+    match create_anew(disk, &name, size) {
+        Err(error) if least < size && Lack::of(&error).is_some_and(Lack::is_of_disk) => {
+            let file = create_anew(disk, &name, least)?;
+            Ok(Segment { file, name, size: least, short: Lack::of(&error) })
+        }
+        made => Ok(Segment { file: made?, name, size, short: None }),
+    }
 }
 
 /// A new file. One of that name is what a step left that had no room for what comes next: nobody knows it.

@@ -18,7 +18,7 @@ use crate::lack::Lack;
 use crate::pieces::Piece;
 use crate::recover::Damage;
 use crate::segments::{
-    Full, Identity, Limits, Spares, create_anew, encode_header, end_name, ensure_end, finally, is_end, making, name,
+    Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
     prepare_end, say_end, take, was_made,
 };
 use crate::tail::{Body, Put};
@@ -66,6 +66,8 @@ pub struct Writer<D: Disk> {
     /// What the start lacked for a segment of its own. Until it has one, the present segment is the last of the process before, and counts
     /// as full.
     waits: Option<Lack>,
+    /// Why the present segment is smaller than others, until that is asked for.
+    short: Option<Lack>,
     /// Up to where everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
@@ -119,14 +121,7 @@ impl<D: Disk> Writer<D> {
         let number = number + 1;
         // An empty block before the tail, and maybe one behind it.
         let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
-        let (file, spare, size) = match take(&*disk, &spares, size, 0) {
-            // Room for what must be there: reads are served, and writes when there is more.
-            Err(error) if Lack::of(&error).is_some() => {
-                let name = making(identity.incarnation, u64::MAX);
-                (create_anew(&*disk, &name, size)?, name, size)
-            }
-            taken => taken?,
-        };
+        let Segment { file, name: spare, size, short } = take(&*disk, &spares, size)?;
         let header = encode_header(&identity, size, number, base, base);
         let mut writer = Self {
             disk,
@@ -136,6 +131,7 @@ impl<D: Disk> Writer<D> {
             at: SEGMENT_HEADER as u64,
             sequence,
             waits: None,
+            short,
             cut: base,
             synced: base,
             reach: base,
@@ -187,6 +183,7 @@ impl<D: Disk> Writer<D> {
             at: 0,
             sequence,
             waits: Some(lack),
+            short: None,
             cut: end,
             synced: end,
             reach: end,
@@ -208,13 +205,32 @@ impl<D: Disk> Writer<D> {
         self.waits
     }
 
+    /// What lacks for the next segment, as far as that was found, and is told once: the present one is smaller for it.
+    pub(crate) fn take_short(&mut self) -> Option<Lack> {
+        self.short.take()
+    }
+
+    /// What a start lacks for its next segment, where the present one has less room than `reserve`. It is known before
+    /// records are left: what is taken without room would be waited for (rule L8).
+    pub(crate) fn lack_at_start(&mut self, reserve: u64) -> io::Result<Option<Lack>> {
+        let known = self.waits.or(self.short.take());
+        if known.is_some() || self.room() >= reserve {
+            return Ok(known);
+        }
+        match self.spares.make_ready(&*self.disk, 0) {
+            Ok(()) => Ok(None),
+            Err(error) => Lack::of(&error).map(Some).ok_or(error),
+        }
+    }
+
     /// Begins the segment that the start could not have, with room for a body of `body` bytes. Its first block is durable before the next
     /// block is written (rule L5). After a lack it may be called again.
     pub(crate) fn begin_late(&mut self, body: usize) -> io::Result<()> {
         let Identity { incarnation, .. } = self.identity;
         ensure_end(&*self.disk, &self.identity, self.present.number)?;
         let (number, sequence) = (self.present.number + 1, self.sequence + 1);
-        let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body + Block::size(0))?;
+        let least = least_size(body + Block::size(0));
+        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least)?;
         let mut bytes = encode_header(&self.identity, size, number, self.cut, self.cut).to_vec();
         Block { incarnation, sequence, cut: self.cut, synced: self.synced, is_part: false, body: &[] }
             .encode(&mut bytes);
@@ -225,6 +241,7 @@ impl<D: Disk> Writer<D> {
         finally(self.settle_names(says))?;
         self.present = Present { file: Arc::new(file), name: name(number), size, number };
         (self.at, self.page, self.sequence, self.waits) = (bytes.len() as u64, bytes, sequence, None);
+        self.short = short;
         Ok(())
     }
 
@@ -465,7 +482,7 @@ impl<D: Disk> Writer<D> {
             self.sync()?;
         }
         let number = self.present.number + 1;
-        let (file, spare, size) = take(&*self.disk, &self.spares, self.limits.size(), body)?;
+        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least_size(body))?;
         // The last block may not be on the disk yet.
         let says = was_made(prepare_end(&*self.disk, &self.identity, number, 0))?;
         let reach = self.reach.max(self.cut);
@@ -486,6 +503,7 @@ impl<D: Disk> Writer<D> {
             self.older.push(file);
         }
         self.full.push_back(Full { name, size, end: reach });
+        self.short = short;
         self.at = SEGMENT_HEADER as u64;
         self.page = header.to_vec();
         Ok(())

@@ -1,4 +1,5 @@
-//! A disk of the log that hangs: something waits for it, and nothing moves for `log-stall-timeout`.
+//! A disk of the log that hangs: something waits for it, and nothing moves for `log-stall-timeout`. A disk without room
+//! for what was left hangs as well: nobody knows when there is room.
 //!
 //! Then commands that write are refused, and clients that wait for the log are closed unanswered: nobody knows when it goes on. What was left for the log stays
 //! and is written when the disk answers, and then all is as before.
@@ -49,8 +50,9 @@ impl Stall {
             return false;
         }
         let facts: Vec<_> = (0..log.streams()).map(|stream| log.facts(stream)).collect();
-        // Without room for what is left writes are refused for that, and clients wait (rule L8).
-        let waits = log.state() == State::Running && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
+        // Without room what was left stays (rule L8), and so would its clients and whatever reads what they wrote.
+        let waits = !matches!(log.state(), State::Failed(_))
+            && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
         let done = facts.iter().map(|facts| facts.written.wrapping_add(facts.syncs.iter().sum()));
         let progress = done.chain(log.marks().all()).fold(0, u64::wrapping_add);
         let since = now.saturating_sub(self.looked.swap(now, Relaxed)).min(COUNTS_MS);
@@ -82,10 +84,17 @@ impl Worker {
         let timeout = self.follower.settings().log_stall_timeout.saturating_mul(1000);
         if durable.stall.look(durable.log(), now, timeout) {
             match durable.stall.is_on() {
+                true if durable.log().state() != State::Running => tracing::warn!(
+                    "The log could not write for {} s what it had taken, without a next segment: clients that wait for that are closed",
+                    durable.stall.waited() / 1000
+                ),
                 true => tracing::warn!(
                     "The disk of the log has not answered for {} s: commands that write are refused, and clients that wait for it are closed, until it does",
                     durable.stall.waited() / 1000
                 ),
+                false if durable.log().state() != State::Running => {
+                    tracing::info!("What the log had taken is written. It still has no next segment")
+                }
                 false => tracing::info!("The disk of the log answers again: commands that write are accepted"),
             }
             self.node.look_all();

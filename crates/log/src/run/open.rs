@@ -226,13 +226,14 @@ impl<D: Disk> Opened<D> {
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();
         let mut runners = Vec::new();
-        for (writer, index) in writers.into_iter().zip(0u16..) {
+        for (mut writer, index) in writers.into_iter().zip(0u16..) {
+            let lack = writer.lack_at_start(settings.limits.reserve)?;
             let (intake, of_stream) = Intake::new(workers, floor);
             let _ = shared.streams[usize::from(index)].left.set(intake.waiting());
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
             let committer = Committer::new(index, intake, writer, shared.marks.clone(), promise);
             let (reserve, helpers) = (settings.limits.reserve, helpers(index)?);
-            runners.push(Runner::new(shared.clone(), index.into(), committer, settings.fsync, reserve, helpers));
+            runners.push(Runner::new(shared.clone(), index.into(), committer, settings.fsync, reserve, lack, helpers));
         }
         Ok(Begun { shared, gates, runners, locks })
     }

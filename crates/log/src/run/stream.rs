@@ -121,13 +121,13 @@ impl<D: Disk> Runner<D> {
     pub(crate) fn new(
         shared: Arc<Shared>,
         index: usize,
-        mut committer: Committer<D>,
+        committer: Committer<D>,
         fsync: Fsync,
         reserve: u64,
+        lack: Option<Lack>,
         [keeper, syncer]: [Helper; 2],
     ) -> Self {
         let synced_at = (shared.clock)();
-        let waits = committer.writer().waits();
         let runner = Self {
             shared,
             index,
@@ -139,7 +139,7 @@ impl<D: Disk> Runner<D> {
             weakening: false,
             asked: 0,
             making: false,
-            lacks_since: waits.map(|lack| (lack, 0)),
+            lacks_since: lack.map(|lack| (lack, 0)),
             unwritten: None,
             lent: false,
             landed: false,
@@ -149,8 +149,8 @@ impl<D: Disk> Runner<D> {
             keeper,
             syncer,
         };
-        // A stream without a segment takes no writes from its first moment on.
-        runner.set_lack(waits);
+        // A stream without a segment, or a next one, takes no writes from its first moment on.
+        runner.set_lack(lack);
         runner
     }
 
@@ -380,8 +380,11 @@ impl<D: Disk> Runner<D> {
             self.stream().meter.begin_sync(self.now());
         }
         let written = self.committer.write_from(&unwritten.taken, &mut unwritten.done);
-        if through {
-            self.stream().meter.end_sync(self.now());
+        match (through, &written) {
+            (false, _) => {}
+            (true, Ok(())) => self.stream().meter.end_sync(self.now()),
+            // What is only tried again and again is no sync, nor a sign that the disk goes on.
+            (true, Err(_)) => self.stream().meter.in_flight(None),
         }
         written
     }
@@ -556,6 +559,9 @@ impl<D: Disk> Runner<D> {
             return;
         }
         let writer = self.committer.writer();
+        if let Some(lack) = writer.take_short() {
+            self.lacks_since.get_or_insert((lack, 0));
+        }
         let waits = writer.waits().is_some();
         let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
         let left = room.saturating_sub(self.stream().backlog());

@@ -61,6 +61,53 @@ fn a_full_disk_is_waited_for() {
     assert!(told.chunks(2).all(|pair| pair == [State::Full(Lack::Space), State::Running]), "{told:?}");
 }
 
+/// What was left goes into a smaller segment where there is no room for one of the usual size. Writes stay refused.
+#[test]
+fn what_was_left_needs_no_room_for_a_whole_segment() {
+    for fsync in [Fsync::Always, Fsync::Everysec] {
+        let disk = Simulated::default();
+        let limits = Limits { segment: 1 << 20, spares: 1, reserve: 1 << 18, block: 16 << 20 };
+        let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        let settings = || Settings { limits, clock: passing(200_000_000), ..settings(fsync) };
+        disk.set_room(Some((1 << 20) + 1000));
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings()).unwrap();
+        let mut write = |size: usize| {
+            let gate = &mut gates[0][0];
+            let lsn = ((gate.enter() >> 4) + 1) << 4;
+            gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
+            gate.exit();
+            lsn
+        };
+        let mut step = || {
+            for _ in 0..4 {
+                stepped[0].step(true);
+                while stepped[0].help(0) || stepped[0].help(1) {}
+            }
+        };
+        let mut left = vec![write(900_000)];
+        step();
+        assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), left[0]));
+        disk.set_room(Some(1000));
+        left.push(write(200_000));
+        step();
+        assert_eq!(log.marks().of(0), left[0], "there is no room at all");
+        disk.set_room(Some(300_000));
+        step();
+        assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), left[1]));
+        // A checkpoint has it: the first segment is used again.
+        log.truncate(&[left[1]]);
+        step();
+        assert_eq!(log.state(), State::Running);
+        left.push(write(200_000));
+        step();
+        assert_eq!(log.marks().of(0), left[2]);
+        log.want_synced(&[left[2]]);
+        step();
+        disk.crash(&mut Chance(0));
+        assert!(found(&[disk]).ends_with(&left[2..]), "what was written since is there");
+    }
+}
+
 /// Nor is it the end of it that no file can be opened or made: writes are refused, and say why; those that were on their way are written when it can. With a
 /// reserve none is, as the next segment is open already.
 #[test]

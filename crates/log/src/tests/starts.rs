@@ -7,7 +7,7 @@ use super::running::{found, leave, settings, start, wait};
 use crate::check::examine;
 use crate::disk::Disk;
 use crate::simulated::{Chance, Simulated};
-use crate::{Fsync, Lack, Opened, Settings, State};
+use crate::{Fsync, Lack, Limits, Opened, Record, Settings, State};
 
 #[test]
 fn what_is_truncated_is_gone_and_its_files_are_used_again() {
@@ -235,6 +235,49 @@ fn a_start_on_a_full_disk() {
         }
         disks[0].crash(&mut chance);
         assert_eq!(found(&disks), left);
+    }
+}
+
+/// A start that finds room for what must be there, and for no next segment, takes no writes from its first moment on:
+/// it could not write what it took.
+#[test]
+fn a_start_on_a_nearly_full_disk() {
+    let reserve = 8192;
+    // Of a tail in a small segment, and of one that leaves less than the reserve of a segment of the usual size.
+    for (size, room) in [(8, 4096 + 64), (12_000, 16384 + 64)] {
+        let disk = Simulated::default();
+        let limits = || Limits { segment: 16384, spares: 1, reserve, block: 16 << 20 };
+        let settings = |fsync| Settings { limits: limits(), clock: passing(200_000_000), ..settings(fsync) };
+        let (log, mut gates) = start(&[disk.clone()], settings(Fsync::No));
+        let first = ((gates[0][0].enter() >> 4) + 1) << 4;
+        gates[0][0].leave(first, |out| Record::encode(first, &[], &vec![7; size], out));
+        gates[0][0].exit();
+        log.ring(0);
+        wait(log.marks(), 0, first);
+        // What the process has, when it ends.
+        let disk = disk.clone_now();
+        std::mem::forget(log);
+        let spares: Vec<_> = disk.names().into_iter().filter(|name| name.starts_with("spare-")).collect();
+        spares.iter().for_each(|name| disk.remove(name).unwrap());
+        disk.set_room(Some(room));
+        let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+        assert_eq!(log.state(), State::Full(Lack::Space), "{size} bytes, before any step");
+        let mut step = |count| {
+            for _ in 0..count {
+                stepped[0].step(true);
+                while stepped[0].help(0) {}
+            }
+        };
+        step(4);
+        assert_eq!(log.state(), State::Full(Lack::Space));
+        disk.set_room(Some(1 << 20));
+        step(4);
+        assert_eq!(log.state(), State::Running);
+        let last = leave(&mut gates[0][0], 0, &[]);
+        step(2);
+        assert_eq!(log.marks().of(0), last);
+        assert_eq!(found(&[disk]), [first, last]);
     }
 }
 

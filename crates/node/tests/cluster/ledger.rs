@@ -64,6 +64,11 @@ impl Ledger {
         Self { disks, log, streams, holds_syncs: false, hangs: false }
     }
 
+    /// The disk has room for so many bytes, or for any.
+    pub fn leave_room(&mut self, room: Option<u64>) {
+        self.disks.log.set_room(room);
+    }
+
     /// The next sync fails.
     pub fn fail_sync(&mut self) {
         self.disks.log.fail_sync_after(0);

@@ -281,6 +281,11 @@ impl Net {
         self.machines[node].ledger.as_mut().expect("it has a log").hangs = hangs;
     }
 
+    /// The disk of a node's log has room for so many bytes, or for any.
+    pub fn leave_room(&mut self, node: usize, room: Option<u64>) {
+        self.machines[node].ledger.as_mut().expect("it has a log").leave_room(room);
+    }
+
     /// The syncs that a node has begun do not come to an end, or do again.
     pub fn hold_syncs(&mut self, node: usize, held: bool) {
         self.machines[node].ledger.as_mut().expect("it has a log").holds_syncs = held;

@@ -50,6 +50,41 @@ fn a_disk_that_hangs_stops_writes_alone_and_recovers_by_itself() {
     }
 }
 
+/// What the log has taken and has no room for is not waited for without an end: neither by its clients nor by readers.
+#[test]
+fn a_disk_without_room_for_what_was_taken_hangs() {
+    for fsync in ["always", "everysec"] {
+        let mut net = Net::logged(2, 1, 5, fsync);
+        let far = net.connect(1);
+        let (old, new) = (key_of(1, 2, "old"), key_of(1, 2, "new"));
+        assert_eq!(net.say(far, &format!("SET {old} 1")), "OK");
+        net.leave_room(1, Some(0));
+        let waiting = [0, 1].map(|node| net.connect(node));
+        // More than there is in the segments that are made.
+        net.send(waiting[0], &format!("SET {new} {}", "v".repeat(3 << 20)));
+        net.run();
+        net.send(waiting[1], &format!("GET {new}"));
+        net.run();
+        (0..40).for_each(|_| net.sleep(100));
+        assert!(waiting.iter().all(|client| !net.clients[*client].closed), "there may be room soon");
+        let refused = net.say(far, &format!("SET {old} 2"));
+        assert!(refused.starts_with("-MISCONF") && refused.contains("No space left on device"), "{refused}");
+        hangs_for_long(&mut net);
+        for client in waiting {
+            assert!(net.heard(client).is_empty() && net.clients[client].closed, "nobody knows what comes of it");
+        }
+        let refused = net.say(far, &format!("SET {old} 2"));
+        assert!(refused.starts_with("-MISCONF") && refused.contains("No space left on device"), "{refused}");
+        assert_eq!(net.say(far, &format!("GET {old}")), "1", "what is committed is read");
+        assert!(net.say(far, "INFO persistence").contains("log_stalled:1"));
+        net.leave_room(1, None);
+        (0..5).for_each(|_| net.sleep(100));
+        assert!(net.say(far, "INFO persistence").contains("log_stalled:0"));
+        assert_eq!(net.say(far, &format!("STRLEN {new}")), "3145728");
+        assert_eq!(net.say(far, &format!("SET {old} 3")), "OK");
+    }
+}
+
 #[test]
 fn a_disk_that_hangs_is_waited_for_without_a_timeout() {
     let mut net = Net::logged(1, 1, 5, "always");

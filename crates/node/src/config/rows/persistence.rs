@@ -39,7 +39,7 @@ pub(super) static LOG: Section = Section {
             "log-stall-timeout",
             super::between(0, 3600),
             "5",
-            "When a disk of the log has not answered for so many seconds, commands that write are refused and clients that wait for it are closed, until it does; 0: never.",
+            "When a disk of the log has not answered for so many seconds, or has had no room for what was taken, commands that write are refused and clients that wait for it are closed, until it does; 0: never.",
         )
         .own(),
         row(
