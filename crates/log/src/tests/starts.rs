@@ -248,7 +248,7 @@ fn a_start_on_a_nearly_full_disk() {
         let disk = Simulated::default();
         let limits = || Limits { segment: 16384, spares: 1, reserve, block: 16 << 20 };
         let settings = |fsync| Settings { limits: limits(), clock: passing(200_000_000), ..settings(fsync) };
-        let (log, mut gates) = start(&[disk.clone()], settings(Fsync::No));
+        let (log, mut gates) = start(std::slice::from_ref(&disk), settings(Fsync::No));
         let first = ((gates[0][0].enter() >> 4) + 1) << 4;
         gates[0][0].leave(first, |out| Record::encode(first, &[], &vec![7; size], out));
         gates[0][0].exit();
