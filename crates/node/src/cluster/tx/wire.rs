@@ -278,7 +278,7 @@ mod tests {
         let message = Message::Finished { origin: txn::Origin { member: from, lane: 1 }, below: 7 };
         let mut body = Vec::new();
         put(from, &message, |write| write(&mut body));
-        assert_eq!(body, b"\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x02\x09\x03\0\0\0\0\0\0\0\x02\x01\x07");
+        assert_eq!(body, b"\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\x09\x03\0\0\0\0\0\0\0\x02\x01\x07");
         assert_eq!(read(&body).unwrap(), (from, message));
     }
 
