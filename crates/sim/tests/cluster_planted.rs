@@ -10,7 +10,7 @@ fn first(planted: Planted) -> u64 {
     match planted {
         Planted::EarlyUnlock => 2,
         Planted::UnlockedByStart => 48,
-        Planted::UnloggedPrepare => 4,
+        Planted::UnloggedPrepare => 21,
         Planted::LeaseIgnored => 0,
         Planted::StaleEpoch => 0,
         Planted::ForgottenCommit => 1,
