@@ -41,6 +41,17 @@ pub struct Part {
     pub writes: bool,
 }
 
+impl Part {
+    /// Takes over the locks of its node among those that an attempt was widened by.
+    pub fn widen(&mut self, wider: &[(NodeId, Arc<[Lock]>)]) {
+        let mut further = wider.iter().filter(|(node, _)| *node == self.member.node).peekable();
+        if further.peek().is_some() {
+            let further = further.flat_map(|(_, locks)| locks.iter());
+            self.locks = Lock::normalized(self.locks.iter().chain(further).cloned().collect());
+        }
+    }
+}
+
 /// What a coordinator asks of its node. In the order given.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {

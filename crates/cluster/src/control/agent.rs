@@ -111,7 +111,7 @@ pub struct Volatile {
     pub host: Option<String>,
     /// A cluster that this node would belong to: it does as soon as that cluster's Raft speaks to it.
     pub tentative: Option<ClusterId>,
-    /// What a cluster that is being formed begins with, as its first node has said.
+    /// The cluster that is being formed, and the settings that its first node gives it.
     pub founding: Option<(ClusterId, Vec<Setting>)>,
     /// Whether this node is about to form a cluster.
     pub forming: bool,

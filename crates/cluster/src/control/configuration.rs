@@ -172,7 +172,7 @@ pub fn known(kept: &Kept) -> Configuration {
     let mut known = state.map(|state| state.configuration().clone()).unwrap_or_default();
     for (_, entry) in kept.entries.range(last + 1..) {
         if let EntryPayload::Normal(Command::Configure { first, settings }) = &entry.payload {
-            // What is refused changes nothing.
+            // A change that the metadata refused changed no setting.
             let _ = known.change(*first, settings);
         }
     }

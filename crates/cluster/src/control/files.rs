@@ -14,7 +14,7 @@ const RESERVE_MIN: usize = 64 << 10;
 /// Only the server may read the files: the cluster's settings hold its password.
 const MODE: u32 = 0o600;
 
-/// What is done to files.
+/// The operations on files that the folder of the metadata needs.
 pub trait Files: Send {
     /// The bytes of a file.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;

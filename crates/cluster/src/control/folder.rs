@@ -42,10 +42,10 @@ fn system(file: &Path) -> impl Fn(io::Error) -> KeptError {
     move |what| error(file, what.to_string())
 }
 
-/// What is there, if anything is, and the changes whose libraries have files that are good.
+/// The metadata that a folder holds, if it holds any, and the changes whose files of libraries are whole.
 type Known = Option<(Kept, BTreeSet<ChangeId>)>;
 
-/// What is there. An error names the file.
+/// Reads the metadata that a folder holds. An error names the file.
 fn read_all(files: &dyn Files) -> Result<Known, (String, String)> {
     let bytes = match files.read(FILE) {
         Ok(bytes) => bytes,
@@ -131,8 +131,8 @@ impl Folder {
         Ok((folder, kept))
     }
 
-    /// What the folder has, which is looked at only; `None`: it is no node's. With what is on the node's disks, as for [`Self::open`], which refuses what
-    /// this refuses.
+    /// Reads the folder's metadata and changes nothing; `None`: the folder is no node's. `data` names the data on the node's
+    /// disks, and refuses as in [`Self::open`].
     pub fn read(path: &Path, data: Option<DataId>) -> Result<Option<Kept>, KeptError> {
         let known = Self::known(&Real(path.to_owned()), path, data)?;
         Ok(known.map(|(kept, _)| kept))

@@ -54,13 +54,7 @@ impl Open {
     pub(super) fn put_together(&mut self) {
         self.round = 0;
         let wider = std::mem::take(&mut self.wider);
-        for part in &mut self.parts {
-            let mut further = wider.iter().filter(|(node, _)| *node == part.member.node).peekable();
-            if further.peek().is_some() {
-                let further = further.flat_map(|(_, locks)| locks.iter());
-                part.locks = Lock::normalized(part.locks.iter().chain(further).cloned().collect());
-            }
-        }
+        self.parts.iter_mut().for_each(|part| part.widen(&wider));
     }
 }
 

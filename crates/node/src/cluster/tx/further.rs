@@ -39,13 +39,7 @@ impl Fetching {
     /// The parts have what the attempt was widened by, too.
     pub(super) fn put_together(&mut self) {
         let wider = std::mem::take(&mut self.wider);
-        for part in &mut self.parts {
-            let mut further = wider.iter().filter(|(node, _)| *node == part.member.node).peekable();
-            if further.peek().is_some() {
-                let further = further.flat_map(|(_, locks)| locks.iter());
-                part.locks = Lock::normalized(part.locks.iter().chain(further).cloned().collect());
-            }
-        }
+        self.parts.iter_mut().for_each(|part| part.widen(&wider));
     }
 
     /// Whether it may ask for that beside what it has asked for. The error is for the client.

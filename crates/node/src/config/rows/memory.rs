@@ -30,9 +30,8 @@ pub(super) static SECTION: Section = Section {
                 "noeviction",
             ]),
             "noeviction",
-            "Which keys to evict at `maxmemory`: with a time to live or all; least used, seldom used, least recently \
-             modified, any, soonest to expire; or none: then a durable server moves the least used ones to its store and fetches them when they \
-             are asked for, and `maxmemory` is the memory of the whole process.",
+            "Which keys to evict at `maxmemory`. With `noeviction` a durable server moves keys to its store instead, \
+             and `maxmemory` bounds the whole process.",
         )
         .cluster(),
         row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),
