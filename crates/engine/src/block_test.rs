@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::Tunables;
 use keyspace::{Keyspace, stream_of};
-use log::{Intake, Take, Watermarks};
+use redolog::{Intake, Take, Watermarks};
 
 use crate::testing::{run, with_call};
 use crate::{Begin, Engine, Link, Shared};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need};
-use log::{Block, Intake, Lsn, Take, Watermarks};
+use redolog::{Block, Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
 use crate::testing::row;
@@ -244,7 +244,7 @@ impl Taken {
         let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
         for record in block.records().map(|record| record.expect("our own encoding")) {
             assert!(self.cut < record.lsn && record.lsn <= taken.cut);
-            let log::Record { lsn, dependencies, effects } = record;
+            let redolog::Record { lsn, dependencies, effects } = record;
             self.records.push(Record { lsn, dependencies, effects: effects.into() });
         }
         self.cut = taken.cut;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::{Tunables, effects};
 use keyspace::{Held, Keyspace, Need};
-use log::{Block, Intake, Take, Watermarks};
+use redolog::{Block, Intake, Take, Watermarks};
 
 use crate::testing::{run, with_call};
 use crate::{Begin, Engine, Link, Shared};

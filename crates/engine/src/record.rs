@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use command::effects;
 use keyspace::{Held, Horizon, Keyspace, STREAMS, stream_of, version_above};
-use log::{Gate, Lsn, Record, Watermarks};
+use redolog::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
 
 use crate::block::BlockRun;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cluster::control::Control;
-use cluster::handshake::Party;
-use log::counted;
+use membership::control::Control;
+use membership::handshake::Party;
+use redolog::counted;
 
 use crate::backup::{is_backup, verify};
 use crate::server::rehearsal::{Found, rehearse};
@@ -71,7 +71,7 @@ pub fn check_data(
     cluster: Option<&Path>,
     server: &str,
 ) -> Result<Option<Found>, Box<dyn Error>> {
-    let log = log::check(logs)?;
+    let log = redolog::check(logs)?;
     print!("{log}");
     let is_whole = check_store(store)? && log.is_sound();
     let found = rehearse(logs, store).map_err(|why| format!("{server} does not start: {why}"))?;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
-#[path = "../../cluster/tests/clusters/certificates.rs"]
+#[path = "../../membership/tests/clusters/certificates.rs"]
 mod certificates;
 mod support;
 

@@ -7,7 +7,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cluster::NodeId;
+use membership::NodeId;
 use node::cluster::Dial;
 use node::{Node, Token};
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::Seat;
 
-use crate::tracking::Tracker;
+use crate::push::tracking::Tracker;
 
 /// What a connection costs beside its buffers, in bytes, roughly.
 const CONNECTION: u64 = 1024;

@@ -6,27 +6,27 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use keyspace::{Keyspace, Waiter};
 
-use crate::address_space::AddressSpace;
-use crate::checkpoints::Checkpoints;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Doubts, SlowScripts};
 use crate::config::Live;
-use crate::durable::Durable;
-use crate::http::Told;
-use crate::jobs::Jobs;
-use crate::latency::Latencies;
-use crate::message::{Mailbox, Message};
-use crate::monitor::Monitors;
-use crate::pause::Pauses;
-use crate::pubsub::PubSub;
-use crate::resident::Resident;
-use crate::sampler::{Sample, Sampler};
+use crate::durability::checkpoints::Checkpoints;
+use crate::durability::durable::Durable;
+use crate::figures::latency::Latencies;
+use crate::figures::sampler::{Sample, Sampler};
+use crate::figures::slowlog::SlowLog;
+use crate::figures::stats::WorkerStats;
+use crate::limits::address_space::AddressSpace;
+use crate::limits::resident::Resident;
+use crate::push::monitor::Monitors;
+use crate::push::pubsub::PubSub;
+use crate::push::tracking::Trackers;
 use crate::scripts::Scripts;
-use crate::slowlog::SlowLog;
-use crate::stats::WorkerStats;
 use crate::table::Table;
-use crate::tracking::Trackers;
+use crate::worker::http::Told;
+use crate::worker::jobs::Jobs;
+use crate::worker::message::{Mailbox, Message};
+use crate::worker::pause::Pauses;
 
 /// The version of Valkey whose answers `compatibility valkey` gives.
 pub const VALKEY_VERSION: &str = "9.0.0";

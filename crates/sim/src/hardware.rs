@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use log::simulated::{Chance, Simulated};
+use redolog::simulated::{Chance, Simulated};
 use store::{Fault, Platter};
 
 use crate::clock::Clock;

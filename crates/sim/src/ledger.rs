@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use log::simulated::Simulated;
-use log::{Damage, Lsn, Opened};
+use redolog::simulated::Simulated;
+use redolog::{Damage, Lsn, Opened};
 
 use crate::machine::Found;
 use crate::machine::memory::{Digests, Memory};

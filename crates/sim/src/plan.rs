@@ -1,7 +1,7 @@
 //! What a seed decides before anything happens.
 
-use log::Fsync;
-use log::simulated::Chance;
+use redolog::Fsync;
+use redolog::simulated::Chance;
 
 use crate::nodes::forgets::Forgets;
 

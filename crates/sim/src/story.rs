@@ -1,6 +1,6 @@
 //! What goes through all that happens: chance, and what is written down.
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 
 use crate::counts::Counts;
 use crate::trace::Trace;

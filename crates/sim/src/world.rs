@@ -1,6 +1,6 @@
 //! A host, its clients, and what happens to them: one event after the other, as a seed decides.
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use crate::clients::bank::Banker;
@@ -87,7 +87,8 @@ impl World {
             self.live()?;
             self.end_life()?;
             self.survey()?;
-            self.story.counts.disk_steps = self.host.hardware.disks.iter().map(log::simulated::Simulated::steps).sum();
+            self.story.counts.disk_steps =
+                self.host.hardware.disks.iter().map(redolog::simulated::Simulated::steps).sum();
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ fn blocks_are_whole_though_nodes_sync_once_a_second() {
     let mut sum = sim::counts::Counts::default();
     for seed in 101..107 {
         let plan = Plan::of(seed, Planted::Nothing);
-        let node = sim::plan::Plan { fsync: log::Fsync::Everysec, ..plan.node };
+        let node = sim::plan::Plan { fsync: redolog::Fsync::Everysec, ..plan.node };
         let plan = Plan {
             node,
             faults: faults::CRASH | faults::POWER,

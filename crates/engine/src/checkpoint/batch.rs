@@ -2,7 +2,7 @@
 
 use command::Effect;
 use keyspace::Key;
-use log::Lsn;
+use redolog::Lsn;
 
 /// Effects to be applied by one hand, in the order of LSNs.
 #[derive(Default)]

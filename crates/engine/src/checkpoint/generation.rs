@@ -6,7 +6,7 @@
 
 use command::Generation;
 use keyspace::{Databases, Held, Need, PhysicalKey, SLOTS, Waiter, version_above};
-use log::{Gate, Lsn, Record};
+use redolog::{Gate, Lsn, Record};
 
 use crate::engine::{Shared, VERSION_SHIFT};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use command::{Before, Effect, effects};
 use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value};
-use log::Lsn;
 use object::Limits;
+use redolog::Lsn;
 use store::Snapshot;
 
 use super::batch::{Batch, Dealt};

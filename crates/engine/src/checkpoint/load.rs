@@ -5,8 +5,8 @@ use std::fmt;
 use keyspace::{ColdFigures, Held, KeyHasher, Keyspace, Local, Need, SLOTS, Space};
 #[cfg(test)]
 use keyspace::{Db, Fetched, Mark, access::AccessClock};
-use log::Lsn;
 use object::Corrupt;
+use redolog::Lsn;
 use store::{Batch, Error, Store};
 
 use super::counts::Counts;

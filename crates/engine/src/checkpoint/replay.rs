@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use command::{Barrier, Generation, effects};
 use keyspace::{Keyspace, Local, Need};
-use log::Lsn;
 use object::{Corrupt, Limits};
+use redolog::Lsn;
 use store::Store;
 
 use super::batch::Batch;

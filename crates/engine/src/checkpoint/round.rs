@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::{Databases, Held, PhysicalKey, SLOTS, Waiter};
-use log::Lsn;
+use redolog::Lsn;
 use store::{Error, Store};
 
 use super::copied::Copied;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use command::{Tunables, effects::op};
 use keyspace::{ColdFigures, Keyspace, Str};
-use log::{Block, Gate, Intake, Take, Watermarks};
 use object::Limits;
 use proptest::prelude::*;
+use redolog::{Block, Gate, Intake, Take, Watermarks};
 use txn::locks::Mode;
 use txn::{Lock, Member, NodeId, Origin, Prepared, Record, Stamp, TxId};
 

@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             place(&entry.path, &logs, &store).ok_or_else(|| format!("{}: belongs nowhere", entry.path.display()))?;
         copy(&options.backup.join(&entry.path), &to, entry)?;
     }
-    let log = log::check(&logs)?;
+    let log = redolog::check(&logs)?;
     let found = store::check(&store)?;
     if !log.is_sound() || !found.is_whole() {
         return Err(format!("what was restored is damaged: {log}").into());
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         "{} files, {bytes} bytes, of unix time {}, are verified and restored: {} of the log, beside a checkpoint that has some of them",
         files.len(),
         manifest.moment(),
-        log::counted(log.survive, "record")
+        redolog::counted(log.survive, "record")
     );
     Ok(())
 }
@@ -109,7 +109,7 @@ fn place(path: &Path, logs: &[PathBuf], store: &Path) -> Option<PathBuf> {
 
 fn copy(from: &Path, to: &Path, entry: &Entry) -> Result<(), String> {
     let folder = to.parent().unwrap_or(to);
-    let copied = log::make_folders(folder).and_then(|()| {
+    let copied = redolog::make_folders(folder).and_then(|()| {
         let mut file = File::create_new(to)?;
         let found = read_all(from, |bytes| file.write_all(bytes))?;
         file.sync_all()?;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use log::counted;
+use redolog::counted;
 
 use crate::check::check_data;
 use crate::server::rehearsal::Found;

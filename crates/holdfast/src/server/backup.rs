@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use engine::checkpoint::{header, moment};
-use log::{Gate, Log};
 use node::Checkpoints;
+use redolog::{Gate, Log};
 
 use super::places::Places;
 use super::switch::Switch;
@@ -50,7 +50,7 @@ pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(),
         ));
     }
     let told = |error: io::Error| format!("{}: {error}", folder.display());
-    log::make_folders(folder).map_err(told)?;
+    redolog::make_folders(folder).map_err(told)?;
     if let Some(entry) = fs::read_dir(folder).map_err(told)?.next() {
         let name = entry.map_err(told)?.file_name();
         return Err(format!("{} is not empty: it holds {}", folder.display(), name.display()));
@@ -81,7 +81,7 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
 
     store.backup(&folder.join("store")).map_err(|error| error.to_string())?;
     let copies: Vec<PathBuf> = (0..folders.len()).map(|stream| folder.join(format!("log-{stream}"))).collect();
-    log::copy(folders, &copies, &header.covered, &ends).map_err(|error| error.to_string())?;
+    redolog::copy(folders, &copies, &header.covered, &ends).map_err(|error| error.to_string())?;
     let manifest = describe(folder, made, folders.len()).map_err(|error| format!("{}: {error}", folder.display()))?;
     manifest.write(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     if let Some(parent) = folder.parent() {
@@ -102,7 +102,7 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
 }
 
 /// Of each stream, the LSN of the record that stands for the moment; and how long others may have waited for it, in nanoseconds.
-fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<log::Lsn>, u64), String> {
+fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<redolog::Lsn>, u64), String> {
     let nanos = || switch.node.clock.monotonic_ns();
     let mut attempts = 0;
     loop {

@@ -5,9 +5,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, Step, World};
-use log::{Gate, Log, State};
 use node::config::Settings;
 use node::{Bound, Checkpoints, Node, Outside, Tail};
+use redolog::{Gate, Log, State};
 
 use super::effort::Effort;
 
@@ -309,7 +309,7 @@ fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use log::Lack;
+    use redolog::Lack;
 
     use super::*;
 

@@ -10,9 +10,9 @@ use engine::checkpoint::{
     Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, directories, header, note_directories,
     note_streams, streams_begun,
 };
-use log::{Damage, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use node::config::{AppendFsync, EvictionPolicy, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
+use redolog::{Damage, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use store::{Embedded, Store};
 
 use super::chance;
@@ -73,7 +73,7 @@ impl Disks {
             None => Opened::new(folders, &[]),
             Some(pace) => {
                 let clock = Arc::clone(&clock);
-                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as log::Clock))
+                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as redolog::Clock))
             }
         };
         let log = log.map_err(|damage| no_log(&damage, &places, folder))?;
@@ -246,7 +246,7 @@ pub fn run(
     fsync: Fsync,
 ) -> Result<Running, Box<dyn Error>> {
     let clock = Arc::clone(&node.clock);
-    let log_settings = log::Settings {
+    let log_settings = redolog::Settings {
         limits: limits_of_log(settings),
         fsync,
         clock: Arc::new(move || clock.monotonic_ns()),
@@ -291,7 +291,7 @@ impl Kept {
             tracing::warn!("The thread of the checkpoints has panicked");
             0
         });
-        if let log::State::Failed(reason) = self.log.stop() {
+        if let redolog::State::Failed(reason) = self.log.stop() {
             tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
         }
         epoch

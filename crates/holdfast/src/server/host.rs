@@ -6,7 +6,7 @@ use node::config::{Host, Row, Settings};
 
 use super::crash;
 use super::log::Log;
-use super::membership::Certificates;
+use super::member::Certificates;
 use super::oom;
 use super::process;
 use super::switch::Switch;

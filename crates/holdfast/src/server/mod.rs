@@ -13,7 +13,7 @@ mod host;
 mod limits;
 mod loaders;
 mod log;
-mod membership;
+mod member;
 mod oom;
 mod openness;
 mod places;
@@ -42,7 +42,7 @@ use self::durable::Disks;
 use self::host::Process;
 use self::limits::Limits;
 use self::log::Log;
-use self::membership::Membership;
+use self::member::Membership;
 use self::places::Places;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
@@ -99,14 +99,14 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let mut title = Title::reserve(&settings, file.as_deref());
 
     let live = Arc::new(Live::new(values, file, renames).with_hash(hash).with_named(named));
-    membership::check(&live.settings())?;
-    membership::take_known_settings(&live);
+    member::check(&live.settings())?;
+    member::take_known_settings(&live);
     let settings = live.settings();
     let driver = Driver::choose(settings.io_driver)?;
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));
     say_what_is_ignored(&settings, dir);
-    membership::check_data(&settings, dir)?;
+    member::check_data(&settings, dir)?;
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let data = disks.as_ref().map(Disks::id);
     let seed = match disks.as_ref().and_then(Disks::seed) {

@@ -34,7 +34,7 @@ impl Places {
             if !folder.exists() {
                 tracing::info!("{} is made for the log", folder.display());
             }
-            log::make_folders(folder).map_err(failed)?;
+            redolog::make_folders(folder).map_err(failed)?;
             let real = fs::canonicalize(folder).map_err(failed)?;
             if let Some((_, other)) = made.iter().find(|(other, _)| *other == real) {
                 return Err(format!(
@@ -51,7 +51,7 @@ impl Places {
         self.check_store(&made)?;
         // The store makes its own.
         let Some(above) = self.store.parent() else { return Ok(()) };
-        log::make_folders(above)
+        redolog::make_folders(above)
             .map_err(|error| format!("can't make the directory {} of the store: {error}", above.display()))
     }
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::Opened;
 use node::config::{Live, Renames, Settings, Values};
 use node::{Clock, Facts, Node};
+use redolog::Opened;
 use store::{Embedded, Store};
 
 use super::clock::SystemClock;

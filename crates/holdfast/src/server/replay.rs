@@ -6,7 +6,7 @@ use std::thread;
 
 use engine::checkpoint::{Batch, Dealer, Due, Hand, Replayed, Unreplayable, Why};
 use keyspace::Local;
-use log::Opened;
+use redolog::Opened;
 
 /// Batches that wait for a hand: who reads goes on meanwhile.
 const WAITING: usize = 4;

@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use command::Generation;
 use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark, note_streams};
-use log::{Disk, Fsync, Gate, Log, Opened, Recovery, State};
 use node::config::Settings;
 use node::{Checkpoints, Halted, Logging, Node};
+use redolog::{Disk, Fsync, Gate, Log, Opened, Recovery, State};
 
 use super::backup::{self, Sources};
 use super::checkpoints;

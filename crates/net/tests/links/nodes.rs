@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cluster::map::{Node as Member, Range};
-use cluster::{ClusterId, Map, NodeId, SLOTS};
+use membership::map::{Node as Member, Range};
+use membership::{ClusterId, Map, NodeId, SLOTS};
 use net::{Driver, Links, Listener, Server};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::cluster::NodeId;
-use ::cluster::control::{NotConfigured, Status};
-use ::cluster::meta::{Command, Setting};
+use ::membership::NodeId;
+use ::membership::control::{NotConfigured, Status};
+use ::membership::meta::{Command, Setting};
 
 /// Hears whether the metadata were changed: if not, why, in words.
 pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;

@@ -17,11 +17,11 @@ use super::origin::keep_watched;
 use super::remote::Expect;
 use super::route::{TRY_AGAIN, append_args};
 use super::transactions::EXEC;
-use super::tx::find;
-use crate::conn::{Conn, Wait};
-use crate::execute::Next;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
+use crate::transactions::find;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
 use crate::worker::{Token, Worker, write_error};
 
 /// How long a connection waits for a map, in milliseconds: as long as a lease. Who hears nothing for so long serves nothing.
@@ -45,7 +45,7 @@ pub(crate) struct Awaited {
 
 impl Worker {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
-    pub(super) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
+    pub(crate) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
         let now = self.engine.now();
         let (awaited, peers) = (&mut conn.map, self.peers.as_deref()?);
         let version = Some(peers.map.version());
@@ -64,7 +64,7 @@ impl Worker {
     }
 
     /// As [`Self::wait_for_map`], of a client whose command was sent back by a map that is newer than the one here. `None`: there is no such.
-    pub(super) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+    pub(crate) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
         if conn.map.version <= self.peers.as_deref()?.map.version() {
             return None;
         }
@@ -94,7 +94,7 @@ impl Worker {
 
     /// The map has changed (`changed`), or this node may have been without a lease for long: whoever waits for what is not to be had here runs again, and
     /// hears of it, or goes where it is.
-    pub(super) fn look_at_blocked(&mut self, changed: bool) {
+    pub(crate) fn look_at_blocked(&mut self, changed: bool) {
         let now = self.engine.now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let lapsed = peers.has_lapsed(now);
@@ -144,7 +144,7 @@ impl Worker {
 
     /// Answers a command of another node's client with the command itself, which has not been executed, nor will be: EXEC with all of its block. `None`: of that
     /// keys are watched, which it alone does not say.
-    pub(super) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
+    pub(crate) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
         let version = self.peers.as_deref().map_or(0, |peers| peers.map.version());
         let mut command = Vec::new();
         if kind == Kind::Exec {
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// An owner has sent a command back, if that is what it says.
-    pub(super) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
+    pub(crate) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
         let Some((version, command)) = sent_back(reply) else { return self.answer(conn, expect, reply, true) };
         let (hole, wanted) = match expect {
             Expect::Hole(hole, wanted) | Expect::Script(hole, wanted) | Expect::Block(hole, wanted, _) => {
@@ -241,7 +241,7 @@ impl Worker {
 
 impl Conn {
     /// Has a command run before all that is unread.
-    pub(super) fn run_next(&mut self, command: &[u8]) {
+    pub(crate) fn run_next(&mut self, command: &[u8]) {
         let mut query = command.to_vec();
         query.extend_from_slice(&self.query[self.start..]);
         (self.query, self.start) = (query, 0);
@@ -283,7 +283,7 @@ impl Peers {
     }
 
     /// When that is looked at, unix milliseconds.
-    pub(super) fn lapse_due(&self) -> Option<u64> {
+    pub(crate) fn lapse_due(&self) -> Option<u64> {
         self.lapses_at.filter(|at| *at < u64::MAX)
     }
 }

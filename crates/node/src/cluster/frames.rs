@@ -1,7 +1,7 @@
 //! What one end of a link is about to say: the items of one turn, or of a few, become one frame.
 
-use ::cluster::frame::{self, HEADER, Kind};
-use ::cluster::items::{Item, extend_commands, put_commands, put_replies};
+use ::membership::frame::{self, HEADER, Kind};
+use ::membership::items::{Item, extend_commands, put_commands, put_replies};
 
 /// Bytes of items in a frame above which another is begun: the other end has something to do meanwhile, and need not keep more.
 const FRAME: usize = 256 * 1024;

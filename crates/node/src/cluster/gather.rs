@@ -6,10 +6,10 @@ use super::inquiry::Question;
 use super::link::is_unknown;
 use super::peers::HOME;
 use super::remote::{Expect, Remote};
-use crate::conn::{Conn, Wait};
-use crate::execute::Next;
 use crate::table::Command;
 use crate::worker::Worker;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
 
 /// How replies become one. An error of any node is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl Merge {
     }
 
     /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
-    pub(super) fn is_without_lost(self, name: &str) -> bool {
+    pub(crate) fn is_without_lost(self, name: &str) -> bool {
         matches!(self, Merge::Receivers | Merge::Kill)
             || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
@@ -81,7 +81,7 @@ impl Merge {
     }
 
     /// Whether a node has its part only as long as it has a lease: it is about keys.
-    pub(super) fn needs_lease(self, name: &str) -> bool {
+    pub(crate) fn needs_lease(self, name: &str) -> bool {
         self != Merge::Least && !self.is_without_lost(name)
     }
 
@@ -91,7 +91,7 @@ impl Merge {
     }
 
     /// One reply of several. `chance` chooses where any would do.
-    pub(super) fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
+    pub(crate) fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         if self == Merge::Kill {
             return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
         }
@@ -264,7 +264,7 @@ impl Gather {
     }
 
     /// What has asked is this attempt of a block by now.
-    pub(super) fn goes_on_with(&mut self, which: (u64, u32)) {
+    pub(crate) fn goes_on_with(&mut self, which: (u64, u32)) {
         if let Then::Answer(_, _, goes_on) = &mut self.then {
             *goes_on = Some(which);
         }
@@ -355,7 +355,7 @@ impl Worker {
             let text = peers.no_lease();
             return Some(self.decline(conn, command, &text));
         }
-        let fails = |node: &&::cluster::map::Node| {
+        let fails = |node: &&::membership::map::Node| {
             let link = links.iter().find(|link| peers.links[**link].node == Some(node.id));
             node.lost || peers.holds_no_lease(node.id) || link.is_some_and(|link| peers.links[*link].fails(now))
         };
@@ -373,7 +373,7 @@ impl Worker {
     }
 
     /// So many replies are to become one. The connection, which is owed nothing else, waits.
-    pub(super) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
+    pub(crate) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
         let hole = self.place_of_reply(conn);
         let protocol = conn.session.protocol;
         let then = Then::Reply(hole);
@@ -386,7 +386,7 @@ impl Worker {
     }
 
     /// So many replies are what a block or script has asked: see [`Then::Answer`].
-    pub(super) fn begin_inquiry(
+    pub(crate) fn begin_inquiry(
         &mut self,
         conn: &mut Conn,
         question: Question,
@@ -404,7 +404,7 @@ impl Worker {
 
     /// A reply is there, and is written when nodes have answered this, too: behind what they have said before. The
     /// connection waits.
-    pub(super) fn answer_behind(
+    pub(crate) fn answer_behind(
         &mut self,
         conn: &mut Conn,
         hole: (u64, bool),

@@ -15,11 +15,11 @@ use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::Expect;
 use super::route::Place;
-use crate::conn::{Conn, Wait};
-use crate::execute::Next;
 use crate::session::{Block, Multi, SessionCtx, database};
 use crate::table::Command;
 use crate::worker::Worker;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
 
 /// Questions of a block or script at most. A message beyond them counts the subscribers of its node alone; what is asked of
 /// keys is refused.
@@ -93,7 +93,7 @@ impl Answers {
         self.wanted.as_ref().map(|question| question.home)
     }
 
-    pub(super) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
+    pub(crate) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
         self.known.push((question, parts));
     }
 }
@@ -116,7 +116,7 @@ impl Peers {
     }
 
     /// Whether blocks and scripts may contain a command, though it is not about keys of theirs.
-    pub(super) fn may_be_asked(&self, command: &Command) -> bool {
+    pub(crate) fn may_be_asked(&self, command: &Command) -> bool {
         match self.kinds[command.id] {
             Kind::Scan => true,
             Kind::Gather(merge) => merge == Merge::Receivers || merge.only_looks(),
@@ -250,7 +250,7 @@ impl SessionCtx<'_> {
 impl Worker {
     /// Asks what the block of a connection needs to know. `over_nodes`: it runs in a workspace, where no keys are but its own.
     /// `None`: all is known.
-    pub(super) fn ask_for_block(&mut self, conn: &mut Conn, over_nodes: bool) -> Option<Next> {
+    pub(crate) fn ask_for_block(&mut self, conn: &mut Conn, over_nodes: bool) -> Option<Next> {
         let multi = conn.session.multi.take()?;
         let question = self.question_of(conn, &multi, over_nodes);
         conn.session.multi = Some(multi);
@@ -300,7 +300,7 @@ impl Worker {
     }
 
     /// As before, of a script that runs in a workspace, in this attempt of its block, and goes on there when that is answered.
-    pub(super) fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool {
+    pub(crate) fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool {
         let wanted = conn.session.answers.as_deref_mut().and_then(|answers| answers.wanted.take());
         let Some(question) = wanted else { return false };
         if let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.as_deref_mut()) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use command::Error;
 
-use crate::jobs::{Done, Job};
-use crate::libraries::Libraries;
 use crate::node::Node;
+use crate::scripts::libraries::Libraries;
+use crate::worker::jobs::{Done, Job};
 
 /// For how long a change that others are faster than is tried again, in nanoseconds.
 const AGAIN_NS: u64 = 10_000_000_000;

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::cluster::items::Item;
-use ::cluster::{NodeId, map};
+use ::membership::items::Item;
+use ::membership::{NodeId, map};
 use resp::append_request;
 
 use super::frames::Stage;
@@ -18,9 +18,9 @@ use super::probe::Probe;
 use super::remote::{Expect, Remote};
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
-use crate::conn::{Conn, Wait};
 use crate::scripts::Digest;
 use crate::session::Session;
+use crate::worker::conn::{Conn, Wait};
 use crate::worker::{Token, Worker, write_error};
 
 /// Bytes to be said above which nobody may say more.
@@ -96,7 +96,7 @@ pub(crate) struct Outbound {
     /// Bytes that were handed to the driver and that it has not sent.
     unsent: usize,
     /// The other end has said that it executes nothing more than what it has answered.
-    pub(super) leaves: bool,
+    pub(crate) leaves: bool,
     /// By number.
     owners: Vec<Owner>,
     free: Vec<u32>,
@@ -108,7 +108,7 @@ pub(crate) struct Outbound {
     /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
     in_vain: bool,
     /// It is being ended as nothing comes over it: nobody hears what is said to its node until that answers.
-    pub(super) given_up: bool,
+    pub(crate) given_up: bool,
     /// When it was open last, as links and blocks are counted.
     pub(crate) last_open: u64,
     /// When it was opened, unix milliseconds.
@@ -120,7 +120,7 @@ pub(crate) struct Outbound {
     /// Scripts that clients have loaded and the other node has not heard of.
     owed_scripts: BTreeSet<Digest>,
     /// Whether its other end is at work.
-    pub(super) probe: Probe,
+    pub(crate) probe: Probe,
     /// Of a link that leads back: its other end.
     partner: Option<Token>,
 }
@@ -249,12 +249,12 @@ impl Outbound {
     }
 
     /// This end of it, if it is open.
-    pub(super) fn open_end(&self) -> Option<Token> {
+    pub(crate) fn open_end(&self) -> Option<Token> {
         if let State::Open(token) = self.state { Some(token) } else { None }
     }
 
     /// This end of it, if it is open or being opened.
-    pub(super) fn end(&self) -> Option<Token> {
+    pub(crate) fn end(&self) -> Option<Token> {
         match self.state {
             State::Open(token) | State::Dialing(token, _) => Some(token),
             State::Down(_) => None,
@@ -262,12 +262,12 @@ impl Outbound {
     }
 
     /// Whether clients have virtual connections at its other end.
-    pub(super) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
     }
 
     /// Whether nobody is told anything over it for now, and it is not being opened.
-    pub(super) fn fails(&self, now: u64) -> bool {
+    pub(crate) fn fails(&self, now: u64) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
     }
 
@@ -348,7 +348,7 @@ impl Worker {
     }
 
     /// A script was loaded, and the nodes at these links have not heard of it: they do when they are reached.
-    pub(super) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
+    pub(crate) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
         let Some(peers) = self.peers.as_deref_mut().filter(|_| !links.is_empty()) else { return };
         let digest = loaded.split(|byte| *byte == b'\n').nth(1).and_then(|line| line.trim_ascii_end().try_into().ok());
         let Some(digest) = digest else { return };
@@ -638,13 +638,13 @@ impl Worker {
 }
 
 /// What is answered to a part of a command that has left, and whose reply is lost.
-pub(super) fn unknown(place: &str) -> String {
+pub(crate) fn unknown(place: &str) -> String {
     format!("ERR the node{place} {UNKNOWN}")
 }
 
 const UNKNOWN: &str = "has not answered: nobody knows whether it has executed the command";
 
 /// Whether a reply is [`unknown`].
-pub(super) fn is_unknown(reply: &[u8]) -> bool {
+pub(crate) fn is_unknown(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR the node") && reply.trim_ascii_end().ends_with(UNKNOWN.as_bytes())
 }

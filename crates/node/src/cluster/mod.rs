@@ -7,34 +7,34 @@
 //! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more
 //! connection.
 
-mod admin;
-mod elsewhere;
-mod frames;
-mod gather;
-mod inquiry;
-mod kinds;
-mod libraries;
-mod link;
-mod origin;
-mod owner;
-mod patience;
-mod peers;
-mod probe;
-mod remote;
-mod route;
-mod settings;
-mod smart;
-mod spread;
-mod tracking;
-mod transactions;
-mod tx;
-mod verdict;
+pub(crate) mod admin;
+pub(crate) mod elsewhere;
+pub(crate) mod frames;
+pub(crate) mod gather;
+pub(crate) mod inquiry;
+pub(crate) mod kinds;
+pub(crate) mod libraries;
+pub(crate) mod link;
+pub(crate) mod origin;
+pub(crate) mod owner;
+pub(crate) mod patience;
+pub(crate) mod peers;
+pub(crate) mod probe;
+pub(crate) mod remote;
+pub(crate) mod route;
+pub(crate) mod settings;
+pub(crate) mod smart;
+pub(crate) mod spread;
+pub(crate) mod tracking;
+pub(crate) mod transactions;
+pub(crate) mod verdict;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use ::cluster::{Map, NodeId};
+use ::membership::{Map, NodeId};
 
+pub(crate) use crate::transactions::{Doubt, Doubts, SlowScripts};
 pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
 pub(crate) use elsewhere::Awaited;
 pub(crate) use inquiry::{Answers, Asks};
@@ -47,7 +47,6 @@ pub(crate) use remote::Remote;
 pub(crate) use route::Call;
 pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
-pub(crate) use tx::{Doubt, Doubts, SlowScripts};
 pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.
@@ -68,21 +67,21 @@ pub struct Cluster {
     lease: Box<dyn Lease>,
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
-    incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Until when it serves nothing after its start, in nanoseconds of [`crate::Clock::boot_ns`].
     rests_until: u64,
     /// What its log says of transactions is of another node's life.
     inherited: AtomicBool,
-    parts: tx::Parts,
+    pub(crate) parts: crate::transactions::Parts,
 }
 
 impl Cluster {
     /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before, and had ended at `started`, in nanoseconds of
     /// [`crate::Clock::boot_ns`].
     pub fn new(me: NodeId, incarnation: u64, started: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
-        let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), tx::Parts::default());
+        let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
-        let rests_until = started + tx::REST_NS;
+        let rests_until = started + crate::transactions::REST_NS;
         Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, inherited, parts })
     }
 

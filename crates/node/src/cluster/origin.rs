@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::cluster::frame::{self, Kind};
-use ::cluster::items::{Item, Lengths, items};
+use ::membership::frame::{self, Kind};
+use ::membership::items::{Item, Lengths, items};
 
 use super::Role;
 use super::remote::{Expect, Remote};
-use crate::conn::{Conn, Wait};
-use crate::stats::sub;
-use crate::tracking::News;
-use crate::transfer::output_limit;
+use crate::figures::stats::sub;
+use crate::push::tracking::News;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
 /// Bytes of replies that the owner is told have been taken at a time.
@@ -362,7 +362,7 @@ fn note_watch(conn: &mut Conn, link: usize, before: usize, reply: &[u8]) {
 }
 
 /// Of the keys that a connection watches over a link it watches the first ones alone.
-pub(super) fn keep_watched(conn: &mut Conn, link: usize, kept: usize) {
+pub(crate) fn keep_watched(conn: &mut Conn, link: usize, kept: usize) {
     if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
         line.watched.truncate(kept);
         line.watches = !line.watched.is_empty();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::cluster::items::Item;
+use ::membership::items::Item;
 use resp::Protocol;
 
 use super::Role;
@@ -13,10 +13,10 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::origin::Broken;
 use crate::client::{Client, Peer};
-use crate::conn::Conn;
-use crate::outgoing::Outgoing;
 use crate::session::Session;
 use crate::table::Command;
+use crate::worker::conn::Conn;
+use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker};
 
 /// Most virtual connections over one link.
@@ -43,7 +43,7 @@ pub(crate) struct Inbound {
     has_left: bool,
     /// For which virtual connection the next message of a transaction is, what its node calls its client, and whether
     /// that caches.
-    pub(super) next_for: Option<(u32, u64, bool)>,
+    pub(crate) next_for: Option<(u32, u64, bool)>,
 }
 
 impl Inbound {

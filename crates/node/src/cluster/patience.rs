@@ -17,7 +17,7 @@ pub(crate) struct Patience {
 
 impl Patience {
     /// A turn ends in which something may be said; `reads`: what has been received until now. Whether to wait for another turn.
-    pub(super) fn lasts(&mut self, reads: u64) -> bool {
+    pub(crate) fn lasts(&mut self, reads: u64) -> bool {
         let received = std::mem::replace(&mut self.reads, reads) != reads;
         self.turns = if received && self.turns < TURNS { self.turns + 1 } else { 0 };
         self.turns > 0

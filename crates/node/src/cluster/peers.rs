@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::cluster::Map;
+use ::membership::Map;
 
 use super::Cluster;
 use super::kinds::Kind;
@@ -10,8 +10,8 @@ use super::link::{OpenLink, Outbound};
 use super::patience::Patience;
 use super::probe::Probes;
 use super::spread::Spread;
-use super::tx::Transacting;
 use crate::node::Node;
+use crate::transactions::Transacting;
 use crate::worker::{Token, Worker};
 
 /// See the module's text.
@@ -38,17 +38,17 @@ pub(crate) struct Peers {
     /// Ends of links here that others are the origins of, and that have something to say.
     pub(crate) staged: Vec<Token>,
     /// What is to be said waits for more.
-    pub(super) patience: Patience,
+    pub(crate) patience: Patience,
     /// Links to be dialed, by the driver.
     pub(crate) dials: Vec<(Token, usize)>,
     /// Of links.
-    pub(super) probes: Probes,
+    pub(crate) probes: Probes,
     /// What other nodes' subscribers are to hear.
     pub(crate) spread: Spread,
     /// The highest timestamp that was told over links.
     pub(crate) told: u64,
     /// When this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it has, and that was looked at.
-    pub(super) lapses_at: Option<u64>,
+    pub(crate) lapses_at: Option<u64>,
     /// Transactions over nodes.
     pub(crate) tx: Transacting,
 }
@@ -168,7 +168,7 @@ impl Peers {
     }
 
     /// Whether links are about to say something.
-    pub(super) fn has_staged(&self) -> bool {
+    pub(crate) fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
     }
 

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::cluster::NodeId;
+use ::membership::NodeId;
 
 use super::peers::{HOME, Peers};
 use crate::worker::{Token, Worker};
@@ -32,7 +32,7 @@ const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// Of one link.
 #[derive(Default)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     /// Something was said over it since the last look.
     heard: bool,
     /// Looks since it was asked and has not answered, or since it is being dialed.
@@ -45,7 +45,7 @@ pub(super) struct Probe {
 
 /// Of all of a worker's links.
 #[derive(Default)]
-pub(super) struct Probes {
+pub(crate) struct Probes {
     /// When links are looked at next, unix milliseconds.
     due: u64,
     /// When the next look counts for nodes that were taken out.
@@ -68,7 +68,7 @@ struct Seen {
 }
 
 impl Probe {
-    pub(super) fn heard(&mut self) {
+    pub(crate) fn heard(&mut self) {
         self.heard = true;
     }
 
@@ -102,17 +102,17 @@ impl Probe {
 
 impl Peers {
     /// Whether a node holds no lease, as the metadata's leader has said last.
-    pub(super) fn holds_no_lease(&self, node: NodeId) -> bool {
+    pub(crate) fn holds_no_lease(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
     }
 
     /// Whether a node may be down: it holds no lease, or it led and others have elected another node.
-    pub(super) fn may_be_down(&self, node: NodeId) -> bool {
+    pub(crate) fn may_be_down(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
     }
 
     /// When links are to be looked at, unix milliseconds.
-    pub(super) fn probes_due(&self) -> Option<u64> {
+    pub(crate) fn probes_due(&self) -> Option<u64> {
         self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
     }
 
@@ -158,7 +158,7 @@ impl Peers {
 
 impl Worker {
     /// Ends links over which nothing comes any more.
-    pub(super) fn probe_links(&mut self, now: u64) {
+    pub(crate) fn probe_links(&mut self, now: u64) {
         let ended = self.peers.as_deref_mut().map_or_else(Vec::new, |peers| peers.look_at_silence(now));
         for (link, token, is_open) in ended {
             if !is_open {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::cluster::items::Item;
+use ::membership::items::Item;
 use command::{KeyAt, Reach, flags};
 use resp::{Args, OwnedArgs, Reply};
 
@@ -11,17 +11,17 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::{HOME, Peers};
 use super::remote::{Expect, Line, Script};
-use super::tx::reach_of;
 use crate::client::Client;
 use crate::config::Redirect;
-use crate::conn::{Conn, Wait};
-use crate::execute::Next;
+use crate::figures::stats::add;
 use crate::session::tracking::Mode;
 use crate::session::{Block, Multi, Replies, database};
-use crate::stats::add;
 use crate::table::Command;
-use crate::turn::Item as Parsed;
+use crate::transactions::reach_of;
 use crate::worker::Worker;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
+use crate::worker::turn::Item as Parsed;
 
 /// Replies that a connection is owed at most.
 const HOLES_MAX: usize = 1024;
@@ -39,8 +39,8 @@ const PATTERNS: &[u8] =
     b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern, or what it stores, may be in different slots";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 /// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
-pub(super) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
-pub(super) const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
+pub(crate) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
+pub(crate) const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 
 /// To whom keys belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,7 +186,7 @@ impl Peers {
     }
 
     /// Where a SCAN that runs here ends: behind the range of this node that the slot in its cursor is in.
-    pub(super) fn end_of_scan(&self, args: Args<'_>) -> u16 {
+    pub(crate) fn end_of_scan(&self, args: Args<'_>) -> u16 {
         let slot = args.get(1).and_then(command::slot_of_cursor);
         let of_slot = |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
         slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end + 1)
@@ -424,7 +424,7 @@ impl Worker {
         Next::Retry
     }
 
-    pub(super) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
+    pub(crate) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         self.refuse(conn, Some(command), text);
         Next::Continue
     }
@@ -528,7 +528,7 @@ impl Worker {
     }
 
     /// The virtual connection over a link, opened if need be, in the state of the session. Its number.
-    pub(super) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
+    pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
         self.want_link(link);
         let peers = self.peers.as_deref_mut()?;
         let out = &mut peers.links[link];
@@ -631,7 +631,7 @@ fn belongs_here(conn: &Conn) -> bool {
 }
 
 /// Whether a command calls a function of a library: a node without a lease may not have those that there are.
-pub(super) fn calls_function(command: &Command) -> bool {
+pub(crate) fn calls_function(command: &Command) -> bool {
     command.name.starts_with("fcall")
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ::cluster::control::NotConfigured;
-use ::cluster::meta::{Setting, VALUE_MAX};
+use ::membership::control::NotConfigured;
+use ::membership::meta::{Setting, VALUE_MAX};
 use command::Error;
 
 use crate::config::{SetError, Shared};
-use crate::jobs::{Done, Job};
 use crate::node::Node;
+use crate::worker::jobs::{Done, Job};
 
 /// Refuses values that a cluster does not keep.
 ///

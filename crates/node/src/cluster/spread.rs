@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
-use ::cluster::items::Item;
+use ::membership::items::Item;
 use keyspace::Horizon;
 use resp::append_request;
 
 use super::peers::HOME;
-use crate::pubsub::Kind;
+use crate::push::pubsub::Kind;
 use crate::worker::Worker;
 
 /// Bytes of messages that wait for the log at most.
@@ -67,7 +67,7 @@ impl Worker {
 
 impl super::link::Outbound {
     /// Says a command that no client has sent. What is answered, nobody hears.
-    pub(super) fn say_by_itself(&mut self, command: &[u8]) {
+    pub(crate) fn say_by_itself(&mut self, command: &[u8]) {
         if self.is_full() {
             return;
         }

@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use ::cluster::items::Item;
-use ::cluster::{Map, NodeId};
+use ::membership::items::Item;
+use ::membership::{Map, NodeId};
 use command::flags;
 use engine::Caller;
 use resp::append_request;
@@ -22,11 +22,11 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::Expect;
-use crate::conn::Conn;
-use crate::execute::Next;
+use crate::push::tracking::News;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
-use crate::tracking::News;
+use crate::worker::conn::Conn;
+use crate::worker::execute::Next;
 use crate::worker::{Token, Worker};
 
 /// What is asked to know that what was said before it has been heard.
@@ -34,22 +34,22 @@ const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// For whom a block runs, and over which virtual connections its parts are told so.
 #[derive(Default)]
-pub(super) struct For {
-    pub(super) caller: Caller,
+pub(crate) struct For {
+    pub(crate) caller: Caller,
     /// Links, and the numbers of virtual connections.
     lines: Vec<(usize, u32)>,
 }
 
 impl For {
     /// The virtual connection over a link has ended.
-    pub(super) fn forget(&mut self, link: usize) {
+    pub(crate) fn forget(&mut self, link: usize) {
         self.lines.retain(|(over, _)| *over != link);
     }
 }
 
 /// Who owns which slots, and in which life.
 fn owners(map: &Map) -> impl Iterator<Item = (u16, u16, NodeId, u64)> + '_ {
-    let of = |range: &::cluster::map::Range| {
+    let of = |range: &::membership::map::Range| {
         let node = map.node(range.node);
         (range.start, range.end, node.id, node.incarnation)
     };
@@ -64,7 +64,7 @@ impl Worker {
     }
 
     /// Tells all clients that cache to forget everything.
-    pub(super) fn flush_trackers(&mut self) {
+    pub(crate) fn flush_trackers(&mut self) {
         for token in self.trackers() {
             let Some(mut conn) = self.take_conn(token) else { continue };
             self.flush_client(&mut conn);
@@ -74,7 +74,7 @@ impl Worker {
     }
 
     /// The map has changed. The former owner of a slot does not tell of changes any more: clients forget everything.
-    pub(super) fn flush_for_map(&mut self, before: &Arc<Map>) {
+    pub(crate) fn flush_for_map(&mut self, before: &Arc<Map>) {
         if self.node.trackers.count() == 0 {
             return;
         }
@@ -154,7 +154,7 @@ impl Worker {
     }
 
     /// A link is open: the node at its other end is asked to broadcast to clients that want it.
-    pub(super) fn hear_all_over(&mut self, link: usize) {
+    pub(crate) fn hear_all_over(&mut self, link: usize) {
         if self.node.trackers.prefixes() == 0 || link == HOME {
             return;
         }
@@ -167,7 +167,7 @@ impl Worker {
 
     /// The node at the other end of a link broadcasts to a client from now on. `again`: it may have missed something
     /// before.
-    pub(super) fn hears_everything(&mut self, conn: &mut Conn, link: usize, again: bool, reply: &[u8]) {
+    pub(crate) fn hears_everything(&mut self, conn: &mut Conn, link: usize, again: bool, reply: &[u8]) {
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.is_heard = reply.first() == Some(&b'+');
         if again {
@@ -176,7 +176,7 @@ impl Worker {
     }
 
     /// A virtual connection that tracked has ended: nobody tells its client of changes any more.
-    pub(super) fn lose_news(&mut self, conn: &mut Conn, link: usize, was_open: bool) {
+    pub(crate) fn lose_news(&mut self, conn: &mut Conn, link: usize, was_open: bool) {
         let token = conn.token;
         let Some(peers) = self.peers.as_deref_mut() else { return };
         peers.tx.forget_lines(token, link);
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     /// Says at the other end of a link what CLIENT CACHING has said of the command that goes there next.
-    pub(super) fn say_caching(&mut self, conn: &mut Conn, link: usize) {
+    pub(crate) fn say_caching(&mut self, conn: &mut Conn, link: usize) {
         if let Some(word) = conn.session.caching_word() {
             let mut bytes = Vec::new();
             append_request(&mut bytes, &["CLIENT", "CACHING", word]);
@@ -197,7 +197,7 @@ impl Worker {
 
     /// For whom a block runs whose connection is at hand, with these parts. What the client is told from now on comes
     /// behind its reply.
-    pub(super) fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For {
+    pub(crate) fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For {
         if conn.session.tracking.is_none() || !conn.is_client() {
             return For::default();
         }
@@ -217,7 +217,7 @@ impl Worker {
     }
 
     /// A block is about to ask these parts.
-    pub(super) fn tell_parts(&mut self, conn: &mut Conn, parts: &[Part], runs: &mut For) {
+    pub(crate) fn tell_parts(&mut self, conn: &mut Conn, parts: &[Part], runs: &mut For) {
         if runs.caller == Caller::default() {
             return;
         }
@@ -232,7 +232,7 @@ impl Worker {
     }
 
     /// Says over a link for whom the message of a transaction is that comes next.
-    pub(super) fn say_for_whom(&mut self, sequence: u64, link: usize) {
+    pub(crate) fn say_for_whom(&mut self, sequence: u64, link: usize) {
         let Some((runs, token)) = self.peers.as_deref().and_then(|peers| peers.tx.runs_for(sequence)) else { return };
         let caller = runs.caller;
         if caller == Caller::default() {
@@ -255,7 +255,7 @@ impl Worker {
     }
 
     /// The virtual connection of another node for which a part runs, if it is there.
-    pub(super) fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller {
+    pub(crate) fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller {
         let node = self.node.clone();
         let Some(conn) = token.and_then(|token| self.conn(token)) else { return Caller::default() };
         let is_it = matches!(&conn.role, super::Role::Virtual(line) if line.client == client);
@@ -271,7 +271,7 @@ impl Worker {
     /// The reply to a block is there. If its client caches, it is written when the owners have said what they had told
     /// the client before: the reply came another way. `shown`: keys that a transaction between BEGIN and COMMIT was
     /// shown. False: there is nothing to wait for.
-    pub(super) fn answer_behind_news<'k>(
+    pub(crate) fn answer_behind_news<'k>(
         &mut self,
         conn: &mut Conn,
         (runs, shown): (&For, impl Iterator<Item = &'k [u8]>),
@@ -293,7 +293,7 @@ impl Worker {
     }
 
     /// A block is answered, or waits. What its client was to be told comes now.
-    pub(super) fn tell_held_news(&mut self, conn: &mut Conn) {
+    pub(crate) fn tell_held_news(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.holds_news) {
             self.flush_pushes(conn);
             self.forget_transacted(conn);

@@ -10,16 +10,16 @@ use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::{Expect, Forwarded};
 use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, SEVERAL, append_args, calls_function};
-use super::tx::Begun;
-use crate::conn::{Conn, Wait};
-use crate::execute::Next;
 use crate::session::{Replies, watch_keys};
 use crate::table::Command;
+use crate::transactions::Begun;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
 use crate::worker::{Worker, write_error};
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
-pub(super) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 /// What a block needs.
 pub(crate) struct Needs {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
-use ::cluster::items::Item;
+use ::membership::items::Item;
 
 use super::remote::Line;
-use crate::conn::Wait;
+use crate::worker::conn::Wait;
 use crate::worker::{Token, Worker};
 
 /// Whether a client was unblocked.
@@ -31,7 +31,7 @@ impl Question {
         (Question(verdict.clone()), verdict)
     }
 
-    pub(super) fn answer(self, yes: bool) {
+    pub(crate) fn answer(self, yes: bool) {
         self.0.0.store(1 + u8::from(yes), Release);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn append_dir(text: &[u8]) -> Result<(), Refusal> {
 
 /// `log-pace`.
 pub(super) fn log_pace(text: &[u8]) -> Result<(), Refusal> {
-    let parsed = String::from_utf8_lossy(text).parse::<log::Pace>();
+    let parsed = String::from_utf8_lossy(text).parse::<redolog::Pace>();
     ensure(text.is_empty() || parsed.is_ok(), "microseconds of a sync and megabytes a second, such as \"333us 125mb\"")
 }
 

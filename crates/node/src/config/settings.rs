@@ -139,7 +139,7 @@ pub struct Settings {
     /// `log-stall-timeout`, in seconds.
     pub log_stall_timeout: u64,
     /// How slow the disks of the log are made, for experiments; none: as they are.
-    pub log_pace: Option<log::Pace>,
+    pub log_pace: Option<redolog::Pace>,
     /// Directory of the embedded store.
     pub store_dir: Vec<u8>,
     /// Bytes.

@@ -8,8 +8,8 @@ use resp::Protocol;
 use super::client::{check_name, set_name};
 use super::{Flow, Replies, SessionCtx, SessionRun};
 use crate::REDIS_VERSION;
+use crate::figures::stats::add;
 use crate::node::VALKEY_VERSION;
-use crate::stats::add;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[

@@ -7,8 +7,8 @@ use std::path::{Component, Path};
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
-use crate::jobs::Task;
-use crate::pubsub::Kind;
+use crate::push::pubsub::Kind;
+use crate::worker::jobs::Task;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {

@@ -7,9 +7,9 @@ use keyspace::Need;
 use resp::Args;
 
 use super::SessionCtx;
-use crate::message::Message;
 use crate::node::Node;
-use crate::pubsub::Kind;
+use crate::push::pubsub::Kind;
+use crate::worker::message::Message;
 
 /// What a block that was undone runs again with (rule K3).
 pub struct Retry {

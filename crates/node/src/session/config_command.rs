@@ -9,7 +9,7 @@ use command::{Error, Row, Spec, flags::*};
 use super::{Flow, SessionCtx, SessionRun};
 use crate::cluster::{change_settings, check_settings};
 use crate::config::{Rights, Shared, Wanted, find};
-use crate::jobs::{Job, Task};
+use crate::worker::jobs::{Job, Task};
 
 /// Flags of every subcommand that does something.
 const ADMINISTRATION: u32 = ADMIN | NOSCRIPT | LOADING | STALE;

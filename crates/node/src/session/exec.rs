@@ -15,7 +15,7 @@ use super::script::ScriptRun;
 use super::suspended::{Suspended, What};
 use super::{Block, Flow, Multi, Queued, SessionCtx, run};
 use crate::cluster::Asks;
-use crate::stats::add;
+use crate::figures::stats::add;
 use crate::table::{Command, Handler};
 
 /// A block under way.

@@ -9,7 +9,7 @@ use command::{Error, Event, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun};
 use crate::config::Isolation;
-use crate::pubsub::Kind;
+use crate::push::pubsub::Kind;
 
 const FLAGS: u32 = NOSCRIPT | NO_MULTI | NEEDS_CLUSTER | FAST;
 

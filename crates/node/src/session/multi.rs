@@ -7,7 +7,7 @@ use engine::{Busy, Engine};
 
 use super::exec::exec;
 use super::{Flow, Session, SessionCtx, SessionRun};
-use crate::stats::add;
+use crate::figures::stats::add;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[

@@ -3,7 +3,7 @@
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
-use crate::slowlog::SlowCommand;
+use crate::figures::slowlog::SlowCommand;
 
 const FLAGS: u32 = ADMIN | LOADING | STALE;
 /// Entries of SLOWLOG GET without a count.

@@ -8,12 +8,12 @@ use engine::Caller;
 
 use super::{Flow, Session, SessionCtx};
 use crate::node::Node;
-use crate::tracking::{BROADCAST, BROKEN, NO_LOOP, ON};
+use crate::push::tracking::{BROADCAST, BROKEN, NO_LOOP, ON};
 
 /// What a prefix costs beside its bytes, roughly.
 const PREFIX: u64 = 128;
 
-/// How a session tracks: what only its own commands must know. The rest is in [`crate::tracking::Tracker`].
+/// How a session tracks: what only its own commands must know. The rest is in [`crate::push::tracking::Tracker`].
 #[derive(Default)]
 pub struct Tracking {
     choice: Choice,

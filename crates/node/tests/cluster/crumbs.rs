@@ -1,7 +1,7 @@
 //! Frames whose replies come a byte at a time.
 
-use cluster::frame::{self, Kind};
-use cluster::items::{Item, items, put_replies};
+use membership::frame::{self, Kind};
+use membership::items::{Item, items, put_replies};
 
 /// Whole frames, with every item of replies as items of one byte each.
 pub fn crumbled(mut frames: &[u8]) -> Vec<u8> {

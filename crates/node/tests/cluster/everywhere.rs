@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use cluster::control::Status;
-use cluster::map::Range;
-use cluster::meta::{Command, Setting};
-use cluster::{Map, NodeId, SLOTS};
+use membership::control::Status;
+use membership::map::Range;
+use membership::meta::{Command, Setting};
+use membership::{Map, NodeId, SLOTS};
 use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 use resp::Value;
 

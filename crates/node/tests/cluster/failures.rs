@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cluster::Map;
-use cluster::items::Item;
-use cluster::map::Node as Member;
+use membership::Map;
+use membership::items::Item;
+use membership::map::Node as Member;
 use resp::Value;
 
 use crate::net::{Net, even_map, key_of, shown};
@@ -198,7 +198,7 @@ fn slots_of_nobody_and_of_others_are_not_served() {
     net.ask(client, &format!("SET {far} 1"));
     // The owner has heard of another map first.
     let even = even_map(2, 2);
-    let swapped = even.ranges().iter().map(|range| cluster::map::Range { node: 1 - range.node, ..*range }).collect();
+    let swapped = even.ranges().iter().map(|range| membership::map::Range { node: 1 - range.node, ..*range }).collect();
     net.cluster(1).set_map(Arc::new(Map::new(even.cluster(), 2, 2, even.nodes().to_vec(), swapped)));
     net.send(client, &format!("GET {far}"));
     net.run();

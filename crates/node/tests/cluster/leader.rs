@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use cluster::NodeId;
-use cluster::control::{NotConfigured, Status};
-use cluster::meta::{Command, Setting};
+use membership::NodeId;
+use membership::control::{NotConfigured, Status};
+use membership::meta::{Command, Setting};
 use node::Node;
 use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 

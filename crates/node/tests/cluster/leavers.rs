@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cluster::Map;
-use cluster::map::Node as Member;
+use membership::Map;
+use membership::map::Node as Member;
 
 use crate::net::{Net, even_map, key_of};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use log::simulated::Simulated;
-use log::{After, Fsync, Limits, Log, Opened, Stepped};
 use node::config::AppendFsync;
 use node::{Checkpoints, Durable, Node};
+use redolog::simulated::Simulated;
+use redolog::{After, Fsync, Limits, Log, Opened, Stepped};
 use store::Platter;
 
 const LIMITS: Limits = Limits { segment: 1 << 20, spares: 1, reserve: 3000, block: 4096 };
@@ -42,7 +42,7 @@ impl Ledger {
         let store: Arc<dyn store::Store> = Arc::new(store::Simulated::open(&disks.platter, 0).unwrap());
         let recovered = node::recover(node, &*store, |apply| opened.replay(apply)).unwrap();
         let clock = node.clock.clone();
-        let settings = log::Settings {
+        let settings = redolog::Settings {
             limits: LIMITS,
             fsync: if node.config.settings().appendfsync == AppendFsync::Always {
                 Fsync::Always

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::Map;
+use membership::Map;
 
 use crate::net::{Net, even_map, key_of};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cluster::Map;
-use cluster::map::Range;
+use membership::Map;
+use membership::map::Range;
 
 use crate::net::{Net, even_map};
 

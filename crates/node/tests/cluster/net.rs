@@ -5,10 +5,10 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use cluster::frame::{self, Kind};
-use cluster::items::Item;
-use cluster::map::{Node as Member, Range};
-use cluster::{ClusterId, Map, NodeId, SLOTS};
+use membership::frame::{self, Kind};
+use membership::items::Item;
+use membership::map::{Node as Member, Range};
+use membership::{ClusterId, Map, NodeId, SLOTS};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};

@@ -1,6 +1,6 @@
 //! What only reads at several nodes, and logs nothing (rule T3).
 
-use cluster::Map;
+use membership::Map;
 use txn::Lock;
 use txn::locks::Mode;
 

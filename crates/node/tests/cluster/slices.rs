@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use cluster::Map;
-use cluster::map::Range;
+use membership::Map;
+use membership::map::Range;
 
 use crate::net::{Net, even_map, key_of};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cluster::Map;
-use cluster::map::Range;
+use membership::Map;
+use membership::map::Range;
 use resp::Value;
 
 use crate::net::{Net, even_map, key_of, keys, random, shown};

@@ -1,6 +1,6 @@
 //! Blocks whose commands need one node each, and several together: they run as one.
 
-use cluster::frame::Kind;
+use membership::frame::Kind;
 use txn::locks::Mode;
 use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxId};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use cluster::Map;
+use membership::Map;
 
 use crate::lists::{PUSH, are_whole, lists};
 use crate::net::{Net, even_map, key_of, keys, random, shown};

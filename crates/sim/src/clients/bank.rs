@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use super::{Client, Common, Found, Request, Verdict, Words, block, number, script, wrong};

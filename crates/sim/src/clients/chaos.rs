@@ -1,6 +1,6 @@
 //! A client that does whatever there is to do with data, in databases that nobody else looks at: what comes of it is compared by digest.
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 
 use super::heedless::Deeds;
 use super::{Request, Words, block};

@@ -1,6 +1,6 @@
 //! Clients that remember nothing: whatever is answered is right, and what comes of what they do is for others to see.
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use super::{Client, Common, Found, Request, Verdict};

@@ -12,7 +12,7 @@ pub mod survey;
 
 use std::collections::BTreeMap;
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use crate::invariants::{Verdict, Violation};

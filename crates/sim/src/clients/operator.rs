@@ -1,6 +1,6 @@
 //! A client that does what operators do: checkpoints, keys sent to the store, counts of keys.
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 
 use super::Request;
 use super::heedless::Deeds;

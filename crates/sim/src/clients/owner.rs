@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use super::model::{Act, Contents, Name, may_be};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use super::{Client, Common, Found, Request, Verdict, block, number, wrong};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::checkpoint::moment;
-use log::simulated::{Chance, Simulated};
-use log::{Lsn, Opened};
 use node::{Checkpoints, Ticket};
+use redolog::simulated::{Chance, Simulated};
+use redolog::{Lsn, Opened};
 use store::Store;
 
 use super::Host;

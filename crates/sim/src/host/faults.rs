@@ -1,6 +1,6 @@
 //! Disks that fail or are full while the machine goes on.
 
-use log::{Lsn, State};
+use redolog::{Lsn, State};
 
 use super::Host;
 use crate::invariants::{Verdict, failed};

@@ -6,8 +6,8 @@ mod faults;
 
 use backup::Backup;
 use faults::Faults;
-use log::{After, Lsn};
 use node::Token;
+use redolog::{After, Lsn};
 
 use crate::hardware::Hardware;
 use crate::invariants::{Verdict, Violation, truncation, violated};

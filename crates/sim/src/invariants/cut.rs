@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::SLOTS;
-use log::Lsn;
+use redolog::Lsn;
 
 use super::{Restart, Verdict, violated};
 use crate::machine::slots_of;

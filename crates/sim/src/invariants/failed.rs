@@ -1,7 +1,7 @@
 //! When a sync has failed, its stream commits nothing any more, whatever later ones say (rule L9). Others may: what they have stands on
 //! nothing that it lacks.
 
-use log::Lsn;
+use redolog::Lsn;
 
 use super::{Verdict, violated};
 

@@ -16,7 +16,7 @@ pub mod truncation;
 
 use std::fmt;
 
-use log::Lsn;
+use redolog::Lsn;
 
 use crate::ledger::Records;
 use crate::machine::Start;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::checkpoint::{Step, World};
 use keyspace::SLOTS;
-use log::State;
 use node::Checkpoints;
+use redolog::State;
 use store::Simulated;
 
 use super::Machine;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use engine::checkpoint::StoreSource;
 use engine::cold::{Loader, Names, Request, Source, Span};
 use keyspace::{Fetched, Key, Space, Unreadable, Waiter};
-use log::simulated::Chance;
 use node::Node;
+use redolog::simulated::Chance;
 use store::Store;
 
 use crate::plan::Planted;

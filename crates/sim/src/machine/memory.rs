@@ -8,7 +8,7 @@ use engine::Shared;
 use engine::checkpoint::{Replay, WarmUp, Warmth, restore};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, SLOTS};
-use log::Lsn;
+use redolog::Lsn;
 use store::Store;
 
 use super::{DATABASES, HASH_SEED};

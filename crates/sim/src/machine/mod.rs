@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, Warmth};
-use log::{Gate, Log, Lsn, Watermarks};
 use node::cluster::{Cluster, Dial};
 use node::{Node, Outgoing, Output, Peer, SLICES, Token, Worker};
+use redolog::{Gate, Log, Lsn, Watermarks};
 use store::Store;
 use txn::Record;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use log::{Fsync, Log};
 use node::config::{AppendFsync, Host, Row, Settings};
+use redolog::{Fsync, Log};
 
 /// A promise that holds from one change of the setting to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, header, note_streams, streams_begun};
 use keyspace::Keyspace;
-use log::simulated::Chance;
-use log::{Fsync, Limits, Lsn, Opened, Watermarks};
 use node::config::{Live, Renames, Values};
 use node::{Checkpoints, Durable, Facts, Mailbox, Node, Outside, Worker};
+use redolog::simulated::Chance;
+use redolog::{Fsync, Limits, Lsn, Opened, Watermarks};
 use store::Store;
 
 use super::checkpoints::Rounds;
@@ -108,7 +108,7 @@ impl Machine {
         let told = told(&start.found, plan, &node.engine.keyspace);
         let recovered = node::recover(&node, &*store, |apply| {
             told.iter().for_each(|Found { lsn, stream, effects }| {
-                apply(log::Recovered { lsn: *lsn, stream: *stream, effects });
+                apply(redolog::Recovered { lsn: *lsn, stream: *stream, effects });
             });
             Ok(())
         })?;
@@ -126,7 +126,7 @@ impl Machine {
 
         let clock = hardware.clock.clone();
         let fsync = if plan.planted == Planted::GatesOff { Fsync::No } else { plan.fsync };
-        let settings = log::Settings {
+        let settings = redolog::Settings {
             limits: LIMITS,
             fsync,
             clock: Arc::new(move || clock.nanos()),

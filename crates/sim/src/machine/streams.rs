@@ -1,7 +1,7 @@
 //! The streams of the log, a step at a time.
 
-use log::simulated::{Chance, Open, Simulated};
-use log::{After, Flight, Stepped};
+use redolog::simulated::{Chance, Open, Simulated};
+use redolog::{After, Flight, Stepped};
 
 use super::Machine;
 
@@ -32,14 +32,14 @@ impl Machine {
         let step = if apart || !stream.flights.is_empty() {
             stream.stepped.step_apart(late)
         } else {
-            log::Step::Then(stream.stepped.step(late))
+            redolog::Step::Then(stream.stepped.step(late))
         };
         match step {
-            log::Step::Write(flight) => {
+            redolog::Step::Write(flight) => {
                 stream.flights.push(flight);
                 None
             }
-            log::Step::Then(after) => {
+            redolog::Step::Then(after) => {
                 stream.has_ended = after == After::End;
                 Some(after)
             }

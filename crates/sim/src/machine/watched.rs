@@ -2,8 +2,8 @@
 
 use engine::checkpoint::{World, header};
 use keyspace::Waiter;
-use log::Lsn;
 use node::Outside;
+use redolog::Lsn;
 use store::Platter;
 
 use crate::plan::Planted;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 use resp::Value;
 
 use super::history::{Came, History};

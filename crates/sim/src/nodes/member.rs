@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use log::simulated::Chance;
+use redolog::simulated::Chance;
 
 use super::agenda::{Chore, Time};
 use super::seat::Seat;

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use cluster::leases::Leases;
-use cluster::meta::{Command, Describe, Response, State};
-use cluster::{ClusterId, Map, NodeId};
+use membership::leases::Leases;
+use membership::meta::{Command, Describe, Response, State};
+use membership::{ClusterId, Map, NodeId};
 
 /// How long a lease lasts, nanoseconds: as in the server.
 pub const LEASE_NS: u64 = 2_000_000_000;

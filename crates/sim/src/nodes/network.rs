@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cluster::frame::{self, HEADER, Kind};
-use log::simulated::Chance;
+use membership::frame::{self, HEADER, Kind};
 use node::Token;
+use redolog::simulated::Chance;
 use txn::Message;
 
 use super::agenda::Time;

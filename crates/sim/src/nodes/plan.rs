@@ -1,7 +1,7 @@
 //! What a seed decides of a cluster before anything happens.
 
-use log::Fsync;
-use log::simulated::Chance;
+use redolog::Fsync;
+use redolog::simulated::Chance;
 
 use super::agenda::Time;
 use super::faults;

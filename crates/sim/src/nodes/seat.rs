@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cluster::{Map, NodeId};
+use membership::{Map, NodeId};
 use node::cluster::{Cluster, Lease};
 
 /// Until when a node may serve, in nanoseconds of its clock.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use log::simulated::Chance;
-use log::{After, Fsync};
+use redolog::simulated::Chance;
+use redolog::{After, Fsync};
 
 use super::agenda::{Agenda, Chore, Event, Talk, Time};
 use super::clients::{Client, list, said, shown};

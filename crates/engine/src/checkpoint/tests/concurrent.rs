@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::Rng;
 use keyspace::Keyspace;
-use log::{Intake, Watermarks};
+use redolog::{Intake, Watermarks};
 
 use super::hand::Hand;
 use super::model::{DATABASES, Log, Machine, Model, NOW, digest_of, tunables};

@@ -95,13 +95,13 @@ fn generations_follow_each_other() {
 #[test]
 fn a_moment_stands_on_all_that_was_before_it() {
     use keyspace::{Keyspace, version_above};
-    use log::{Block, Intake, Take};
+    use redolog::{Block, Intake, Take};
 
     let shared = crate::Shared::new(Keyspace::new(1, 1, 7));
     let (mut intakes, mut gates): (Vec<_>, Vec<_>) =
         (0..3).map(|_| Intake::new(1, 0)).map(|(intake, mut gates)| (intake, gates.remove(0))).unzip();
     let before = version_above(gates[0].enter(), 0);
-    gates[0].leave(before, |out| log::Record::encode(before, &[], b"x", out));
+    gates[0].leave(before, |out| redolog::Record::encode(before, &[], b"x", out));
     gates[0].exit();
     let passed = super::super::moment(&shared, &mut gates, |_| ()).expect("nobody is there");
     assert!(passed[0] > before);

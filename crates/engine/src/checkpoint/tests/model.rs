@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Waiter};
-use log::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use object::saved::object_of;
+use redolog::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use store::{Batch, Entries, Error, Figures, Op, Range, Snapshot, Store};
 
 use super::hand::Hand;

@@ -7,7 +7,7 @@ use command::Error;
 
 use super::{Flow, Kind, SessionCtx, kind};
 use crate::client::Client;
-use crate::message::Message;
+use crate::worker::message::Message;
 
 /// Which connections to end: those that pass every filter.
 struct Filter<'a> {

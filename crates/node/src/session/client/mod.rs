@@ -12,7 +12,7 @@ use command::Error;
 use super::{Flow, Replies, SessionCtx};
 use crate::client::Client;
 use crate::cluster::Question;
-use crate::message::Message;
+use crate::worker::message::Message;
 
 pub(crate) use line::lines_of_all;
 pub use rows::ROWS;

@@ -3,7 +3,7 @@
 use command::Error;
 
 use super::{Flow, SessionCtx};
-use crate::pause::Pause;
+use crate::worker::pause::Pause;
 
 pub fn pause(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let all = match ctx.args.get(3) {

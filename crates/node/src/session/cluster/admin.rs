@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use ::cluster::control::Status;
-use ::cluster::meta::Command;
-use ::cluster::{Map, NodeId, SLOTS};
+use ::membership::control::Status;
+use ::membership::meta::Command;
+use ::membership::{Map, NodeId, SLOTS};
 use command::Error;
 
 use super::{Flow, SessionCtx, map};
 use crate::cluster::{Administration, Doubt};
-use crate::jobs::{Done, Job};
+use crate::worker::jobs::{Done, Job};
 
 fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Error> {
     let cluster = ctx.node.cluster();
@@ -195,9 +195,9 @@ fn problems(status: &Status) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ::cluster::ClusterId;
-    use ::cluster::control::NodeStatus;
-    use ::cluster::map::{Node, Range};
+    use ::membership::ClusterId;
+    use ::membership::control::NodeStatus;
+    use ::membership::map::{Node, Range};
 
     use super::*;
 

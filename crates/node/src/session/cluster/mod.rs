@@ -6,12 +6,12 @@ mod slots;
 
 use std::sync::Arc;
 
-use ::cluster::Map;
+use ::membership::Map;
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help, tipped};
 use crate::config::Redirect;
-use crate::execute::NO_CLUSTER;
+use crate::worker::execute::NO_CLUSTER;
 
 const fn sub(
     name: &'static str,

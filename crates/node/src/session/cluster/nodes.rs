@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use ::cluster::map::Node;
-use ::cluster::{NodeId, SLOTS};
+use ::membership::map::Node;
+use ::membership::{NodeId, SLOTS};
 use command::Error;
 
 use super::admin::silent;

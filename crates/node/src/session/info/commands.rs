@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Report, Text, ratio};
-use crate::histogram::Distribution;
+use crate::figures::histogram::Distribution;
+use crate::figures::slowlog::Slow;
+use crate::figures::stats::CommandStats;
 use crate::node::Node;
-use crate::slowlog::Slow;
-use crate::stats::CommandStats;
 
 pub fn commandstats(r: &Report<'_>, t: &mut Text) {
     t.title("Commandstats");

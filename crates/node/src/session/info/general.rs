@@ -7,10 +7,10 @@ use engine::checkpoint::Figures;
 
 use super::{Report, Text, human, ratio};
 use crate::REDIS_VERSION;
-use crate::backlog::backlog_limit;
 use crate::config::EvictionPolicy;
+use crate::durability::backlog::backlog_limit;
+use crate::limits::room::moves_to_store;
 use crate::node::VALKEY_VERSION;
-use crate::room::moves_to_store;
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
     let facts = &r.node.facts;
@@ -260,7 +260,7 @@ fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
 }
 
 /// The streams of the log.
-fn log(log: &log::Log, t: &mut Text) {
+fn log(log: &redolog::Log, t: &mut Text) {
     t.line("log_streams", log.streams());
     t.line("log_backlog", log.backlog());
     t.line("aof_current_size", (0..log.streams()).map(|stream| log.facts(stream).size).sum::<u64>());

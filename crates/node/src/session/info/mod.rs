@@ -12,8 +12,8 @@ use keyspace::Counts;
 
 use super::{Flow, SessionCtx, SessionRun};
 use crate::config::Settings;
+use crate::figures::stats::WorkerStats;
 use crate::node::Node;
-use crate::stats::WorkerStats;
 
 pub(super) use commands::latencies;
 

@@ -4,7 +4,7 @@ use command::Error;
 
 use super::super::{Flow, SessionCtx};
 use crate::config::Settings;
-use crate::latency::Event;
+use crate::figures::latency::Event;
 
 pub fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let text = report(ctx);

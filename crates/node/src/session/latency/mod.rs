@@ -6,7 +6,7 @@ use command::{Error, Row, Spec, flags::*};
 
 use super::info::latencies;
 use super::{Flow, SessionCtx, SessionRun, container, help};
-use crate::histogram::Distribution;
+use crate::figures::histogram::Distribution;
 use crate::table::Command;
 
 const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;

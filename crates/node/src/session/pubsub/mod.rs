@@ -11,7 +11,7 @@ use command::{Error, KeySpec, Row, Spec, flags::*, key_flags};
 
 use super::{Flow, Session, SessionCtx, SessionRun, container};
 use crate::node::Node;
-use crate::pubsub::Kind;
+use crate::push::pubsub::Kind;
 
 const SUBSCRIBE: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const PUBLISH: u32 = PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE;

@@ -12,10 +12,10 @@ use txn::locks::Mode;
 use super::run::ScriptRun;
 use crate::cluster::{Asks, Call};
 use crate::compatibility;
-use crate::durable::Durable;
-use crate::room::{self, fault_of_disk};
+use crate::durability::durable::Durable;
+use crate::figures::stats::add;
+use crate::limits::room::{self, fault_of_disk};
 use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, locks_of, run};
-use crate::stats::add;
 use crate::table::{Command, Handler};
 
 const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";

@@ -10,8 +10,8 @@ use super::super::tipped;
 use super::eval::text;
 use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
 use crate::cluster::change_libraries;
-use crate::jobs::Done;
-use crate::libraries::{Libraries, NotAdded};
+use crate::scripts::libraries::{Libraries, NotAdded};
+use crate::worker::jobs::Done;
 
 pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
     tipped(

@@ -21,8 +21,8 @@ pub use machines::Machines;
 use run::Rules;
 pub use run::ScriptRun;
 
+use crate::limits::room::fault_of_disk;
 use crate::node::Node;
-use crate::room::fault_of_disk;
 use crate::session::Error;
 use crate::table::Command;
 

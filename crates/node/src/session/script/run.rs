@@ -284,7 +284,7 @@ impl ScriptRun {
     /// It needs what somebody else has: it is stopped, and what it did is undone; EXEC does so for its block.
     fn give_up(self: Box<Self>, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
         let block = self.stop(ctx);
-        crate::stats::add(&ctx.stats.script_reruns, 1);
+        crate::figures::stats::add(&ctx.stats.script_reruns, 1);
         if let Some(block) = block {
             ctx.session.again = Some(Box::new(block.undo(ctx, busy.need.clone())));
         }

@@ -1,0 +1,350 @@
+//! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the workers.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::ffi::OsStr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, OnceLock, Weak};
+
+use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
+use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
+use membership::{Map, NodeId};
+use net::Links;
+use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged};
+use node::config::{Live, Settings, seeds};
+use node::{Clock, Node};
+
+use super::chance::{self, Source};
+use super::clock::SystemClock;
+use super::places::Places;
+
+/// Between the port for clients and that for nodes, as in Redis.
+const BUS: u16 = 10_000;
+
+fn folder(settings: &Settings) -> PathBuf {
+    Path::new(OsStr::from_bytes(&settings.dir)).join("cluster")
+}
+
+/// Refuses to serve by itself what belongs to a cluster: the others own most of the keys, and might have been given these.
+///
+/// # Errors
+/// If the settings name no cluster, and `dir` is that of a node of one.
+pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let folder = folder(settings);
+    if settings.takes_part_in_cluster() || !Control::is_kept_in(&folder) {
+        return Ok(());
+    }
+    let folder = folder.display();
+    Err(format!(
+        "{folder} makes this server a node of a cluster, but neither cluster-seeds nor cluster-enabled is set: start it with the cluster-seeds that it had. \
+         (To make it a server by itself, with the keys that this node has, remove {folder}: the cluster will not take it back as this node.)"
+    )
+    .into())
+}
+
+/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place: a directory that an
+/// operator moves back would land inside such a new one. Data of another node shows later, when the log has been read.
+///
+/// # Errors
+/// If the node's folder names data, and there is none.
+pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>> {
+    if settings.appendonly && settings.takes_part_in_cluster() && Places::of(settings, dir).hold_nothing() {
+        // No data has this name.
+        Control::look(&folder(settings), chance::random()?)?;
+    }
+    Ok(())
+}
+
+/// Takes the settings of the server's cluster, as far as its files tell: before it has clients, whom a password of the
+/// cluster keeps out, and before it reads its data, which become values as the cluster's limits have them.
+pub fn take_known_settings(live: &Live) {
+    let settings = live.settings();
+    if settings.takes_part_in_cluster() {
+        let known = Control::known_configuration(&folder(&settings));
+        if known.version() > 0 {
+            live.take(known.values());
+        }
+    }
+}
+
+/// Refuses to take keys along into a cluster of others: most of them would belong to other nodes, and the rest might come back long after they were deleted
+/// there. And libraries, in whose place come those of the cluster.
+fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
+    let keys: u64 = (0..settings.databases).map(|db| node.engine.keyspace.len(db)).sum();
+    let (libraries, _) = node.scripts.libraries().count();
+    if keys == 0 && libraries == 0 || settings.cluster_seeds.is_empty() || Control::is_kept_in(&folder(settings)) {
+        return Ok(());
+    }
+    Err(format!(
+        "this server has {keys} keys and {libraries} libraries of functions, and is no node of a cluster yet: a new node starts with an empty dir. (Started once \
+         with cluster-enabled yes and without cluster-seeds, it forms a cluster of itself with these, which other nodes may join.)"
+    )
+    .into())
+}
+
+/// Refuses to make a cluster of a server whose libraries are more than a cluster's may be: it would never have a lease.
+fn check_size(libraries: Option<&[u8]>, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let bytes = libraries.map_or(0, <[u8]>::len);
+    if bytes <= LIBRARIES_MAX || Control::is_kept_in(folder) {
+        return Ok(());
+    }
+    Err(format!(
+        "this server has {bytes} bytes of libraries of functions, and a cluster may have {LIBRARIES_MAX}: start it without cluster-enabled, and delete some"
+    )
+    .into())
+}
+
+/// The lease that the control thread renews.
+struct Renewed {
+    until: Arc<AtomicU64>,
+    control: Arc<Control>,
+}
+
+impl Lease for Renewed {
+    fn until_ns(&self) -> u64 {
+        self.until.load(Acquire)
+    }
+
+    fn reason(&self) -> String {
+        self.control.reason()
+    }
+}
+
+/// The metadata, for commands that ask for them.
+struct Kept(Arc<Control>);
+
+impl Administration for Kept {
+    fn silent(&self) -> Arc<BTreeSet<NodeId>> {
+        self.0.silent()
+    }
+
+    fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
+        self.0.suspects()
+    }
+
+    fn change(&self, command: Command, then: Changed) {
+        self.0.submit(command, |response| {
+            then(match response {
+                Ok(Response::Done { .. }) => Ok(()),
+                Ok(Response::Refused(why)) => Err(why.to_string()),
+                Err(why) => Err(why),
+            });
+        });
+    }
+
+    fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged) {
+        self.0.change_libraries(known, payload, then);
+    }
+
+    fn configure(&self, settings: Vec<Setting>, then: SettingsChanged) {
+        self.0.configure(settings, then);
+    }
+
+    fn settled(&self, then: Changed) {
+        self.0.settled(then);
+    }
+
+    fn has_data(&self, data: [u8; 16], then: Changed) {
+        self.0.has_data(data, then);
+    }
+
+    fn status(&self, then: Box<dyn FnOnce(Status) + Send>) {
+        self.0.status(then);
+    }
+}
+
+/// The node's part in its cluster; it ends with the value.
+pub struct Membership(Arc<Control>);
+
+impl Membership {
+    /// Takes part in a cluster, if the settings say so. Before the node has workers. `data`: the name of what is on its disks.
+    pub fn begin(
+        settings: &Settings,
+        node: &Arc<Node>,
+        data: Option<[u8; 16]>,
+        links: &Links,
+        clock: Arc<SystemClock>,
+    ) -> Result<Option<Membership>, Box<dyn Error>> {
+        if !settings.takes_part_in_cluster() {
+            return Ok(None);
+        }
+        check_new(settings, node)?;
+        let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
+        let hooks = hooks(node, links, &known);
+        // What is on its disks is this process's by now: an earlier life has ended.
+        let started = clock.boot_ns();
+        let clock = Arc::new(move || clock.boot_ns());
+        let source = Source::open()?;
+        let chance =
+            Arc::new(move |bytes: &mut [u8]| source.fill(bytes).expect("the open source of chance can be read"));
+        // What the node has promised others is lost with the folder's name.
+        let folder = folder(settings);
+        redolog::make_folders(&folder)
+            .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
+        let knows_transactions = !node.engine.transactions.knows_nothing();
+        let has_libraries = node.scripts.libraries().count() != (0, 0);
+        let libraries: Option<Arc<[u8]>> = has_libraries.then(|| node.scripts.dump_libraries().into());
+        check_size(libraries.as_deref(), &folder)?;
+        let (port, settings) = (settings.port, of(settings)?);
+        let told = settings.client_port;
+        let first = node.config.first_of_cluster().into_iter();
+        let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
+        let settings = ControlSettings { data, knows_transactions, libraries, configuration, ..settings };
+        let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
+        let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
+        let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
+        if control.has_inherited() {
+            cluster.inherits();
+        }
+        let _ = known.set(Arc::clone(&cluster));
+        // One that came before it was known where to.
+        cluster.set_map(control.map());
+        cluster.set_administration(Box::new(Kept(Arc::clone(&control))));
+        node.join(cluster);
+        let dials = Arc::downgrade(&control);
+        let failed = links.clone();
+        links.on_dial(move |node, tag| match dials.upgrade() {
+            Some(control) => control.dial(node, tag),
+            None => failed.failed(tag, "the server stops"),
+        });
+        tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
+        say_where_smart_clients_go(port, told);
+        Ok(Some(Membership(control)))
+    }
+}
+
+impl Membership {
+    /// What changes the certificates.
+    pub fn certificates(&self) -> Certificates {
+        Certificates(Arc::downgrade(&self.0))
+    }
+}
+
+/// The certificates of a node that runs; those of a server that is no node by default.
+#[derive(Debug, Default)]
+pub struct Certificates(Weak<Control>);
+
+impl Certificates {
+    /// Has new connections use the files that the settings name.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why; those of before stay.
+    pub fn change(&self, settings: &Settings) -> Result<(), String> {
+        match (self.0.upgrade(), files(settings)?) {
+            (Some(control), Some(files)) => control.set_tls(&files),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The files with certificates, if nodes speak TLS.
+fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
+    if !settings.tls_cluster {
+        return Ok(None);
+    }
+    let file = |name: &str, path: &Option<Vec<u8>>| match path {
+        Some(path) => Ok(PathBuf::from(OsStr::from_bytes(path))),
+        None => Err(format!("tls-cluster yes needs {name}")),
+    };
+    Ok(Some(TlsFiles {
+        cert: file("tls-cert-file", &settings.tls_cert_file)?,
+        key: file("tls-key-file", &settings.tls_key_file)?,
+        ca: file("tls-ca-cert-file", &settings.tls_ca_cert_file)?,
+    }))
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -> Hooks {
+    let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
+    let holder = Weak::clone(&watcher);
+    let (taken, failed) = (links.clone(), links.clone());
+    let (leaver, troubled, configured) = (watcher.clone(), watcher.clone(), watcher.clone());
+    Hooks {
+        on_map: Arc::new(move |map: Arc<Map>| {
+            if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
+                cluster.set_map(map);
+                node.look_all();
+            }
+        }),
+        on_data: Arc::new(move |link: DataLink| match link.dialed {
+            Some(tag) => taken.dialed(tag, link.socket),
+            None => {
+                if let Err(error) = taken.take(link.socket, &link.peer.party.node.to_string()) {
+                    tracing::warn!(cause = "link", %error, "a link of another node cannot be taken");
+                }
+            }
+        }),
+        on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
+        trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
+        is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
+        on_configuration: Arc::new(move |known: &Configuration| {
+            if let Some(node) = configured.upgrade() {
+                node.config.take(known.values());
+            }
+        }),
+        on_libraries: Arc::new(move |version, payload| {
+            holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
+        }),
+    }
+}
+
+/// Takes the libraries of the cluster in place of all there are.
+fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), String> {
+    let (before, had) = node.scripts.libraries_of_cluster();
+    node.scripts.take_libraries(version, payload)?;
+    if before == 0 {
+        let has = node.scripts.libraries();
+        let gone: Vec<&str> = had.all().map(|library| library.name()).filter(|name| has.get(name).is_none()).collect();
+        if !gone.is_empty() {
+            tracing::warn!(
+                "libraries of functions that this node's data have, and the cluster has not, are gone: {}",
+                gone.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+fn say_where_smart_clients_go(port: u16, told: u16) {
+    match told {
+        0 => tracing::info!(
+            "There is no port for smart clients: CLUSTER SLOTS names port {port}, where every node answers for all of them"
+        ),
+        told => tracing::info!(
+            "CLUSTER SLOTS names port {told}, for smart clients. Where they can reach port {port} alone they cannot connect: set cluster-client-port to 0 there"
+        ),
+    }
+}
+
+fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
+    let bus = match settings.cluster_port {
+        0 => settings.port.checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
+        port => port,
+    };
+    let host = settings.bind.first().map_or("*", |host| host.trim_start_matches('-'));
+    let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
+    let host = if host.is_empty() { "::" } else { host };
+    let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
+    let mut control = ControlSettings::new(folder(settings), bind, settings.port);
+    control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@cluster-port], ...")?;
+    control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
+    control.tls = files(settings)?;
+    control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
+    control.client_port = match (settings.port_for_smart_clients(), settings.cluster_announce_client_port) {
+        (port, 0) | (port @ 0, _) => port,
+        (_, announced) => announced,
+    };
+    control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
+    if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
+        tracing::warn!("cluster-secret is empty and tls-cluster is off: whoever reaches {bind} may join the cluster");
+    }
+    Ok(control)
+}

@@ -1,0 +1,266 @@
+//! Checkpoints as commands and INFO see them: what was asked for, what is under way, how the last one ended.
+//!
+//! A thread of the binary's makes them (`engine::checkpoint`); it takes what is asked for from here and says what came of it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+
+use engine::checkpoint::{Figures, World};
+use keyspace::Waiter;
+use redolog::{Gate, Log, Lsn};
+use store::Store;
+
+use crate::node::Node;
+
+/// The `n`th checkpoint asked for.
+pub type Ticket = u64;
+
+/// See the module's text.
+pub struct Checkpoints {
+    store: Mutex<Option<Arc<dyn Store>>>,
+    state: Mutex<State>,
+    thread: OnceLock<Thread>,
+}
+
+/// How things stand. Times are unix milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// What the checkpointer has done.
+    pub figures: Figures,
+    /// When the one under way began.
+    pub began: Option<u64>,
+    /// When the last one that ended well was made; when the server started, if there was none.
+    pub saved_at: u64,
+    /// Changes that had been made when it began.
+    pub saved_changes: u64,
+    /// Milliseconds the last one took.
+    pub took: Option<u64>,
+    /// Why the last one failed, if it did.
+    pub failed: Option<String>,
+    /// Keys that were loaded at the start.
+    pub loaded: u64,
+    /// How much of the store has been read into memory since the start, from 0 to 1.
+    pub warmth: f64,
+    /// Keys that were read into memory for that.
+    pub warmed: u64,
+    /// Tickets given.
+    asked: Ticket,
+    /// Tickets that the one under way, or the last, is for.
+    taken: Ticket,
+    /// Tickets up to here have been dealt with.
+    ended: Ticket,
+    /// Somebody waits for it.
+    urgent: bool,
+    /// The server is stopping: no more of them, but for this ticket.
+    stopping: bool,
+    /// Not even for that.
+    cancelled: bool,
+    /// No more of them after this ticket's, for now.
+    held: Option<Ticket>,
+}
+
+impl State {
+    fn ask(&mut self, urgent: bool) -> Ticket {
+        self.asked += 1;
+        self.urgent |= urgent;
+        self.asked
+    }
+}
+
+impl Checkpoints {
+    /// Of a server that started at this time, having loaded that many keys from a checkpoint made then, if there was one.
+    pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
+        let (saved_at, loaded) = loaded.unwrap_or((started, 0));
+        let state = Mutex::new(State { saved_at, loaded, ..State::default() });
+        Self { store: Mutex::new(Some(store)), state, thread: OnceLock::new() }
+    }
+
+    /// The store; `None` once there are no more checkpoints.
+    pub fn store(&self) -> Option<Arc<dyn Store>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So much of the store has been read into memory, from 0 to 1, and so many keys.
+    pub fn warming_up(&self, warmth: f64, keys: u64) {
+        let mut state = self.lock();
+        (state.warmth, state.warmed) = (warmth, keys);
+    }
+
+    /// How things stand.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Why the last one failed, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+
+    /// Asks for a checkpoint of what there is now. `urgent`: somebody waits for it.
+    pub fn ask(&self, urgent: bool) -> Ticket {
+        let ticket = self.lock().ask(urgent);
+        self.wake();
+        ticket
+    }
+
+    /// How what was asked for has ended: whether well; `None`: not yet.
+    pub fn outcome(&self, ticket: Ticket) -> Option<bool> {
+        let state = self.lock();
+        (state.ended >= ticket).then_some(state.failed.is_none())
+    }
+
+    /// The server stops: no more checkpoints but those that are asked for urgently.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.wake();
+    }
+
+    /// Asks for a checkpoint, after which there is none until [`Self::release`]: the store stays as it is then.
+    pub fn hold(&self) -> Ticket {
+        let mut state = self.lock();
+        let ticket = state.ask(true);
+        // In the same step: what is asked for from now on does not begin.
+        state.held = Some(ticket);
+        drop(state);
+        self.wake();
+        ticket
+    }
+
+    /// Checkpoints go on.
+    pub fn release(&self) {
+        self.lock().held = None;
+        self.wake();
+    }
+
+    /// Whether one may begin now.
+    pub fn may_begin(&self) -> bool {
+        let state = self.lock();
+        state.held.is_none_or(|held| state.taken < held)
+    }
+
+    /// No more checkpoints, whoever waits for one.
+    pub fn cancel(&self) {
+        let mut state = self.lock();
+        (state.stopping, state.cancelled, state.urgent) = (true, true, false);
+        drop(state);
+        self.wake();
+    }
+
+    /// There are no more checkpoints: who still waits for one is told so.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        if state.ended < state.asked {
+            state.ended = state.asked;
+            state.failed = Some("there are no more checkpoints".into());
+        }
+        drop(state);
+        drop(self.store.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The calling thread is the checkpointer's: it is unparked when something is asked for.
+    pub fn serve(&self) {
+        let _ = self.thread.set(thread::current());
+    }
+
+    /// Whether a checkpoint is asked for, whether that is urgent, and whether the server stops.
+    pub fn orders(&self) -> (bool, bool, bool) {
+        let state = self.lock();
+        let held = state.held.is_some_and(|held| state.taken >= held);
+        (state.asked > state.taken && !state.cancelled && !held, state.urgent, state.stopping)
+    }
+
+    /// A checkpoint has begun.
+    pub fn begun(&self, now: u64) {
+        let mut state = self.lock();
+        debug_assert!(state.held.is_none_or(|held| state.taken < held), "they are held");
+        (state.taken, state.began) = (state.asked, Some(now));
+    }
+
+    /// What the one under way has come to.
+    pub fn progress(&self, figures: Figures) {
+        self.lock().figures = figures;
+    }
+
+    /// The one under way has ended. `changes`: those that had been made when it began.
+    pub fn ended(&self, outcome: Result<Figures, String>, changes: u64, now: u64) {
+        let mut state = self.lock();
+        state.ended = state.taken;
+        if state.ended == state.asked {
+            state.urgent = false;
+        }
+        state.took = state.began.take().map(|began| now.saturating_sub(began));
+        match outcome {
+            Ok(figures) => {
+                (state.saved_at, state.saved_changes) = (figures.saved_at, changes);
+                state.figures = figures;
+                state.failed = None;
+            }
+            Err(why) => {
+                state.figures.progress = 0;
+                state.failed = Some(why);
+            }
+        }
+    }
+}
+
+/// The node, as its checkpointer sees it.
+pub struct Outside {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its log.
+    pub log: Log,
+    /// A gate to each stream, to see where that ends.
+    pub gates: Vec<Gate>,
+}
+
+impl World for Outside {
+    fn left(&self) -> Vec<Lsn> {
+        self.gates.iter().map(Gate::end).collect()
+    }
+
+    fn committed(&self) -> Vec<Lsn> {
+        (0..self.log.streams()).map(|stream| self.log.synced(stream)).collect()
+    }
+
+    fn want(&mut self, ends: &[Lsn]) {
+        self.log.want_synced(ends);
+    }
+
+    fn cut(&mut self, covered: &[Lsn]) {
+        self.log.truncate(covered);
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        self.node.wake(waiter);
+    }
+
+    fn libraries(&self) -> Vec<u8> {
+        self.node.scripts.dump_libraries()
+    }
+
+    fn now(&self) -> u64 {
+        self.node.clock.unix_ms()
+    }
+
+    fn nanos(&self) -> u64 {
+        self.node.clock.monotonic_ns()
+    }
+}
+
+impl Outside {
+    /// Changes that were made since the start.
+    pub fn changes(&self) -> u64 {
+        self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}

@@ -1,0 +1,9 @@
+//! What the workers have to do with the log and with checkpoints: replies wait, the log is bounded, a start recovers.
+
+pub(crate) mod backlog;
+pub(crate) mod checkpoints;
+pub(crate) mod durable;
+pub(crate) mod recovery;
+pub(crate) mod stall;
+pub(crate) mod switching;
+pub(crate) mod tail;

@@ -1,0 +1,116 @@
+//! A start: what the disks hold becomes the node's data, before its workers begin.
+
+use std::error::Error;
+
+use engine::checkpoint::{Dealer, Due, Hand, Header, Loaded, Replayed, restore};
+use keyspace::Local;
+use redolog::{Damage, Disk, Lsn, Opened};
+use store::Store;
+
+use crate::node::Node;
+
+/// What a start has found.
+#[derive(Debug)]
+pub struct Recovered {
+    /// What the store said; `None`: it is empty.
+    pub loaded: Option<Loaded>,
+    /// What was done of the log.
+    pub replayed: Replayed,
+}
+
+impl Recovered {
+    /// Keys that the store has.
+    pub fn keys(&self) -> u64 {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.keys)
+    }
+
+    /// New LSNs must be above this, whatever the log holds (rule L1).
+    pub fn highest(&self) -> Lsn {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.highest)
+    }
+}
+
+/// Learns what the store has, which stays there until it is needed, and does again what the log says since (rules C1, L2). Nobody else uses
+/// the node's data meanwhile. `records` calls what it is given with every record of the log, in the order of LSNs ([`Opened::replay`]).
+pub fn recover(
+    node: &Node,
+    store: &dyn Store,
+    records: impl FnOnce(&mut dyn FnMut(redolog::Recovered<'_>)) -> Result<(), Damage>,
+) -> Result<Recovered, Box<dyn Error>> {
+    recover_by(node, store, 1, |mut dealer, mut hands| {
+        let Some((mut hand, mut local)) = hands.pop() else { return Err("nobody replays the log".into()) };
+        let mut outcome = Ok(());
+        records(&mut |record| {
+            if outcome.is_ok() {
+                outcome = dealer.deal(record.lsn, record.effects, |due, _, batches| {
+                    hand.apply(&mut local, &mut batches[0])?;
+                    if due == Due::All { hand.settle(&mut local) } else { Ok(()) }
+                });
+            }
+        })?;
+        outcome?;
+        hand.apply(&mut local, &mut dealer.batches()[0])?;
+        hand.settle(&mut local)?;
+        Ok(dealer.finish([&hand]))
+    })
+}
+
+/// As [`recover`]: `replay` deals the records of the log out to so many hands, each with its part of the keyspace.
+pub fn recover_by(
+    node: &Node,
+    store: &dyn Store,
+    hands: usize,
+    replay: impl FnOnce(Dealer<'_>, Vec<(Hand<'_>, Local)>) -> Result<Replayed, Box<dyn Error>>,
+) -> Result<Recovered, Box<dyn Error>> {
+    let keyspace = &node.engine.keyspace;
+    let mut local = keyspace.local(0);
+    let loaded = restore(store, keyspace, &mut local)?;
+    let limits = node.config.settings().tunables.limits.clone();
+    let from = loaded.as_ref().map(|loaded| (loaded, store));
+    let (dealer, hands) = Dealer::new(keyspace, local, limits, from, node.clock.unix_ms(), hands);
+    let hands = hands.into_iter().enumerate().map(|(index, hand)| (hand, keyspace.local(index + 1))).collect();
+    let replayed = replay(dealer, hands)?;
+    if let Some(libraries) = &replayed.libraries {
+        let loaded = node.scripts.load_libraries(libraries);
+        loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
+    }
+    engine::restore_locks(&node.engine, &replayed.outcomes)?;
+    node.engine.transactions.restore(replayed.outcomes.clone());
+    Ok(Recovered { loaded, replayed })
+}
+
+/// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3). `store`: what people call
+/// the store, whose header this is; `None`: it has no checkpoint. `begun`: streams that the log has, as the store says.
+pub fn check_disks<D: Disk>(
+    log: &Opened<D>,
+    header: Option<&Header>,
+    begun: Option<u16>,
+    store: &str,
+) -> Result<(), String> {
+    let bases = log.recovery().bases();
+    let covered = header.map_or(&[][..], |header| &header.covered);
+    if header.is_some() && log.recovery().node().is_none() {
+        return Err(format!(
+            "the store in {store} has a checkpoint, but the directories of the log are empty: what was written since would be lost"
+        ));
+    }
+    let had = header.map(|_| covered.len()).or(begun.map(usize::from)).filter(|had| *had != bases.len());
+    if let Some(had) = had {
+        // Rule L11.
+        return Err(format!("the log had {had} directories, not {}", bases.len()));
+    }
+    let missing: Vec<String> = log.recovery().missing().map(|stream| stream.to_string()).collect();
+    if (header.is_some() || begun.is_some()) && !missing.is_empty() {
+        return Err(format!(
+            "the store in {store} goes with a log that has been begun, of which these directories, counted from 0, hold nothing: {}; what was written would be lost",
+            missing.join(", ")
+        ));
+    }
+    let reaches = |(stream, base): (usize, &u64)| *base <= covered.get(stream).copied().unwrap_or(0);
+    if !bases.iter().enumerate().all(reaches) {
+        return Err(format!(
+            "the log goes on from a checkpoint that the store in {store} does not have: was it removed or replaced?"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! The log's tail, which a start would replay, is bounded (`checkpoint-log-max`).
+//!
+//! While a checkpoint is under way whose end can be foreseen, commands that write go on at the pace at which the tail reaches its bound when it ends:
+//! as fast as they like where that is slower, in small waits where it is not. At the bound they wait until a checkpoint has cut the log; if none can
+//! end, they are refused. Who makes checkpoints says how things stand, and workers look at that.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Mutex, PoisonError};
+
+use redolog::Log;
+
+/// What a record counts beside its bytes: to replay it takes as long as to read so many.
+const RECORD: u64 = 64;
+/// What an effect counts that does not say what it found: a start may have to read its key from the store. A key that is changed often is read once;
+/// but then little is changed, and the checkpoints cost little that are made more often.
+const UNKNOWN: u64 = 384;
+/// Without any sign of life for so long a checkpoint counts as one that does not end, in nanoseconds.
+const STALLED_NS: u64 = 60_000_000_000;
+/// The longest wait before the next look, in nanoseconds.
+const WAIT_MAX_NS: u64 = 20_000_000;
+/// Between two looks at the bound, in nanoseconds.
+const LOOK_NS: u64 = 2_000_000;
+/// Who was slower than he might have been may be as much faster, in nanoseconds.
+const CREDIT_NS: u64 = 10_000_000;
+/// Who was faster waits no longer than this for it, in nanoseconds: what may be is known better by then.
+const DEBT_MAX_NS: u64 = 100_000_000;
+
+/// The size of so much of the log as a tail: of the bytes of its records, their number, and the number of those of their effects that do not say what
+/// they found.
+pub fn size_of(bytes: u64, records: u64, unknown: u64) -> u64 {
+    let records = records.saturating_mul(RECORD);
+    bytes.saturating_add(records).saturating_add(unknown.saturating_mul(UNKNOWN))
+}
+
+/// How far the tail may grow. Positions are sizes of all that was written since the tail began that was replayed at the start; times are
+/// [`crate::Clock::monotonic_ns`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// Where the tail begins.
+    pub kept: u64,
+    /// No further than here.
+    pub limit: u64,
+    /// When the checkpoint under way is expected to end; 0: that is not known.
+    pub ends_at: u64,
+    /// It takes at least so long from any moment on.
+    pub least_ns: u64,
+}
+
+/// See the module's text. Made without a bound.
+#[derive(Debug)]
+pub struct Tail {
+    /// The size of what was replayed at the start.
+    replayed: AtomicU64,
+    /// Effects since then that do not say what they found.
+    unknown: AtomicU64,
+    kept: AtomicU64,
+    limit: AtomicU64,
+    ends_at: AtomicU64,
+    least_ns: AtomicU64,
+    /// Workers need not look.
+    is_far: AtomicBool,
+    /// The last sign of life of who makes checkpoints.
+    alive_at: AtomicU64,
+    /// How far the store's flushes had come at the last look.
+    steps: AtomicU64,
+    /// Why the last checkpoint failed.
+    failed: Mutex<Option<String>>,
+    is_failing: AtomicBool,
+    /// Commands that write are refused.
+    refuses: AtomicBool,
+    /// Writers wait, or did a moment ago.
+    is_slowing: AtomicBool,
+}
+
+/// What a worker has seen of it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Seen {
+    position: u64,
+    /// When as much as that might have been written.
+    at: u64,
+}
+
+/// Whether commands that write may be executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ruling {
+    Go,
+    /// Not before this time.
+    Wait(u64),
+    /// No checkpoint ends.
+    Refuse,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self {
+            replayed: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            ends_at: AtomicU64::new(0),
+            least_ns: AtomicU64::new(0),
+            is_far: AtomicBool::new(true),
+            alive_at: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            failed: Mutex::new(None),
+            is_failing: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            is_slowing: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Tail {
+    /// What was replayed at the start counts as if it had been written now: it takes as long the next time.
+    pub fn replayed(&self, size: u64) {
+        self.replayed.store(size, Relaxed);
+    }
+
+    /// So many effects have been left for the log that do not say what they found.
+    pub(crate) fn left_unknown(&self, effects: u64) {
+        if effects > 0 {
+            self.unknown.fetch_add(effects, Relaxed);
+        }
+    }
+
+    /// Up to where the log has been written, and what has been left for it.
+    pub fn position(&self, log: &Log) -> u64 {
+        let (bytes, records) = log.written();
+        self.replayed.load(Relaxed) + size_of(bytes, records, self.unknown.load(Relaxed)) + log.backlog()
+    }
+
+    /// The size of the tail.
+    pub fn size(&self, log: &Log) -> u64 {
+        self.position(log).saturating_sub(self.kept.load(Relaxed))
+    }
+
+    /// Says how far the tail may grow. `is_far`: it need not be looked at for some tenths of a second.
+    pub fn set(&self, bound: Bound, is_far: bool) {
+        self.kept.store(bound.kept, Relaxed);
+        self.limit.store(bound.limit, Relaxed);
+        self.ends_at.store(bound.ends_at, Relaxed);
+        self.least_ns.store(bound.least_ns, Relaxed);
+        self.is_far.store(is_far, Relaxed);
+    }
+
+    /// There is no bound, as there are no checkpoints.
+    pub fn unbind(&self) {
+        self.limit.store(u64::MAX, Relaxed);
+        self.refuses.store(false, Relaxed);
+        self.is_far.store(true, Relaxed);
+    }
+
+    /// Who makes checkpoints gets on.
+    pub fn alive(&self, now: u64) {
+        self.alive_at.store(now, Relaxed);
+    }
+
+    /// Whether who makes checkpoints has not been heard of for long: he may be flushing the store.
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        now.saturating_sub(self.alive_at.load(Relaxed)) > STALLED_NS / 2
+    }
+
+    /// The store's flushes have come so far: a long one is a sign of life as long as it gets on.
+    pub(crate) fn flushing(&self, steps: u64, now: u64) {
+        if self.steps.swap(steps, Relaxed) != steps {
+            self.alive(now);
+        }
+    }
+
+    /// How the last checkpoint ended: why it failed.
+    pub fn ended(&self, failed: Option<&str>) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed.map(str::to_owned);
+        self.is_failing.store(failed.is_some(), SeqCst);
+    }
+
+    /// Whether writers had to wait since this was asked last.
+    pub fn has_slowed(&self) -> bool {
+        self.is_slowing.swap(false, Relaxed)
+    }
+
+    /// Whether it may have to be looked at soon.
+    #[inline]
+    pub(crate) fn is_near(&self) -> bool {
+        !self.is_far.load(Relaxed)
+    }
+
+    /// Whether commands that write are refused.
+    #[inline]
+    pub(crate) fn refuses(&self) -> bool {
+        self.refuses.load(Relaxed)
+    }
+
+    /// Whether commands that write may be executed now that the log has been written up to `position`. Who was told that they are refused asks again, soon.
+    pub(crate) fn rule(&self, position: u64, seen: &mut Seen, now: u64) -> Ruling {
+        let ruling = self.look(position, seen, now);
+        if (ruling == Ruling::Refuse) != self.refuses() {
+            self.refuses.store(ruling == Ruling::Refuse, Relaxed);
+        }
+        ruling
+    }
+
+    fn look(&self, position: u64, seen: &mut Seen, now: u64) -> Ruling {
+        let limit = self.limit.load(Relaxed);
+        if limit == u64::MAX {
+            *seen = Seen { position, at: now };
+            return Ruling::Go;
+        }
+        let room = limit.saturating_sub(position);
+        if room == 0 {
+            *seen = Seen { position, at: now };
+            let stalled = now.saturating_sub(self.alive_at.load(Relaxed)) > STALLED_NS;
+            if stalled || self.is_failing.load(Relaxed) {
+                return Ruling::Refuse;
+            }
+            self.is_slowing.store(true, Relaxed);
+            return Ruling::Wait(now + LOOK_NS);
+        }
+        let ends_at = self.ends_at.load(Relaxed);
+        if ends_at == 0 || seen.at == 0 {
+            *seen = Seen { position, at: now };
+            return Ruling::Go;
+        }
+        let left = ends_at.saturating_sub(now).max(self.least_ns.load(Relaxed));
+        let grown = position.saturating_sub(seen.position);
+        let takes = u128::from(grown) * u128::from(left) / u128::from(room);
+        let due = seen.at.max(now.saturating_sub(CREDIT_NS)).saturating_add(takes.min(u128::from(u32::MAX)) as u64);
+        *seen = Seen { position, at: due.min(now + DEBT_MAX_NS) };
+        if due <= now {
+            return Ruling::Go;
+        }
+        self.is_slowing.store(true, Relaxed);
+        Ruling::Wait(due.min(now + WAIT_MAX_NS))
+    }
+
+    /// What who is refused is told; `None`: nobody is.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        if !self.refuses() {
+            return None;
+        }
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let why = failed.unwrap_or_else(|| "the one under way does not get on".into());
+        Some(format!(
+            "MISCONF The log has grown to checkpoint-log-max, and checkpoints, which would shorten it, fail: {why}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn bounded(limit: u64, ends_at: u64) -> Tail {
+        let tail = Tail::default();
+        tail.set(Bound { kept: 0, limit, ends_at, least_ns: MS }, false);
+        tail.alive(1);
+        tail
+    }
+
+    /// Writes as fast as it may, in steps, until `until`; how far it came.
+    fn write(tail: &Tail, step: u64, until: u64) -> u64 {
+        let (mut position, mut now, mut seen) = (0, MS, Seen::default());
+        while now < until {
+            match tail.rule(position, &mut seen, now) {
+                // No time passes while it writes.
+                Ruling::Go => position += step,
+                Ruling::Wait(at) => {
+                    assert!(at > now && at <= now + WAIT_MAX_NS);
+                    now = at;
+                }
+                Ruling::Refuse => unreachable!("nothing has failed"),
+            }
+        }
+        position
+    }
+
+    #[test]
+    fn without_a_bound_nobody_waits() {
+        let (tail, mut seen) = (Tail::default(), Seen::default());
+        assert!((1..1000).all(|i| tail.rule(i << 40, &mut seen, 1) == Ruling::Go));
+    }
+
+    #[test]
+    fn writers_are_slowed_so_that_the_checkpoint_ends_in_time() {
+        let tail = bounded(1 << 30, 1001 * MS);
+        // Half of the time, half of the room, and never more than there is.
+        let half = write(&tail, 1 << 16, 501 * MS);
+        assert!((400 << 20..600 << 20).contains(&half), "{half}");
+        let all = write(&tail, 1 << 16, 1000 * MS);
+        assert!(all <= (1 << 30) + (1 << 16), "{all}");
+        // It takes longer than was thought: ever slower, but hardly beyond.
+        let late = write(&tail, 1 << 16, 5000 * MS);
+        assert!(late <= (1 << 30) + (1 << 16), "{late}");
+        assert!(tail.has_slowed() && !tail.has_slowed());
+    }
+
+    #[test]
+    fn who_writes_slowly_does_not_wait() {
+        let (tail, mut seen) = (bounded(1 << 30, 1001 * MS), Seen::default());
+        for ms in 1..1000 {
+            // Half as fast as would be too fast.
+            assert_eq!(tail.rule(ms * (1 << 19), &mut seen, ms * MS), Ruling::Go, "{ms}");
+        }
+    }
+
+    #[test]
+    fn at_the_bound_writers_wait_and_are_refused_only_if_no_checkpoint_ends() {
+        let (tail, mut seen) = (bounded(1000, 0), Seen::default());
+        assert_eq!(tail.rule(999, &mut seen, MS), Ruling::Go);
+        assert_eq!(tail.rule(1000, &mut seen, MS), Ruling::Wait(MS + LOOK_NS));
+        tail.ended(Some("no room"));
+        assert_eq!(tail.rule(1000, &mut seen, MS), Ruling::Refuse);
+        assert!(tail.refusal().unwrap().ends_with("fail: no room"));
+        // Below it nobody hears of that.
+        assert_eq!(tail.rule(999, &mut seen, MS), Ruling::Go);
+        tail.ended(None);
+        assert_eq!(tail.rule(1000, &mut seen, MS), Ruling::Wait(MS + LOOK_NS));
+        // It hangs.
+        assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Refuse);
+        tail.alive(STALLED_NS);
+        assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Wait(STALLED_NS + 2 + LOOK_NS));
+        // A flush that takes long, and gets on for some time.
+        let mut now = STALLED_NS;
+        for steps in [5, 6, 7] {
+            now += STALLED_NS - 1;
+            assert!(tail.is_quiet(now));
+            tail.flushing(steps, now);
+            assert!(!tail.is_quiet(now + 1));
+            assert_eq!(tail.rule(1000, &mut seen, now), Ruling::Wait(now + LOOK_NS), "{steps}");
+        }
+        tail.flushing(7, now + STALLED_NS);
+        assert_eq!(tail.rule(1000, &mut seen, now + STALLED_NS + 1), Ruling::Refuse);
+        tail.alive(now + STALLED_NS);
+        assert!(matches!(tail.rule(1000, &mut seen, now + STALLED_NS), Ruling::Wait(_)));
+        assert_eq!(tail.refusal(), None);
+        assert_eq!(tail.rule(1000, &mut seen, 1 << 60), Ruling::Refuse);
+        assert!(tail.refusal().unwrap().contains("does not get on"));
+        tail.unbind();
+        assert_eq!((tail.refusal(), tail.rule(1000, &mut seen, 1 << 60)), (None, Ruling::Go));
+    }
+}

@@ -1,0 +1,192 @@
+//! How long commands take, at the cost of a clock reading per window rather than per command.
+//!
+//! Commands that are always short are only counted; when the window has been executed, or before a command that is timed by
+//! itself, the time since the last reading is divided among them. Such commands are in the slow log only if it wants
+//! commands of less than a millisecond: then each is timed by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::flags;
+use resp::Args;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::figures::latency::{Event, Latencies};
+use crate::figures::slowlog::{Kept, SlowLog};
+use crate::figures::stats::{WorkerStats, add};
+use crate::node::Node;
+use crate::table::Command;
+
+/// With more arguments than this a command is timed by itself, however short it usually is.
+const FEW_ARGUMENTS: usize = 8;
+/// With a slow log that wants commands below this, in microseconds, each is timed by itself.
+const FINE: i64 = 1000;
+
+/// A worker's stopwatch.
+pub struct Meter {
+    clock: Arc<dyn Clock>,
+    stats: Arc<WorkerStats>,
+    slow_log: Arc<SlowLog>,
+    /// Nanoseconds of the last reading.
+    since: u64,
+    /// Commands counted since: id and how often, in order.
+    pending: Vec<(u32, u32)>,
+    /// Keeps histograms (`latency-tracking`).
+    tracking: bool,
+    /// See [`FINE`].
+    fine: bool,
+    /// Microseconds from which on a command is logged.
+    threshold: Option<u64>,
+    kept: Kept,
+    latencies: Arc<Latencies>,
+    /// Nanoseconds from which on an event is kept (`latency-monitor-threshold`).
+    notable: Option<u64>,
+    /// Unix milliseconds at the beginning of the turn.
+    turn_ms: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(node: &Node, index: usize) -> Self {
+        Meter {
+            clock: node.clock.clone(),
+            stats: node.stats[index].clone(),
+            slow_log: node.slow_log.clone(),
+            latencies: node.latencies.clone(),
+            notable: None,
+            turn_ms: 0,
+            since: 0,
+            pending: Vec::new(),
+            tracking: true,
+            fine: false,
+            threshold: None,
+            kept: Kept { commands: 0, arguments: 2, bytes: 0 },
+        }
+    }
+
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let slower_than = settings.slowlog_log_slower_than;
+        self.tracking = settings.latency_tracking;
+        self.fine = (0..FINE).contains(&slower_than);
+        self.threshold = u64::try_from(slower_than).ok().filter(|_| settings.slowlog_max_len > 0);
+        self.kept = Kept {
+            commands: settings.slowlog_max_len,
+            arguments: settings.slowlog_entry_max_argc.max(2),
+            bytes: settings.slowlog_entry_max_string_len,
+        };
+        let millis = settings.latency_monitor_threshold;
+        self.notable = (millis > 0).then(|| millis.saturating_mul(1_000_000));
+    }
+
+    /// Whether a command is timed by itself.
+    #[inline]
+    pub fn is_exact(&self, command: &Command, args: Args<'_>) -> bool {
+        !command.is_short || self.fine || args.len() > FEW_ARGUMENTS
+    }
+
+    /// A command that is not timed by itself has run.
+    #[inline]
+    pub fn ran(&mut self, id: usize) {
+        match self.pending.last_mut() {
+            Some((last, n)) if *last == id as u32 => *n += 1,
+            _ => self.pending.push((id as u32, 1)),
+        }
+    }
+
+    /// Begins to measure; what passed until now belongs to no command.
+    pub fn start(&mut self) {
+        self.since = self.clock.monotonic_ns();
+    }
+
+    /// Reads the clock and divides the time since the last reading among the commands that were counted. The reading.
+    pub fn settle(&mut self) -> u64 {
+        let now = self.clock.monotonic_ns();
+        let elapsed = now.saturating_sub(self.since);
+        self.since = now;
+        let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
+        if let Some(each) = elapsed.checked_div(total) {
+            // Together they take microseconds: one of them was held up.
+            self.event(Event::FastCommand, elapsed);
+            let mut pending = std::mem::take(&mut self.pending);
+            for (id, n) in pending.drain(..) {
+                self.account(id as usize, u64::from(n), each);
+            }
+            self.pending = pending;
+        }
+        now
+    }
+
+    /// Counts a command that was begun at reading `from`.
+    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: u64) {
+        let nanos = self.settle().saturating_sub(from);
+        self.exact(command, args, client, now_ms, nanos);
+    }
+
+    /// Counts a command that took `nanos`.
+    pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
+        self.account(command.counted_as, 1, nanos);
+        self.notice(command, args, client, now_ms, nanos, true);
+    }
+
+    /// A command that was begun at reading `from` has run and is not counted. `is_logged`: the slow log may take it.
+    pub(crate) fn passed(
+        &mut self,
+        command: &Command,
+        args: Args<'_>,
+        client: &Client,
+        now_ms: u64,
+        from: u64,
+        is_logged: bool,
+    ) {
+        let nanos = self.settle().saturating_sub(from);
+        self.notice(command, args, client, now_ms, nanos, is_logged);
+    }
+
+    fn notice(&self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64, is_logged: bool) {
+        self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
+        let is_slow = is_logged && self.threshold.is_some_and(|least| nanos / 1000 >= least);
+        if is_slow && !command.spec.has(flags::SKIP_SLOWLOG) {
+            self.slow_log.push(command.counted_as, args, client, now_ms / 1000, nanos / 1000, self.kept);
+        }
+    }
+
+    /// Something took `nanos`: kept if that is as long as `latency-monitor-threshold`.
+    #[inline]
+    pub(crate) fn event(&self, event: Event, nanos: u64) {
+        if self.notable.is_some_and(|least| nanos >= least) {
+            self.latencies.add(event, (self.turn_ms + nanos / 1_000_000) / 1000, nanos / 1_000_000);
+        }
+    }
+
+    /// A turn begins at `now`, unix milliseconds.
+    pub(crate) fn begin_turn(&mut self, now: u64) {
+        self.turn_ms = now;
+    }
+
+    fn account(&mut self, id: usize, n: u64, each: u64) {
+        let stats = &self.stats.commands[id];
+        add(&stats.calls, n);
+        add(&stats.nanos, n * each);
+        add(&self.stats.processed, n);
+        add(&self.stats.command_nanos, n * each);
+        if self.tracking {
+            stats.histogram().record(each, n);
+        }
+    }
+
+    /// Ends a turn that was begun with [`Meter::start`] at reading `from` and ran `commands` commands before it.
+    pub(crate) fn end_turn(&mut self, from: u64, processed_before: u64) {
+        let nanos = self.settle().saturating_sub(from);
+        let stats = &self.stats;
+        add(&stats.turn_nanos, nanos);
+        stats.longest_window.store(stats.longest_window.load(Relaxed).max(nanos), Relaxed);
+        let commands = stats.processed.load(Relaxed).wrapping_sub(processed_before);
+        stats.most_commands.store(stats.most_commands.load(Relaxed).max(commands), Relaxed);
+    }
+
+    /// The last reading.
+    pub fn last_reading(&self) -> u64 {
+        self.since
+    }
+}

@@ -1,0 +1,258 @@
+//! What workers count. Each worker writes its own counters; INFO sums them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::figures::histogram::{Distribution, Histogram};
+
+/// Codes of errors that are counted apart, as many as Redis does.
+const CODES_MAX: usize = 128;
+/// Longest code in bytes.
+const CODE_MAX: usize = 64;
+
+/// Counters of one command in one worker.
+#[derive(Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: AtomicU64,
+    /// Nanoseconds it ran.
+    pub nanos: AtomicU64,
+    /// Times it was refused before it ran.
+    pub rejected: AtomicU64,
+    /// Times it ended with an error.
+    pub failed: AtomicU64,
+    /// How long it took each time; made when it first runs.
+    histogram: OnceLock<Histogram>,
+}
+
+impl CommandStats {
+    /// How long it took each time.
+    pub(crate) fn histogram(&self) -> &Histogram {
+        self.histogram.get_or_init(Histogram::default)
+    }
+
+    /// Adds how long it took each time to a sum.
+    pub(crate) fn add_latencies(&self, sum: &mut Distribution) {
+        if let Some(histogram) = self.histogram.get() {
+            histogram.add_to(sum);
+        }
+    }
+}
+
+/// Counters of one worker.
+#[repr(align(64))]
+pub struct WorkerStats {
+    /// By command id.
+    pub commands: Box<[CommandStats]>,
+    /// Commands processed.
+    pub processed: AtomicU64,
+    /// Connections accepted.
+    pub connections: AtomicU64,
+    /// Connections refused because of maxclients.
+    pub rejected: AtomicU64,
+    /// Connections now.
+    pub clients: AtomicU64,
+    /// Blocked connections now.
+    pub blocked: AtomicU64,
+    /// Connections that wait until less is left for the log, now.
+    pub awaits_log: AtomicU64,
+    /// How often a connection waited because the log's tail grew faster than it may.
+    pub slowed: AtomicU64,
+    /// Connections that wait until a checkpoint lets data leave memory, now.
+    pub awaits_room: AtomicU64,
+    /// Bytes received.
+    pub bytes_in: AtomicU64,
+    /// Bytes sent.
+    pub bytes_out: AtomicU64,
+    /// Error replies.
+    pub errors: AtomicU64,
+    /// By the code they begin with.
+    codes: Mutex<BTreeMap<Box<[u8]>, u64>>,
+    /// Logins that failed.
+    pub denied: AtomicU64,
+    /// Connections parked for a latch, in total.
+    pub parked: AtomicU64,
+    /// Scripts that were undone to run again, because somebody had a key that they had not declared.
+    pub script_reruns: AtomicU64,
+    /// Transactions over nodes that clients began here and that are over.
+    pub transactions: AtomicU64,
+    /// Attempts beyond the first that these needed, as others had their keys.
+    pub transaction_retries: AtomicU64,
+    /// Commands and parts of transactions that were refused, as a transaction has their keys that waits for a node which does not answer.
+    pub refused_in_doubt: AtomicU64,
+    /// Commands and parts of transactions that wait for a lock, a load or a claim for longer than a minute, now.
+    pub waits_long: AtomicU64,
+    /// How many have, in total.
+    pub waited_long: AtomicU64,
+    /// Attempts that are over and have claims for longer than a minute, now: nobody would give them back.
+    pub ownerless: AtomicU64,
+    /// Changes (Redis `rdb_changes_since_last_save`).
+    pub dirty: AtomicU64,
+    /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
+    pub longest_turn: AtomicU64,
+    /// Turns of the loop that did something.
+    pub turns: AtomicU64,
+    /// Blocked connections that will give up some time.
+    pub waiting_with_deadline: AtomicU64,
+    /// Percent of a processor that defragmenting uses now.
+    pub defrag_percent: AtomicU64,
+    /// Nanoseconds of tidying and defragmenting.
+    pub defrag_nanos: AtomicU64,
+    /// Reads from sockets.
+    pub reads: AtomicU64,
+    /// Times that commands of a connection were executed: each may have been several.
+    pub pipelines: AtomicU64,
+    /// Turns in which commands were executed.
+    pub busy_turns: AtomicU64,
+    /// Id of the client whose commands are executed now; 0 for none.
+    pub serves: AtomicU64,
+    /// Writes to sockets.
+    pub writes: AtomicU64,
+    /// Connections closed because of `client-query-buffer-limit`.
+    pub query_overruns: AtomicU64,
+    /// Connections closed because of `client-output-buffer-limit`.
+    pub output_overruns: AtomicU64,
+    /// Connections closed because of `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
+    /// Bytes that its connections take, while `maxmemory-clients` bounds them; about.
+    pub client_memory: AtomicU64,
+    /// Nanoseconds in commands.
+    pub command_nanos: AtomicU64,
+    /// Nanoseconds in turns that executed commands, and in housekeeping.
+    pub turn_nanos: AtomicU64,
+    /// Nanoseconds in housekeeping.
+    pub housekeeping_nanos: AtomicU64,
+    /// Nanoseconds of the longest run of commands between two looks at sockets.
+    pub longest_window: AtomicU64,
+    /// Most commands in a turn.
+    pub most_commands: AtomicU64,
+}
+
+impl WorkerStats {
+    /// Zeros for a table of `commands` commands.
+    pub fn new(commands: usize) -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            commands: (0..commands).map(|_| CommandStats::default()).collect(),
+            processed: zero(),
+            connections: zero(),
+            rejected: zero(),
+            clients: zero(),
+            blocked: zero(),
+            bytes_in: zero(),
+            bytes_out: zero(),
+            errors: zero(),
+            codes: Mutex::default(),
+            denied: zero(),
+            parked: zero(),
+            awaits_log: zero(),
+            slowed: zero(),
+            awaits_room: zero(),
+            script_reruns: zero(),
+            transactions: zero(),
+            transaction_retries: zero(),
+            refused_in_doubt: zero(),
+            waits_long: zero(),
+            waited_long: zero(),
+            ownerless: zero(),
+            dirty: zero(),
+            longest_turn: zero(),
+            turns: zero(),
+            waiting_with_deadline: zero(),
+            defrag_percent: zero(),
+            defrag_nanos: zero(),
+            reads: zero(),
+            pipelines: zero(),
+            busy_turns: zero(),
+            serves: zero(),
+            writes: zero(),
+            query_overruns: zero(),
+            output_overruns: zero(),
+            evicted_clients: zero(),
+            client_memory: zero(),
+            command_nanos: zero(),
+            turn_nanos: zero(),
+            housekeeping_nanos: zero(),
+            longest_window: zero(),
+            most_commands: zero(),
+        }
+    }
+}
+
+impl WorkerStats {
+    /// Sets what CONFIG RESETSTAT resets to zero. Only its own worker may: others would undo it with what they add.
+    pub fn reset(&self) {
+        for command in &self.commands {
+            for counter in [&command.calls, &command.nanos, &command.rejected, &command.failed] {
+                counter.store(0, Relaxed);
+            }
+            if let Some(histogram) = command.histogram.get() {
+                histogram.clear();
+            }
+        }
+        let counters = [
+            &self.processed,
+            &self.connections,
+            &self.rejected,
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.errors,
+            &self.denied,
+            &self.parked,
+            &self.transactions,
+            &self.transaction_retries,
+            &self.refused_in_doubt,
+            &self.waited_long,
+            &self.script_reruns,
+            &self.turns,
+            &self.reads,
+            &self.pipelines,
+            &self.busy_turns,
+            &self.writes,
+            &self.query_overruns,
+            &self.output_overruns,
+            &self.evicted_clients,
+            &self.command_nanos,
+            &self.turn_nanos,
+            &self.housekeeping_nanos,
+            &self.longest_window,
+            &self.most_commands,
+        ];
+        for counter in counters {
+            counter.store(0, Relaxed);
+        }
+        self.codes().clear();
+    }
+
+    /// Counts an error reply; `text` begins with its code.
+    #[cold]
+    pub fn count_error(&self, text: &[u8]) {
+        add(&self.errors, 1);
+        let end = text.iter().take(CODE_MAX).position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(0);
+        let code = if end == 0 { b"ERR" } else { &text[..end] };
+        let mut codes = self.codes();
+        if let Some(count) = codes.get_mut(code) {
+            *count += 1;
+        } else if codes.len() < CODES_MAX {
+            codes.insert(code.into(), 1);
+        }
+    }
+
+    /// Counts of error replies by their code.
+    pub fn codes(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, u64>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to a counter that only this worker writes.
+#[inline]
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// Subtracts from a counter that only this worker writes.
+#[inline]
+pub fn sub(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_sub(n), Relaxed);
+}

@@ -1,0 +1,415 @@
+//! Making room when memory is full (`maxmemory`).
+//!
+//! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the store has as they
+//! are leave memory for it and come back when somebody asks for them; if it has none of those that there are as they are, who needs room
+//! waits for a checkpoint. If samples find nothing that can leave after that either, every key is looked at: all leave that can. What is still there
+//! has been changed since, and leaves after another checkpoint; or it was just fetched for somebody, and leaves when he has had it. That is waited for,
+//! but not by a command that would not fit if it had all the room that data can have. If nothing of that kind is there, it is looked at how much data is
+//! in memory: if that is little, it is what the server needs to work that takes the rest, and data gets some room beside it. Only without a store, or if
+//! much is data that must stay, the answer is -OOM. If data stays because a disk takes nothing, the answer is -MISCONF and what the disk says.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Order, Policy, Room, Stayed};
+use resp::Args;
+
+use crate::config::{EvictionPolicy, Settings};
+use crate::durability::checkpoints::Ticket;
+use crate::durability::durable::Durable;
+use crate::figures::latency::Event;
+use crate::figures::stats::add;
+use crate::node::Node;
+use crate::table::Command;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
+use crate::worker::{Token, Worker};
+
+/// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
+const EVICTION_NS: u64 = 50_000;
+/// Most time for eviction in a turn.
+const EVICTION_NS_MAX: u64 = 2_000_000;
+/// Writes wait for eviction when memory is above the limit by more than this part of it: 0.8%.
+const EXCESS: u64 = 128;
+/// Between two looks at whether there is room for those who wait, in milliseconds.
+pub(crate) const ROOM_LOOK_MS: u64 = 2;
+/// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
+const BARREN_MS: u64 = 100;
+/// So often it is waited, one time after the other, for checkpoints and for what was fetched.
+const ROUNDS_MAX: u32 = 32;
+/// Between two looks at whether those have had what was fetched for them, in milliseconds.
+const FETCHED_LOOK_MS: u64 = 10;
+
+/// As Redis says it.
+pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// The same where all that is resident counts.
+const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
+
+/// Whether data goes to the store when memory is full.
+pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
+    settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
+}
+
+/// What a disk says that keeps data in memory, if one does: not memory is what is to be mended then.
+pub(crate) fn fault_of_disk(node: &Node, log: Option<&Durable>, settings: &Settings) -> Option<String> {
+    log.and_then(Durable::refusal).or_else(|| {
+        let why = node.checkpoints().filter(|_| moves_to_store(node, settings))?.failure()?;
+        Some(format!("MISCONF Memory is full, and data cannot leave it for the store, as checkpoints fail: {why}"))
+    })
+}
+
+/// What a worker knows of memory that is full of what the store does not have.
+#[derive(Default)]
+pub(crate) struct Shortage {
+    /// The checkpoint that was asked for.
+    ticket: Option<Ticket>,
+    /// What was fetched before this load is waited for, and when it is looked at again.
+    fetched: Option<(keyspace::Ticket, u64)>,
+    /// How often it was waited for one or the other, without there being room.
+    rounds: u32,
+    /// Until then nothing is tried.
+    barren_until: u64,
+    /// How much data is in memory.
+    counted: Counted,
+    /// Connections that wait.
+    waiting: Vec<Token>,
+    /// When they are looked at.
+    look_at: u64,
+}
+
+/// How much data is in memory, as it was counted last: to count goes through much of it, and many may be refused.
+#[derive(Default)]
+struct Counted {
+    /// Until when it is believed, in milliseconds.
+    until: u64,
+    /// Up to so many bytes were counted.
+    most: u64,
+    bytes: u64,
+}
+
+impl Counted {
+    /// Whether it is so much; `count` counts until it is more than a number of bytes.
+    fn is_at_least(&mut self, bytes: u64, now: u64, count: impl FnOnce(u64) -> u64) -> bool {
+        let all_is_counted = self.bytes <= self.most;
+        if now >= self.until || bytes > self.most && !all_is_counted {
+            *self = Self { until: now + BARREN_MS, most: bytes, bytes: count(bytes) };
+        }
+        self.bytes >= bytes
+    }
+}
+
+impl Shortage {
+    /// When it wants to be looked at.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        (!self.waiting.is_empty()).then_some(self.look_at)
+    }
+}
+
+impl Worker {
+    /// Evicts keys if memory is above the limit, or would be with `more` bytes, as long as this turn's time for it goes.
+    pub(crate) fn make_room(&mut self, settings: &Settings, more: u64) -> Room {
+        match self.try_to_make_room(settings, more) {
+            // It is what the process needs besides data that is too much: nobody is refused for that.
+            Room::None if more == 0 && self.only_overhead_is_too_much(settings) => Room::Enough,
+            room => room,
+        }
+    }
+
+    /// Whether it is what the process needs besides data that is too much, but not for the system: that would end the process.
+    fn only_overhead_is_too_much(&self, settings: &Settings) -> bool {
+        let bound = self.node.memory_bound(settings).unwrap_or(u64::MAX);
+        self.moves_to_store(settings) && !self.node.uses_more_than((bound / 2).min(self.node.system_limit()))
+    }
+
+    fn try_to_make_room(&mut self, settings: &Settings, more: u64) -> Room {
+        let limit = self.limit(settings).saturating_sub(more);
+        let node = self.node.clone();
+        let above = || node.uses_more_than(limit);
+        if !above() {
+            self.shortage.rounds = 0;
+            self.engine.end_round();
+            return Room::Enough;
+        }
+        let policy = self.policy(settings);
+        let to_store = policy.is_some_and(|policy| policy.to_store);
+        if policy.is_some() && !to_store && self.paused.is_some() && !headroom::is_limited() {
+            // Data stays as it is until CLIENT PAUSE is over, and writes wait for that.
+            return Room::Enough;
+        }
+        if !to_store && !self.may_log() {
+            return Room::None;
+        }
+        if to_store && let Some(room) = self.known_shortage(settings) {
+            return room;
+        }
+        let now = node.clock.monotonic_ns();
+        if self.evict_until == 0 {
+            let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
+            self.evict_until = now + time.min(EVICTION_NS_MAX);
+        } else if now >= self.evict_until {
+            return Room::Soon;
+        }
+        let until = self.evict_until;
+        let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
+        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
+        if to_store { self.note_shortage(room, settings) } else { room }
+    }
+
+    /// What has been found out before, if that still holds.
+    fn known_shortage(&mut self, settings: &Settings) -> Option<Room> {
+        if self.engine.now() < self.shortage.barren_until {
+            return Some(Room::None);
+        }
+        if let Some((before, look_at)) = self.shortage.fetched {
+            let now = self.engine.now();
+            if now < look_at {
+                return Some(Room::Dirty);
+            }
+            let is_there = self.node.engine.keyspace.has_known_before(before);
+            self.shortage.fetched = is_there.then_some((before, now + FETCHED_LOOK_MS));
+            if is_there {
+                return Some(Room::Dirty);
+            }
+        }
+        let ticket = self.shortage.ticket?;
+        let checkpoints = self.node.checkpoints()?;
+        match checkpoints.outcome(ticket) {
+            None => Some(Room::Dirty),
+            Some(true) => None,
+            Some(false) => {
+                self.shortage.ticket = None;
+                Some(self.barren(settings))
+            }
+        }
+    }
+
+    /// Whether keys could be evicted if less were waiting for the log, which takes writes.
+    pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
+        settings.maxmemory_policy != EvictionPolicy::NoEviction
+            && self.backlog.is_over()
+            && self.promise().is_none_or(|durable| durable.takes_writes())
+    }
+
+    /// There are no checkpoints to wait for any more.
+    pub(crate) fn forget_shortage(&mut self) {
+        (self.shortage.ticket, self.shortage.fetched, self.shortage.rounds) = (None, None, 0);
+        self.shortage.barren_until = 0;
+    }
+
+    fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
+        let ticket = self.shortage.ticket.take();
+        match room {
+            Room::Enough => return room,
+            Room::Soon => {
+                self.shortage.ticket = ticket;
+                return room;
+            }
+            // There are no keys at all.
+            Room::None => return self.barren(settings),
+            Room::Dirty => {}
+        }
+        let stayed = match ticket {
+            // One has just been made, and samples find nothing all the same.
+            Some(ticket) => match self.look_at_all(ticket, settings) {
+                (Room::None, stayed) => stayed,
+                (room, _) => {
+                    self.shortage.ticket = Some(ticket);
+                    return room;
+                }
+            },
+            None => Stayed { changed: true, ..Stayed::default() },
+        };
+        if stayed == Stayed::default() || self.shortage.rounds >= ROUNDS_MAX {
+            return self.barren(settings);
+        }
+        self.shortage.rounds += 1;
+        if stayed.changed {
+            let node = self.node.clone();
+            self.shortage.ticket = node.checkpoints().map(|checkpoints| checkpoints.ask(true));
+        } else {
+            // Locks end with their transactions: that is not known, but looked at.
+            let before = if stayed.fetched { self.node.engine.keyspace.next_load() } else { 0 };
+            self.shortage.fetched = Some((before, self.engine.now() + FETCHED_LOOK_MS));
+            self.shortage.ticket = ticket;
+        }
+        Room::Dirty
+    }
+
+    /// Goes on with a round over all keys, in which all leave that can, after this checkpoint.
+    fn look_at_all(&mut self, ticket: Ticket, settings: &Settings) -> (Room, Stayed) {
+        let node = self.node.clone();
+        let (limit, until) = (self.limit(settings), self.evict_until);
+        self.engine.evict_all(ticket, || node.uses_more_than(limit), || node.clock.monotonic_ns() < until)
+    }
+
+    /// Whether there is room for what a command may need beside its keys, which have been fetched for it, when all other data has left memory. If not, it
+    /// would wait for ever: its keys would leave before it runs, and come back.
+    pub(crate) fn may_fit(&mut self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> bool {
+        let node = self.node.clone();
+        let (engine, db, mut keys) = (&mut self.engine, conn.session.db, Vec::new());
+        let mut bytes_of = |command: &Command, args: Args<'_>| {
+            keys.clear();
+            command.spec.keys_of(args, &mut keys);
+            engine.bytes_in_memory(db, keys.iter().filter_map(|at| args.get(at.index)))
+        };
+        let own: u64 = match conn.session.multi.as_ref().filter(|_| command.name == "exec") {
+            None => bytes_of(command, args),
+            Some(multi) => {
+                let queue = multi.queue.iter().enumerate();
+                queue.map(|(i, queued)| bytes_of(node.table.get(queued.command), multi.batch.args(i, &[]))).sum()
+            }
+        };
+        if own <= Node::least_data(node.memory_bound(settings).unwrap_or(u64::MAX)) {
+            return true;
+        }
+        // So much of the data has to leave; it is not counted further.
+        let most = (node.used_memory() + own).saturating_sub(self.limit(settings));
+        most == 0 || self.engine.data_in_memory(most) >= most
+    }
+
+    /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.
+    fn barren(&mut self, settings: &Settings) -> Room {
+        self.shortage.rounds = 0;
+        let data = self.engine.data_in_memory(Node::least_data(settings.maxmemory));
+        let now = self.engine.now();
+        if self.node.make_do(settings.maxmemory, data, now) {
+            return Room::Enough;
+        }
+        self.shortage.barren_until = now + BARREN_MS;
+        Room::None
+    }
+
+    /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we
+    /// exceed the limit by whatever clients send faster than keys are evicted.
+    pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
+        let excess =
+            if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
+        self.node.uses_more_than(self.limit(settings).saturating_add(excess))
+    }
+
+    /// What may be in use. With a store it is the process that stays within `maxmemory`; without, as with Redis, what it has asked for.
+    fn limit(&self, settings: &Settings) -> u64 {
+        self.node.usable_now(settings, self.engine.now())
+    }
+
+    fn moves_to_store(&self, settings: &Settings) -> bool {
+        moves_to_store(&self.node, settings)
+    }
+
+    /// What a command is told that there is no room for, with `more` bytes of its own. `forwarded`: by another node.
+    pub(crate) fn out_of_memory(&mut self, settings: &Settings, more: u64, forwarded: bool) -> Cow<'static, str> {
+        if let Some(fault) = fault_of_disk(&self.node, self.promise(), settings) {
+            // One for which there would be no room without any data is not refused for the disk.
+            let excess = (self.node.used_memory() + more).saturating_sub(self.limit(settings));
+            let (now, engine) = (self.engine.now(), &mut self.engine);
+            if more == 0 || self.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
+                return self.signed(fault, forwarded).into();
+            }
+        }
+        if settings.maxmemory == 0 || self.node.uses_more_than(self.node.system_limit()) {
+            headroom::OOM
+        } else if self.moves_to_store(settings) {
+            OOM_RESIDENT
+        } else {
+            OOM
+        }
+        .into()
+    }
+
+    /// Whether the log takes no writes: who writes is refused, and need not wait for room.
+    fn is_refused_by_log(&self) -> bool {
+        self.promise().is_some_and(|durable| durable.refusal().is_some())
+    }
+
+    /// The connection waits for a checkpoint, with its command unread.
+    pub(crate) fn wait_for_room(&mut self, conn: &mut Conn) -> Next {
+        add(&self.stats.parked, 1);
+        conn.wait = Wait::Room;
+        self.shortage_waits(conn.token);
+        Next::Retry
+    }
+
+    /// A task that writes waits for a checkpoint as connections do that need room. False: it need not.
+    pub(crate) fn task_waits_for_room(&mut self, token: Token) -> bool {
+        let settings = self.follower.settings().clone();
+        if !self.node.is_bounded(&settings) || self.is_refused_by_log() {
+            return false;
+        }
+        if self.make_room(&settings, 0) != Room::Dirty {
+            return false;
+        }
+        self.shortage_waits(token);
+        true
+    }
+
+    fn shortage_waits(&mut self, token: Token) {
+        if self.shortage.waiting.is_empty() {
+            self.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
+        }
+        self.shortage.waiting.push(token);
+        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
+    }
+
+    /// The connection waits for room no more.
+    pub(crate) fn leave_room(&mut self, token: Token) {
+        self.shortage.waiting.retain(|other| *other != token);
+        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
+    }
+
+    /// Lets those go on who wait for room, when there is some or there will be none.
+    pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
+        if self.shortage.waiting.is_empty() || now < self.shortage.look_at {
+            return;
+        }
+        let waits = self.node.is_bounded(settings) && !self.is_refused_by_log();
+        if waits && self.make_room(settings, 0) == Room::Dirty {
+            self.shortage.look_at = now + ROOM_LOOK_MS;
+            return;
+        }
+        self.stats.awaits_room.store(0, Relaxed);
+        for token in std::mem::take(&mut self.shortage.waiting) {
+            if self.unpark_task(token) {
+                continue;
+            }
+            let Some(conn) = self.conn(token) else { continue };
+            if let Wait::Room = conn.wait {
+                conn.wait = Wait::No;
+                self.resume(token);
+            }
+        }
+    }
+
+    fn policy(&self, settings: &Settings) -> Option<Policy> {
+        use EvictionPolicy::*;
+        let (volatile, order) = match settings.maxmemory_policy {
+            NoEviction => (false, Order::Access),
+            VolatileLru | VolatileLfu | VolatileLrm => (true, Order::Access),
+            VolatileRandom => (true, Order::Random),
+            VolatileTtl => (true, Order::Expiry),
+            AllKeysLru | AllKeysLfu | AllKeysLrm => (false, Order::Access),
+            AllKeysRandom => (false, Order::Random),
+        };
+        let to_store = self.moves_to_store(settings);
+        if settings.maxmemory_policy == NoEviction && !to_store {
+            return None;
+        }
+        Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize, to_store })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_counted_once_for_many_who_are_refused() {
+        let mut counted = Counted::default();
+        let unasked = |_| panic!("it is known");
+        assert!(counted.is_at_least(100, 1000, |_| 120));
+        assert!(counted.is_at_least(100, 1000, unasked) && counted.is_at_least(30, 1000 + BARREN_MS - 1, unasked));
+        assert!(!counted.is_at_least(200, 1001, |_| 150), "there may have been more than 120");
+        // Now it is known that it is no more.
+        assert!(!counted.is_at_least(300, 1002, unasked) && counted.is_at_least(150, 1002, unasked));
+        assert!(!counted.is_at_least(150, 1001 + BARREN_MS, |_| 140), "it was too long ago");
+    }
+}

@@ -1,0 +1,154 @@
+//! When the engine tidies, and how much: see `engine`'s `Engine::tidy`.
+//!
+//! Tables are always kept tidy: they are what a load of many keys leaves sparse, and cost little to move. Entries are moved as the
+//! `active-defrag-*` settings say.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::Tidied;
+
+use crate::config::Settings;
+use crate::figures::latency::Event;
+use crate::figures::stats::add;
+use crate::worker::Worker;
+
+/// Between two looks at the heap, while there is nothing to do.
+const LOOK_MS: u64 = 100;
+/// Longest time between two looks, after passes that found nothing to move.
+const LOOK_MS_MAX: u64 = 10_000;
+/// A pass is worth it if it moves one block of so many.
+const WORTH: u64 = 64;
+/// Time of a step in nanoseconds. What share of a processor is used follows from how often there is one.
+const STEP_NS: u64 = 1_000_000;
+/// Effort for tables, percent of a processor.
+const TABLES_PERCENT: u64 = 5;
+/// Free bytes between tables below which nothing is done.
+const TABLES_IGNORE: usize = 1 << 20;
+/// Tables move when the bytes free between them are more than this part of those in use.
+const TABLES_SHARE: usize = 64;
+/// While keys change, sparse tables are shrunk this often even if nothing else is to be done.
+const TABLES_MS: u64 = 60_000;
+
+/// What a worker knows about its tidying.
+#[derive(Default)]
+pub(crate) struct Tidying {
+    /// When to look or to go on, unix milliseconds.
+    next: u64,
+    /// Percent of a processor for the pass under way; 0 if there is none.
+    percent: u64,
+    /// The pass moves entries as well as tables.
+    entries: bool,
+    /// Wait after a pass.
+    wait: u64,
+    /// When the last pass ended, unix milliseconds, and the count of changes then.
+    ended: u64,
+    dirty: u64,
+}
+
+impl Tidying {
+    /// When the pass under way goes on.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        (self.percent > 0).then_some(self.next)
+    }
+}
+
+/// When entries are moved, and how much is done.
+#[derive(Clone, Copy)]
+struct Rule {
+    on: bool,
+    ignore_bytes: u64,
+    /// Free bytes in percent of those in use at which it starts, and at which it does the most.
+    threshold: [u64; 2],
+    /// Percent of a processor at these.
+    cycle: [u64; 2],
+}
+
+impl Rule {
+    fn of(settings: &Settings) -> Rule {
+        Rule {
+            on: settings.activedefrag,
+            ignore_bytes: settings.active_defrag_ignore_bytes,
+            threshold: [settings.active_defrag_threshold_lower, settings.active_defrag_threshold_upper],
+            cycle: [settings.active_defrag_cycle_min, settings.active_defrag_cycle_max],
+        }
+    }
+}
+
+/// Percent of a processor for moving entries of which `live` bytes are in use and `free` lie between them; 0 for nothing.
+fn effort(rule: &Rule, live: u64, free: u64) -> u64 {
+    let [lower, upper] = rule.threshold;
+    let [least, most] = rule.cycle;
+    let waste = free.saturating_mul(100) / live.max(1);
+    if !rule.on || free < rule.ignore_bytes || waste < lower {
+        return 0;
+    }
+    let span = upper.saturating_sub(lower).max(1);
+    (least + most.saturating_sub(least) * (waste - lower).min(span) / span).max(1)
+}
+
+impl Worker {
+    /// Tidies a little if there is need, and time.
+    pub(crate) fn tidy(&mut self, now: u64, settings: &Settings) {
+        if now < self.tidying.next {
+            return;
+        }
+        if self.tidying.percent == 0 {
+            self.consider_tidying(now, settings);
+        }
+        if self.tidying.percent == 0 {
+            self.tidying.next = now + LOOK_MS;
+            return;
+        }
+        let clock = self.node.clock.clone();
+        let begun = clock.monotonic_ns();
+        let in_time = || clock.monotonic_ns() < begun + STEP_NS;
+        let (workers, entries) = (self.node.workers() as u16, self.tidying.entries);
+        match self.engine.tidy(workers, entries, in_time) {
+            Tidied::Part => self.tidying.next = now + (100 / self.tidying.percent).max(1),
+            Tidied::Pass { seen, moved } => {
+                let worth = moved * WORTH > seen;
+                let wait = if worth { LOOK_MS } else { (self.tidying.wait * 2).clamp(LOOK_MS, LOOK_MS_MAX) };
+                let dirty = self.engine.fx.dirty;
+                self.tidying = Tidying { next: now + wait, wait, ended: now, dirty, ..Tidying::default() };
+                self.stats.defrag_percent.store(0, Relaxed);
+                // Pages that became empty go back.
+                self.reclaiming = true;
+            }
+        }
+        let nanos = clock.monotonic_ns().saturating_sub(begun);
+        self.meter.event(Event::DefragCycle, nanos);
+        add(&self.stats.defrag_nanos, nanos);
+    }
+
+    /// Begins a pass if there is something to gain.
+    fn consider_tidying(&mut self, now: u64, settings: &Settings) {
+        let keyspace = &self.node.engine.keyspace;
+        let heap = keyspace.heap().stats();
+        let entries = effort(&Rule::of(settings), heap.live as u64, heap.free_in_pages as u64);
+        let (used, free) = keyspace.table_memory();
+        let tables = free > TABLES_IGNORE && free > used / TABLES_SHARE;
+        let shrink = now >= self.tidying.ended + TABLES_MS && self.engine.fx.dirty != self.tidying.dirty;
+        self.tidying.entries = entries > 0;
+        self.tidying.percent = if tables || shrink { entries.max(TABLES_PERCENT) } else { entries };
+        self.stats.defrag_percent.store(entries, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effort_follows_waste() {
+        let rule = Rule { on: true, ignore_bytes: 100, threshold: [10, 50], cycle: [5, 25] };
+        assert_eq!(effort(&rule, 1000, 99), 0, "too little");
+        assert_eq!(effort(&rule, 10_000, 999), 0, "not much of it");
+        assert_eq!(effort(&rule, 10_000, 1000), 5);
+        assert_eq!(effort(&rule, 10_000, 3000), 15);
+        assert_eq!(effort(&rule, 10_000, 5000), 25);
+        assert_eq!(effort(&rule, 0, 50_000), 25);
+        assert_eq!(effort(&Rule { on: false, ..rule }, 0, 50_000), 0);
+        let odd = Rule { threshold: [50, 10], cycle: [25, 5], ..rule };
+        assert_eq!(effort(&odd, 1000, 5000), 25);
+    }
+}

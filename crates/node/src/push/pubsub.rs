@@ -1,0 +1,277 @@
+//! Who is subscribed to which channels and patterns, and how a message gets to them.
+//!
+//! A message goes to the mailbox of every worker that has a subscriber, the publisher's own included, while the channel is
+//! locked: so all subscribers of a channel see its messages in one order. It is encoded once; RESP2 and RESP3 differ in its
+//! first byte.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use keyspace::Horizon;
+use resp::{Protocol, Reply};
+
+use crate::node::Node;
+use crate::worker::message::Message;
+
+/// Parts of the tables of channels: publishers of different channels seldom meet.
+const PARTS: usize = 64;
+
+/// What a subscription is to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// SUBSCRIBE.
+    Channel,
+    /// PSUBSCRIBE.
+    Pattern,
+    /// SSUBSCRIBE.
+    Shard,
+}
+
+impl Kind {
+    /// The first word of a message that came by such a subscription.
+    fn message(self) -> &'static str {
+        match self {
+            Kind::Channel => "message",
+            Kind::Pattern => "pmessage",
+            Kind::Shard => "smessage",
+        }
+    }
+}
+
+/// Where a subscriber is: its worker, and what that calls it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Index of the worker.
+    pub worker: u16,
+    /// The worker's name for the connection.
+    pub token: u64,
+}
+
+/// A message on its way to the subscribers at one worker.
+pub struct Delivery {
+    /// What it came by.
+    pub kind: Kind,
+    /// The channel or pattern subscribed to.
+    pub topic: Arc<[u8]>,
+    /// The message as RESP3 pushes it.
+    pub push: Arc<[u8]>,
+    /// The connections.
+    pub tokens: Vec<u64>,
+    /// What it waits for: who hears of it has seen what the publisher has.
+    pub seen: Horizon,
+}
+
+/// Subscribers by client id, so that one finds its own.
+type Subscribers = BTreeMap<u64, Place>;
+type Topics = BTreeMap<Arc<[u8]>, Subscribers>;
+
+/// The subscriptions of a node.
+pub struct PubSub {
+    channels: Box<[Mutex<Topics>]>,
+    shards: Box<[Mutex<Topics>]>,
+    patterns: RwLock<Topics>,
+    /// Topics of each kind: what is not there costs nothing.
+    counts: [AtomicUsize; 3],
+    /// Clients with subscriptions.
+    pub clients: AtomicUsize,
+}
+
+impl Default for PubSub {
+    fn default() -> Self {
+        let parts = || (0..PARTS).map(|_| Mutex::default()).collect();
+        Self {
+            channels: parts(),
+            shards: parts(),
+            patterns: RwLock::default(),
+            counts: Default::default(),
+            clients: AtomicUsize::new(0),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which part a channel is in.
+fn part(channel: &[u8]) -> usize {
+    usize::from(keyspace::slot_of(channel)) % PARTS
+}
+
+impl PubSub {
+    /// Number of channels, patterns or shard channels that somebody is subscribed to.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.counts[kind as usize].load(Relaxed)
+    }
+
+    /// Whether a message to a channel could reach anybody.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count(Kind::Channel) + self.count(Kind::Pattern) > 0
+    }
+
+    /// Calls `f` with the topics that this one is or would be among.
+    fn with<R>(&self, kind: Kind, topic: &[u8], f: impl FnOnce(&mut Topics) -> R) -> R {
+        match kind {
+            Kind::Channel => f(&mut lock(&self.channels[part(topic)])),
+            Kind::Shard => f(&mut lock(&self.shards[part(topic)])),
+            Kind::Pattern => f(&mut self.patterns.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Subscribes a client. The topic, shared with other subscribers.
+    pub fn subscribe(&self, kind: Kind, topic: &[u8], client: u64, place: Place) -> Arc<[u8]> {
+        self.with(kind, topic, |topics| {
+            let (topic, is_new) = match topics.get_key_value(topic) {
+                Some((topic, _)) => (topic.clone(), false),
+                None => (Arc::from(topic), true),
+            };
+            if is_new {
+                self.counts[kind as usize].fetch_add(1, Relaxed);
+            }
+            topics.entry(topic.clone()).or_default().insert(client, place);
+            topic
+        })
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&self, kind: Kind, topic: &[u8], client: u64) {
+        self.with(kind, topic, |topics| {
+            let Some(subscribers) = topics.get_mut(topic) else { return };
+            subscribers.remove(&client);
+            if subscribers.is_empty() {
+                topics.remove(topic);
+                self.counts[kind as usize].fetch_sub(1, Relaxed);
+            }
+        });
+    }
+
+    /// Number of subscribers of a channel.
+    pub fn subscribers(&self, kind: Kind, topic: &[u8]) -> usize {
+        self.with(kind, topic, |topics| topics.get(topic).map_or(0, BTreeMap::len))
+    }
+
+    /// All channels of a kind that somebody is subscribed to.
+    pub fn topics(&self, kind: Kind) -> Vec<Arc<[u8]>> {
+        match kind {
+            Kind::Pattern => self.patterns.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect(),
+            Kind::Channel => {
+                self.channels.iter().flat_map(|part| lock(part).keys().cloned().collect::<Vec<_>>()).collect()
+            }
+            Kind::Shard => self.shards.iter().flat_map(|part| lock(part).keys().cloned().collect::<Vec<_>>()).collect(),
+        }
+    }
+}
+
+/// The message as RESP3 pushes it.
+fn encode(kind: Kind, topic: &[u8], channel: &[u8], payload: &[u8]) -> Arc<[u8]> {
+    let mut bytes = Vec::with_capacity(channel.len() + payload.len() + topic.len() + 64);
+    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
+    reply.push(if kind == Kind::Pattern { 4 } else { 3 });
+    reply.bulk(kind.message());
+    if kind == Kind::Pattern {
+        reply.bulk(topic);
+    }
+    reply.bulk(channel);
+    reply.bulk(payload);
+    bytes.into()
+}
+
+impl Node {
+    /// Sends a message to whoever is subscribed to a channel, on behalf of worker `from`. The number of receivers; one that has
+    /// subscribed by several ways counts as often. It leaves when `seen` is committed.
+    pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) -> usize {
+        let pubsub = &self.pubsub;
+        let parts = if kind == Kind::Shard { &pubsub.shards } else { &pubsub.channels };
+        if kind == Kind::Shard && pubsub.count(kind) == 0 || kind != Kind::Shard && !pubsub.any() {
+            return 0;
+        }
+        let topics = lock(&parts[part(channel)]);
+        let mut receivers = 0;
+        if let Some((topic, subscribers)) = topics.get_key_value(channel) {
+            receivers += subscribers.len();
+            self.deliver(from, kind, topic, subscribers, encode(kind, topic, channel, payload), seen);
+        }
+        if kind == Kind::Channel && pubsub.count(Kind::Pattern) > 0 {
+            let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
+            for (pattern, subscribers) in patterns.iter().filter(|(pattern, _)| object::glob::matches(pattern, channel))
+            {
+                receivers += subscribers.len();
+                let push = encode(Kind::Pattern, pattern, channel, payload);
+                self.deliver(from, Kind::Pattern, pattern, subscribers, push, seen);
+            }
+        }
+        receivers
+    }
+
+    /// How many a message would reach.
+    pub fn receivers(&self, kind: Kind, channel: &[u8]) -> usize {
+        let pubsub = &self.pubsub;
+        let mut receivers = pubsub.subscribers(kind, channel);
+        if kind == Kind::Channel && pubsub.count(Kind::Pattern) > 0 {
+            let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
+            let matching = patterns.iter().filter(|(pattern, _)| object::glob::matches(pattern, channel));
+            receivers += matching.map(|(_, subscribers)| subscribers.len()).sum::<usize>();
+        }
+        receivers
+    }
+
+    fn deliver(
+        &self,
+        from: usize,
+        kind: Kind,
+        topic: &Arc<[u8]>,
+        subscribers: &Subscribers,
+        push: Arc<[u8]>,
+        seen: &Horizon,
+    ) {
+        let mut by_worker: Vec<Vec<u64>> = vec![Vec::new(); self.workers()];
+        for place in subscribers.values() {
+            if let Some(tokens) = by_worker.get_mut(usize::from(place.worker)) {
+                tokens.push(place.token);
+            }
+        }
+        for (worker, tokens) in by_worker.into_iter().enumerate().filter(|(_, tokens)| !tokens.is_empty()) {
+            let delivery = Delivery { kind, topic: topic.clone(), push: push.clone(), tokens, seen: seen.clone() };
+            self.send_from(from, worker, Message::Publish(Box::new(delivery)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place = Place { worker: 0, token: 7 };
+
+    #[test]
+    fn topics_come_and_go_with_their_subscribers() {
+        let pubsub = PubSub::default();
+        assert!(!pubsub.any());
+        pubsub.subscribe(Kind::Channel, b"a", 1, HERE);
+        pubsub.subscribe(Kind::Channel, b"a", 1, HERE);
+        pubsub.subscribe(Kind::Channel, b"a", 2, HERE);
+        pubsub.subscribe(Kind::Pattern, b"*", 1, HERE);
+        pubsub.subscribe(Kind::Shard, b"s", 1, HERE);
+        assert_eq!([Kind::Channel, Kind::Pattern, Kind::Shard].map(|kind| pubsub.count(kind)), [1, 1, 1]);
+        assert_eq!(pubsub.subscribers(Kind::Channel, b"a"), 2);
+        assert_eq!(pubsub.subscribers(Kind::Shard, b"a"), 0);
+        pubsub.unsubscribe(Kind::Channel, b"a", 1);
+        pubsub.unsubscribe(Kind::Channel, b"a", 3);
+        assert_eq!(pubsub.topics(Kind::Channel), [Arc::from(&b"a"[..])]);
+        pubsub.unsubscribe(Kind::Channel, b"a", 2);
+        pubsub.unsubscribe(Kind::Pattern, b"*", 1);
+        assert!(!pubsub.any());
+        assert_eq!(pubsub.topics(Kind::Shard).len(), 1);
+    }
+
+    #[test]
+    fn messages_are_encoded_as_redis_does() {
+        assert_eq!(*encode(Kind::Channel, b"c", b"c", b"hi"), *b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n");
+        assert_eq!(
+            *encode(Kind::Pattern, b"c*", b"c1", b""),
+            *b">4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nc1\r\n$0\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,512 @@
+//! Client-side caching (CLIENT TRACKING): which clients track, and how an invalidation gets to them.
+//!
+//! The engine says which keys have changed, and who has read them. From there a message goes to the worker of the client, or of the
+//! one it redirects to, which writes it behind whatever it has answered so far: a client that has been given an old value hears
+//! of the change after that. A message that finds its connection moved to another worker follows it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use engine::Invalidation;
+use keyspace::Horizon;
+use resp::{Protocol, Reply, skip_reply};
+
+use crate::client::Client;
+use crate::node::Node;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::message::Message;
+use crate::worker::transfer::output_limit;
+use crate::worker::{Token, Worker};
+
+/// The channel on which RESP2 clients hear of invalidations that are redirected to them.
+const CHANNEL: &str = "__redis__:invalidate";
+/// Keys beyond `tracking-table-max-keys` that a worker forgets in a turn.
+const FORGOTTEN_PER_TURN: usize = 1000;
+
+/// How a client tracks, for everybody to see. Its worker writes it.
+#[derive(Default)]
+pub struct Tracker {
+    flags: AtomicU8,
+    /// The client that hears what this one must forget; 0: itself.
+    pub redirect: AtomicU64,
+    /// Bytes that its prefixes cost, roughly.
+    pub prefix_bytes: AtomicU64,
+}
+
+/// It tracks.
+pub const ON: u8 = 1;
+/// It hears of all keys with its prefixes.
+pub const BROADCAST: u8 = 2;
+/// It does not hear of its own changes.
+pub const NO_LOOP: u8 = 4;
+/// The client it redirects to was gone when there was something to tell.
+pub const BROKEN: u8 = 8;
+
+impl Tracker {
+    /// Whether all of these hold.
+    pub fn is(&self, flags: u8) -> bool {
+        self.flags.load(Relaxed) & flags == flags
+    }
+
+    /// Begins anew with these flags, and where to redirect to.
+    pub fn set(&self, flags: u8, redirect: u64) {
+        self.redirect.store(redirect, Relaxed);
+        self.flags.store(flags, Relaxed);
+    }
+
+    fn mark_broken(&self) {
+        self.flags.fetch_or(BROKEN, Relaxed);
+    }
+}
+
+type Clients = BTreeMap<u64, Arc<Client>>;
+type Prefixes = BTreeMap<Box<[u8]>, Clients>;
+
+/// The tracking clients of a node.
+#[derive(Default)]
+pub struct Trackers {
+    clients: RwLock<Clients>,
+    /// Of those in BCAST mode, by prefix.
+    prefixes: RwLock<Prefixes>,
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Trackers {
+    /// A client begins to track. False: it did already.
+    pub fn add(&self, client: &Arc<Client>) -> bool {
+        write(&self.clients).insert(client.id, client.clone()).is_none()
+    }
+
+    /// A client ends tracking, if it did.
+    pub fn remove(&self, client: &Client) {
+        write(&self.clients).remove(&client.id);
+    }
+
+    /// A client wants to hear of keys with a prefix.
+    pub fn add_prefix(&self, prefix: &[u8], client: &Arc<Client>) {
+        write(&self.prefixes).entry(prefix.into()).or_default().insert(client.id, client.clone());
+    }
+
+    /// A client wants to hear no more of keys with a prefix.
+    pub fn remove_prefix(&self, prefix: &[u8], client: &Client) {
+        let mut prefixes = write(&self.prefixes);
+        if let Some(clients) = prefixes.get_mut(prefix) {
+            clients.remove(&client.id);
+            if clients.is_empty() {
+                prefixes.remove(prefix);
+            }
+        }
+    }
+
+    /// Number of tracking clients of this node, but for those of other nodes that have read here.
+    pub fn own(&self, node: &Node) -> usize {
+        let ids: Vec<u64> = read(&self.clients).keys().copied().collect();
+        let clients = node.clients();
+        ids.iter().filter(|id| clients.contains_key(id)).count()
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Client>> {
+        read(&self.clients).get(&id).cloned()
+    }
+
+    /// Number of tracking clients, those of other nodes that have read here among them.
+    pub fn count(&self) -> usize {
+        read(&self.clients).len()
+    }
+
+    /// Number of prefixes that somebody wants to hear of.
+    pub fn prefixes(&self) -> usize {
+        read(&self.prefixes).len()
+    }
+}
+
+/// Something a client is told beside its replies.
+pub enum News {
+    /// These keys, as an array, are no longer what they were.
+    Keys(Arc<[u8]>),
+    /// No key is.
+    All,
+    /// The client with this id, to which invalidations were redirected, is gone.
+    Broken(u64),
+}
+
+/// News on its way to a client.
+pub struct Notice {
+    /// Whom it is for.
+    client: u64,
+    /// The worker's name for its connection.
+    token: Token,
+    /// Who redirects it here; 0: nobody.
+    of: u64,
+    news: News,
+    /// What it waits for.
+    seen: Horizon,
+}
+
+fn encode(keys: &[&[u8]]) -> Arc<[u8]> {
+    let mut bytes = Vec::with_capacity(16 + keys.iter().map(|key| key.len() + 16).sum::<usize>());
+    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
+    reply.array(keys.len());
+    keys.iter().for_each(|key| reply.bulk(*key));
+    bytes.into()
+}
+
+/// How news begins that a virtual connection is told for its client, among the replies to that.
+const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
+
+impl News {
+    /// What another node says to one of this node's clients, if it is news and nothing else.
+    pub(crate) fn heard(mut bytes: &[u8]) -> Option<Vec<News>> {
+        let mut all = Vec::new();
+        while !bytes.is_empty() {
+            let (one, rest) = bytes.split_at_checked(skip_reply(bytes).ok()??.0)?;
+            bytes = rest;
+            all.push(match one.strip_prefix(HEAD)? {
+                b"_\r\n" => News::All,
+                keys @ [b'*', ..] => News::Keys(keys.into()),
+                _ => return None,
+            });
+        }
+        Some(all)
+    }
+
+    /// Of these keys.
+    pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> News {
+        News::Keys(encode(&keys.collect::<Vec<_>>()))
+    }
+
+    /// What is written to a client of this protocol. In RESP2 only to a subscriber to which it is redirected.
+    fn write(&self, out: &mut Vec<u8>, protocol: Protocol, listens: bool) {
+        if protocol == Protocol::Resp2 && !listens {
+            return;
+        }
+        let mut reply = Reply::new(out, protocol);
+        match (self, protocol) {
+            (News::Broken(_), Protocol::Resp2) => return,
+            (News::Broken(id), _) => {
+                reply.push(2);
+                reply.bulk("tracking-redir-broken");
+                return reply.count(*id);
+            }
+            (_, Protocol::Resp2) => {
+                reply.array(3);
+                reply.bulk("message");
+                reply.bulk(CHANNEL);
+            }
+            _ => {
+                reply.push(2);
+                reply.bulk("invalidate");
+            }
+        }
+        match self {
+            News::Keys(keys) => out.extend_from_slice(keys),
+            _ => reply.null(),
+        }
+    }
+}
+
+impl Node {
+    /// Where news of `client` goes: to itself, to whom it redirects to, or to itself that this one is gone.
+    pub(crate) fn notice(&self, client: &Client, news: News, seen: Horizon) -> Notice {
+        let (token, own) = (client.token.load(Relaxed), client.id);
+        let redirect = client.tracker.redirect.load(Relaxed);
+        if redirect == 0 {
+            return Notice { client: own, token, of: 0, news, seen };
+        }
+        match self.clients().get(&redirect) {
+            Some(target) => Notice { client: redirect, token: target.token.load(Relaxed), of: own, news, seen },
+            None => {
+                client.tracker.mark_broken();
+                Notice { client: own, token, of: 0, news: News::Broken(redirect), seen }
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Tells clients what they must forget by now. `current`: the connection whose command has just ended, or is about to begin.
+    pub(crate) fn tell_trackers(&mut self, mut current: Option<&mut Conn>) {
+        let node = self.node.clone();
+        let seen = self.engine.everything_seen();
+        for invalidation in self.engine.take_invalidated() {
+            match invalidation {
+                Invalidation::Key { key, by, readers, changed } => {
+                    if !readers.is_empty() {
+                        let keys = encode(&[&key]);
+                        for client in readers.iter().filter_map(|id| read(&node.trackers.clients).get(id).cloned()) {
+                            let tracker = &client.tracker;
+                            let own = tracker.is(NO_LOOP) && by == client.id;
+                            if tracker.is(ON) && !tracker.is(BROADCAST) && !own {
+                                let notice = node.notice(&client, News::Keys(keys.clone()), seen.clone());
+                                self.tell_client(notice, &mut current);
+                            }
+                        }
+                    }
+                    if changed && node.trackers.prefixes() > 0 {
+                        self.changed_keys.insert(key, by);
+                    }
+                }
+                Invalidation::All => {
+                    let clients: Vec<_> = read(&node.trackers.clients).values().cloned().collect();
+                    for client in clients {
+                        self.tell_client(node.notice(&client, News::All, seen.clone()), &mut current);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells clients in BCAST mode which keys have changed since the last time: all with a prefix in one message.
+    pub(crate) fn broadcast_changes(&mut self) {
+        let keys = std::mem::take(&mut self.changed_keys);
+        let node = self.node.clone();
+        let (seen, mut notices) = (self.engine.everything_seen(), Vec::new());
+        for (prefix, clients) in read(&node.trackers.prefixes).iter() {
+            let range = keys.range::<[u8], _>((Bound::Included(&**prefix), Bound::Unbounded));
+            let changed: Vec<_> = range.take_while(|(key, _)| key.starts_with(prefix)).collect();
+            if changed.is_empty() {
+                continue;
+            }
+            let all = encode(&changed.iter().map(|(key, _)| &***key).collect::<Vec<_>>());
+            for client in clients.values() {
+                let own = |by: u64| client.tracker.is(NO_LOOP) && by == client.id;
+                let news = if changed.iter().any(|(_, by)| own(**by)) {
+                    let others: Vec<_> = changed.iter().filter(|(_, by)| !own(**by)).map(|(key, _)| &***key).collect();
+                    if others.is_empty() {
+                        continue;
+                    }
+                    encode(&others)
+                } else {
+                    all.clone()
+                };
+                notices.push(node.notice(client, News::Keys(news), seen.clone()));
+            }
+        }
+        notices.into_iter().for_each(|notice| self.tell_client(notice, &mut None));
+    }
+
+    pub(crate) fn tell_client(&mut self, notice: Notice, current: &mut Option<&mut Conn>) {
+        if let Some(conn) = current.as_deref_mut().filter(|conn| conn.session.client.id == notice.client) {
+            return self.write_notice(conn, notice);
+        }
+        let here = self.conn(notice.token).is_some_and(|conn| conn.session.client.id == notice.client);
+        if here {
+            return self.deliver_notice(notice);
+        }
+        let held = |client: &Arc<Client>| usize::from(client.worker.load(Relaxed)) == self.index;
+        match self.node.trackers.get(notice.client).is_some_and(|client| held(&client)) {
+            // Commands of it that have been read are about to be executed: what they answer comes behind this.
+            true => self.news_in_hand.push(notice),
+            false => self.forward(notice),
+        }
+    }
+
+    /// Tells a connection, which this worker has in hands, what it was to be told before its next command.
+    pub(crate) fn tell_in_hand(&mut self, conn: &mut Conn) {
+        let id = conn.session.client.id;
+        let own: Vec<Notice> = self.news_in_hand.extract_if(.., |notice| notice.client == id).collect();
+        own.into_iter().for_each(|notice| self.write_notice(conn, notice));
+        if conn.is_virtual() {
+            self.flush_pushes(conn);
+        }
+    }
+
+    /// Tells those whom this worker had in hands.
+    pub(crate) fn tell_the_rest(&mut self) {
+        std::mem::take(&mut self.news_in_hand).into_iter().for_each(|notice| self.deliver_notice(notice));
+    }
+
+    /// Sends a notice to the worker that has its client; to this one if it has it in hands just now, or will be told it has gone.
+    fn forward(&mut self, mut notice: Notice) {
+        let target = self.node.clients().get(&notice.client).cloned();
+        // The clients of other nodes are known by what they do here alone.
+        match target.or_else(|| self.node.trackers.get(notice.client)) {
+            Some(target) => {
+                notice.token = target.token.load(Relaxed);
+                let worker = usize::from(target.worker.load(Relaxed));
+                self.node.send_from(self.index, worker, Message::Notice(Box::new(notice)));
+            }
+            None => self.has_gone(&notice),
+        }
+    }
+
+    /// A client that notices were redirected to has gone: who redirects to it is told so.
+    fn has_gone(&mut self, notice: &Notice) {
+        let origin = read(&self.node.trackers.clients).get(&notice.of).cloned();
+        if let Some(origin) = origin.filter(|o| o.tracker.redirect.load(Relaxed) == notice.client) {
+            origin.tracker.mark_broken();
+            let token = origin.token.load(Relaxed);
+            let news = News::Broken(notice.client);
+            self.forward(Notice { client: origin.id, token, of: 0, news, seen: Horizon::default() });
+        }
+    }
+
+    /// Tells a connection of this worker something, or sends it after one that has moved.
+    pub(crate) fn deliver_notice(&mut self, notice: Notice) {
+        let Some(mut conn) = self.take_conn(notice.token) else { return self.forward(notice) };
+        let token = conn.token;
+        if conn.session.client.id != notice.client {
+            self.put_conn(conn);
+            return self.forward(notice);
+        }
+        self.write_notice(&mut conn, notice);
+        if conn.is_virtual() {
+            self.flush_pushes(&mut conn);
+        }
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    fn write_notice(&mut self, conn: &mut Conn, notice: Notice) {
+        if conn.closing {
+            return self.has_gone(&notice);
+        }
+        let session = &conn.session;
+        let listens = notice.of != 0 && session.is_subscribed();
+        let protocol = if conn.is_virtual() { Protocol::Resp3 } else { session.protocol };
+        let mut bytes = Vec::new();
+        notice.news.write(&mut bytes, protocol, listens);
+        if conn.holds_news && conn.out.may_write_before_holes() {
+            // It may be about a value that the client has, or about one in the reply to come. So it is told twice.
+            let at = conn.out.bytes.len();
+            conn.out.insert_behind(None, &bytes);
+            self.gate(conn, at, &notice.seen);
+        }
+        self.push(conn, &bytes, &notice.seen);
+    }
+
+    /// Tells a client what another node has said: right behind the reply of that which it has said before, which went
+    /// to the hole `last`.
+    pub(crate) fn tell_behind(&mut self, conn: &mut Conn, news: News, last: Option<u64>) {
+        if conn.session.tracking.is_none() || conn.closing {
+            // It has said meanwhile that it does not want to know any more.
+            return;
+        }
+        let notice = self.node.notice(&conn.session.client, news, Horizon::default());
+        if notice.client != conn.session.client.id {
+            return self.tell_client(notice, &mut None);
+        }
+        if conn.is_replying() {
+            return self.write_notice(conn, notice);
+        }
+        self.flush_pushes(conn);
+        let mut bytes = Vec::new();
+        notice.news.write(&mut bytes, conn.session.protocol, false);
+        self.ensure_out(conn);
+        conn.out.insert_behind(last, &bytes);
+        let limit = output_limit(conn, self.follower.settings());
+        self.fed(conn, limit, self.engine.now());
+    }
+
+    /// Tells a client to forget everything, before and behind the replies that are owed to it: those may be older than
+    /// the present.
+    pub(crate) fn flush_client(&mut self, conn: &mut Conn) {
+        self.tell_behind(conn, News::All, None);
+        if !conn.out.has_holes() || conn.session.tracking.is_none() {
+            return;
+        }
+        let notice = self.node.notice(&conn.session.client, News::All, Horizon::default());
+        if notice.client == conn.session.client.id {
+            let mut bytes = Vec::new();
+            notice.news.write(&mut bytes, conn.session.protocol, false);
+            conn.out.bytes.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Writes something to a client that is not a reply: behind the reply that is being written, if one is.
+    pub(crate) fn push(&mut self, conn: &mut Conn, bytes: &[u8], seen: &Horizon) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.beside_replies(conn, seen).extend_from_slice(bytes);
+        if !conn.pushes.is_empty() && !conn.is_virtual() {
+            self.flush_pushes(conn);
+        }
+        let limit = output_limit(conn, self.follower.settings());
+        self.fed(conn, limit, self.engine.now());
+    }
+
+    /// Where to write what is no reply; it leaves when `seen` is committed.
+    pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn, seen: &Horizon) -> &'c mut Vec<u8> {
+        if !conn.is_replying() && !conn.is_virtual() && (!conn.out.has_holes() || !conn.out.may_write_before_holes()) {
+            // Behind replies to come it stands where it belongs, too: behind those that were written here.
+            self.flush_pushes(conn);
+            self.ensure_out(conn);
+            let at = conn.out.bytes.len();
+            self.gate(conn, at, seen);
+            return &mut conn.out.bytes;
+        }
+        if conn.pushes.is_empty() {
+            self.pushing.push(conn.token);
+        }
+        conn.pushes_seen.merge(seen);
+        &mut conn.pushes
+    }
+
+    /// Writes what had to wait for the end of a reply.
+    pub(crate) fn flush_pushes(&mut self, conn: &mut Conn) {
+        if !conn.pushes.is_empty() && !conn.is_replying() {
+            self.ensure_out(conn);
+            conn.note_end();
+            let (at, seen) = (conn.out.bytes.len(), std::mem::take(&mut conn.pushes_seen));
+            self.gate(conn, at, &seen);
+            if conn.out.may_write_before_holes() {
+                conn.out.wrote_before_holes(conn.pushes.len());
+            }
+            let pushed = conn.pushes.len();
+            conn.out.bytes.append(&mut conn.pushes);
+            conn.note_news(pushed);
+        }
+    }
+
+    /// Looks after those whose replies had to come first.
+    pub(crate) fn look_at_pushes(&mut self) {
+        for token in std::mem::take(&mut self.pushing) {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            self.flush_pushes(&mut conn);
+            if !conn.pushes.is_empty() {
+                self.pushing.push(token);
+            }
+            self.put_conn(conn);
+            self.mark_dirty(token);
+        }
+    }
+
+    /// Forgets keys that were read for clients beyond `max`; all of them once nobody tracks any more. A part of them each turn.
+    pub(crate) fn limit_tracked(&mut self, max: u64) {
+        let tracking = &self.node.engine.tracking;
+        self.above_tracked = false;
+        if tracking.keys() == 0 {
+            return;
+        }
+        let max = match self.node.trackers.count() {
+            0 => 0,
+            _ if max == 0 => return,
+            _ => max,
+        };
+        if tracking.keys() > max {
+            self.above_tracked = !self.engine.forget_reads(max, FORGOTTEN_PER_TURN);
+            self.tell_trackers(None);
+        }
+    }
+}
+
+impl Conn {
+    /// Whether a reply is being written, or is on its way from another worker: what is told the client comes behind it.
+    fn is_replying(&self) -> bool {
+        match &self.wait {
+            Wait::Walk(_) => true,
+            Wait::Keys(blocked) => blocked.is_being_served(),
+            _ => self.holds_news,
+        }
+    }
+}

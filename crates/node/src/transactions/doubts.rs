@@ -1,0 +1,304 @@
+//! Transactions that are prepared here and whose outcome depends on a node that does not answer: it has stopped, or is out of reach.
+//!
+//! Nothing but the outcome gives their locks back (rule T4), and nobody can say before that what is under their keys. So whoever needs these waits for
+//! `cluster-lock-timeout`, and is told then why the command was not executed; from then on everybody is told at once, until the node answers.
+//!
+//! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
+//!
+//! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged, or cannot be read: they keep their locks
+//! until that is mended, also at a server that is in no cluster and has inherited them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::NotInstalled;
+use txn::locks::Mode;
+use txn::{Lock, NodeId, Participant, Prepared, Refusal, TxId};
+
+use crate::figures::stats::add;
+use crate::worker::conn::Conn;
+use crate::worker::{Token, Worker};
+
+/// Between two looks, in milliseconds of [`Worker::tx_now`].
+pub(super) const LOOK_MS: u64 = 500;
+/// A node has been asked in the first two, and may take as long to answer.
+const LOOKS_MIN: u64 = 4;
+
+const DAMAGED: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
+
+const UNREADABLE: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+
+const HANGS: &[u8] =
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the log, whose disk does not answer, see log-stall-timeout";
+
+/// Keys that are locked: database and name.
+type Key = (u16, Box<[u8]>);
+
+/// Why a transaction keeps its locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// This node knows more and does not answer.
+    Silent(NodeId),
+    /// What it is to be done to is damaged.
+    Damaged,
+    /// What it is to be done to cannot be read.
+    Unreadable,
+    /// It waits for this node's log, whose disk hangs.
+    Hangs,
+}
+
+/// What all workers of a node know of that. See the module's text.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    /// When to look next.
+    due: AtomicU64,
+    /// Counts looks that have found something else than the one before.
+    changes: AtomicU64,
+    /// Attempts that have been in doubt for too long.
+    stuck: AtomicUsize,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Looks since a node has answered that knows more of an attempt that is prepared.
+    silent: BTreeMap<TxId, BTreeMap<NodeId, u64>>,
+    /// Attempts that cannot be done.
+    hindered: BTreeMap<TxId, (Arc<Prepared>, Cause)>,
+    /// Those, and attempts that have been in doubt for too long.
+    stuck: BTreeMap<TxId, Cause>,
+    /// What these have locked.
+    locked: BTreeMap<Key, (Mode, Cause)>,
+}
+
+/// What waits for a node that does not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Doubt {
+    /// How many transactions.
+    pub(crate) transactions: usize,
+    /// How many keys they have locked at this node.
+    pub(crate) keys: usize,
+}
+
+impl Known {
+    /// Looks at what is in doubt; `most`: looks after which somebody is silent; `hangs`: the disk of the log does. Whether something else is found than
+    /// last time.
+    fn look(&mut self, parts: Option<&Participant>, most: u64, hangs: bool) -> bool {
+        let mut silent = std::mem::take(&mut self.silent);
+        let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
+        let mut stick = |prepared: &Prepared, cause| {
+            stuck.insert(prepared.tx, cause);
+            for Lock { db, key, mode } in &*prepared.locks {
+                let (known, _) = locked.entry((*db, key.clone())).or_insert((*mode, cause));
+                *known = (*known).max(*mode);
+            }
+        };
+        self.hindered.values().for_each(|(prepared, cause)| stick(prepared, *cause));
+        let appending = parts.filter(|_| hangs).into_iter().flat_map(Participant::appending);
+        appending.for_each(|prepared| stick(prepared, Cause::Hangs));
+        for (prepared, others) in parts.into_iter().flat_map(Participant::waiting) {
+            let before = silent.remove(&prepared.tx).unwrap_or_default();
+            let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
+            let looks: BTreeMap<NodeId, u64> = others.into_iter().map(looks).collect();
+            if let Some((node, _)) = looks.iter().find(|(_, looks)| **looks >= most) {
+                stick(prepared, Cause::Silent(*node));
+            }
+            self.silent.insert(prepared.tx, looks);
+        }
+        self.locked = locked;
+        std::mem::replace(&mut self.stuck, stuck) != self.stuck
+    }
+
+    fn of_nodes(&self) -> BTreeMap<NodeId, Doubt> {
+        let mut of_nodes: BTreeMap<NodeId, Doubt> = BTreeMap::new();
+        let mut of = |cause: &Cause, (transactions, keys)| {
+            let Cause::Silent(node) = cause else { return };
+            let doubt = of_nodes.entry(*node).or_insert(Doubt { transactions: 0, keys: 0 });
+            (doubt.transactions, doubt.keys) = (doubt.transactions + transactions, doubt.keys + keys);
+        };
+        self.stuck.values().for_each(|cause| of(cause, (1, 0)));
+        self.locked.values().for_each(|(_, cause)| of(cause, (0, 1)));
+        of_nodes
+    }
+}
+
+impl Doubts {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who waits for locks is to look again whether that may last.
+    pub(super) fn have_changed(&self) {
+        self.changes.fetch_add(1, Relaxed);
+    }
+
+    /// A node has answered to what was asked about an attempt, whatever.
+    pub(super) fn answered(&self, tx: TxId, node: NodeId) {
+        if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&node)) {
+            *looks = 0;
+        }
+    }
+
+    /// What was prepared cannot be done.
+    pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
+        let cause = match why {
+            NotInstalled::Damaged(..) => Cause::Damaged,
+            NotInstalled::Unreadable => Cause::Unreadable,
+        };
+        self.known().hindered.insert(prepared.tx, (Arc::clone(prepared), cause));
+    }
+
+    /// What could not be done is done.
+    pub(crate) fn is_done(&self, tx: TxId) {
+        self.known().hindered.remove(&tx);
+    }
+
+    /// What somebody waits for who wants these keys.
+    fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<Cause> {
+        if self.stuck.load(Relaxed) == 0 {
+            return None;
+        }
+        let known = self.known();
+        keys.find_map(|(db, key, mode)| {
+            let (locked, cause) = known.locked.get(&(db, Box::from(key)))?;
+            locked.conflicts(mode).then_some(*cause)
+        })
+    }
+
+    /// What somebody waits for who wants to work on all keys.
+    fn about_any(&self) -> Option<Cause> {
+        if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
+    }
+
+    /// When to look at what is in doubt, in milliseconds of [`Worker::tx_now`].
+    pub(super) fn due(&self) -> u64 {
+        self.due.load(Relaxed)
+    }
+
+    /// How many transactions wait here for nodes that do not answer, or cannot be done.
+    pub(crate) fn count(&self) -> usize {
+        self.stuck.load(Relaxed)
+    }
+
+    /// What waits here for nodes that do not answer, by their addresses in the map.
+    pub(crate) fn by_place(&self, map: &::membership::Map) -> Vec<(String, Doubt)> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        self.known().of_nodes().into_iter().map(|(node, doubt)| (place(map, node), doubt)).collect()
+    }
+}
+
+/// Of a node that is not known any more.
+const NOWHERE: &str = "an unknown place";
+
+/// Where a node is.
+fn place(map: &::membership::Map, node: NodeId) -> String {
+    let known = map.nodes().iter().find(|known| super::member(known).node == node);
+    known.map_or_else(|| NOWHERE.to_owned(), |node| format!("{}:{}", node.host, node.port))
+}
+
+impl Worker {
+    fn doubtful(&self, cause: Cause) -> Vec<u8> {
+        let node = match cause {
+            Cause::Silent(node) => node,
+            Cause::Damaged => return DAMAGED.into(),
+            Cause::Unreadable => return UNREADABLE.into(),
+            Cause::Hangs => return HANGS.into(),
+        };
+        let place = self.peers.as_deref().map_or_else(|| NOWHERE.to_owned(), |peers| place(&peers.map, node));
+        format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
+            .into_bytes()
+    }
+
+    /// Why the command of a connection that waits for locks is not executed, if that may last.
+    pub(crate) fn doubt(&self, conn: &Conn) -> Option<Vec<u8>> {
+        let doubts = &self.node.doubts;
+        let everything = || self.engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
+        let cause = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
+        add(&self.stats.refused_in_doubt, 1);
+        Some(self.doubtful(cause))
+    }
+
+    /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
+    pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
+        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
+        let doubt = self.node.doubts.about(keys).map(|cause| self.doubtful(cause));
+        let is_doubt = doubt.is_some();
+        let Some(text) = doubt.or_else(|| self.slow_script_before_part(tx, locks)) else { return false };
+        let Some(peers) = self.peers.as_deref() else { return false };
+        let (mut actions, why) = (Vec::new(), Refusal::Failed(text.into()));
+        // One that is over is not refused: whoever gave it up gives its claims back, and wakes it.
+        let is_refused = peers.shared.parts.with(|parts| parts.refuse_queued(tx, why, &mut actions)) == Some(true);
+        add(&self.stats.refused_in_doubt, u64::from(is_refused && is_doubt));
+        self.act(actions);
+        is_refused
+    }
+
+    /// Whether anything may be in doubt.
+    #[inline]
+    pub(crate) fn may_be_in_doubt(&self) -> bool {
+        self.node.engine.transactions.any() || self.node.doubts.count() > 0
+    }
+
+    /// Looks at what is in doubt, and has those who wait for it look again if that is new.
+    pub(crate) fn look_at_doubts(&mut self) {
+        let now = self.tx_now();
+        let timeout = self.follower.settings().cluster_lock_timeout;
+        let node = self.node.clone();
+        let doubts = &node.doubts;
+        // One of the workers looks: how often somebody was looked at counts.
+        let due = doubts.due();
+        let is_due = due <= now && self.may_be_in_doubt();
+        if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
+            let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
+            self.look_at_slow_scripts();
+            let hangs = self.promise().is_some_and(|durable| durable.stall.is_on());
+            let mut known = doubts.known();
+            let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
+            let peers = self.peers.as_deref();
+            let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most, hangs)));
+            if looked.unwrap_or_else(|| known.look(None, most, hangs)) {
+                doubts.stuck.store(known.stuck.len(), Relaxed);
+                doubts.have_changed();
+                match peers {
+                    Some(peers) => tell(&peers.map, &before, &known.of_nodes()),
+                    // Nothing else would have them look.
+                    None => node.look_all(),
+                }
+            }
+        }
+        let changes = doubts.changes.load(Relaxed);
+        if std::mem::replace(&mut self.doubts_seen, changes) != changes {
+            let waiting: Vec<Token> =
+                self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.tasks.keys().copied().collect());
+            waiting.into_iter().for_each(|token| {
+                self.unpark_task(token);
+            });
+            self.resume_from_latches();
+        }
+    }
+}
+
+/// Logs for whom is waited now, and for whom no more.
+fn tell(map: &::membership::Map, before: &BTreeSet<NodeId>, now: &BTreeMap<NodeId, Doubt>) {
+    for (node, doubt) in now.iter().filter(|(node, _)| !before.contains(node)) {
+        tracing::warn!(
+            cause = node.0,
+            "transactions over nodes ({}) wait for the node at {}, which does not answer: {} keys here stay locked until it does, and commands that need them are refused",
+            doubt.transactions,
+            place(map, *node),
+            doubt.keys
+        );
+    }
+    for node in before.iter().filter(|node| !now.contains_key(node)) {
+        tracing::info!(
+            cause = node.0,
+            "no transaction over nodes waits for the node at {} any more",
+            place(map, *node)
+        );
+    }
+}

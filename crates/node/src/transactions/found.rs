@@ -1,0 +1,287 @@
+//! What was fetched from other nodes, on its way into a workspace: of which moment it is.
+
+use std::sync::Arc;
+
+use command::effects;
+use engine::{BlockRun, Workspace};
+use txn::{Lock, NodeId};
+
+use super::coordinator::Block;
+use super::part::{IMAGES_MAX, TOO_LARGE};
+use super::wire::{self, Image};
+use super::workspace::{Fetching, Run, Seen as AllSeen, Versions};
+use crate::session::interactive::Interactive;
+use crate::session::{Aside, Suspended};
+use crate::worker::Worker;
+use crate::worker::conn::Conn;
+
+/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them.
+const APART_MAX: u64 = 60_000;
+const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
+const WRONG: &str = "ERR a node of the cluster has said what cannot be";
+/// Why a transaction is over.
+const TOO_MUCH: &str = "it has looked at more than 16 MB";
+
+/// Why nothing runs on what was fetched.
+pub(super) enum Unusable {
+    /// By the clock of one node something is there whose time has come by that of another: it will have come by both.
+    Untimely,
+    /// What the client is told.
+    Wrong(String),
+}
+
+impl From<&str> for Unusable {
+    fn from(text: &str) -> Self {
+        Unusable::Wrong(text.into())
+    }
+}
+
+/// What a node has said that there is.
+struct Found<'a> {
+    node: NodeId,
+    /// Its time then, unix milliseconds.
+    there: u64,
+    keys: Vec<Image<'a>>,
+}
+
+impl Worker {
+    /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
+    pub(super) fn fill_workspace(
+        &mut self,
+        conn: &mut Conn,
+        block: &mut Block,
+        workspace: &mut Workspace,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(u64, Aside), Unusable> {
+        let may_wait = self.may_wait_for_keys(block);
+        let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
+        fetching.patient = may_wait.then(Versions::new);
+        let clock = self.node.clock.unix_ms();
+        let found = read(found, fetching.asked_at, clock)?;
+        // Nobody may see a key that another has seen to be gone.
+        let latest = found.iter().map(|found| found.there).max();
+        let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
+        let now = match transaction.as_deref() {
+            Some(transaction) => transaction.next_time(clock, latest),
+            None => latest.unwrap_or(self.engine.now()),
+        };
+        workspace.begin(now, self.engine.tunables());
+        match transaction {
+            Some(transaction) => {
+                transaction.note_all_found(fetching, &found)?;
+                fetching.begin_seeing();
+                fetching.seen.latest = now;
+                let locks: Vec<Lock> = fetching.locks().cloned().collect();
+                transaction.fill(workspace, None, (&locks, &mut fetching.seen), now)?;
+                transaction.note_time(now, clock, latest.is_some());
+            }
+            None => {
+                fetching.begin_seeing();
+                fetching.fill(workspace, None, &found)?;
+            }
+        }
+        workspace.end();
+        fetching.told = None;
+        fetching.further.clear();
+        let keys = fetching.locks().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
+        Ok((now, Aside { keys, ..Aside::default() }))
+    }
+
+    /// Puts what a script turned out to need, and was fetched for it, into its workspace. It goes on with the time that it has.
+    pub(super) fn fill_further(
+        &mut self,
+        fetching: &mut Fetching,
+        run: &mut Run,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(), Unusable> {
+        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
+        run.workspace.begin(run.now, self.engine.tunables());
+        let amid = run.suspended.as_deref().and_then(Suspended::block);
+        let filled = fetching.fill(&mut run.workspace, amid, &found);
+        run.workspace.end();
+        run.has_further(fetching);
+        filled
+    }
+
+    /// As before, of a script between BEGIN and COMMIT: its transaction may have seen some of that.
+    pub(super) fn fill_further_interactive(
+        &mut self,
+        transaction: &mut Interactive,
+        fetching: &mut Fetching,
+        run: &mut Run,
+        found: &[(NodeId, Arc<[u8]>)],
+    ) -> Result<(), Unusable> {
+        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
+        transaction.note_all_found(fetching, &found)?;
+        fetching.asked.clear();
+        let latest = found.iter().map(|found| found.there).max();
+        // What a later command sees is not earlier.
+        transaction.now = transaction.now.max(latest.unwrap_or(0));
+        fetching.seen.latest = fetching.seen.latest.max(transaction.now);
+        run.workspace.begin(run.now, self.engine.tunables());
+        let amid = run.suspended.as_deref().and_then(Suspended::block);
+        let filled = transaction.fill(&mut run.workspace, amid, (&fetching.further, &mut fetching.seen), run.now);
+        run.workspace.end();
+        run.has_further(fetching);
+        filled
+    }
+
+    /// Whether it is a command that waits if it finds nothing.
+    fn may_wait_for_keys(&self, block: &Block) -> bool {
+        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
+        let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
+        block.alone && !is_interactive && block.multi.queue.iter().all(|queued| waits(queued.command))
+    }
+
+    /// What was found is of no one moment: it is fetched again.
+    pub(super) fn fetch_later(&mut self, which: (u64, u32)) {
+        let (now, mut events) = (self.tx_now(), Vec::new());
+        if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+            // If the attempt is void by now, there will be another.
+            coordinator.later(now, which, &mut events);
+        }
+        self.tx_events(events);
+    }
+}
+
+/// Reads what nodes have said that were asked at `asked_at` by the clock of this one, which is `clock` now.
+fn read(said: &[(NodeId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
+    let mut all = Vec::with_capacity(said.len());
+    for (node, said) in said {
+        let (there, keys) = wire::found(said).map_err(|_| WRONG)?;
+        // It has answered after it was asked, and before this.
+        if there > clock + APART_MAX || there + APART_MAX < asked_at {
+            let ahead_ms = there.wrapping_sub(clock) as i64;
+            tracing::warn!(
+                cause = node.0,
+                node = node.0,
+                ahead_ms,
+                "the clock of another node is far from that of this one"
+            );
+            return Err(APART.into());
+        }
+        all.push(Found { node: *node, there, keys });
+    }
+    Ok(all)
+}
+
+/// Whose image it is: the database, and the key.
+pub(super) fn place_of(image: &[u8]) -> Option<(u16, &[u8])> {
+    let effect = effects::decode(image).next()?.ok()?;
+    Some((effect.db, effect.key))
+}
+
+/// Whether the time has come of a key, or of one of its fields, that [ends](Workspace::ends) so.
+fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
+    ends.into_iter().flatten().any(|ends| ends < now)
+}
+
+impl AllSeen {
+    /// Whether something that was there has ended by the time at which a node has looked.
+    fn have_ended(&self) -> bool {
+        have_ended([self.ends, None], self.latest)
+    }
+}
+
+impl Run {
+    /// What its script lacked is there.
+    fn has_further(&mut self, fetching: &mut Fetching) {
+        let further = std::mem::take(&mut fetching.further);
+        self.aside.keys.extend(further.into_iter().map(|lock| ((lock.db, lock.key), lock.mode)));
+    }
+}
+
+/// A command or block runs on what was found for it, and on nothing else.
+impl Fetching {
+    /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there at one time, the latest of those at which
+    /// nodes have looked: somebody may have seen there that a key is gone. Whoever asks a key's owner alone is told by that one's clock.
+    fn fill(
+        &mut self,
+        workspace: &mut Workspace,
+        amid: Option<&BlockRun>,
+        found: &[Found<'_>],
+    ) -> Result<(), Unusable> {
+        for Found { node, there, keys } in found {
+            self.seen.latest = self.seen.latest.max(*there);
+            let bytes = self.seen.bytes.entry(*node).or_default();
+            *bytes += keys.iter().map(|(_, image)| image.len()).sum::<usize>();
+            if *bytes > IMAGES_MAX {
+                return Err(Unusable::Wrong(String::from_utf8_lossy(TOO_LARGE).into_owned()));
+            }
+            for (version, image) in keys {
+                workspace.put(image, amid).map_err(|_| WRONG)?;
+                if *version != 0
+                    && let Some((db, key)) = place_of(image)
+                {
+                    let ends = workspace.ends((db, key), *there, amid).into_iter().flatten();
+                    self.seen.ends = ends.chain(self.seen.ends).min();
+                }
+                if let Some(versions) = &mut self.patient
+                    && let Some((db, key)) = place_of(image)
+                {
+                    versions.insert((db, key.into()), *version);
+                }
+            }
+        }
+        if self.seen.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
+    }
+}
+
+/// A command between BEGIN and COMMIT runs on what its transaction has: what was found for that, now or earlier, and what that has made of it.
+impl Interactive {
+    /// The time of its next command; `latest`: that of those who were asked for that.
+    fn next_time(&self, clock: u64, latest: Option<u64>) -> u64 {
+        // It goes on as the clocks of those who were asked, whatever that of this node says.
+        let goes_on = clock.saturating_add_signed(self.lead);
+        // It sees no key again that it has seen to be gone.
+        latest.unwrap_or(goes_on).max(self.now)
+    }
+
+    /// The time of its next command is `now`, when this node's clock is at `clock`.
+    fn note_time(&mut self, now: u64, clock: u64, others_were_asked: bool) {
+        if others_were_asked {
+            self.lead = now.wrapping_sub(clock) as i64;
+        }
+        self.now = now;
+    }
+
+    fn note_all_found(&mut self, fetching: &Fetching, found: &[Found<'_>]) -> Result<(), Unusable> {
+        for Found { node, there, keys } in found {
+            let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
+            let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
+            if !self.note_found(&asked, *there, keys) {
+                self.end(TOO_MUCH);
+                return Err(Unusable::Wrong(format!("ABORTED The transaction was rolled back: {TOO_MUCH}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that it runs as, if it lacked these. `all`: what it has seen.
+    fn fill(
+        &mut self,
+        workspace: &mut Workspace,
+        amid: Option<&BlockRun>,
+        (locks, all): (&[Lock], &mut AllSeen),
+        now: u64,
+    ) -> Result<(), Unusable> {
+        for lock in locks {
+            let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
+            workspace.put(&seen.image, amid).map_err(|_| WRONG)?;
+            let fetched = seen.fetched.take();
+            if let Some(there) = fetched.filter(|_| seen.version != 0) {
+                seen.ends = workspace.ends((lock.db, &lock.key), there, amid);
+            }
+            match fetched {
+                _ if !have_ended(seen.ends, now) => {
+                    all.ends = seen.ends.into_iter().flatten().chain(all.ends).min();
+                }
+                // It is asked for again.
+                Some(_) => return Err(Unusable::Untimely),
+                // It was there for an earlier command.
+                None => seen.doubt(),
+            }
+        }
+        if all.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
+    }
+}

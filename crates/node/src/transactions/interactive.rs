@@ -1,0 +1,528 @@
+//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which
+//! are fetched without keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use command::{Reach, effects};
+use engine::{Made, Workspace};
+use resp::{Args, Reply};
+use txn::locks::Mode;
+use txn::{Lock, Part, Refusal};
+
+use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
+use super::found::{Unusable, place_of};
+use super::wire::{Changes, Check};
+use super::workspace::{Fetching, reach_of};
+use super::{Worker, member};
+use crate::cluster::gather::Merge;
+use crate::cluster::kinds::Kind;
+use crate::cluster::peers::Peers;
+use crate::cluster::route::calls_function;
+use crate::config::Isolation;
+use crate::session::interactive::{Interactive, Seen};
+use crate::session::{Aside, Multi};
+use crate::table::Command;
+use crate::worker::Token;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
+
+/// Bytes that a transaction may keep.
+const BYTES_MAX: usize = 16 << 20;
+/// What a key costs beside itself and its image, in bytes.
+const KEY: usize = size_of::<((u16, Box<[u8]>), Seen)>();
+/// What a message costs beside its channel and itself, in bytes.
+const MESSAGE: usize = size_of::<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>();
+/// Sequences of blocks that nobody need be asked for, and no others.
+pub(super) const AT_HOME: u64 = 1 << 63;
+
+const ABORTED: &[u8] = b"ABORTED The transaction was rolled back: ";
+const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
+const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
+const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
+pub(super) const CONFLICT: &[u8] =
+    b"CONFLICT The transaction was rolled back: somebody has changed what it looked at. Nothing of it has happened; try it again from BEGIN";
+
+/// What COMMIT makes happen beside changes of keys.
+pub(super) type Messages = Vec<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>;
+
+impl Fetching {
+    /// What its transaction has not seen is asked for.
+    pub(super) fn ask_for_lacking(&mut self, transaction: &Interactive) -> Vec<Part> {
+        let parts = std::mem::take(&mut self.parts);
+        let lacking = self.ask_for_lacking_of(&parts, transaction);
+        self.parts = parts;
+        lacking
+    }
+
+    /// As before, of these parts.
+    fn ask_for_lacking_of(&mut self, parts: &[Part], transaction: &Interactive) -> Vec<Part> {
+        let lacking = |part: &Part| {
+            let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
+            // Nobody's locks are kept: it is enough to read.
+            let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
+            Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
+        };
+        let parts: Vec<Part> = parts.iter().map(lacking).filter(|part| !part.locks.is_empty()).collect();
+        self.asked = parts.iter().flat_map(|part| part.locks.iter().cloned()).collect();
+        parts
+    }
+}
+
+impl Worker {
+    /// Connections whose transactions are looked after, between BEGIN and COMMIT; such as have ended up to a second ago may be among them.
+    pub fn open_transactions(&self) -> usize {
+        self.peers.as_deref().map_or(0, |peers| peers.tx.interactive.len())
+    }
+
+    /// A command between BEGIN and COMMIT. `None`: it runs here as ever.
+    pub(crate) fn route_in_transaction(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        args: Args<'_>,
+        kind: Kind,
+    ) -> Option<Next> {
+        if let Some(next) = self.in_turn(conn, false) {
+            return Some(next);
+        }
+        let (now, idle_ms) = (self.engine.now(), self.follower.settings().transaction_idle_timeout * 1000);
+        let transaction = conn.session.transaction.as_deref_mut()?;
+        end_if_idle(transaction, now, idle_ms);
+        transaction.active = now;
+        let over = transaction.over;
+        match (command.name.as_str(), over) {
+            // There is no block that EXEC could execute, as it says.
+            ("rollback" | "begin" | "reset" | "quit" | "exec", _) => return None,
+            ("commit", None) => return Some(self.commit(conn, command, args)),
+            (name, Some(why)) => {
+                if name == "commit" {
+                    conn.session.transaction = None;
+                }
+                return Some(self.decline(conn, command, &[ABORTED, why.as_bytes()].concat()));
+            }
+            ("multi", None) => return Some(self.decline(conn, command, NOT_HERE)),
+            _ => {}
+        }
+        match kind {
+            Kind::Script if calls_function(command) && self.peers.as_deref().is_some_and(|peers| !peers.serves) => {
+                let text = self.peers.as_deref().map(Peers::no_lease).unwrap_or_default();
+                Some(self.decline(conn, command, &text))
+            }
+            Kind::Keyed | Kind::Patient | Kind::Script if reach_of(command, args) != Reach::Keys => {
+                Some(self.decline(conn, command, NOT_HERE))
+            }
+            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Gather(Merge::Receivers) => {
+                Some(self.run_interactive(conn, command, args))
+            }
+            Kind::Quick | Kind::Own | Kind::Unwatch => None,
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
+                Some(self.decline(conn, command, NOT_HERE))
+            }
+        }
+    }
+
+    fn run_interactive(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+        let mut multi = Box::<Multi>::default();
+        if !multi.push(command.id, None, args) {
+            return self.decline(conn, command, TOO_LONG);
+        }
+        if let Some(transaction) = conn.session.transaction.as_deref_mut() {
+            if transaction.isolation == Isolation::ReadCommitted {
+                transaction.forget_unwritten();
+            }
+            if let Some(peers) = self.peers.as_deref_mut() {
+                peers.tx.interactive.insert(conn.token);
+            }
+        }
+        let session = (conn.session.db, conn.session.protocol);
+        let parts = match self.plan_interactive(&multi, session, &[]) {
+            Ok(parts) => parts,
+            Err(text) => return self.decline(conn, command, &text),
+        };
+        let hole = self.place_of_reply(conn);
+        conn.wait = Wait::Replies(0);
+        let runs = self.runs_for(conn, &multi, &[]);
+        let mut block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
+        block.runs = runs;
+        self.fetch_interactive(conn, block);
+        Next::Stop
+    }
+
+    fn plan_interactive(
+        &mut self,
+        multi: &Multi,
+        session: (u16, resp::Protocol),
+        extra: &[Lock],
+    ) -> Result<Vec<Part>, Vec<u8>> {
+        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
+        let Some(peers) = self.peers.as_deref_mut() else { return Err(super::coordinator::NOT_SERVED.into()) };
+        let parts = peers.plan_fetching((&node, databases), multi, (&[], &[]), session, extra)?;
+        if peers.tx.coordinator.is_none() && !parts.is_empty() {
+            return Err(super::coordinator::NOT_SERVED.into());
+        }
+        peers.refusal(&parts).map_or(Ok(parts), Err)
+    }
+
+    /// Fetches what a command needs and its transaction has not seen; or runs it soon, if that is nothing.
+    fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
+        let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
+        else {
+            return;
+        };
+        let parts = fetching.ask_for_lacking(transaction);
+        self.fetch_lacking(conn, block, parts);
+    }
+
+    /// Asks for these parts; or what there is runs soon, if that is nothing.
+    fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
+        let mut events = Vec::new();
+        block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.asked_at = clock);
+        let mut runs = std::mem::take(&mut block.runs);
+        self.tell_parts(conn, &parts, &mut runs);
+        block.runs = runs;
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        match peers.tx.coordinator.as_mut() {
+            Some(coordinator) if !parts.is_empty() => {
+                let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
+                peers.tx.blocks.insert(sequence, block);
+            }
+            // Plans of what needs others are refused without a coordinator.
+            _ => {
+                peers.tx.at_home += 1;
+                let sequence = AT_HOME | peers.tx.at_home;
+                peers.tx.blocks.insert(sequence, block);
+                peers.tx.beginning.push(sequence);
+            }
+        }
+        self.tx_events(events);
+    }
+
+    /// A script turned out to need further keys: what its transaction has not seen of them is fetched, and it goes on.
+    pub(super) fn fetch_further_interactive(
+        &mut self,
+        (sequence, mut block, mut conn): (u64, Block, Box<Conn>),
+        missing: Vec<Lock>,
+    ) {
+        let planned = match self.peers.as_deref_mut() {
+            Some(peers) if peers.tx.coordinator.is_some() => peers
+                .plan_further(missing.clone(), block.protocol)
+                .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err)),
+            _ => Err(super::coordinator::NOT_SERVED.into()),
+        };
+        match (planned, block.fetching.as_deref_mut(), conn.session.transaction.as_deref()) {
+            (Ok(parts), Some(fetching), Some(transaction)) => {
+                fetching.extra.extend(missing);
+                fetching.note_wider(&parts);
+                let lacking = fetching.ask_for_lacking_of(&parts, transaction);
+                self.fetch_lacking(&mut conn, block, lacking);
+                self.put_conn(conn);
+            }
+            (planned, ..) => {
+                self.put_conn(conn);
+                self.put_running(sequence, block);
+                let text = planned.err().unwrap_or_else(|| super::coordinator::NOT_SERVED.into());
+                self.answer_interactive(sequence, Err(text));
+            }
+        }
+    }
+
+    /// What a script lacked is there.
+    pub(super) fn go_on_interactive(
+        &mut self,
+        which: (u64, u32),
+        (mut block, mut conn): (Block, Box<Conn>),
+        found: &[(txn::NodeId, Arc<[u8]>)],
+    ) {
+        let run = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take());
+        let transaction = conn.session.transaction.as_deref_mut();
+        let filled = match (block.fetching.as_deref_mut(), transaction, run) {
+            (Some(fetching), Some(transaction), Some(mut run)) => {
+                let filled = self.fill_further_interactive(transaction, fetching, &mut run, found);
+                run.attempt = which.1;
+                fetching.run = Some(run);
+                filled
+            }
+            _ => Err(Unusable::Untimely),
+        };
+        self.put_conn(conn);
+        self.put_running(which.0, block);
+        self.end_fetch(which);
+        match filled {
+            Ok(()) => self.step_workspace(which.0),
+            Err(Unusable::Untimely) => self.begin_again(which, Vec::new()),
+            Err(Unusable::Wrong(text)) => self.answer_interactive(which.0, Err(text.into())),
+        }
+    }
+
+    /// A command runs again from its start.
+    pub(super) fn fetch_more_interactive(&mut self, sequence: u64) {
+        let Some((block, mut conn)) = self.take_running(sequence) else { return };
+        let extra = block.fetching.as_deref().map(|fetching| fetching.extra().to_vec()).unwrap_or_default();
+        let planned = self.plan_interactive(&block.multi, (block.db, block.protocol), &extra);
+        match planned {
+            Ok(parts) => {
+                let mut block = block;
+                if let Some(fetching) = block.fetching.as_deref_mut() {
+                    fetching.parts = parts;
+                }
+                self.fetch_interactive(&mut conn, block);
+                self.put_conn(conn);
+            }
+            Err(text) => {
+                self.put_conn(conn);
+                self.put_running(sequence, block);
+                self.answer_interactive(sequence, Err(text));
+            }
+        }
+    }
+
+    /// What was fetched is in the workspace: nobody need hold it.
+    pub(super) fn end_fetch(&mut self, which: (u64, u32)) {
+        let (now, mut events) = (self.tx_now(), Vec::new());
+        if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+            coordinator.give_up(now, which, &mut events);
+        }
+        self.tx_events(events);
+    }
+
+    /// A command between BEGIN and COMMIT has run, or cannot be.
+    pub(super) fn answer_interactive(&mut self, sequence: u64, ran: Result<Vec<u8>, Vec<u8>>) {
+        let Some(mut block) = self.peers.as_deref_mut().and_then(|peers| peers.tx.blocks.remove(&sequence)) else {
+            return;
+        };
+        // Waiting for an answer is not idling.
+        let now = self.engine.now();
+        if let Some(transaction) = self.conn(block.token).and_then(|conn| conn.session.transaction.as_deref_mut()) {
+            transaction.active = now;
+        }
+        match ran {
+            Ok(reply) => self.answer_counted(&block, &reply),
+            Err(text) => {
+                self.put_session_back(&mut block);
+                self.answer_block(&block, &error(&text), None);
+            }
+        }
+    }
+
+    /// COMMIT.
+    fn commit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
+        let Some(transaction) = conn.session.transaction.take() else { return Next::Continue };
+        let planned = match self.peers.as_deref_mut() {
+            None => Err(super::coordinator::NOT_SERVED.into()),
+            Some(peers) => match peers.plan_commit(&transaction) {
+                Ok(parts) if parts.is_empty() => Ok(parts),
+                Ok(_) if peers.tx.coordinator.is_none() => Err(super::coordinator::NOT_SERVED.into()),
+                Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
+                Err(text) => Err(text),
+            },
+        };
+        let parts = match planned {
+            Ok(parts) => parts,
+            Err(text) => {
+                // Nothing has happened: it may be tried again.
+                conn.session.transaction = Some(transaction);
+                return self.decline(conn, command, &text);
+            }
+        };
+        let hole = self.place_of_reply(conn);
+        conn.wait = Wait::Replies(0);
+        self.count_forwarded(conn, command, Some(args));
+        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        let mut events = Vec::new();
+        let session = (conn.session.db, conn.session.protocol);
+        let mut block = Block::new(conn.token, hole, Box::default(), session, None);
+        block.runs = self.runs_for(conn, &block.multi, &parts);
+        block.commit = Some(transaction);
+        if let Some(peers) = self.peers.as_deref_mut() {
+            match peers.tx.coordinator.as_mut() {
+                Some(coordinator) if !parts.is_empty() => {
+                    let sequence = coordinator.begin_known(now, time, parts, &mut events);
+                    peers.tx.blocks.insert(sequence, block);
+                }
+                _ => {
+                    // It looked at nothing that matters.
+                    peers.tx.at_home += 1;
+                    let sequence = AT_HOME | peers.tx.at_home;
+                    peers.tx.blocks.insert(sequence, block);
+                    events.push(txn::Event::Reply { sequence, replies: Vec::new() });
+                    peers.tx.committed.append(&mut events);
+                }
+            }
+        }
+        self.tx_events(events);
+        Next::Stop
+    }
+
+    /// Begins what nobody need be asked for, and ends transactions that are idle for too long.
+    pub(super) fn step_interactive(&mut self) {
+        let now = self.engine.now();
+        let idle_ms = self.follower.settings().transaction_idle_timeout * 1000;
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let events = std::mem::take(&mut peers.tx.committed);
+        let beginning = std::mem::take(&mut peers.tx.beginning);
+        if !peers.tx.interactive.is_empty() && now >= peers.tx.idle_at {
+            peers.tx.idle_at = now + 1000;
+            let mut tokens: BTreeSet<Token> = std::mem::take(&mut peers.tx.interactive);
+            tokens.retain(|token| {
+                let Some(conn) = self.conn(*token) else { return false };
+                let waits = !conn.has_ended();
+                let Some(transaction) = conn.session.transaction.as_deref_mut() else { return false };
+                if waits {
+                    return true;
+                }
+                end_if_idle(transaction, now, idle_ms);
+                let goes_on = transaction.over.is_none();
+                conn.show_output();
+                goes_on
+            });
+            if let Some(peers) = self.peers.as_deref_mut() {
+                peers.tx.interactive.append(&mut tokens);
+            }
+        }
+        self.tx_events(events);
+        for sequence in beginning {
+            self.run_fetched((sequence, 0), &[]);
+        }
+    }
+}
+
+fn end_if_idle(transaction: &mut Interactive, now: u64, idle_ms: u64) {
+    if idle_ms > 0 && transaction.over.is_none() && now.saturating_sub(transaction.active) > idle_ms {
+        transaction.end(IDLE);
+    }
+}
+
+fn error(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Reply::new(&mut bytes, resp::Protocol::Resp2).error(text);
+    bytes
+}
+
+impl Interactive {
+    /// What it has only read is looked at anew.
+    fn forget_unwritten(&mut self) {
+        let bytes = &mut self.bytes;
+        self.keys.retain(|(_, key), seen| {
+            if !seen.written {
+                *bytes -= KEY + key.len() + seen.image.len();
+            }
+            seen.written
+        });
+    }
+
+    /// Notes what there is under keys that were asked for, `there` by the clock of their owner. False: that is too much.
+    pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[(u64, &[u8])]) -> bool {
+        for lock in asked {
+            // An earlier attempt may have found something else.
+            let seen = Seen { fetched: Some(there), ..Seen::default() };
+            match self.keys.insert((lock.db, lock.key.clone()), seen) {
+                Some(before) => self.bytes -= before.image.len(),
+                None => self.bytes += KEY + lock.key.len(),
+            }
+        }
+        for (version, image) in found {
+            let Some((db, key)) = place_of(image) else { continue };
+            if let Some(seen) = self.keys.get_mut(&(db, Box::from(key))) {
+                self.bytes = self.bytes - seen.image.len() + image.len();
+                (seen.version, seen.image) = (*version, (*image).into());
+            }
+        }
+        self.bytes <= BYTES_MAX
+    }
+
+    /// Notes what a command has done. An error: that is too much, and nothing was noted.
+    pub(super) fn note_made(
+        &mut self,
+        made: Made,
+        workspace: &mut Workspace,
+        aside: &mut Aside,
+    ) -> Result<(), Vec<u8>> {
+        let mut images = BTreeMap::new();
+        let (mut bytes, mut replaced) = (self.bytes + made.effects.len(), 0);
+        for effect in effects::decode(&made.effects).flatten() {
+            let place = (effect.db, Box::from(effect.key));
+            if let Entry::Vacant(image) = images.entry(place) {
+                match self.keys.get(image.key()) {
+                    Some(seen) => replaced += seen.image.len(),
+                    None => bytes += KEY + effect.key.len(),
+                }
+                bytes += image.insert(workspace.image(effect.db, effect.key)).len();
+            }
+        }
+        // What is told of a key goes with its changes, to who owns it: of one that is only read, nobody is told.
+        let mut events = made.events;
+        events.retain(|event| {
+            let place = (event.db, event.key.clone());
+            images.contains_key(&place) || self.keys.get(&place).is_some_and(|seen| seen.written)
+        });
+        bytes += events.iter().map(|event| size_of::<command::Event>() + event.key.len()).sum::<usize>();
+        let of_message = |(_, channel, payload): &(_, Vec<u8>, Vec<u8>)| MESSAGE + channel.len() + payload.len();
+        bytes += aside.messages.iter().map(of_message).sum::<usize>();
+        if bytes - replaced > BYTES_MAX {
+            return Err(TOO_LARGE.into());
+        }
+        self.bytes = bytes - replaced;
+        self.needs_memory |= aside.needs_memory;
+        for (place, image) in images {
+            let seen = self.keys.entry(place).or_default();
+            (seen.image, seen.written) = (image.into(), true);
+        }
+        self.effects.extend_from_slice(&made.effects);
+        self.events.append(&mut events);
+        self.messages.append(&mut aside.messages);
+        Ok(())
+    }
+}
+
+/// What an owner checks, does and tells.
+type OfOwner<'a> = (Vec<Check<'a>>, Vec<u8>, Vec<command::Event>);
+
+impl Peers {
+    /// What a transaction that commits is to the nodes. The error is for the client.
+    pub(super) fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
+        let all = transaction.isolation == Isolation::StrictSerializable;
+        let mut locks: BTreeMap<u16, Vec<Lock>> = BTreeMap::new();
+        let mut changes: BTreeMap<u16, OfOwner<'_>> = BTreeMap::new();
+        for ((db, key), seen) in transaction.keys.iter().filter(|(_, seen)| all || seen.written) {
+            let owner = self.owner(key)?;
+            let mode = if seen.written { Mode::Exclusive } else { Mode::Shared };
+            locks.entry(owner).or_default().push(Lock { db: *db, key: key.clone(), mode });
+            changes.entry(owner).or_default().0.push((*db, key, seen.version_at(transaction.now)));
+        }
+        for effect in effects::split(&transaction.effects) {
+            let (effect, bytes) = effect.map_err(|_| TOO_LONG)?;
+            let owner = self.owner(effect.key)?;
+            changes.entry(owner).or_default().1.extend_from_slice(bytes);
+        }
+        for event in &transaction.events {
+            let written = transaction.keys.get(&(event.db, event.key.clone())).is_some_and(|seen| seen.written);
+            if written {
+                changes.entry(self.owner(&event.key)?).or_default().2.push(event.clone());
+            }
+        }
+        let mut parts = Vec::new();
+        for (owner, locks) in locks {
+            let (checks, effects, events) = changes.remove(&owner).unwrap_or_default();
+            let commands =
+                Changes { checks, effects: &effects, events, needs_memory: transaction.needs_memory }.encode();
+            if commands.len() > PART_MAX {
+                return Err(TOO_LONG.into());
+            }
+            let member = member(self.map.node(owner));
+            parts.push(part(member, locks, commands.into()));
+        }
+        Ok(parts)
+    }
+}
+
+/// What the client of a COMMIT is told that did not happen: its transaction is there no more.
+pub(super) fn refused(why: &Refusal) -> Arc<[u8]> {
+    match why {
+        // Not as if nobody had been asked yet, when it can be committed again.
+        Refusal::Failed(text) => [ABORTED, text].concat().into(),
+        _ => Arc::from(CONFLICT),
+    }
+}

@@ -1,0 +1,332 @@
+//! A node's part in an attempt, once it has its locks: it is executed and undone, or looked at, and what comes of that is said.
+
+use std::sync::Arc;
+
+use command::effects::{self, op};
+use command::{Reach, Row, Run, flags};
+use engine::{BlockRun, Call, Caller, Undone, Untimely};
+use resp::{Args, Batch};
+use txn::locks::Mode;
+use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
+
+use super::coordinator::mode_of;
+use super::split::is_splittable;
+use super::tasks::Done;
+use super::{Client, Looked, Watched, wire};
+use crate::table::{Command, Handler};
+use crate::worker::Worker;
+
+/// Bytes of a part's replies at most: they are one message.
+const REPLIES_MAX: usize = 8 << 20;
+
+const NEVER: &str = "ERR a command that runs in no transaction over nodes";
+
+/// Bytes of what there is at a node that a transaction fetches, at most: they are one message.
+pub(super) const IMAGES_MAX: usize = 8 << 20;
+pub(super) const TOO_LARGE: &[u8] =
+    b"ERR the values of one node are too large (8 MB) for a command, script or block with keys of several nodes";
+
+impl Worker {
+    /// A part has its locks.
+    pub(super) fn has_locks(
+        &mut self,
+        mut block: BlockRun,
+        (tx, widens): (TxId, bool),
+        locks: &[Lock],
+        client: &Client,
+        refusal: Option<Refusal>,
+    ) -> Done {
+        let wanted = self.tx_locked(tx, true).into_iter().next();
+        let caller = client.caller;
+        let changed = match &client.watched {
+            Watched::Nothing => false,
+            Watched::Keys(keys) => !self.engine.is_unchanged(&block, keys),
+            Watched::Lost => true,
+        };
+        let refusal = if changed { Some(Refusal::Changed) } else { refusal };
+        match wanted {
+            Some(Action::Execute { commands, logged, moment, .. }) => {
+                let refusal = refusal.filter(|why| *why == Refusal::Changed || self.needs_room(&commands));
+                let refusal = refusal.or_else(|| self.refusal_of_moment(&block, locks, moment?));
+                self.execute_part(block, tx, locks, (&commands, logged, caller), refusal)
+            }
+            Some(Action::Fetch { logged, .. }) => {
+                let refusal = refusal.filter(|why| *why == Refusal::Changed);
+                self.look_for_part(block, tx, (locks, logged, caller), refusal)
+            }
+            // It was given up meanwhile.
+            _ => {
+                self.engine.undo_attempt(&mut block);
+                let _ = match widens {
+                    // Whoever gave it up gives all of its locks back.
+                    true => self.engine.hold_attempt(block),
+                    false => self.engine.drop_attempt(block, tx, locks),
+                };
+                Done::Over
+            }
+        }
+    }
+
+    /// A part has its locks: it is executed and undone, and the record of that is left, if it is to be logged.
+    pub(super) fn execute_part(
+        &mut self,
+        mut block: BlockRun,
+        tx: TxId,
+        locks: &[Lock],
+        (commands, logged, caller): (&[u8], bool, Caller),
+        refusal: Option<Refusal>,
+    ) -> Done {
+        let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged));
+        // What follows from what keys are is said when that is committed.
+        let looked = refusal.as_ref().is_none_or(|why| *why == Refusal::Changed);
+        let (execution, mut undone) = match refusal {
+            Some(why) => (Err(why), self.engine.undo_attempt(&mut block)),
+            None if wire::is_changes(commands) => {
+                let taken = self.take_changes(&block, locks, commands);
+                let (taken, events) = taken.map_or_else(|why| (Err(why), Vec::new()), |(taken, e)| (Ok(taken), e));
+                self.engine.undo_attempt(&mut block);
+                (taken, self.engine.undone_elsewhere(events))
+            }
+            None => {
+                let replies = self.run_part(&mut block, locks, commands, caller);
+                let mut undone = self.engine.undo_attempt(&mut block);
+                self.engine.remember_attempt(&mut block);
+                let effects = std::mem::take(&mut undone.effects).into();
+                (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
+            }
+        };
+        undone.by = caller.client;
+        match execution.unwrap_or_else(Execution::Refused) {
+            // Who asks again is not answered before it is committed, either.
+            read @ Execution::Done { .. } if !logged => {
+                Done::Looked(self.engine.hold_attempt(block), tx, Looked::Read(read, undone))
+            }
+            execution => self.conclude_part((block, looked), tx, locks, execution, undone),
+        }
+    }
+
+    fn conclude_part(
+        &mut self,
+        (block, looked): (BlockRun, bool),
+        tx: TxId,
+        locks: &[Lock],
+        execution: Execution,
+        undone: Undone,
+    ) -> Done {
+        let mut actions = Vec::new();
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
+        }
+        let prepared = actions.iter().find_map(|action| match action {
+            Action::Append { record: Record::Prepare(prepared) } => Some(prepared.clone()),
+            _ => None,
+        });
+        match prepared {
+            Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
+            None => {
+                let unlocks: Vec<Action> =
+                    actions.extract_if(.., |action| matches!(action, Action::Unlock { .. })).collect();
+                let is_all = |unlock: &Action| matches!(unlock, Action::Unlock { locks: all, .. } if **all == *locks);
+                let seen = match unlocks.iter().all(is_all) {
+                    true => self.engine.drop_attempt(block, tx, locks),
+                    false => {
+                        // It was widened, and has more than it has asked for here: all of it is given back, and at once.
+                        let seen = self.engine.hold_attempt(block);
+                        self.act(unlocks);
+                        seen
+                    }
+                };
+                match self.peers.as_deref_mut().filter(|_| looked) {
+                    Some(peers) => {
+                        peers.tx.held_back.push((seen, actions));
+                        let now = self.tx_now();
+                        self.tx_committed(now);
+                    }
+                    None => self.act(actions),
+                }
+                Done::Over
+            }
+        }
+    }
+
+    /// A part has its locks: what is there is said when it is committed.
+    fn look_for_part(
+        &mut self,
+        mut block: BlockRun,
+        tx: TxId,
+        (locks, logged, caller): (&[Lock], bool, Caller),
+        refusal: Option<Refusal>,
+    ) -> Done {
+        // The clock may have gone on since the turn began, if this machine has stood still.
+        let mut found = wire::begin_found(self.engine.now().max(self.node.clock.unix_ms()));
+        let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged)).or_else(|| {
+            match self.engine.look(&block, locks, IMAGES_MAX, &mut found) {
+                Ok(true) => None,
+                Ok(false) => Some(Refusal::Failed(TOO_LARGE.into())),
+                Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
+            }
+        });
+        let undone = self.engine.undo_attempt(&mut block);
+        if caller.caches && refusal.is_none() {
+            // Which of them its commands read, nobody knows before they have run.
+            self.engine.remember_keys(&block, caller.client, locks.iter().map(|lock| &*lock.key));
+        }
+        match refusal {
+            None => Done::Looked(self.engine.hold_attempt(block), tx, Looked::Found(found.into())),
+            Some(why) => {
+                let looked = why == Refusal::Changed;
+                self.conclude_part((block, looked), tx, locks, Execution::Refused(why), undone)
+            }
+        }
+    }
+
+    /// What a part is to do that its coordinator has made out, if keys are as that believes.
+    fn take_changes(
+        &mut self,
+        block: &BlockRun,
+        locks: &[Lock],
+        bytes: &[u8],
+    ) -> Result<(Execution, Vec<command::Event>), Refusal> {
+        let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
+        let changes = wire::changes(bytes).map_err(|malformed| failed(malformed.0))?;
+        let databases = self.follower.settings().databases;
+        let mode = |db: u16, key: &[u8]| {
+            // Who coordinates it may have more databases.
+            let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key))).ok().filter(|_| db < databases)?;
+            Some(locks[at].mode)
+        };
+        for (db, key, version) in &changes.checks {
+            let unreadable = |error: command::Error| Refusal::Failed(error.as_bytes().into());
+            if mode(*db, key).is_none() || !self.engine.is_at(block, (*db, key), *version).map_err(unreadable)? {
+                return Err(Refusal::Changed);
+            }
+        }
+        for effect in effects::decode(changes.effects) {
+            let effect = effect.map_err(|corrupt| failed(corrupt.0))?;
+            // Whose time has come is gone for everybody who looks.
+            let least = if effect.op == op::DELETE { Mode::Shared } else { Mode::Exclusive };
+            if effect.is_barrier() || mode(effect.db, effect.key).is_none_or(|mode| mode < least) {
+                return Err(failed("ERR a change of what is not locked"));
+            }
+        }
+        Ok((Execution::Done { effects: changes.effects.into(), replies: Arc::default() }, changes.events))
+    }
+
+    /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes no writes.
+    fn refusal_of_owner(&self, locks: &[Lock], logged: bool) -> Option<Refusal> {
+        let peers = self.peers.as_deref()?;
+        let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
+        if !locks.iter().all(owns) {
+            return Some(Refusal::Moved);
+        }
+        if !peers.serves {
+            return Some(Refusal::Failed(peers.no_lease().into()));
+        }
+        let text = self.promise().filter(|_| logged)?.refusal()?;
+        Some(Refusal::Failed(peers.signed(text).into_bytes().into()))
+    }
+
+    /// Why a part is not executed at the moment that its attempt names.
+    fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
+        let now = self.engine.now();
+        match self.engine.is_untimely(block, locks, moment) {
+            Ok(untimely) => untimely.map(|untimely| match untimely {
+                Untimely::Ends(ends) => Refusal::Untimely { now, ends: Some(ends) },
+                Untimely::Over => Refusal::Untimely { now, ends: None },
+            }),
+            Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
+        }
+    }
+
+    /// Whether a command of a part is refused when memory is full.
+    pub(super) fn needs_room(&self, commands: &[u8]) -> bool {
+        if wire::is_changes(commands) {
+            // What comes from another node makes a node need more than it did, where one node would not.
+            let is_short = self.node.uses_more_than(self.node.system_limit());
+            let more = |changes: wire::Changes<'_>| {
+                let mut effects = effects::decode(changes.effects);
+                (changes.needs_memory || is_short) && effects.any(|effect| effect.is_ok_and(|e| e.op != op::DELETE))
+            };
+            return wire::changes(commands).is_ok_and(more);
+        }
+        let needs = |words: &[&[u8]]| find(&self.node.table, words).is_none_or(|c| c.spec.has(flags::DENYOOM));
+        wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
+    }
+
+    fn run_part(
+        &mut self,
+        block: &mut BlockRun,
+        locks: &[Lock],
+        commands: &[u8],
+        caller: Caller,
+    ) -> Result<Vec<u8>, Refusal> {
+        let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
+        let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
+        let node = self.node.clone();
+        let mut replies = Vec::new();
+        for (db, words) in &commands {
+            let command =
+                find(&node.table, words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
+            let Handler::Data(row) = command.handler else { return Err(failed(NEVER)) };
+            if !command.spec.accepts(words.len()) || *db >= self.follower.settings().databases {
+                return Err(failed("ERR a node of the cluster has other settings"));
+            }
+            let mut batch = Batch::new();
+            if !batch.push_copy(words.iter().copied()) {
+                return Err(failed("ERR a command is too long"));
+            }
+            let args = batch.args(0, &[]);
+            if !runs_under(command, row, *db, args, locks) {
+                return Err(failed(NEVER));
+            }
+            let token = 0;
+            let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
+            let reply = self.run_in_part(block, &call);
+            // The client's node has counted it.
+            if command.spec.has(flags::WRITE)
+                && let Some(error) = reply.strip_prefix(b"-")
+            {
+                self.stats.count_error(error);
+            }
+            if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(command)) {
+                // Other nodes may have other parts of it: all of it fails (rule T9).
+                return Err(Refusal::Failed(error.trim_ascii_end().into()));
+            }
+            wire::put_bytes(&mut replies, &reply);
+            if replies.len() > REPLIES_MAX {
+                return Err(failed("ERR the reply is too long for a transaction over nodes"));
+            }
+        }
+        Ok(replies)
+    }
+
+    fn run_in_part(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Vec<u8> {
+        let mut reply = Vec::new();
+        let parts = std::mem::take(&mut self.engine.parts);
+        self.engine.run_in_attempt(block, call, &mut reply);
+        self.engine.parts.copy_into(&mut reply);
+        self.engine.parts = parts;
+        reply
+    }
+}
+
+/// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has
+/// said so, and what it left out nobody would latch.
+fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
+    let works_on_keys = !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys;
+    let mut positions = Vec::new();
+    command.spec.keys_of(args, &mut positions);
+    let mode = mode_of(command);
+    let is_locked = |key: &[u8]| {
+        let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
+        at.is_ok_and(|at| locks[at].mode >= mode)
+    };
+    works_on_keys && !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked)
+}
+
+/// The command of these words.
+pub(crate) fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
+    let name = words.first()?;
+    let command = table.find_command(name).or_else(|| table.find_own(name))?;
+    table.with_word(command, words.get(1).copied())
+}

@@ -1,0 +1,313 @@
+//! Commands that wait for keys of several nodes: BLPOP, BLMOVE, XREAD BLOCK and their like.
+//!
+//! Such a command runs as any that needs keys of several nodes at once (`workspace.rs`). If it finds nothing, the attempt ends without a trace, and the
+//! connection sleeps until an owner says that one of the keys is not as it was when it was looked at: then it runs again, as a whole. So nothing is
+//! taken but by a transaction, whose reply is the client's, and a notice that is lost or comes in vain costs another attempt and nothing else.
+//!
+//! What owners are asked is DEBUG AWAIT, a command that waits for its keys as BLPOP does, over virtual connections of their own, which are closed when
+//! nobody waits any more.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::membership::items::Item;
+use keyspace::Kind;
+use resp::{Batch, Reply, append_request};
+
+use super::coordinator::Block;
+use super::workspace::Fetching;
+use crate::figures::stats::add;
+use crate::session::Multi;
+use crate::worker::conn::Conn;
+use crate::worker::{Token, Worker};
+
+/// When an owner could not be asked, the command runs again after so many milliseconds.
+const AGAIN_MS: u64 = 100;
+
+/// How a command waits.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// When to give up, unix milliseconds.
+    deadline: Option<u64>,
+    /// When to try again, whether or not anything has changed.
+    again: Option<u64>,
+    /// Over which links owners will say that something has changed, and the numbers of the virtual connections for that.
+    notices: Vec<(usize, u32)>,
+}
+
+impl Waiting {
+    /// It is tried again at a time at the latest. When that is.
+    fn look_by(&mut self, at: u64) -> u64 {
+        *self.again.insert(self.again.map_or(at, |before| before.min(at)))
+    }
+}
+
+/// A command that has found nothing.
+pub(super) struct Unserved {
+    pub(super) wait: command::Block,
+    /// Its time, unix milliseconds.
+    pub(super) now: u64,
+}
+
+impl Worker {
+    /// A command has found nothing: it waits.
+    pub(super) fn sleep_over_nodes(&mut self, which: (u64, u32), unserved: Unserved) {
+        let (tx_now, now) = (self.tx_now(), self.engine.now());
+        let mut events = Vec::new();
+        let coordinator = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut());
+        let ended = coordinator.is_some_and(|coordinator| coordinator.give_up(tx_now, which, &mut events));
+        self.tx_events(events);
+        if !ended {
+            // The attempt was void already: there is another one.
+            return;
+        }
+        let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
+        let Unserved { wait, now: began } = unserved;
+        block.replace_arguments(&wait.replaced);
+        let token = block.token;
+        let begins = block.waiting.is_none();
+        let waiting = block.waiting.get_or_insert_default();
+        if begins {
+            // The owners' clocks may be ahead of this one. No wait ends early.
+            waiting.deadline = wait.deadline.map(|at| now + at.saturating_sub(began) + 1);
+            self.deadlines.extend(waiting.deadline.map(|at| (at, token)));
+            conn.session.client.waits_elsewhere.store(true, Relaxed);
+            if !conn.session.client.blocked.swap(true, Relaxed) {
+                add(&self.stats.blocked, 1);
+            }
+        }
+        waiting.again = wait.again.map(|at| now + at.saturating_sub(began));
+        if waiting.deadline.is_some_and(|at| at <= now) {
+            self.put_conn(conn);
+            return self.answer_waiting(&block, |reply| reply.null_array());
+        }
+        if conn.ended {
+            // Nobody would hear what is taken for it.
+            self.put_conn(conn);
+            return self.answer_nobody(&block);
+        }
+        self.ask_for_notices(&conn, &mut block, &wait);
+        // It has been given nothing, and may sleep for long.
+        self.tell_held_news(&mut conn);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.tx.sleeping.insert(token, block);
+        }
+    }
+
+    /// Asks the owners of these arguments to say when they are not any more as they were looked at.
+    fn ask_for_notices(&mut self, conn: &Conn, block: &mut Block, wait: &command::Block) {
+        let (Some(peers), Some(fetching)) = (self.peers.as_deref_mut(), block.fetching.as_deref()) else { return };
+        let mut of_owners: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+        let Some((_, args)) = block.multi.commands().next() else { return };
+        let kind: &[u8] = match wait.kind {
+            Kind::List if !wait.when_gone => b"LIST",
+            Kind::ZSet if !wait.when_gone => b"ZSET",
+            Kind::Stream if !wait.when_gone => b"STREAM",
+            _ => b"ANY",
+        };
+        let begin = || [&b"DEBUG"[..], b"AWAIT", kind].map(<[u8]>::to_vec).to_vec();
+        for key in wait.keys.iter().filter_map(|at| args.get(*at)) {
+            let Ok(owner) = peers.owner(key) else { continue };
+            let words = of_owners.entry(owner).or_insert_with(begin);
+            words.push(fetching.version_of(block.db, key).to_string().into());
+            words.push(key.to_vec());
+        }
+        let Some(waiting) = block.waiting.as_deref_mut() else { return };
+        let mut links = Vec::new();
+        for (owner, words) in of_owners {
+            let link = peers.link_to(owner);
+            let out = &mut peers.links[link];
+            links.push(link);
+            if out.is_full() {
+                waiting.look_by(self.engine.now() + AGAIN_MS);
+                continue;
+            }
+            let (vc, epoch) = (out.open_notice(block.token), out.epoch);
+            out.stage.put(&Item::Open { vc, client: conn.session.client.id, db: block.db, protocol: 2 });
+            let mut bytes = Vec::new();
+            append_request(&mut bytes, &words);
+            out.stage.commands(vc, epoch, &bytes);
+            waiting.notices.push((link, vc));
+        }
+        self.deadlines.extend(waiting.again.map(|at| (at, block.token)));
+        links.into_iter().for_each(|link| self.want_link(link));
+    }
+
+    /// An owner has said something to somebody who waits; `changed`: that something has changed.
+    pub(crate) fn noticed(&mut self, token: Token, link: usize, vc: u32, changed: bool) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(block) = peers.tx.sleeping.get_mut(&token) else { return };
+        let Some(waiting) = block.waiting.as_deref_mut().filter(|waiting| waiting.notices.contains(&(link, vc))) else {
+            return;
+        };
+        if changed {
+            return self.try_again(token);
+        }
+        // It does not know of the keys what this node does: soon it may.
+        let again = waiting.look_by(self.engine.now() + AGAIN_MS);
+        self.deadlines.insert((again, token));
+    }
+
+    /// A link has ended, over which something was to be said to somebody who waits.
+    pub(crate) fn lose_notices(&mut self, token: Token, link: usize) {
+        self.lose_notice(token, |(over, _)| over == link);
+    }
+
+    /// Somebody waits for something that is not going to be said, over these links and virtual connections. The numbers mean nothing any more.
+    pub(crate) fn lose_notice(&mut self, token: Token, lost: impl Fn((usize, u32)) -> bool) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let Some(waiting) = peers.tx.sleeping.get_mut(&token).and_then(|block| block.waiting.as_deref_mut()) else {
+            return;
+        };
+        let before = waiting.notices.len();
+        waiting.notices.retain(|notice| !lost(*notice));
+        if waiting.notices.len() < before {
+            self.try_again(token);
+        }
+    }
+
+    /// The map has changed: keys may be elsewhere.
+    pub(super) fn wake_all_over_nodes(&mut self) {
+        let Some(peers) = self.peers.as_deref() else { return };
+        for token in peers.tx.sleeping.keys().copied().collect::<Vec<_>>() {
+            self.try_again(token);
+        }
+    }
+
+    fn wake(&mut self, token: Token) -> Option<Block> {
+        let peers = self.peers.as_deref_mut()?;
+        let mut block = peers.tx.sleeping.remove(&token)?;
+        let waiting = block.waiting.get_or_insert_default();
+        for (link, vc) in waiting.notices.drain(..) {
+            peers.links[link].close(vc);
+        }
+        if let Some(at) = waiting.again.take() {
+            self.deadlines.remove(&(at, token));
+        }
+        Some(block)
+    }
+
+    /// Runs a command again that waits.
+    fn try_again(&mut self, token: Token) {
+        let Some(mut block) = self.wake(token) else { return };
+        if let Some(conn) = self.conn(token) {
+            conn.holds_news = conn.session.tracking.is_some();
+        }
+        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
+        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let session = (block.db, block.protocol);
+        let planned = peers
+            .plan_fetching((&node, databases), &block.multi, (&[], &[]), session, &[])
+            .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err));
+        let parts = match planned {
+            Ok(parts) => parts,
+            Err(text) => return self.answer_waiting(&block, |reply| reply.error(&text)),
+        };
+        let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
+        block.fetching = Some(Fetching::new(parts.clone(), Vec::new(), clock));
+        let mut events = Vec::new();
+        let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
+        peers.tx.blocks.insert(sequence, block);
+        self.tx_events(events);
+    }
+
+    fn answer_waiting(&mut self, block: &Block, write: impl FnOnce(&mut Reply<'_>)) {
+        let mut bytes = Vec::new();
+        write(&mut Reply::new(&mut bytes, block.protocol));
+        self.answer_block(block, &bytes, None);
+    }
+
+    /// Ends the wait of a connection from its own side. `None`: it does not wait, or may be being served.
+    fn end_wait_over_nodes(&mut self, token: Token) -> Option<Block> {
+        if let Some(block) = self.wake(token) {
+            return Some(block);
+        }
+        let now = self.tx_now();
+        let peers = self.peers.as_deref_mut()?;
+        let waits = |block: &Block| block.token == token && block.waiting.is_some();
+        let sequence = peers.tx.blocks.iter().find_map(|(sequence, block)| waits(block).then_some(*sequence))?;
+        let mut events = Vec::new();
+        let withdrawn = peers.tx.coordinator.as_mut()?.withdraw(now, sequence, &mut events);
+        self.tx_events(events);
+        let (mut block, mut conn) = self.take_running(sequence)?;
+        if !withdrawn {
+            self.put_conn(conn);
+            self.put_running(sequence, block);
+            return None;
+        }
+        self.stop_workspace(&mut conn, &mut block);
+        self.put_conn(conn);
+        Some(block)
+    }
+
+    /// The time of something has come for which a connection may wait.
+    pub(crate) fn look_at_wait_over_nodes(&mut self, token: Token, now: u64) {
+        let Some(peers) = self.peers.as_deref() else { return };
+        let waiting = |block: &'_ Block| block.waiting.as_deref().map(|waiting| (waiting.deadline, waiting.again));
+        let sleeping = peers.tx.sleeping.get(&token);
+        let trying = || peers.tx.blocks.values().find(|block| block.token == token);
+        let Some((deadline, again)) = sleeping.or_else(trying).and_then(waiting) else { return };
+        if deadline.is_some_and(|at| at <= now) {
+            if let Some(block) = self.end_wait_over_nodes(token) {
+                self.answer_waiting(&block, |reply| reply.null_array());
+            }
+        } else if again.is_some_and(|at| at <= now) {
+            self.try_again(token);
+        }
+    }
+
+    /// A client that waits for keys of several nodes sends nothing more: it is given up, unless it is being served.
+    pub(crate) fn leave_wait_over_nodes(&mut self, token: Token) {
+        if let Some(block) = self.end_wait_over_nodes(token) {
+            self.answer_nobody(&block);
+        }
+    }
+
+    fn answer_nobody(&mut self, block: &Block) {
+        self.answer_counted(block, &[]);
+        if let Some(mut conn) = self.take_conn(block.token) {
+            self.end_session(&mut conn);
+            self.put_conn(conn);
+        }
+    }
+
+    /// CLIENT UNBLOCK of a client that waits for keys of several nodes. Whether it did.
+    pub(crate) fn unblock_over_nodes(&mut self, token: Token, with_error: bool) -> bool {
+        let Some(block) = self.end_wait_over_nodes(token) else { return false };
+        self.answer_waiting(&block, |reply| match with_error {
+            true => reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            // As everywhere, whatever the command answers inside MULTI.
+            false => reply.null_array(),
+        });
+        true
+    }
+
+    /// The client of a connection has gone. False: it was not asleep.
+    pub(super) fn abandon_wait(&mut self, token: Token) -> bool {
+        let block = self.wake(token);
+        block.inspect(|block| self.forget_deadline(block)).is_some()
+    }
+
+    /// A command that has waited is answered.
+    pub(super) fn forget_deadline(&mut self, block: &Block) {
+        if let Some(at) = block.waiting.as_deref().and_then(|waiting| waiting.deadline) {
+            self.deadlines.remove(&(at, block.token));
+        }
+    }
+}
+
+impl Block {
+    /// When the command runs again, it is still about what came after it ran first.
+    fn replace_arguments(&mut self, replaced: &[(usize, Vec<u8>)]) {
+        let Some((queued, args)) = self.multi.commands().next().filter(|_| !replaced.is_empty()) else { return };
+        let replacement = |at| replaced.iter().find(|(i, _)| *i == at).map(|(_, arg)| arg.as_slice());
+        let words = args.iter().enumerate().map(|(at, arg)| replacement(at).unwrap_or(arg));
+        let (mut batch, mut multi) = (Batch::new(), Box::<Multi>::default());
+        if batch.push_copy(words) && multi.push(queued.command, None, batch.args(0, &[])) {
+            self.multi = multi;
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A connection as its worker sees it: buffers, decoder, session, and what it waits for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Blocked, Walking};
+use keyspace::Horizon;
+use resp::{Decoder, OwnedArgs};
+
+use crate::cluster::{Awaited, Remote, Role, Verdict};
+use crate::durability::checkpoints::{Checkpoints, Ticket};
+use crate::figures::stats::add;
+use crate::session::{Session, Suspended};
+use crate::worker::jobs::Job;
+use crate::worker::outgoing::Outgoing;
+
+/// What a connection waits for before its next command can run.
+pub(crate) enum Wait {
+    /// Nothing.
+    No,
+    /// A latch: its present command is still in the query buffer and will be run again.
+    Latch,
+    /// Keys: its present command has been taken over by the engine.
+    Keys(Arc<Blocked>),
+    /// The end of CLIENT PAUSE: its present command is still in the query buffer and will be run again.
+    Pause,
+    /// Room in memory, after a checkpoint: its present command is still in the query buffer and will be run again.
+    Room,
+    /// The log, which has much to write: its present command is still in the query buffer and will be run again.
+    Log,
+    /// The end of DEBUG SLEEP, with its arguments; then it is answered.
+    Sleep(OwnedArgs),
+    /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).
+    Sync(Horizon, Option<u64>),
+    /// The end of a checkpoint, with its arguments (SAVE); then it is answered.
+    Save(OwnedArgs, Arc<Checkpoints>, Ticket),
+    /// The end of a job, with its arguments (CONFIG SET appendonly); then it is answered.
+    Job(OwnedArgs, Arc<Job>),
+    /// What another node decides (CLIENT UNBLOCK).
+    Verdict(Arc<Verdict>),
+    /// A walk over the keyspace that goes on in steps.
+    Walk(Box<Walking>),
+    /// Replies of other nodes: until so many are to come at most. Its present command is still in the query buffer and will be run, or has been forwarded.
+    Replies(usize),
+    /// Room in a link to another node: its present command is still in the query buffer and will be run again.
+    Link,
+    /// What the node at the other end of this link answers.
+    Remote(usize),
+    /// A map by which its present command, still in the query buffer, is where it belongs.
+    Map,
+    /// A script that goes on in slices. Its command is still in the query buffer.
+    Script(Box<Suspended>),
+}
+
+pub(crate) struct Conn {
+    /// The worker's name for it: generation and index.
+    pub(crate) token: u64,
+    pub(crate) session: Session,
+    /// What it is.
+    pub(crate) role: Role,
+    /// What it has at other nodes.
+    pub(crate) remote: Option<Box<Remote>>,
+    pub(crate) decoder: Decoder,
+    /// Received and not yet executed, from `start` on.
+    pub(crate) query: Vec<u8>,
+    pub(crate) start: usize,
+    /// Replies still to be sent.
+    pub(crate) out: Outgoing,
+    pub(crate) wait: Wait,
+    /// In the queue of connections with something to do.
+    pub(crate) queued: bool,
+    /// In the list of connections with something to send.
+    pub(crate) dirty: bool,
+    /// Close once the output is sent; nothing more is executed.
+    pub(crate) closing: bool,
+    /// Close even if the output cannot be sent.
+    pub(crate) cut: bool,
+    /// The peer sends nothing more: close once everything is executed.
+    pub(crate) ended: bool,
+    /// How far it had come when that was looked at last.
+    pub(crate) left_at: Option<(usize, usize)>,
+    /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
+    pub(crate) missing: usize,
+    /// Bytes that the argument that is arriving still lacks; 0 if that is not known.
+    pub(crate) lacking: usize,
+    /// Unread bytes there will be when a large argument has arrived that is arriving; 0 for none.
+    pub(crate) large_until: usize,
+    /// It had enough to do: the driver has stopped reading.
+    pub(crate) held: bool,
+    /// Some of its output waits for the log: it is in the worker's list of those.
+    pub(crate) gated: bool,
+    /// What its present command has seen that may not be committed, while it is under way.
+    pub(crate) seen: Horizon,
+    /// What it is told beside its replies waits for this, too.
+    pub(crate) pushes_seen: Horizon,
+    /// Bytes of output that the driver has taken and not sent yet.
+    pub(crate) in_flight: usize,
+    /// Nanoseconds that the command that waits took until it began to wait.
+    pub(crate) spent: u64,
+    /// Its walk waits until the client has read some of what it was sent.
+    pub(crate) stalled: bool,
+    /// Bytes of the command that is suspended, at the beginning of what is unread.
+    pub(crate) suspended: usize,
+    /// Failures in a row to get a latch.
+    pub(crate) busy: u32,
+    /// How often its present command has waited for keys that the store has.
+    pub(crate) fetches: u32,
+    /// What it waits for of maps.
+    pub(crate) map: Awaited,
+    /// Since when the output is above the soft limit, unix milliseconds.
+    pub(crate) over_soft_since: Option<u64>,
+    /// What it is told beside its replies, and has to wait for the end of one.
+    pub(crate) pushes: Vec<u8>,
+    /// Its command is a transaction over nodes: what it is told beside its replies comes behind the reply to that, too.
+    pub(crate) holds_news: bool,
+    /// Its part of the worker's [`crate::WorkerStats::client_memory`].
+    pub(crate) weight: u64,
+}
+
+impl Conn {
+    pub(crate) fn new(token: u64, session: Session, role: Role) -> Self {
+        Self {
+            token,
+            session,
+            role,
+            remote: None,
+            decoder: Decoder::new(),
+            query: Vec::new(),
+            start: 0,
+            out: Outgoing::default(),
+            wait: Wait::No,
+            queued: false,
+            dirty: false,
+            closing: false,
+            cut: false,
+            ended: false,
+            left_at: None,
+            missing: 0,
+            lacking: 0,
+            large_until: 0,
+            held: false,
+            gated: false,
+            seen: Horizon::default(),
+            pushes_seen: Horizon::default(),
+            in_flight: 0,
+            spent: 0,
+            stalled: false,
+            suspended: 0,
+            busy: 0,
+            fetches: 0,
+            map: Awaited::default(),
+            over_soft_since: None,
+            pushes: Vec::new(),
+            holds_news: false,
+            weight: 0,
+        }
+    }
+
+    /// Bytes received and not yet executed.
+    pub(crate) fn unread(&self) -> usize {
+        self.query.len() - self.start
+    }
+
+    /// Notes that the argument that is arriving lacks `missing` bytes; 0 if that is not known. It is large if more of it was lacking
+    /// than half of what was there, and stays so.
+    pub(crate) fn expect(&mut self, missing: usize) {
+        let end = self.unread() + missing;
+        let large = missing > 0 && (missing > self.unread() / 2 || end == self.large_until);
+        self.large_until = if large { end } else { 0 };
+    }
+
+    /// Shows others what the connection holds. `lacking`: bytes that the argument that is arriving lacks; 0 if that is not known.
+    pub(crate) fn show_buffers(&self, lacking: usize) {
+        let client = &self.session.client;
+        let before = self.decoder.read_before().min(self.unread());
+        let free = if lacking > 0 { lacking } else { self.query.capacity() - self.query.len() };
+        client.arguments.store(before as u64, Relaxed);
+        client.query_len.store((self.unread() - before) as u64, Relaxed);
+        client.query_free.store(free as u64, Relaxed);
+        self.show_output();
+    }
+
+    /// Shows others what is to be sent, and what is kept between BEGIN and COMMIT.
+    pub(crate) fn show_output(&self) {
+        let client = &self.session.client;
+        client.output_len.store(self.owed() as u64, Relaxed);
+        let transaction = self.session.transaction.as_deref();
+        client.transaction_bytes.store(transaction.map_or(0, |transaction| transaction.bytes as u64), Relaxed);
+        client.output_buffer.store(self.out.bytes.capacity() as u64, Relaxed);
+    }
+
+    /// Bytes still to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.out.unsent()
+    }
+
+    /// Bytes still to be sent, what the driver has taken included.
+    pub(crate) fn owed(&self) -> usize {
+        self.unsent() + self.in_flight
+    }
+
+    /// Drops the output.
+    pub(crate) fn forget_output(&mut self) {
+        self.out = Outgoing::default();
+        if let Some(remote) = &mut self.remote {
+            remote.gather = None;
+        }
+        let client = &self.session.client;
+        client.output_len.store(self.in_flight as u64, Relaxed);
+        client.output_buffer.store(0, Relaxed);
+    }
+
+    /// Counts bytes sent.
+    pub(crate) fn count_out(&self, n: usize) {
+        add(&self.session.client.bytes_out, n as u64);
+        self.session.client.output_len.store(self.owed() as u64, Relaxed);
+    }
+
+    /// Whether its last command has been answered rather than waits for something.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.wait, Wait::No)
+    }
+
+    /// Whether commands can run now.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.wait, Wait::No) && !self.closing
+    }
+}

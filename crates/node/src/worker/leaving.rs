@@ -1,0 +1,82 @@
+//! A server that shuts down executes nothing more, but answers first what it has executed: replies may wait for the log and for other nodes, and what is
+//! said over links for more. So its workers go on until nobody is owed anything, but not for longer than three seconds: who does not read, or is owed what does
+//! not come, is closed.
+//!
+//! Another node hears over a link when all is answered that was executed there for its clients. So it knows of the rest that it was not.
+
+use engine::Ending;
+
+use crate::cluster::Role;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::{Token, Worker};
+
+/// How long a worker goes on, in milliseconds.
+const LEAVING_MS: u64 = 3_000;
+
+impl Worker {
+    /// Whether the node shuts down and the worker has done its part: its driver then closes all connections and ends. To be asked between two turns.
+    pub fn has_left(&mut self) -> bool {
+        self.node.is_stopping() && self.leave()
+    }
+
+    /// Whether nothing is executed any more.
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaves_at.is_some()
+    }
+
+    #[cold]
+    fn leave(&mut self) -> bool {
+        let now = self.node.clock.unix_ms();
+        let until = *self.leaves_at.get_or_insert(now + LEAVING_MS);
+        if self.halted || until <= now {
+            return true;
+        }
+        self.leave_origins();
+        let under_way = self.peers.as_deref().is_some_and(|peers| peers.owes());
+        !under_way && !self.conns.iter().flatten().any(|conn| conn.is_owed())
+    }
+
+    /// Tells the origins of links for whose clients nothing is to be done any more.
+    fn leave_origins(&mut self) {
+        let executes = |conn: &&Conn| matches!(&conn.role, Role::Owner(inbound) if inbound.may_leave());
+        let links: Vec<Token> =
+            self.conns.iter().flatten().map(|conn| &**conn).filter(executes).map(|conn| conn.token).collect();
+        for token in links {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            if let Role::Owner(inbound) = &mut conn.role
+                && inbound.lines().all(|line| self.is_answered(line))
+            {
+                inbound.take_lines().for_each(|line| self.closed(line));
+                self.say_leaving(token, inbound);
+            }
+            self.put_conn(conn);
+        }
+    }
+
+    /// Whether all is said that was executed for a client of another node. Then nothing more will be.
+    fn is_answered(&mut self, token: Token) -> bool {
+        let Some(conn) = self.conn(token) else { return true };
+        let ended = match &conn.wait {
+            Wait::No | Wait::Latch | Wait::Pause | Wait::Room | Wait::Log | Wait::Map => true,
+            // Unless it is being served.
+            Wait::Keys(blocked) => blocked.leave() != Ending::Coming,
+            _ => false,
+        };
+        ended && conn.unsent() == 0
+    }
+}
+
+impl Conn {
+    /// Whether somebody is to be sent something, or is about to be.
+    fn is_owed(&self) -> bool {
+        let waits_elsewhere = || self.session.client.waits_elsewhere.load(std::sync::atomic::Ordering::Relaxed);
+        match &self.role {
+            Role::Client => self.owed() > 0 || self.out.has_holes() && !waits_elsewhere(),
+            Role::Virtual(_) => self.unsent() > 0,
+            Role::Origin(_) => self.owed() > 0,
+            // The other end closes it when it has heard that this one leaves.
+            Role::Owner(inbound) => self.owed() > 0 || inbound.partner.is_none(),
+        }
+    }
+}

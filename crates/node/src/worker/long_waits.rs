@@ -1,0 +1,147 @@
+//! What waits for longer than a minute for a lock, for a key that the store is asked for, or for a claim: it is logged with what it waits for, and counted.
+//!
+//! Each such wait is ended by something else: an outcome, a reply, a thread that reads the store. One that nothing will end shows here first. So do the
+//! claims of attempts that are over: nobody would give them back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Holder, InTheWay};
+use txn::TxId;
+
+use crate::figures::stats::add;
+use crate::worker::{Token, Worker};
+
+/// What waits for longer, in milliseconds of the clock that does not stand still.
+pub(crate) const LONG_MS: u64 = 60_000;
+/// Between two looks, in milliseconds.
+const LOOK_MS: u64 = 5_000;
+
+/// What a worker knows of those that wait.
+#[derive(Default)]
+pub(crate) struct LongWaits {
+    waiting: BTreeMap<Token, Since>,
+    /// Attempts whose claims nobody would give back, as the first worker sees them.
+    ownerless: BTreeMap<TxId, Since>,
+    /// When to look next.
+    due: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Since {
+    at: u64,
+    is_told: bool,
+}
+
+impl Since {
+    /// Whether that is new and has lasted for too long.
+    fn is_long(&mut self, now: u64) -> bool {
+        now.saturating_sub(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
+    }
+}
+
+impl LongWaits {
+    /// A connection or a task does not wait any more.
+    pub(crate) fn end(&mut self, token: Token) {
+        if !self.waiting.is_empty() {
+            self.waiting.remove(&token);
+        }
+    }
+}
+
+impl Worker {
+    fn boot_ms(&self) -> u64 {
+        self.node.clock.boot_ns() / 1_000_000
+    }
+
+    /// A connection or a task waits for a lock, or for a key that the store is asked for; perhaps it has for long.
+    pub(crate) fn notes_wait(&mut self, token: Token) {
+        let since = Since { at: self.boot_ms(), is_told: false };
+        self.long_waits.waiting.entry(token).or_insert(since);
+    }
+
+    /// The command of a connection has ended, however: it claims nothing.
+    pub(crate) fn forget_claims(&mut self, token: Token) {
+        self.engine.forget_claims(token);
+        self.long_waits.end(token);
+    }
+
+    /// Looks who has waited for too long, now and then.
+    pub(crate) fn look_at_long_waits(&mut self) {
+        let now = self.boot_ms();
+        if now < self.long_waits.due {
+            return;
+        }
+        self.long_waits.due = now + LOOK_MS;
+        let new = self.long_waits.waiting.iter_mut().filter_map(|(token, since)| since.is_long(now).then_some(*token));
+        let new: Vec<Token> = new.collect();
+        add(&self.stats.waited_long, new.len() as u64);
+        new.into_iter().for_each(|token| self.tell_of_long_wait(token));
+        let long = self.long_waits.waiting.values().filter(|since| since.is_told).count();
+        self.stats.waits_long.store(long as u64, Relaxed);
+        if self.index == 0 {
+            self.look_for_ownerless(now);
+        }
+    }
+
+    fn tell_of_long_wait(&mut self, token: Token) {
+        let seconds = LONG_MS / 1000;
+        if let Some((tx, in_the_way)) = self.in_the_way_of_task(token) {
+            let (part, why) = (self.transaction(tx), self.explained(&in_the_way));
+            tracing::warn!(cause = "part", "a part of {part} has waited here for more than {seconds} s: for {why}");
+            return;
+        }
+        let Some(conn) = self.conn(token) else { return };
+        let client = conn.session.client.clone();
+        let in_the_way = self.engine.in_the_way_of_command(token);
+        let why = self.explained(&in_the_way);
+        tracing::warn!(
+            cause = "command",
+            client = client.id,
+            address = client.peer.address,
+            "a command has waited for more than {seconds} s: for {why}"
+        );
+    }
+
+    fn explained(&self, in_the_way: &InTheWay) -> String {
+        match in_the_way {
+            InTheWay::Lock { db, key, holder } => {
+                let key = key.escape_ascii();
+                let holder = match holder {
+                    Holder::Attempt(tx) => self.transaction(*tx),
+                    Holder::Command(worker, token) => format!("the command {token:x} of worker {worker}"),
+                };
+                format!("the lock of key '{key}' in database {db}, which {holder} has or waits for")
+            }
+            InTheWay::Attempts(tx) => {
+                format!("the end of transactions over nodes, the first of which is {}", self.transaction(*tx))
+            }
+            InTheWay::Latch => "a latch".to_owned(),
+            InTheWay::Store => "a key that is read from the store".to_owned(),
+        }
+    }
+
+    /// An attempt, and where it is, for people to read.
+    fn transaction(&self, tx: TxId) -> String {
+        let (node, life, lane) = (tx.origin.member.node.0, tx.origin.member.incarnation, tx.origin.lane);
+        let stage = self.stage_of(tx).unwrap_or("is over here, so that its claim has no owner");
+        format!("transaction {}.{} of node {node}, life {life}, worker {lane}, which {stage}", tx.sequence, tx.attempt)
+    }
+
+    /// Looks for claims of attempts that are over: such a claim may wait for a latch that a script has, but not for long.
+    fn look_for_ownerless(&mut self, now: u64) {
+        let open = self.node.engine.transactions.open_attempts();
+        let over: Vec<TxId> = open.into_iter().filter(|tx| self.is_over(*tx)).collect();
+        let known = &mut self.long_waits.ownerless;
+        known.retain(|tx, _| over.contains(tx));
+        let fresh = Since { at: now, is_told: false };
+        let is_new = |tx: &&TxId| known.entry(**tx).or_insert(fresh).is_long(now);
+        let new: Vec<TxId> = over.iter().filter(is_new).copied().collect();
+        let long = known.values().filter(|since| since.is_told).count();
+        self.stats.ownerless.store(long as u64, Relaxed);
+        for tx in new {
+            let transaction = self.transaction(tx);
+            tracing::error!(cause = "ownerless", "a claim of keys has no owner: {transaction}");
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! The worker: a state machine that bytes, messages and time go into, and bytes and messages come out of.
+//!
+//! The driver's part of the contract: [`Worker::accept`] and [`Worker::received`] as things happen, then one [`Worker::turn`],
+//! then [`Worker::next_output`] until it has nothing more. A worker never blocks, reads no clock and knows no socket.
+
+pub(crate) mod conn;
+pub(crate) mod execute;
+pub(crate) mod holes;
+pub(crate) mod housekeeping;
+pub(crate) mod http;
+pub(crate) mod jobs;
+pub(crate) mod leavers;
+pub(crate) mod leaving;
+pub(crate) mod long_waits;
+pub(crate) mod message;
+pub(crate) mod outgoing;
+pub(crate) mod pause;
+pub(crate) mod suspended;
+pub(crate) mod transfer;
+pub(crate) mod turn;
+pub(crate) mod wait;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Ending, Engine};
+use keyspace::Horizon;
+use resp::{Batch, Protocol, Reply};
+use smallvec::SmallVec;
+
+use crate::client::{Client, Peer};
+use crate::cluster::{Peers, Remote, Role};
+use crate::config::{Follower, OutputLimit};
+use crate::durability::durable::Durable;
+use crate::figures::meter::Meter;
+use crate::figures::stats::{WorkerStats, add, sub};
+use crate::limits::crowd;
+use crate::limits::room::Shortage;
+use crate::node::Node;
+use crate::push::pubsub::Delivery;
+use crate::session::pubsub::Subscriptions;
+use crate::session::{Detached, Machines, Session, monitor, pubsub};
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::leavers::Leavers;
+use crate::worker::message::Message;
+use crate::worker::pause::Pause;
+
+/// Index and generation of a connection, as the driver and the other workers know it.
+pub type Token = u64;
+
+/// One worker.
+pub struct Worker {
+    pub(crate) node: Arc<Node>,
+    pub(crate) index: usize,
+    pub(crate) engine: Engine,
+    pub(crate) follower: Follower,
+    pub(crate) stats: Arc<WorkerStats>,
+    pub(crate) conns: Vec<Option<Box<Conn>>>,
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    /// Connections with something to execute.
+    pub(crate) ready: VecDeque<Token>,
+    /// Connections with something to send, or to close, in the order in which they got it: who published is answered before
+    /// its many subscribers, and can send the next while they are sent to.
+    pub(crate) dirty: VecDeque<Token>,
+    /// When blocked connections give up: unix milliseconds and connection.
+    pub(crate) deadlines: BTreeSet<(u64, Token)>,
+    /// Who waits for room.
+    pub(crate) shortage: Shortage,
+    /// Waits that ended and whose queues were latched: to be taken out.
+    pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
+    /// When housekeeping is due next, unix milliseconds.
+    pub(crate) next_round: u64,
+    /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
+    pub(crate) turn_began: Option<u64>,
+    /// When this turn's time for eviction ends, monotonic nanoseconds; 0 before it has begun.
+    pub(crate) evict_until: u64,
+    /// When the turn executes no further commands, monotonic nanoseconds; 0 before its first.
+    pub(crate) turn_until: u64,
+    /// Tables and entries are being moved together.
+    pub(crate) tidying: crate::limits::tidying::Tidying,
+    /// What was deleted or flushed is being freed.
+    pub(crate) reclaiming: bool,
+    /// Somebody monitors, as this turn sees it.
+    pub(crate) monitored: bool,
+    /// The stopwatch.
+    pub(crate) meter: Meter,
+    /// When DEBUG SLEEP began, monotonic nanoseconds.
+    pub(crate) slept_from: u64,
+    /// CLIENT PAUSE as this turn sees it: what is held back, and until when in unix milliseconds.
+    pub(crate) paused: Option<(Pause, u64)>,
+    /// Connections that wait for its end.
+    pub(crate) held_back: Vec<Token>,
+    /// The strongest pause that one of them was held back by.
+    pub(crate) held_by: Option<Pause>,
+    /// Connections in a walk over the keyspace.
+    pub(crate) walks: VecDeque<Token>,
+    /// Connections with a script under way.
+    pub(crate) scripts: VecDeque<Token>,
+    /// Those among them whose clients have gone: their scripts run to their ends.
+    pub(crate) orphans: VecDeque<Box<Conn>>,
+    /// Machines for scripts.
+    pub(crate) machines: Machines,
+    /// Connections to look at again at once.
+    pub(crate) again: Vec<Token>,
+    pub(crate) batch: Batch,
+    /// Connections that had enough to do and can be read from again.
+    pub(crate) thirsty: Vec<Token>,
+    /// Connections together take more than `maxmemory-clients`, as others have written to them.
+    pub(crate) too_heavy: bool,
+    /// Keys that have changed, and by whom: for clients in BCAST mode.
+    pub(crate) changed_keys: BTreeMap<Box<[u8]>, u64>,
+    /// Connections that are told something when their replies have ended.
+    pub(crate) pushing: Vec<Token>,
+    /// There are more keys than `tracking-table-max-keys`.
+    pub(crate) above_tracked: bool,
+    /// For connections that this worker has in hands just now, to execute what they have sent.
+    pub(crate) news_in_hand: Vec<crate::push::tracking::Notice>,
+    /// The log, if there is one, and whether anybody waits for it.
+    pub(crate) durable: Option<Arc<Durable>>,
+    pub(crate) promised: bool,
+    /// Nothing is executed: see `switching`.
+    pub(crate) halted: bool,
+    /// Nothing is executed any more, and when its connections are closed at the latest, unix milliseconds: see `leaving`.
+    pub(crate) leaves_at: Option<u64>,
+    /// Connections whose clients send nothing more.
+    pub(crate) leavers: Leavers,
+    /// The disk of the log hung when that was looked at last.
+    pub(crate) stalled: bool,
+    /// Connections whose output waits for the log.
+    pub(crate) gated: Vec<Token>,
+    /// Those that wait until less is left for it.
+    pub(crate) backlog: crate::durability::backlog::Backlog,
+    /// Connections that wait for a sync of the log.
+    pub(crate) syncing: Vec<Token>,
+    /// Streams that something was left for and that have not heard of it, a bit each.
+    pub(crate) unrung: u32,
+    /// Since when, monotonic nanoseconds.
+    pub(crate) unrung_since: u64,
+    /// How many connections have waited for the log of late at most, about.
+    pub(crate) waited: usize,
+    /// Watermarks when they were looked at last.
+    pub(crate) marks: SmallVec<[u64; 2]>,
+    /// Counts turns.
+    pub(crate) turn: u64,
+    /// What is to be settled of another node's life.
+    pub(crate) in_doubt: Option<Box<crate::transactions::in_doubt::InDoubt>>,
+    /// Who waits for locks, and since when.
+    pub(crate) long_waits: crate::worker::long_waits::LongWaits,
+    /// What was in doubt when those who wait looked last.
+    pub(crate) doubts_seen: u64,
+    /// The cluster, if this is a node of one.
+    pub(crate) peers: Option<Box<Peers>>,
+    /// Buffers to be used again.
+    pub(crate) spares: Vec<Vec<u8>>,
+}
+
+impl Worker {
+    /// Worker `index` of `node`; `seed` feeds its chance.
+    pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
+        let engine = Engine::new(node.engine.clone(), index as u16, seed);
+        let machines = Machines::default();
+        let mut worker = Self {
+            follower: Follower::new(node.config.clone()),
+            meter: Meter::new(&node, index),
+            slept_from: 0,
+            stats: node.stats[index].clone(),
+            node,
+            index,
+            engine,
+            conns: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            ready: Default::default(),
+            dirty: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            shortage: Shortage::default(),
+            leftovers: Vec::new(),
+            next_round: 0,
+            turn_began: None,
+            evict_until: 0,
+            turn_until: 0,
+            tidying: Default::default(),
+            reclaiming: false,
+            monitored: false,
+            paused: None,
+            held_back: Vec::new(),
+            held_by: None,
+            backlog: crate::durability::backlog::Backlog::default(),
+            walks: VecDeque::new(),
+            scripts: VecDeque::new(),
+            orphans: VecDeque::new(),
+            machines,
+            again: Vec::new(),
+            batch: Batch::new(),
+            thirsty: Vec::new(),
+            too_heavy: false,
+            changed_keys: BTreeMap::new(),
+            pushing: Vec::new(),
+            above_tracked: false,
+            news_in_hand: Vec::new(),
+            durable: None,
+            promised: false,
+            halted: false,
+            leaves_at: None,
+            leavers: Leavers::default(),
+            stalled: false,
+            gated: Vec::new(),
+            syncing: Vec::new(),
+            unrung: 0,
+            unrung_since: 0,
+            waited: 0,
+            marks: SmallVec::new(),
+            turn: 0,
+            in_doubt: None,
+            long_waits: crate::worker::long_waits::LongWaits::default(),
+            doubts_seen: 0,
+            peers: None,
+            spares: Vec::new(),
+        };
+        if let Some(durable) = worker.node.durable() {
+            worker.engine.log_to(durable.link(index, true));
+            (worker.durable, worker.promised) = (Some(durable), true);
+        }
+        worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
+        worker.in_doubt = crate::transactions::in_doubt::InDoubt::of(&worker.node, index);
+        worker.reconfigure();
+        worker
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Index of this worker.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Number of connections.
+    pub fn connections(&self) -> usize {
+        self.conns.len() - self.free.len()
+    }
+
+    pub(crate) fn reconfigure(&mut self) {
+        let settings = self.follower.settings().clone();
+        self.meter.configure(&settings);
+        self.engine.configure(Arc::new(settings.tunables.clone()), settings.notify_keyspace_events);
+    }
+
+    // ---- connections
+
+    /// Takes a new connection. `Err`: it is refused; send these bytes and close.
+    pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
+        // Those of now: the last turn may have been a while ago.
+        let settings = self.node.config.settings();
+        if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
+            return Err(PROTECTED);
+        }
+        // Who comes to make room gets in, if it is no crowd that takes it.
+        if headroom::is_tight() && self.connections() >= FEW {
+            add(&self.stats.rejected, 1);
+            return Err(NO_ROOM);
+        }
+        let Some(id) = self.node.admit(u64::from(settings.maxclients)) else {
+            add(&self.stats.rejected, 1);
+            return Err(b"-ERR max number of clients reached\r\n");
+        };
+        add(&self.stats.connections, 1);
+        let token = self.reserve_token();
+        let client = Arc::new(Client::new(id, peer, now, self.index as u16, token));
+        self.node.register(client.clone());
+        let session = Session::new(client, settings.requirepass.is_none());
+        self.install(token, session, Role::Client);
+        Ok(token)
+    }
+
+    /// Hands out a connection for another worker, with what it has received. `None`: it waits for something, has output to
+    /// send, or is in the middle of a command; it stays.
+    pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
+        let conn = self.conn(token)?;
+        // What is on its way to a client in MONITOR mode or to a subscriber names its worker.
+        if conn.session.monitors || conn.session.is_subscribed() || conn.session.transaction.is_some() {
+            return None;
+        }
+        if !conn.is_free() || !conn.out.is_done() || conn.unread() > 0 || conn.queued || conn.dirty {
+            return None;
+        }
+        // What it has at other nodes is opened anew; but not what it watches there.
+        let stays = |remote: &Remote| remote.is_owed() || remote.lost_watch || remote.watching().next().is_some();
+        if !conn.is_client() || conn.remote.as_deref().is_some_and(stays) {
+            return None;
+        }
+        let mut conn = self.take_conn(token)?;
+        self.leave_nodes(&mut conn);
+        self.engine.cancel_reservation(token);
+        self.release_token(token);
+        sub(&self.stats.clients, 1);
+        conn.unweigh(&self.stats);
+        Some(Box::new(Detached { session: conn.session }))
+    }
+
+    /// Takes a connection that another worker has handed out.
+    pub fn adopt(&mut self, detached: Detached) -> Token {
+        let token = self.reserve_token();
+        let client = &detached.session.client;
+        client.worker.store(self.index as u16, Relaxed);
+        client.token.store(token, Relaxed);
+        let id = detached.session.client.id;
+        self.install(token, detached.session, Role::Client);
+        // Killed on the way: who killed it may have told the worker it was leaving. It looks up the worker after it has
+        // taken the client off the list, so either it finds this one or we find the client gone.
+        if !self.node.clients().contains_key(&id) {
+            self.cut(token);
+        }
+        token
+    }
+
+    fn release_token(&mut self, token: Token) {
+        let index = token as u32;
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push(index);
+    }
+
+    pub(crate) fn reserve_token(&mut self) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.conns.push(None);
+            self.generations.push(0);
+            self.conns.len() as u32 - 1
+        });
+        u64::from(self.generations[index as usize]) << 32 | u64::from(index)
+    }
+
+    pub(crate) fn install(&mut self, token: Token, session: Session, role: Role) {
+        if let Role::Client = role {
+            add(&self.stats.clients, 1);
+        }
+        self.conns[token as u32 as usize] = Some(Box::new(Conn::new(token, session, role)));
+    }
+
+    pub(crate) fn conn(&mut self, token: Token) -> Option<&mut Conn> {
+        self.conns.get_mut(token as u32 as usize)?.as_deref_mut().filter(|c| c.token == token)
+    }
+
+    /// Takes a connection out of its place for a while, so that it and the worker can be used side by side.
+    pub(crate) fn take_conn(&mut self, token: Token) -> Option<Box<Conn>> {
+        let place = self.conns.get_mut(token as u32 as usize)?;
+        if place.as_ref().is_some_and(|c| c.token == token) { place.take() } else { None }
+    }
+
+    pub(crate) fn put_conn(&mut self, conn: Box<Conn>) {
+        let index = conn.token as u32 as usize;
+        self.conns[index] = Some(conn);
+    }
+
+    /// The peer has closed the connection, or the driver must: what it has sent and was not executed is dropped.
+    pub fn closed(&mut self, token: Token) {
+        if let Some(conn) = self.take_conn(token) {
+            self.dispose(conn);
+        }
+    }
+
+    pub(crate) fn dispose(&mut self, mut conn: Box<Conn>) {
+        self.release_token(conn.token);
+        conn.unweigh(&self.stats);
+        match std::mem::replace(&mut conn.role, Role::Client) {
+            Role::Client => sub(&self.stats.clients, 1),
+            Role::Virtual(_) => {}
+            Role::Origin(link) => self.link_ended(link),
+            Role::Owner(inbound) => self.owner_ended(&inbound),
+        }
+        self.leave_nodes(&mut conn);
+        self.end_wait(&mut conn);
+        self.engine.cancel_reservation(conn.token);
+        self.forget_claims(conn.token);
+        self.abandon_transaction(&mut conn);
+        self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
+        monitor::stop(&self.node, &mut conn.session);
+        pubsub::stop(&self.node, &mut conn.session);
+        conn.session.stop_tracking(&self.node);
+        self.node.dismiss(conn.session.client.id);
+        if let Wait::Script(_) = conn.wait {
+            // As in Redis, it runs to its end.
+            return self.orphans.push_back(conn);
+        }
+        self.spare(std::mem::take(&mut conn.query));
+        self.recycle(std::mem::take(&mut conn.out));
+    }
+
+    /// Ends whatever the connection waits for, from its own side.
+    pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
+        if let Wait::Script(_) = conn.wait {
+            return;
+        }
+        let wait = std::mem::replace(&mut conn.wait, Wait::No);
+        if let Wait::Sync(..) = wait {
+            conn.session.client.blocked.store(false, Relaxed);
+            sub(&self.stats.blocked, 1);
+        }
+        if let Wait::Pause = wait {
+            self.held_back.retain(|token| *token != conn.token);
+            sub(&self.stats.blocked, 1);
+        }
+        if let Wait::Log = wait {
+            self.leave_log(conn.token);
+        }
+        if let Wait::Room = wait {
+            self.leave_room(conn.token);
+        }
+        if let Wait::Remote(_) | Wait::Replies(_) = wait {
+            self.count_unblocked(conn);
+        }
+        if let Wait::Keys(blocked) = wait {
+            self.count_out(conn, &blocked);
+            // If it is being served right now, the reply will find nobody: as if the client had left a moment later. Who
+            // serves it takes it out of its queues.
+            if blocked.leave() != Ending::Coming {
+                self.leftovers.push(blocked);
+            }
+        }
+    }
+
+    // ---- messages
+
+    /// Takes the worker's mail and acts on it.
+    pub fn read_mail(&mut self) {
+        let Some(mailbox) = self.node.mailbox(self.index) else { return };
+        for message in mailbox.take() {
+            self.deliver(message);
+        }
+        if std::mem::take(&mut self.too_heavy)
+            && let Some(limit) = crowd::limit(self.follower.settings())
+        {
+            self.close_largest(limit);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Unpark(token) => self.unpark(token),
+            Message::Served { token, reply, seen } => self.served(token, reply.as_deref(), &seen),
+            Message::Kill { token } => self.cut(token),
+            Message::Evict { token } => self.cut_off(token),
+            Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
+            Message::UnblockElsewhere { token, with_error, question } => {
+                self.unblock_elsewhere(token, with_error, question)
+            }
+            Message::Seen { token, line } => self.show(token, &line),
+            Message::Publish(delivery) => self.hand_over(&delivery),
+            Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),
+            Message::Transaction(said) => self.tx_take(said.0, said.1),
+            Message::Notice(notice) => self.deliver_notice(*notice),
+            Message::ResetStats => {
+                self.stats.reset();
+                self.engine.local().counters().reset();
+            }
+            Message::Halt(heard) => self.stand_still(&heard),
+            Message::Resume => self.stand_still_no_more(),
+            Message::Logging(logging, heard) => self.change_logging(logging, &heard),
+            Message::Look => {}
+        }
+    }
+
+    /// Sends a client in MONITOR mode a command that somebody has run. One that does not read is closed as a slow subscriber is.
+    fn show(&mut self, token: Token, line: &[u8]) {
+        let limit = self.follower.settings().output_limit_pubsub;
+        let now = self.engine.now();
+        let Some(mut conn) = self.take_conn(token) else { return };
+        if conn.session.monitors && !conn.closing && self.has_room_beside(&mut conn, line.len()) {
+            self.beside_replies(&mut conn, &Horizon::default()).extend_from_slice(line);
+            self.fed(&mut conn, limit, now);
+        }
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    /// Something that it did not ask for was written to a connection.
+    pub(crate) fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+        conn.show_output();
+        self.check_output_limit(conn, limit, now);
+        if let Some(limit) = crowd::limit(self.follower.settings()).filter(|_| conn.weigh(&self.stats)) {
+            self.too_heavy |= self.node.is_above(limit);
+        }
+    }
+
+    /// Sends a message to those who have subscribed, and still are.
+    fn hand_over(&mut self, delivery: &Delivery) {
+        let limit = self.follower.settings().output_limit_pubsub;
+        let now = self.engine.now();
+        for &token in &delivery.tokens {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            let wanted = |s: &Subscriptions| s.has(delivery.kind, &delivery.topic);
+            let wanted = !conn.closing && conn.session.subscriptions.as_deref().is_some_and(wanted);
+            if wanted && self.has_room_beside(&mut conn, delivery.push.len()) {
+                let protocol = conn.session.protocol;
+                let out = self.beside_replies(&mut conn, &delivery.seen);
+                let start = out.len();
+                out.extend_from_slice(&delivery.push);
+                if protocol == Protocol::Resp2 {
+                    out[start] = b'*';
+                }
+                self.fed(&mut conn, limit, now);
+            }
+            self.put_conn(conn);
+            self.mark_dirty(token);
+        }
+    }
+
+    /// Lets a connection go on with what is in its query buffer.
+    pub(crate) fn resume(&mut self, token: Token) {
+        if self.unpark_task(token) {
+            return;
+        }
+        if let Some(conn) = self.conn(token)
+            && !conn.queued
+        {
+            conn.queued = true;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// Unix time in milliseconds at which the worker wants a turn even if nothing happens.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if self.halted {
+            return None;
+        }
+        if !self.leftovers.is_empty() || self.engine.has_leftovers() || !self.pushing.is_empty() || self.above_tracked {
+            return Some(self.engine.now() + 1);
+        }
+        let frozen = self.node.pauses.frozen_until();
+        if frozen > self.engine.now() {
+            return Some(frozen);
+        }
+        if !self.syncing.is_empty() {
+            // The sync of every second wakes nobody.
+            return Some(self.engine.now() + 10);
+        }
+        let waits = self.deadlines.first().map(|(at, _)| *at);
+        let pause = self.paused.filter(|_| !self.held_back.is_empty()).map(|(_, until)| until);
+        waits
+            .into_iter()
+            .chain(pause)
+            .chain(self.shortage.deadline())
+            .chain(self.backlog.deadline(self.engine.now()))
+            .chain(self.tidying.deadline())
+            .chain(self.link_deadline())
+            .chain(self.tx_deadline())
+            .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
+            .chain(self.leaves_at)
+            .chain(self.leavers.deadline())
+            .chain([self.next_round])
+            .min()
+    }
+
+    /// Whether another turn should follow at once.
+    pub fn has_work(&self) -> bool {
+        let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
+        let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work());
+        // What the end of a turn has left to be sent on.
+        let left = !self.again.is_empty() || !self.engine.wakes.is_empty() || !self.engine.served.is_empty();
+        let work = left
+            || !self.ready.is_empty()
+            || linked
+            || under_way
+            || self.reclaiming
+            || self.unrung != 0
+            || self.may_answer();
+        work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
+    }
+}
+
+/// Writes an error to a connection.
+pub(crate) fn write_error(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
+    Reply::new(out, protocol).error(text);
+}
+
+/// So many connections a worker takes even while memory is tight.
+const FEW: usize = 32;
+/// To who connects while it is, beyond that.
+const NO_ROOM: &[u8] = b"-OOM the system's limit of this process's memory leaves no room for this\r\n";
+const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set \
+for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from \
+external computers, set a password (requirepass) or disable protected mode (CONFIG SET protected-mode no) from a client on this machine.\r\n";

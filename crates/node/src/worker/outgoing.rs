@@ -1,0 +1,496 @@
+//! What is to be sent to one connection: bytes of its own, long strings that are sent from where they are, and how much of it may
+//! be sent already.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use resp::{Part, Parts};
+use smallvec::SmallVec;
+
+use crate::worker::holes::{Holes, Inserted};
+
+/// Pieces sent in one system call.
+pub const SLICES: usize = 16;
+
+/// Bytes before a reply that is to come from another node soon, below which they wait for it: one send instead of one before and one behind each.
+const HELD: usize = 16 * 1024;
+
+/// The output of a connection, and how much of it has been sent.
+#[derive(Default)]
+pub struct Outgoing {
+    /// Its own bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// How many of them have been sent.
+    sent: usize,
+    /// Long strings and their places among the bytes; those that were sent are gone.
+    parts: VecDeque<Part>,
+    /// Bytes of the first that have been sent.
+    part_sent: usize,
+    /// Bytes of all parts still to be sent.
+    parts_unsent: usize,
+    /// What lies from a place on waits for a version to be committed (rule L7). In the order of the places.
+    gates: VecDeque<Gate>,
+    /// Replies that are to come from other nodes.
+    holes: Option<Box<Holes>>,
+    /// They come soon: see [`Self::hold`].
+    holds: bool,
+}
+
+struct Gate {
+    /// Where among the own bytes.
+    at: usize,
+    version: u64,
+    /// When it was put there: in which turn of the worker.
+    turn: u64,
+}
+
+impl Outgoing {
+    /// Bytes still to be sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.bytes.len() - self.sent + self.parts_unsent
+    }
+
+    /// Bytes that may be sent now.
+    #[inline]
+    pub fn sendable(&self) -> usize {
+        if self.gates.is_empty() && self.holes.is_none() {
+            return self.unsent();
+        }
+        let end = self.end();
+        if end == self.bytes.len() {
+            return self.unsent();
+        }
+        let parts = self.parts.iter().take_while(|part| part.at < end).map(|part| part.bytes.len());
+        // A part that has been begun lies before every gate.
+        end - self.sent + parts.sum::<usize>() - self.part_sent
+    }
+
+    /// Whether it is time to send something: there is something, and it is not worth waiting for the replies that are to come soon from other nodes.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let ready = self.sendable();
+        ready > 0 && (ready >= HELD || !self.holds || !self.has_holes())
+    }
+
+    /// The hole that was just opened is filled soon: what stands before it may wait for it.
+    pub(crate) fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    /// Whether replies are to come from other nodes.
+    #[inline]
+    pub(crate) fn has_holes(&self) -> bool {
+        self.holes() > 0
+    }
+
+    /// How many.
+    #[inline]
+    pub(crate) fn holes(&self) -> usize {
+        self.holes.as_ref().map_or(0, |holes| holes.len())
+    }
+
+    /// The first of them.
+    pub(crate) fn next_hole(&self) -> Option<u64> {
+        self.holes.as_ref()?.next()
+    }
+
+    /// Bytes of replies that have come before those that belong before them.
+    pub(crate) fn kept(&self) -> usize {
+        self.holes.as_ref().map_or(0, |holes| holes.kept())
+    }
+
+    /// Bytes behind the first place that waits for another node's reply.
+    pub(crate) fn behind_holes(&self) -> usize {
+        let at = self.holes.as_ref().and_then(|holes| holes.at());
+        at.map_or(0, |at| self.bytes.len() - at)
+    }
+
+    /// A place for a reply that will come from another node, behind everything that was written. Its number.
+    pub(crate) fn open_hole(&mut self) -> u64 {
+        self.holds &= self.has_holes();
+        self.holes.get_or_insert_default().open(self.bytes.len())
+    }
+
+    /// What has come for such a place; `whole`: there is no more to come.
+    pub(crate) fn fill(&mut self, hole: u64, reply: &[u8], whole: bool) {
+        self.put(hole, reply, whole);
+        self.settle();
+    }
+
+    /// As [`Self::fill`], but it may be there only after [`Self::settle`]: for who has several.
+    pub(crate) fn put(&mut self, hole: u64, reply: &[u8], whole: bool) {
+        if let Some(holes) = &mut self.holes {
+            holes.put(hole, reply, whole, &mut self.bytes);
+        }
+    }
+
+    /// Everything that was put is where it belongs.
+    pub(crate) fn settle(&mut self) {
+        let Some(holes) = &mut self.holes else { return };
+        let mut inserted: SmallVec<[Inserted; 32]> = SmallVec::new();
+        holes.settle(&mut self.bytes, |at| inserted.push(at));
+        if !inserted.is_empty() {
+            self.make_way(&inserted);
+        }
+    }
+
+    /// Parts and gates move with the bytes that they belong to.
+    fn make_way(&mut self, inserted: &[Inserted]) {
+        // What belongs to a reply written before a hole lies before its last byte, which is one of the own bytes.
+        let more = |before: &dyn Fn(usize) -> bool| -> usize {
+            inserted.iter().filter(|(at, _)| before(*at)).map(|(_, n)| n).sum()
+        };
+        for part in &mut self.parts {
+            part.at += more(&|at| at < part.at);
+        }
+        for gate in &mut self.gates {
+            gate.at += more(&|at| at <= gate.at);
+        }
+    }
+
+    /// Writes what is no reply right behind the reply for the hole `last`, if that is still to be sent, or else as
+    /// early as may be.
+    pub(crate) fn insert_behind(&mut self, last: Option<u64>, bytes: &[u8]) {
+        let holes = self.holes.as_mut().filter(|holes| holes.len() > 0);
+        let Some((holes, at)) = holes.and_then(|holes| holes.at().map(|at| (holes, at))) else {
+            return self.bytes.extend_from_slice(bytes);
+        };
+        if holes.put_behind(last, bytes) {
+            return;
+        }
+        self.bytes.splice(at..at, bytes.iter().copied());
+        holes.move_down(bytes.len());
+        self.make_way(&[(at, bytes.len())]);
+    }
+
+    /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who
+    /// then says how much it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
+    pub(crate) fn may_write_before_holes(&self) -> bool {
+        self.holes.as_ref().is_some_and(|holes| holes.at() == Some(self.bytes.len()) && !holes.is_begun())
+    }
+
+    /// `n` bytes were written before the holes.
+    pub(crate) fn wrote_before_holes(&mut self, n: usize) {
+        if let Some(holes) = &mut self.holes {
+            holes.move_down(n);
+        }
+    }
+
+    /// Whether there is nothing to send, now or later.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.unsent() == 0 && !self.has_holes()
+    }
+
+    /// Takes everything; the memory for holes stays.
+    pub(crate) fn take(&mut self) -> Outgoing {
+        let holes = self.holes.take();
+        let taken = std::mem::take(self);
+        self.holes = holes;
+        taken
+    }
+
+    /// Whether some of it has to wait.
+    #[inline]
+    pub fn is_gated(&self) -> bool {
+        !self.gates.is_empty()
+    }
+
+    /// What is written from `at` on, among the own bytes, waits for `version` to be committed; and all that follows it.
+    pub(crate) fn gate(&mut self, at: usize, version: u64, turn: u64) {
+        let stream = |version| keyspace::stream_of(version);
+        for gate in self.gates.iter_mut().rev() {
+            if stream(gate.version) != stream(version) {
+                continue;
+            }
+            if gate.version >= version {
+                return;
+            }
+            // What one turn has answered is committed together, mostly: one gate is enough.
+            if gate.turn == turn {
+                return gate.version = version;
+            }
+            break;
+        }
+        self.gates.push_back(Gate { at, version, turn });
+    }
+
+    /// Lets out what no longer has to wait. Whether some of it still has to.
+    #[inline]
+    pub(crate) fn release(&mut self, is_committed: impl Fn(u64) -> bool) -> bool {
+        while self.gates.front().is_some_and(|gate| is_committed(gate.version)) {
+            self.gates.pop_front();
+        }
+        self.is_gated()
+    }
+
+    /// Where the own bytes end that may be sent.
+    #[inline]
+    fn end(&self) -> usize {
+        let end = self.gates.front().map_or(self.bytes.len(), |gate| gate.at);
+        match self.holes.as_ref().and_then(|holes| holes.at()) {
+            None => end,
+            Some(at) => end.min(at),
+        }
+    }
+
+    /// Takes what may be sent now.
+    pub(crate) fn split_sendable(&mut self) -> Outgoing {
+        let end = self.end();
+        if self.gates.is_empty() && !self.has_holes() {
+            return self.take();
+        }
+        let bytes = self.bytes.split_off(end);
+        let parts = self.parts.split_off(self.parts.partition_point(|part| part.at < end));
+        let mut rest = Outgoing { bytes, parts, gates: std::mem::take(&mut self.gates), ..Outgoing::default() };
+        rest.parts.iter_mut().for_each(|part| part.at -= end);
+        rest.gates.iter_mut().for_each(|gate| gate.at -= end);
+        rest.holes = self.holes.take();
+        rest.holds = self.holds;
+        rest.move_holes_up(end);
+        rest.parts_unsent = rest.parts.iter().map(|part| part.bytes.len()).sum();
+        self.parts_unsent -= rest.parts_unsent;
+        std::mem::replace(self, rest)
+    }
+
+    fn move_holes_up(&mut self, n: usize) {
+        if let Some(holes) = &mut self.holes {
+            holes.move_up(n);
+        }
+    }
+
+    /// Whether there are no parts: all there is to be sent is [`Self::plain`].
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The bytes that go before the first part.
+    #[inline]
+    pub fn plain(&self) -> &[u8] {
+        match self.parts.front() {
+            None => &self.bytes[self.sent..self.end()],
+            Some(_) if self.part_sent > 0 => &[],
+            Some(part) => &self.bytes[self.sent..part.at.min(self.end())],
+        }
+    }
+
+    /// What goes next, at most `most` bytes and as many pieces as `slices` takes; how many pieces.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> usize {
+        let (mut count, mut left, mut at) = (0, most, self.sent);
+        let mut put = |piece: &'a [u8]| {
+            let piece = &piece[..piece.len().min(left)];
+            if !piece.is_empty()
+                && let Some(slice) = slices.get_mut(count)
+            {
+                *slice = IoSlice::new(piece);
+                left -= piece.len();
+                count += 1;
+            }
+        };
+        let (mut skip, end) = (self.part_sent, self.end());
+        for (i, part) in self.parts.iter().enumerate() {
+            if part.at >= end {
+                break;
+            }
+            if i == SLICES {
+                return count;
+            }
+            put(&self.bytes[at..part.at]);
+            put(&part.bytes[std::mem::take(&mut skip)..]);
+            at = part.at;
+        }
+        put(&self.bytes[at..end]);
+        count
+    }
+
+    /// A copy of what goes next, at most `most` bytes.
+    pub(crate) fn next_piece(&self, most: usize) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = self.slices(&mut slices, most);
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    /// Counts `n` bytes as sent; parts that were sent go to `gone`.
+    pub(crate) fn advance(&mut self, mut n: usize, mut gone: impl FnMut(Arc<Vec<u8>>)) {
+        while let Some(part) = self.parts.front() {
+            let own = n.min(part.at - self.sent);
+            self.sent += own;
+            n -= own;
+            if self.sent < part.at {
+                return;
+            }
+            let of_part = n.min(part.bytes.len() - self.part_sent);
+            self.part_sent += of_part;
+            self.parts_unsent -= of_part;
+            n -= of_part;
+            if self.part_sent < part.bytes.len() {
+                return;
+            }
+            self.part_sent = 0;
+            if let Some(part) = self.parts.pop_front() {
+                gone(part.bytes);
+            }
+        }
+        self.sent = (self.sent + n).min(self.bytes.len());
+    }
+
+    /// Takes what was just written with these places in [`Self::bytes`].
+    pub(crate) fn adopt(&mut self, parts: &mut Parts) {
+        self.parts_unsent += parts.len();
+        self.parts.extend(parts.drain());
+    }
+
+    /// Takes back what was written behind `end`.
+    pub(crate) fn truncate(&mut self, end: usize) {
+        self.bytes.truncate(end);
+        self.gates.iter_mut().rev().take_while(|gate| gate.at > end).for_each(|gate| gate.at = end);
+        while let Some(part) = self.parts.back().filter(|part| part.at > end) {
+            self.parts_unsent -= part.bytes.len();
+            self.parts.pop_back();
+        }
+    }
+
+    /// Drops the sent bytes at the front if they are most of all, and more than `least`: less is moved than was sent, so moving
+    /// costs no more than sending did.
+    pub(crate) fn compact(&mut self, least: usize) {
+        if self.sent > self.bytes.len() / 2 && self.sent > least {
+            self.bytes.drain(..self.sent);
+            for part in &mut self.parts {
+                part.at -= self.sent;
+            }
+            for gate in &mut self.gates {
+                gate.at -= self.sent;
+            }
+            self.move_holes_up(self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Takes it apart: the buffer of the own bytes, emptied, and the parts.
+    pub(crate) fn take_apart(self) -> (Vec<u8>, impl Iterator<Item = Arc<Vec<u8>>>) {
+        let mut bytes = self.bytes;
+        bytes.clear();
+        (bytes, self.parts.into_iter().map(|part| part.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use resp::{Protocol, Reply};
+
+    fn gather(out: &Outgoing, most: usize) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = out.slices(&mut slices, most);
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn everything_is_sent_once_and_in_order(
+            lengths in prop::collection::vec((any::<bool>(), 1usize..60), 0..60),
+            steps in prop::collection::vec((1usize..200, any::<bool>()), 0..60),
+        ) {
+            let (mut out, mut parts, mut expected) = (Outgoing::default(), Parts::default(), Vec::new());
+            let mut write = |out: &mut Outgoing, some: &[(bool, usize)]| {
+                for (i, &(shared, len)) in some.iter().enumerate() {
+                    let bytes = Arc::new(vec![i as u8; len]);
+                    Reply::new(&mut expected, Protocol::Resp2).bulk(&*bytes);
+                    let mut reply = Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts);
+                    if shared { reply.bulk_shared(&bytes) } else { reply.bulk(&*bytes) }
+                    out.adopt(&mut parts);
+                }
+            };
+            let half = lengths.len() / 2;
+            write(&mut out, &lengths[..half]);
+            let mut sent = Vec::new();
+            let mut step = |out: &mut Outgoing, n: usize, compact: bool| {
+                let next = gather(out, n);
+                let before = out.unsent();
+                sent.extend_from_slice(&next);
+                out.advance(next.len(), drop);
+                if compact {
+                    out.compact(0);
+                }
+                assert_eq!(out.unsent(), before - next.len());
+                !next.is_empty()
+            };
+            for &(n, compact) in &steps {
+                step(&mut out, n, compact);
+            }
+            write(&mut out, &lengths[half..]);
+            // What is taken back leaves no trace.
+            let end = out.bytes.len();
+            Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts).bulk_shared(&Arc::new(vec![0; 50]));
+            out.adopt(&mut parts);
+            out.truncate(end);
+            for &(n, compact) in steps.iter().cycle().take(if steps.is_empty() { 0 } else { 10_000 }) {
+                if !step(&mut out, n, compact) {
+                    break;
+                }
+            }
+            while step(&mut out, usize::MAX, false) {}
+            prop_assert_eq!(out.unsent(), 0);
+            prop_assert!(out.is_plain());
+            prop_assert_eq!(sent, expected);
+        }
+
+        /// Rule L7: what waits for a version, and all behind it, stays until that is committed.
+        #[test]
+        fn nothing_leaves_before_its_version_is_committed(
+            replies in prop::collection::vec((any::<bool>(), 1usize..60, 0u64..20, 0usize..4), 1..60),
+            steps in prop::collection::vec((1usize..200, any::<bool>(), any::<bool>()), 1..60),
+        ) {
+            let (mut out, mut parts, mut expected) = (Outgoing::default(), Parts::default(), Vec::new());
+            let mut gates = Vec::new();
+            for (i, &(shared, len, version, turn)) in replies.iter().enumerate() {
+                let at = out.bytes.len();
+                if version > 0 {
+                    gates.push((expected.len(), version * 16));
+                    out.gate(at, version * 16, turn as u64);
+                }
+                let bytes = Arc::new(vec![i as u8; len]);
+                Reply::new(&mut expected, Protocol::Resp2).bulk(&*bytes);
+                let mut reply = Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts);
+                if shared { reply.bulk_shared(&bytes) } else { reply.bulk(&*bytes) }
+                out.adopt(&mut parts);
+            }
+            let (mut committed, mut sent) = (0, Vec::new());
+            let may_go = |committed| {
+                gates.iter().find(|(_, version)| *version > committed).map_or(expected.len(), |(at, _)| *at)
+            };
+            let at_last = [(usize::MAX, true, true); 20];
+            for &(n, split, more) in steps.iter().chain(&at_last) {
+                committed += u64::from(more) * 16;
+                out.release(|version| version <= committed);
+                prop_assert!(out.sendable() + sent.len() <= may_go(committed));
+                if split {
+                    // The driver takes what goes, and sends all of it.
+                    let mut taken = out.split_sendable();
+                    let next = gather(&taken, usize::MAX);
+                    sent.extend_from_slice(&next);
+                    taken.advance(next.len(), drop);
+                    while taken.unsent() > 0 {
+                        let next = gather(&taken, usize::MAX);
+                        sent.extend_from_slice(&next);
+                        taken.advance(next.len(), drop);
+                    }
+                } else {
+                    let (next, before) = (gather(&out, n), out.sendable());
+                    prop_assert!(next.len() <= before && next.is_empty() == (before == 0));
+                    sent.extend_from_slice(&next);
+                    out.advance(next.len(), drop);
+                    out.compact(0);
+                    prop_assert_eq!(out.sendable(), before - next.len());
+                }
+                prop_assert!(sent.len() <= may_go(committed));
+            }
+            prop_assert_eq!(out.unsent(), 0);
+            prop_assert_eq!(sent, expected);
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! What goes into connections and comes out of them: query buffers and outputs, how much of each there may be, and how a
+//! stream ends.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::Ending;
+
+use crate::cluster::Role;
+use crate::config::{OutputLimit, Settings};
+use crate::figures::stats::add;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::outgoing::Outgoing;
+use crate::worker::{Token, Worker, write_error};
+
+/// Query buffers and output buffers of this size are kept for reuse.
+pub(crate) const BUFFER: usize = 16 * 1024;
+/// Spare buffers kept.
+const SPARES: usize = 256;
+/// Up to this much of a command that has not arrived as a whole is kept in a buffer of its size: there may be many who
+/// send slowly.
+const SNUG: usize = 1024;
+/// Unread bytes of a connection that has commands to execute above which a driver that has a choice reads no further.
+const READ_AHEAD: usize = BUFFER;
+/// As [`READ_AHEAD`], for a driver to which stopping is an effort.
+const INPUT_AHEAD: usize = 64 * 1024;
+/// Most that a client that has not authenticated may have sent without its being executed, as in Redis.
+const STRANGER_MAX: u64 = 1 << 20;
+/// What replies to such a client may come to, beyond what fits the first buffer, as in Redis: it has nothing to read but errors.
+const STRANGER_LIMIT: OutputLimit = OutputLimit { hard: 1024, soft: 0, seconds: 0 };
+
+/// What the driver does with a connection that has output.
+pub enum Output<'a> {
+    /// Send some of this, then call [`Worker::sent`].
+    Send(&'a Outgoing),
+    /// Send what goes at once of these bytes, then call [`Worker::closed`] and close the socket.
+    Last(&'a [u8]),
+    /// Everything has been sent: close the socket. The worker has forgotten the connection.
+    Close,
+    /// Nothing to do.
+    Idle,
+}
+
+impl Conn {
+    /// Whether it has `most` bytes to read and something to do with them: what has arrived comes first. What a connection
+    /// sends that waits for keys, is bounded by `client-query-buffer-limit` only: that somebody has left shows in reading.
+    fn has_enough(&self, most: usize) -> bool {
+        self.has_to_do() && self.unread() >= most
+    }
+
+    /// Whether commands have arrived that will be executed without anything more.
+    fn has_to_do(&self) -> bool {
+        self.queued
+            || self.busy > 0
+            || matches!(
+                self.wait,
+                Wait::Latch | Wait::Walk(_) | Wait::Script(_) | Wait::Replies(_) | Wait::Link | Wait::Map
+            )
+    }
+}
+
+/// How much larger a full query buffer of `len` bytes becomes, if an argument is known to lack `missing` bytes: one that is `large`
+/// gets what it needs and no more. Else in proportion, so that no byte is moved often.
+fn more_room(len: usize, missing: usize, large: bool) -> usize {
+    if missing > 0 && large { missing } else { len.min((len / 4).max(1 << 20)).max(BUFFER) }
+}
+
+/// What the output of a connection may come to: those that others send to are allowed less.
+pub(crate) fn output_limit(conn: &Conn, settings: &Settings) -> OutputLimit {
+    let fed = conn.session.is_subscribed() || conn.session.monitors;
+    if fed { settings.output_limit_pubsub } else { settings.output_limit_normal }
+}
+
+impl Worker {
+    // ---- buffers
+
+    pub(crate) fn spare(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == BUFFER && self.spares.len() < SPARES {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spares.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER))
+    }
+
+    /// An output buffer from the spares for a connection that has none.
+    #[inline]
+    pub(crate) fn ensure_out(&mut self, conn: &mut Conn) {
+        if conn.out.bytes.capacity() == 0 {
+            conn.out.bytes = self.buffer();
+        }
+    }
+
+    /// Gives the buffer of a connection back that waits for the rest of a command and has little of it.
+    pub(crate) fn snuggle(&mut self, conn: &mut Conn) {
+        let unread = conn.unread();
+        if conn.query.capacity() == BUFFER && unread <= SNUG {
+            let snug = conn.query[conn.start..].to_vec();
+            conn.start = 0;
+            let buffer = std::mem::replace(&mut conn.query, snug);
+            self.spare(buffer);
+        }
+    }
+
+    // ---- input
+
+    /// Where the driver reads to: at least 4 KB of spare room behind the bytes in the vector, which must stay.
+    ///
+    /// `None`: the connection is gone or takes no more, or has enough to do for now; then [`Worker::next_thirsty`] names it.
+    pub fn space(&mut self, token: Token) -> Option<&mut Vec<u8>> {
+        let conn = self.conn(token)?;
+        if conn.has_enough(READ_AHEAD) {
+            conn.held = true;
+            return None;
+        }
+        self.room(token, BUFFER / 4)
+    }
+
+    /// Whether the system has memory for a query buffer with `least` bytes more.
+    fn has_room_for_query(&self, index: usize, least: usize) -> bool {
+        let Some(conn) = self.conns.get(index).and_then(Option::as_deref) else { return true };
+        let len = conn.query.len();
+        if conn.query.capacity() - len >= least {
+            return true;
+        }
+        let len = len + more_room(len, conn.missing, conn.large_until > 0).max(least);
+        // Who has to make room must be heard: there are at most `maxclients`, and the largest are closed.
+        len <= 2 * BUFFER || headroom::has_room_to_talk(2 * len, len)
+    }
+
+    /// The query buffer with room for at least `least` bytes, at most [`BUFFER`].
+    pub(crate) fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>> {
+        let index = token as u32 as usize;
+        let conn = self.conns.get(index)?.as_deref().filter(|c| c.token == token && !c.closing)?;
+        if headroom::is_limited() && !self.has_room_for_query(index, least) {
+            self.refuse_input(token);
+            return None;
+        }
+        let fresh = (conn.query.capacity() < BUFFER).then(|| self.buffer());
+        let conn = self.conns.get_mut(index)?.as_deref_mut()?;
+        if let Some(mut buffer) = fresh {
+            buffer.extend_from_slice(&conn.query[conn.start..]);
+            conn.start = 0;
+            conn.query = buffer;
+        }
+        if conn.query.capacity() - conn.query.len() < least {
+            if conn.start > 0 {
+                conn.query.drain(..conn.start);
+                conn.start = 0;
+            }
+            if conn.query.capacity() - conn.query.len() < least {
+                let more = more_room(conn.query.len(), conn.missing, conn.large_until > 0);
+                conn.query.reserve_exact(more.max(least));
+            }
+        }
+        Some(&mut conn.query)
+    }
+
+    /// Bytes that the large argument still lacks that is arriving; 0 for none. Whoever reads them into [`Worker::space`] rather
+    /// than hands them to [`Worker::input`] saves a copy.
+    pub fn lacks(&mut self, token: Token) -> usize {
+        self.conn(token).map_or(0, |conn| conn.large_until.saturating_sub(conn.unread()))
+    }
+
+    /// `n` bytes have arrived in the vector that [`Worker::space`] gave.
+    pub fn received(&mut self, token: Token, n: usize) {
+        add(&self.stats.bytes_in, n as u64);
+        add(&self.stats.reads, 1);
+        let limit = self.follower.settings().client_query_buffer_limit;
+        let now = self.engine.now();
+        let Some(conn) = self.conn(token) else { return };
+        let client = &conn.session.client;
+        add(&client.bytes_in, n as u64);
+        add(&client.reads, 1);
+        client.last_active.store(now, Relaxed);
+        if conn.role.is_link() {
+            return self.note_heard(token);
+        }
+        // Commands queued by MULTI have not been executed yet either; those that will be at once do not count.
+        let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
+        let too_much = pending > limit || (pending > STRANGER_MAX && !conn.session.authenticated);
+        if too_much && !conn.has_to_do() {
+            return self.overrun(token);
+        }
+        if conn.is_free() && !conn.queued {
+            conn.queued = true;
+            self.ready.push_back(token);
+        }
+    }
+
+    /// Closes a connection for whose input the system has no memory. It is told, behind what it was answered before.
+    fn refuse_input(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it sends");
+        add(&self.stats.query_overruns, 1);
+        write_error(&mut conn.out.bytes, conn.session.protocol, headroom::OOM.as_bytes());
+        self.end_session(&mut conn);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    /// Closes a connection that has sent more than `client-query-buffer-limit`.
+    pub(crate) fn overrun(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token) {
+            tracing::warn!(client = conn.session.client.id, "closing client that reached max query buffer length");
+        }
+        add(&self.stats.query_overruns, 1);
+        self.cut_off(token);
+    }
+
+    /// Bytes have arrived: for drivers that own the buffers they receive into. False: enough for now; what arrives is
+    /// still taken, but [`Worker::next_thirsty`] names the connection when it can do with more.
+    pub fn input(&mut self, token: Token, bytes: &[u8]) -> bool {
+        if let Some(query) = self.room(token, bytes.len()) {
+            query.extend_from_slice(bytes);
+            self.received(token, bytes.len());
+        }
+        let Some(conn) = self.conn(token) else { return true };
+        let enough = conn.has_enough(if conn.session.authenticated { INPUT_AHEAD } else { READ_AHEAD });
+        conn.held |= enough;
+        !enough
+    }
+
+    /// The next connection that had enough to do and can be read from again, after a turn.
+    pub fn next_thirsty(&mut self) -> Option<Token> {
+        self.thirsty.pop()
+    }
+
+    /// Sees whether a connection that had enough to do can be read from again.
+    pub(crate) fn look_at_thirst(&mut self, conn: &mut Conn) {
+        if conn.held && !conn.has_enough(READ_AHEAD) {
+            conn.held = false;
+            self.thirsty.push(conn.token);
+        }
+    }
+
+    // ---- ends
+
+    /// The peer will send nothing more, but may still read: what it has sent is executed and answered, then the
+    /// connection is closed. A client that waits for keys is given up at once, as in Redis; for other waits see [`crate::leavers`].
+    pub fn ended(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.ended = true;
+        let waits_elsewhere = conn.session.client.waits_elsewhere.load(Relaxed);
+        if let Wait::Remote(link) = conn.wait
+            && waits_elsewhere
+        {
+            self.leave_wait_elsewhere(&mut conn, link);
+        } else if let Wait::Keys(_) | Wait::Remote(_) = conn.wait {
+            self.end_session(&mut conn);
+            conn.cut |= matches!(conn.wait, Wait::Remote(_));
+        } else if conn.is_free() && !conn.queued && conn.busy == 0 {
+            conn.closing = true;
+        }
+        self.watch_leaver(&mut conn);
+        let (closing, over_nodes) = (conn.closing, waits_elsewhere && matches!(conn.wait, Wait::Replies(_)));
+        self.put_conn(conn);
+        if closing {
+            self.mark_dirty(token);
+        }
+        if over_nodes {
+            self.leave_wait_over_nodes(token);
+        }
+    }
+
+    /// Nothing more is executed for the connection: it is closed when its output is sent. Of a wait that is being served
+    /// the reply comes first.
+    pub(crate) fn end_session(&mut self, conn: &mut Conn) {
+        conn.closing = true;
+        if let Wait::Keys(blocked) = &conn.wait
+            && blocked.leave() != Ending::Coming
+        {
+            self.end_wait(conn);
+        }
+    }
+
+    /// Closes a connection (CLIENT KILL): what it has not read by now, it never will.
+    pub(crate) fn cut(&mut self, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.cut = true;
+        self.end_session(&mut conn);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+    }
+
+    /// Closes a connection that has too much of something.
+    pub(crate) fn cut_off(&mut self, token: Token) {
+        if let Some(conn) = self.conn(token) {
+            conn.forget_output();
+            self.cut(token);
+        }
+    }
+
+    // ---- output
+
+    pub(crate) fn mark_dirty(&mut self, token: Token) {
+        let index = token as u32 as usize;
+        if let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|conn| conn.token == token)
+            && !std::mem::replace(&mut conn.dirty, true)
+        {
+            match (&mut self.peers, &conn.role) {
+                (Some(peers), Role::Virtual(_)) => peers.speaking.push(token),
+                _ => self.dirty.push_back(token),
+            }
+        }
+    }
+
+    /// As [`Self::mark_dirty`] for a connection that is not in its place.
+    pub(crate) fn note_output(&mut self, conn: &mut Conn) {
+        if !std::mem::replace(&mut conn.dirty, true) {
+            match (&mut self.peers, &conn.role) {
+                (Some(peers), Role::Virtual(_)) => peers.speaking.push(conn.token),
+                _ => self.dirty.push_back(conn.token),
+            }
+        }
+    }
+
+    /// The next connection with something to send or to close, after a turn.
+    pub fn next_output(&mut self) -> Option<Token> {
+        let token = self.dirty.pop_front()?;
+        if let Some(conn) = self.conn(token) {
+            conn.dirty = false;
+        }
+        Some(token)
+    }
+
+    /// What to do for a connection: see [`Output`].
+    pub fn output(&mut self, token: Token) -> Output<'_> {
+        self.release(token);
+        let index = token as u32 as usize;
+        let last = match self.conn(token) {
+            None => return Output::Idle,
+            // The reply of what is being served comes first.
+            Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
+            Some(conn) if conn.cut => true,
+            Some(conn) if conn.out.is_due() => false,
+            Some(conn) if !conn.out.is_done() => return Output::Idle,
+            Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
+                if let Some(conn) = self.take_conn(token) {
+                    self.dispose(conn);
+                }
+                return Output::Close;
+            }
+            Some(_) => return Output::Idle,
+        };
+        match self.conns[index].as_deref() {
+            Some(conn) if last => Output::Last(conn.out.plain()),
+            Some(conn) => Output::Send(&conn.out),
+            None => Output::Idle,
+        }
+    }
+
+    /// Whether the connection is to be closed even while some of its output is being sent.
+    pub fn is_cut(&mut self, token: Token) -> bool {
+        self.conn(token).is_some_and(|conn| conn.cut && !matches!(conn.wait, Wait::Keys(_)))
+    }
+
+    /// `n` bytes of a connection's output have been sent.
+    pub fn sent(&mut self, token: Token, n: usize) {
+        add(&self.stats.bytes_out, n as u64);
+        add(&self.stats.writes, 1);
+        let index = token as u32 as usize;
+        let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|c| c.token == token) else {
+            return;
+        };
+        conn.out.advance(n, |part| self.engine.local().let_go(part));
+        conn.count_out(n);
+        if conn.out.is_done() {
+            let out = conn.out.take();
+            conn.show_output();
+            self.recycle(out);
+        } else {
+            conn.out.compact(BUFFER);
+        }
+        self.look_at_stall(token);
+    }
+
+    /// Takes a connection's output away, for drivers whose sends own their buffer. What was sent of it is told to
+    /// [`Worker::count_sent`], it comes back through [`Worker::recycle`].
+    pub fn take_output(&mut self, token: Token) -> Option<Outgoing> {
+        let conn = self.conn(token)?;
+        let out = conn.out.split_sendable();
+        conn.in_flight += out.unsent();
+        conn.show_output();
+        Some(out)
+    }
+
+    /// `n` bytes of output that was taken have been sent.
+    pub fn count_sent(&mut self, token: Token, out: &mut Outgoing, n: usize) {
+        out.advance(n, |part| self.engine.local().let_go(part));
+        add(&self.stats.bytes_out, n as u64);
+        add(&self.stats.writes, 1);
+        if let Some(conn) = self.conn(token) {
+            conn.in_flight = conn.in_flight.saturating_sub(n);
+            conn.count_out(n);
+        }
+        self.look_at_stall(token);
+    }
+
+    /// Takes output back that was sent, or that nobody waits for.
+    pub fn recycle(&mut self, out: Outgoing) {
+        let (buffer, parts) = out.take_apart();
+        self.spare(buffer);
+        parts.for_each(|part| self.engine.local().let_go(part));
+    }
+
+    /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
+    pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+        let limit = if conn.session.authenticated { limit } else { STRANGER_LIMIT };
+        // As in Redis, what fits the first buffer is always allowed.
+        let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
+        let len = Some(conn.owed() + conn.pushes.len() + elsewhere).filter(|&len| len > BUFFER).unwrap_or(0) as u64;
+        let soft = limit.soft > 0 && len > limit.soft;
+        if !soft {
+            conn.over_soft_since = None;
+        }
+        let since = *conn.over_soft_since.get_or_insert(now);
+        let too_long = soft && now.saturating_sub(since) > limit.seconds.saturating_mul(1000);
+        if !soft {
+            conn.over_soft_since = None;
+        }
+        if (limit.hard > 0 && len > limit.hard) || too_long {
+            tracing::warn!(client = conn.session.client.id, bytes = len, "closing client: output buffer limit");
+            self.close_unread(conn);
+        }
+    }
+
+    /// Closes a connection that does not read what it is sent.
+    fn close_unread(&mut self, conn: &mut Conn) {
+        add(&self.stats.output_overruns, 1);
+        conn.forget_output();
+        conn.cut = true;
+        // Gone for everybody at once, even while the driver waits for what it has begun to send.
+        self.node.dismiss(conn.session.client.id);
+        self.end_session(conn);
+    }
+
+    /// Whether the system has memory for `more` bytes that a connection did not ask for. If not, it is closed.
+    pub(crate) fn has_room_beside(&mut self, conn: &mut Conn, more: usize) -> bool {
+        let fits = |buffer: &Vec<u8>| {
+            let len = buffer.len() + more;
+            len <= buffer.capacity() || headroom::has_room_to_talk(buffer.capacity() + 2 * len, 2 * len)
+        };
+        if !headroom::is_limited() || fits(&conn.out.bytes) && fits(&conn.pushes) {
+            return true;
+        }
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it is sent");
+        self.close_unread(conn);
+        false
+    }
+
+    /// Looks again at those whose output is above the soft limit: they may ask for nothing more and read nothing.
+    pub(crate) fn check_soft_limits(&mut self, settings: &Settings, now: u64) {
+        let over = |conn: &Conn| conn.over_soft_since.is_some() && !conn.closing;
+        let tokens: Vec<Token> = self.conns.iter().flatten().filter(|c| over(c)).map(|c| c.token).collect();
+        for token in tokens {
+            let Some(mut conn) = self.take_conn(token) else { continue };
+            let limit = output_limit(&conn, settings);
+            self.check_output_limit(&mut conn, limit, now);
+            let cut = conn.cut;
+            self.put_conn(conn);
+            if cut {
+                self.mark_dirty(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! One turn of a worker: what has arrived is parsed, prefetched, executed, in that order and in batches.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use command::flags;
+use resp::{Batch, Limits, Progress, Reply};
+
+use crate::config::Settings;
+use crate::durability::backlog::backlog_limit;
+use crate::figures::stats::add;
+use crate::limits::crowd;
+use crate::node::Node;
+use crate::table::Command;
+use crate::worker::conn::{Conn, Wait};
+use crate::worker::execute::Next;
+use crate::worker::message::Mailbox;
+use crate::worker::transfer::output_limit;
+use crate::worker::{Token, Worker};
+
+/// Commands parsed and prefetched before they are executed.
+const WINDOW: usize = 64;
+/// Commands of one connection executed before others get their turn.
+const PER_CONNECTION: usize = 1024;
+/// No command is begun after a turn has executed commands for this long, in nanoseconds: sockets and housekeeping are next.
+/// Looked at where the clock is read anyway: after windows, and around commands that are not always short.
+const TURN_NS: u64 = 2_000_000;
+
+/// Bytes of replies to one connection after which others get their turn, and the driver sends.
+const OUTPUT_PER_TURN: usize = 256 * 1024;
+
+/// Commands of one connection in a window.
+struct Group {
+    conn: Box<Conn>,
+    /// Range in the batch, and in the items.
+    from: usize,
+    to: usize,
+    progress: Progress,
+}
+
+/// What was found out about a command when it was parsed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Item {
+    /// Id + 1 in the table, 0 if there is no such command.
+    pub(crate) command: u32,
+    /// Slot and hash of argument 1 if it is the command's only key.
+    pub(crate) key: Option<(u16, u64)>,
+    /// Slot and hash of the key that is worth bringing here: that one, or the first that a script declares, which is likely to use it.
+    ahead: Option<(u16, u64)>,
+}
+
+impl Worker {
+    /// Executes what has arrived. `now`: unix milliseconds.
+    pub fn turn(&mut self, now: u64) {
+        if self.node.measuring.load(Relaxed) {
+            self.measure_turn();
+        } else {
+            self.turn_began = None;
+        }
+        self.take_turn(now);
+    }
+
+    /// Notes how much CPU time has passed since the last turn began: that turn, and what the driver did after it.
+    #[cold]
+    fn measure_turn(&mut self) {
+        let now = self.node.clock.thread_cpu_ns();
+        if let Some(before) = self.turn_began.replace(now) {
+            self.stats.longest_turn.fetch_max(now.saturating_sub(before), Relaxed);
+        }
+    }
+
+    fn take_turn(&mut self, now: u64) {
+        if self.halted {
+            return;
+        }
+        self.engine.begin_turn(now);
+        self.meter.begin_turn(now);
+        let changed = self.follower.refresh();
+        if changed {
+            self.reconfigure();
+        }
+        let settings = self.follower.settings().clone();
+        if changed {
+            self.weigh_all(&settings);
+        }
+        let node = self.node.clone();
+        let tracks = settings.maxmemory_policy.tracks();
+        self.engine.clock().set(now, tracks, settings.lfu_log_factor, settings.lfu_decay_time);
+        if self.node.pauses.frozen_until() > now {
+            return self.engine.end_turn();
+        }
+        self.monitored = self.node.monitors.any();
+        if self.in_doubt.is_some() {
+            self.settle_inherited(now);
+        }
+        if self.peers.is_some() {
+            self.begin_cluster_turn(now);
+        } else if self.may_be_in_doubt() {
+            self.look_at_doubts();
+        }
+        self.look_at_pushes();
+        self.limit_tracked(settings.tracking_table_max_keys);
+        self.answer_committed();
+        self.clean_up();
+        self.end_waits(now);
+        self.look_at_syncs(now);
+        self.look_at_leavers(now);
+        self.look_at_stall_of_log(now);
+        self.look_at_shortage(now, &settings);
+        self.look_at_tail();
+        if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
+            self.look_at_pause(now);
+        }
+        // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
+        let mut budget = self.ready.len();
+        (self.turn_until, self.evict_until) = (0, 0);
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut items: Vec<Item> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let pipelines = self.stats.pipelines.load(Relaxed);
+        while budget > 0 {
+            batch.clear();
+            items.clear();
+            while budget > 0 && batch.len() < WINDOW {
+                budget -= 1;
+                let Some(token) = self.ready.pop_front() else { break };
+                groups.extend(self.parse(token, &settings, &mut batch, &mut items));
+            }
+            self.prefetch(&items);
+            self.meter.start();
+            let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
+            if self.turn_until == 0 {
+                self.turn_until = from + TURN_NS;
+            }
+            for group in groups.drain(..) {
+                self.execute_group(group, &batch, &items, &node, &settings);
+            }
+            if !self.news_in_hand.is_empty() {
+                self.tell_the_rest();
+            }
+            self.send_on();
+            self.meter.end_turn(from, before);
+            if self.time_is_up() {
+                break;
+            }
+        }
+        self.batch = batch;
+        if self.stats.pipelines.load(Relaxed) > pipelines {
+            add(&self.stats.busy_turns, 1);
+        }
+        self.step_walks();
+        self.step_scripts(&node, &settings);
+        self.housekeeping(now, &settings);
+        self.send_on();
+        if !self.news_in_hand.is_empty() {
+            self.tell_the_rest();
+        }
+        if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
+            self.read_mail();
+        }
+        self.end_cluster_turn();
+        self.await_log();
+        self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
+        add(&self.stats.turns, 1);
+        self.engine.end_turn();
+    }
+
+    /// Whether the turn has executed commands for long enough.
+    fn time_is_up(&self) -> bool {
+        self.meter.last_reading() > self.turn_until
+    }
+
+    /// Parses what a connection has sent, and starts to bring the slots of its keys here.
+    fn parse(&mut self, token: Token, settings: &Settings, batch: &mut Batch, items: &mut Vec<Item>) -> Option<Group> {
+        self.conn(token)?.queued = false;
+        let mut conn = self.take_conn(token)?;
+        if !conn.is_free() || self.is_leaving() {
+            self.put_conn(conn);
+            return None;
+        }
+        let limits = Limits {
+            // A longer argument would have no room.
+            proto_max_bulk_len: settings.proto_max_bulk_len.min(headroom::largest()) as usize,
+            authenticated: conn.session.authenticated,
+        };
+        let from = batch.len();
+        // What follows AUTH must be read with the limits that AUTH has changed.
+        let most = if limits.authenticated { PER_CONNECTION } else { 1 };
+        let progress = conn.decoder.decode(&conn.query[conn.start..], &limits, most, batch);
+        let group = Group { from, to: batch.len(), progress, conn };
+        self.identify(&group, batch, items);
+        // What has arrived while commands were to be executed was let through, but not a single command of any length.
+        let limit = settings.client_query_buffer_limit as usize;
+        if group.conn.unread() > limit {
+            let start = |i: usize| if i == group.from { 0 } else { batch.end(i - 1) };
+            if (group.from..group.to).any(|i| batch.end(i) - start(i) > limit) {
+                self.put_conn(group.conn);
+                self.overrun(token);
+                return None;
+            }
+        }
+        Some(group)
+    }
+
+    fn identify(&self, group: &Group, batch: &Batch, items: &mut Vec<Item>) {
+        let unread = &group.conn.query[group.conn.start..];
+        // A pipeline mostly says the same command again.
+        let (mut name, mut found): (&[u8], Option<&Command>) = (&[], None);
+        for i in group.from..group.to {
+            let args = batch.args(i, unread);
+            let mut item = Item::default();
+            let called = args.get(0).unwrap_or_default();
+            if called != name {
+                (name, found) = (called, self.node.table.find_command(called));
+                if found.is_none() && group.conn.is_virtual() {
+                    // What nodes say by themselves goes by no other name.
+                    found = self.node.table.find_own(called);
+                }
+            }
+            if let Some(command) = found {
+                item.command = command.id as u32 + 1;
+                if command.has_one_key
+                    && let Some(bytes) = args.get(1)
+                {
+                    let key = self.node.engine.keyspace.hasher().key(bytes);
+                    item.key = Some((key.slot, key.hash));
+                    item.ahead = self.bring_slot(key.slot, key.hash);
+                } else if command.spec.has(flags::RUNS_SCRIPT)
+                    && args.get(2) != Some(b"0")
+                    && let Some(bytes) = args.get(3)
+                {
+                    let key = self.node.engine.keyspace.hasher().key(bytes);
+                    item.ahead = self.bring_slot(key.slot, key.hash);
+                }
+            }
+            items.push(item);
+        }
+    }
+
+    /// Starts to bring a key's slot here, unless another node has the key.
+    #[inline]
+    fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
+        if self.peers.as_deref().is_some_and(|peers| !peers.has(slot)) {
+            return None;
+        }
+        self.node.engine.keyspace.prefetch_slot(slot);
+        Some((slot, hash))
+    }
+
+    /// Brings buckets, then entries here. One command alone has nothing to overlap with.
+    fn prefetch(&self, items: &[Item]) {
+        if items.len() < 2 {
+            return;
+        }
+        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
+            self.engine.prefetch_bucket(slot, hash);
+        }
+        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
+            self.engine.prefetch_entry(slot, hash);
+        }
+    }
+
+    fn execute_group(
+        &mut self,
+        group: Group,
+        batch: &Batch,
+        items: &[Item],
+        node: &Arc<Node>,
+        settings: &Arc<Settings>,
+    ) {
+        let Group { mut conn, from, to, progress } = group;
+        self.stats.serves.store(conn.session.client.id, Relaxed);
+        self.ensure_out(&mut conn);
+        if !self.news_in_hand.is_empty() {
+            self.tell_in_hand(&mut conn);
+        }
+        conn.show_buffers(if from == to { progress.missing } else { 0 });
+        // The arguments point into the query buffer: it is kept apart while the connection changes.
+        let query = std::mem::take(&mut conn.query);
+        // What has arrived may be the last that was too much: then it is not executed.
+        if let Some(limit) = crowd::limit(settings).filter(|_| conn.weigh(&self.stats)) {
+            self.close_largest(limit);
+        }
+        let unsent_before = conn.unsent();
+        let mut consumed = 0;
+        let mut next = Next::Continue;
+        let mut i = from;
+        let unread = &query[conn.start..];
+        while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
+            let raw = &unread[if i == from { 0 } else { batch.end(i - 1) }..batch.end(i)];
+            next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i], raw);
+            if let Wait::Script(_) = conn.wait {
+                conn.suspended = batch.end(i) - consumed;
+            }
+            if !matches!(next, Next::Retry) {
+                if conn.note_command() && !conn.pushes.is_empty() {
+                    self.flush_pushes(&mut conn);
+                }
+                self.watch_backlog(batch.end(i) - consumed, backlog_limit(settings));
+                consumed = batch.end(i);
+                i += 1;
+            }
+            if conn.unsent() > unsent_before + OUTPUT_PER_TURN {
+                break;
+            }
+        }
+        conn.query = query;
+        if i > from {
+            add(&self.stats.pipelines, 1);
+            add(&conn.session.client.pipelines, 1);
+            add(&conn.session.client.commands, (i - from) as u64);
+        }
+        self.stats.serves.store(0, Relaxed);
+        let interrupted = i < to && matches!(next, Next::Continue);
+        if i == to && matches!(next, Next::Continue) {
+            consumed = progress.consumed;
+            if let Some(error) = &progress.error {
+                self.stats.count_error(b"ERR Protocol error");
+                Reply::new(&mut conn.out.bytes, conn.session.protocol).protocol_error(error);
+                conn.closing = true;
+            }
+        } else {
+            conn.decoder.forget();
+        }
+        conn.start += consumed;
+        // Of a command that others stand before nothing is known yet.
+        conn.expect(if i == to { progress.missing } else { 0 });
+        conn.lacking = if i == to { progress.missing } else { 0 };
+        conn.missing = if i == to { progress.reserve_hint(conn.unread()) } else { 0 };
+        self.trim(&mut conn);
+        self.finish(conn, interrupted || i > from, settings);
+    }
+
+    /// Gives an emptied query buffer back.
+    fn trim(&mut self, conn: &mut Conn) {
+        if conn.unread() == 0 {
+            conn.start = 0;
+            let buffer = std::mem::take(&mut conn.query);
+            self.spare(buffer);
+        }
+    }
+
+    /// Puts a connection back after its commands, and sees to what follows. `eager`: it may have more commands to execute.
+    pub(crate) fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
+        let now = self.engine.now();
+        conn.show_buffers(conn.lacking);
+        if conn.unsent() > 0 {
+            let limit = output_limit(&conn, settings);
+            self.check_output_limit(&mut conn, limit, now);
+        } else if !conn.closing && !conn.out.has_holes() {
+            let out = conn.out.take();
+            self.recycle(out);
+        }
+        let limit = crowd::limit(settings).filter(|_| conn.weigh(&self.stats));
+        // More may be there than one turn's share, or than was parsed before AUTH.
+        let again = eager && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
+        if again {
+            conn.queued = true;
+            self.ready.push_back(conn.token);
+        } else {
+            self.snuggle(&mut conn);
+        }
+        self.look_at_thirst(&mut conn);
+        if conn.ended && !again && !conn.queued {
+            match conn.wait {
+                Wait::No | Wait::Keys(_) if conn.busy == 0 => self.end_session(&mut conn),
+                // Its end may have come before it was known to wait.
+                Wait::Remote(link) if conn.session.client.waits_elsewhere.load(Relaxed) => {
+                    self.leave_wait_elsewhere(&mut conn, link);
+                }
+                _ => {}
+            }
+            self.watch_leaver(&mut conn);
+        }
+        if conn.out.is_due() || conn.closing {
+            self.note_output(&mut conn);
+        }
+        self.put_conn(conn);
+        if let Some(limit) = limit {
+            self.close_largest(limit);
+        }
+    }
+}
