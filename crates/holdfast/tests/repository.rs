@@ -1,5 +1,6 @@
 //! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, and its documents.
 
+mod circle;
 mod documents;
 
 use std::collections::BTreeMap;
