@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::Seat;
 
-use crate::push::tracking::Tracker;
+use crate::push::tracker::Tracker;
 
 /// What a connection costs beside its buffers, in bytes, roughly.
 const CONNECTION: u64 = 1024;

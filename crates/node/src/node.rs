@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Doubts, SlowScripts};
 use crate::config::Live;
+use crate::crash::Crash;
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::durable::Durable;
 use crate::figures::latency::Latencies;
@@ -20,7 +21,7 @@ use crate::limits::address_space::AddressSpace;
 use crate::limits::resident::Resident;
 use crate::push::monitor::Monitors;
 use crate::push::pubsub::PubSub;
-use crate::push::tracking::Trackers;
+use crate::push::trackers::Trackers;
 use crate::scripts::Scripts;
 use crate::table::Table;
 use crate::worker::http::Told;
@@ -106,7 +107,7 @@ pub struct Node {
     /// Called when it stops, before anybody is told.
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Makes the process crash.
-    pub(crate) crash: OnceLock<fn(crate::Crash)>,
+    crash: OnceLock<fn(Crash)>,
 }
 
 /// Facts of this process for INFO: what the core cannot know by itself.
@@ -147,10 +148,15 @@ pub struct Facts {
 }
 
 impl Node {
-    /// A node of `workers` workers; `seed` keys the hashes.
-    pub fn new(config: Arc<Live>, clock: Arc<dyn Clock>, workers: usize, seed: u64, facts: Facts) -> Arc<Node> {
+    /// A node of `workers` workers that knows these commands; `seed` keys the hashes.
+    pub(crate) fn with_table(
+        table: Table,
+        (config, clock): (Arc<Live>, Arc<dyn Clock>),
+        (workers, seed): (usize, u64),
+        facts: Facts,
+    ) -> Arc<Node> {
         let databases = usize::from(config.settings().databases);
-        let table = Table::new().renamed(config.renames().clone());
+        let table = table.renamed(config.renames().clone());
         let commands = table.all().len();
         Arc::new(Node {
             engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
@@ -411,6 +417,18 @@ impl Node {
     pub fn look_all(&self) {
         for worker in 0..self.workers() {
             self.send(worker, Message::Look);
+        }
+    }
+
+    /// Sets what makes the process crash. Once.
+    pub fn on_crash(&self, crash: fn(Crash)) {
+        let _ = self.crash.set(crash);
+    }
+
+    /// Makes the process crash. It returns where nobody has said how.
+    pub(crate) fn crash(&self, kind: Crash) {
+        if let Some(crash) = self.crash.get() {
+            crash(kind);
         }
     }
 }

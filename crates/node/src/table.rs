@@ -3,15 +3,32 @@
 use command::{FAMILIES, Row, Run, Spec, flags};
 
 use crate::config::Renames;
-use crate::session::{SESSION_FAMILIES, SessionRun};
 
 /// What runs a command.
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// The engine.
     Data(&'static Row<Run>),
-    /// The session.
-    Session(&'static Row<SessionRun>),
+    /// The session: the place of its row.
+    Session(SessionRow),
+}
+
+/// The place of a session command among the rows of `session`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionRow {
+    /// The index of its family.
+    pub family: u8,
+    /// The index of its row there, or of its container's.
+    pub row: u8,
+    /// The index among the subcommands of that row, if it is one of them.
+    pub sub: Option<u8>,
+}
+
+/// What is declared of a session command and of its subcommands, and where their rows are.
+pub(crate) struct Specified {
+    pub(crate) spec: &'static Spec,
+    pub(crate) row: SessionRow,
+    pub(crate) subs: Vec<(&'static Spec, SessionRow)>,
 }
 
 /// One command or subcommand.
@@ -64,8 +81,8 @@ fn fold(name: &[u8]) -> usize {
 }
 
 impl Table {
-    /// The table of this binary.
-    pub fn new() -> Table {
+    /// The table of the data plane's commands and of these of sessions.
+    pub(crate) fn of(sessions: &[Specified]) -> Table {
         let mut commands = Vec::new();
         for row in FAMILIES.iter().copied().flatten() {
             add(
@@ -75,13 +92,9 @@ impl Table {
                 &row.subcommands.iter().map(|r| (&r.spec, Handler::Data(r))).collect::<Vec<_>>(),
             );
         }
-        for row in SESSION_FAMILIES.iter().copied().flatten() {
-            add(
-                &mut commands,
-                &row.spec,
-                Handler::Session(row),
-                &row.subcommands.iter().map(|r| (&r.spec, Handler::Session(r))).collect::<Vec<_>>(),
-            );
+        for Specified { spec, row, subs } in sessions {
+            let subs: Vec<_> = subs.iter().map(|(spec, row)| (*spec, Handler::Session(*row))).collect();
+            add(&mut commands, spec, Handler::Session(*row), &subs);
         }
         let index = vec![0; (commands.len() * 4).next_power_of_two()];
         let mut table = Table { index, commands, renames: Renames::default() };
@@ -184,12 +197,6 @@ impl Command {
     }
 }
 
-impl Default for Table {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The patterns of SORT_RO lead to keys that no argument is.
 fn has_one_key(spec: &Spec, handler: Handler) -> bool {
     let may_need_all = matches!(handler, Handler::Data(row) if matches!(row.run, Run::KeyedOrWhole(..)));
@@ -233,6 +240,21 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
             subcommands: Vec::new(),
         });
         commands[id].subcommands.push(sub_id);
+    }
+}
+
+impl Command {
+    /// Whether it has subcommands and nothing else.
+    pub fn is_container(&self) -> bool {
+        !self.subcommands.is_empty()
+    }
+
+    /// The row, if it is one of the data plane.
+    pub fn data_row(&self) -> Option<&'static Row<Run>> {
+        match self.handler {
+            Handler::Data(row) => Some(row),
+            Handler::Session(_) => None,
+        }
     }
 }
 

@@ -8,69 +8,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use keyspace::Horizon;
-use resp::{Protocol, Reply};
-
-use crate::node::Node;
-use crate::worker::message::Message;
+pub use super::delivery::{Delivery, Kind, Place};
 
 /// Parts of the tables of channels: publishers of different channels seldom meet.
 const PARTS: usize = 64;
 
-/// What a subscription is to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// SUBSCRIBE.
-    Channel,
-    /// PSUBSCRIBE.
-    Pattern,
-    /// SSUBSCRIBE.
-    Shard,
-}
-
-impl Kind {
-    /// The first word of a message that came by such a subscription.
-    fn message(self) -> &'static str {
-        match self {
-            Kind::Channel => "message",
-            Kind::Pattern => "pmessage",
-            Kind::Shard => "smessage",
-        }
-    }
-}
-
-/// Where a subscriber is: its worker, and what that calls it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// Index of the worker.
-    pub worker: u16,
-    /// The worker's name for the connection.
-    pub token: u64,
-}
-
-/// A message on its way to the subscribers at one worker.
-pub struct Delivery {
-    /// What it came by.
-    pub kind: Kind,
-    /// The channel or pattern subscribed to.
-    pub topic: Arc<[u8]>,
-    /// The message as RESP3 pushes it.
-    pub push: Arc<[u8]>,
-    /// The connections.
-    pub tokens: Vec<u64>,
-    /// What it waits for: who hears of it has seen what the publisher has.
-    pub seen: Horizon,
-}
-
 /// Subscribers by client id, so that one finds its own.
-type Subscribers = BTreeMap<u64, Place>;
+pub(super) type Subscribers = BTreeMap<u64, Place>;
 type Topics = BTreeMap<Arc<[u8]>, Subscribers>;
 
 /// The subscriptions of a node.
 pub struct PubSub {
-    channels: Box<[Mutex<Topics>]>,
-    shards: Box<[Mutex<Topics>]>,
-    patterns: RwLock<Topics>,
+    pub(super) channels: Box<[Mutex<Topics>]>,
+    pub(super) shards: Box<[Mutex<Topics>]>,
+    pub(super) patterns: RwLock<Topics>,
     /// Topics of each kind: what is not there costs nothing.
     counts: [AtomicUsize; 3],
     /// Clients with subscriptions.
@@ -90,12 +41,12 @@ impl Default for PubSub {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Which part a channel is in.
-fn part(channel: &[u8]) -> usize {
+pub(super) fn part(channel: &[u8]) -> usize {
     usize::from(keyspace::slot_of(channel)) % PARTS
 }
 
@@ -164,83 +115,9 @@ impl PubSub {
     }
 }
 
-/// The message as RESP3 pushes it.
-fn encode(kind: Kind, topic: &[u8], channel: &[u8], payload: &[u8]) -> Arc<[u8]> {
-    let mut bytes = Vec::with_capacity(channel.len() + payload.len() + topic.len() + 64);
-    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
-    reply.push(if kind == Kind::Pattern { 4 } else { 3 });
-    reply.bulk(kind.message());
-    if kind == Kind::Pattern {
-        reply.bulk(topic);
-    }
-    reply.bulk(channel);
-    reply.bulk(payload);
-    bytes.into()
-}
-
-impl Node {
-    /// Sends a message to whoever is subscribed to a channel, on behalf of worker `from`. The number of receivers; one that has
-    /// subscribed by several ways counts as often. It leaves when `seen` is committed.
-    pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) -> usize {
-        let pubsub = &self.pubsub;
-        let parts = if kind == Kind::Shard { &pubsub.shards } else { &pubsub.channels };
-        if kind == Kind::Shard && pubsub.count(kind) == 0 || kind != Kind::Shard && !pubsub.any() {
-            return 0;
-        }
-        let topics = lock(&parts[part(channel)]);
-        let mut receivers = 0;
-        if let Some((topic, subscribers)) = topics.get_key_value(channel) {
-            receivers += subscribers.len();
-            self.deliver(from, kind, topic, subscribers, encode(kind, topic, channel, payload), seen);
-        }
-        if kind == Kind::Channel && pubsub.count(Kind::Pattern) > 0 {
-            let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
-            for (pattern, subscribers) in patterns.iter().filter(|(pattern, _)| object::glob::matches(pattern, channel))
-            {
-                receivers += subscribers.len();
-                let push = encode(Kind::Pattern, pattern, channel, payload);
-                self.deliver(from, Kind::Pattern, pattern, subscribers, push, seen);
-            }
-        }
-        receivers
-    }
-
-    /// How many a message would reach.
-    pub fn receivers(&self, kind: Kind, channel: &[u8]) -> usize {
-        let pubsub = &self.pubsub;
-        let mut receivers = pubsub.subscribers(kind, channel);
-        if kind == Kind::Channel && pubsub.count(Kind::Pattern) > 0 {
-            let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
-            let matching = patterns.iter().filter(|(pattern, _)| object::glob::matches(pattern, channel));
-            receivers += matching.map(|(_, subscribers)| subscribers.len()).sum::<usize>();
-        }
-        receivers
-    }
-
-    fn deliver(
-        &self,
-        from: usize,
-        kind: Kind,
-        topic: &Arc<[u8]>,
-        subscribers: &Subscribers,
-        push: Arc<[u8]>,
-        seen: &Horizon,
-    ) {
-        let mut by_worker: Vec<Vec<u64>> = vec![Vec::new(); self.workers()];
-        for place in subscribers.values() {
-            if let Some(tokens) = by_worker.get_mut(usize::from(place.worker)) {
-                tokens.push(place.token);
-            }
-        }
-        for (worker, tokens) in by_worker.into_iter().enumerate().filter(|(_, tokens)| !tokens.is_empty()) {
-            let delivery = Delivery { kind, topic: topic.clone(), push: push.clone(), tokens, seen: seen.clone() };
-            self.send_from(from, worker, Message::Publish(Box::new(delivery)));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::publish::encode;
     use super::*;
 
     const HERE: Place = Place { worker: 0, token: 7 };

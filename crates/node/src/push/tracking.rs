@@ -4,215 +4,26 @@
 //! one it redirects to, which writes it behind whatever it has answered so far: a client that has been given an old value hears
 //! of the change after that. A message that finds its connection moved to another worker follows it.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Invalidation;
 use keyspace::Horizon;
-use resp::{Protocol, Reply, skip_reply};
+use resp::Protocol;
 
+use super::notice::encode;
+pub(crate) use super::notice::{News, Notice};
+use super::tracker::{BROADCAST, NO_LOOP, ON};
 use crate::client::Client;
 use crate::node::Node;
+use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::message::Message;
 use crate::worker::transfer::output_limit;
-use crate::worker::{Token, Worker};
 
-/// The channel on which RESP2 clients hear of invalidations that are redirected to them.
-const CHANNEL: &str = "__redis__:invalidate";
 /// Keys beyond `tracking-table-max-keys` that a worker forgets in a turn.
 const FORGOTTEN_PER_TURN: usize = 1000;
-
-/// How a client tracks, for everybody to see. Its worker writes it.
-#[derive(Default)]
-pub struct Tracker {
-    flags: AtomicU8,
-    /// The client that hears what this one must forget; 0: itself.
-    pub redirect: AtomicU64,
-    /// Bytes that its prefixes cost, roughly.
-    pub prefix_bytes: AtomicU64,
-}
-
-/// It tracks.
-pub const ON: u8 = 1;
-/// It hears of all keys with its prefixes.
-pub const BROADCAST: u8 = 2;
-/// It does not hear of its own changes.
-pub const NO_LOOP: u8 = 4;
-/// The client it redirects to was gone when there was something to tell.
-pub const BROKEN: u8 = 8;
-
-impl Tracker {
-    /// Whether all of these hold.
-    pub fn is(&self, flags: u8) -> bool {
-        self.flags.load(Relaxed) & flags == flags
-    }
-
-    /// Begins anew with these flags, and where to redirect to.
-    pub fn set(&self, flags: u8, redirect: u64) {
-        self.redirect.store(redirect, Relaxed);
-        self.flags.store(flags, Relaxed);
-    }
-
-    fn mark_broken(&self) {
-        self.flags.fetch_or(BROKEN, Relaxed);
-    }
-}
-
-type Clients = BTreeMap<u64, Arc<Client>>;
-type Prefixes = BTreeMap<Box<[u8]>, Clients>;
-
-/// The tracking clients of a node.
-#[derive(Default)]
-pub struct Trackers {
-    clients: RwLock<Clients>,
-    /// Of those in BCAST mode, by prefix.
-    prefixes: RwLock<Prefixes>,
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Trackers {
-    /// A client begins to track. False: it did already.
-    pub fn add(&self, client: &Arc<Client>) -> bool {
-        write(&self.clients).insert(client.id, client.clone()).is_none()
-    }
-
-    /// A client ends tracking, if it did.
-    pub fn remove(&self, client: &Client) {
-        write(&self.clients).remove(&client.id);
-    }
-
-    /// A client wants to hear of keys with a prefix.
-    pub fn add_prefix(&self, prefix: &[u8], client: &Arc<Client>) {
-        write(&self.prefixes).entry(prefix.into()).or_default().insert(client.id, client.clone());
-    }
-
-    /// A client wants to hear no more of keys with a prefix.
-    pub fn remove_prefix(&self, prefix: &[u8], client: &Client) {
-        let mut prefixes = write(&self.prefixes);
-        if let Some(clients) = prefixes.get_mut(prefix) {
-            clients.remove(&client.id);
-            if clients.is_empty() {
-                prefixes.remove(prefix);
-            }
-        }
-    }
-
-    /// Number of tracking clients of this node, but for those of other nodes that have read here.
-    pub fn own(&self, node: &Node) -> usize {
-        let ids: Vec<u64> = read(&self.clients).keys().copied().collect();
-        let clients = node.clients();
-        ids.iter().filter(|id| clients.contains_key(id)).count()
-    }
-
-    fn get(&self, id: u64) -> Option<Arc<Client>> {
-        read(&self.clients).get(&id).cloned()
-    }
-
-    /// Number of tracking clients, those of other nodes that have read here among them.
-    pub fn count(&self) -> usize {
-        read(&self.clients).len()
-    }
-
-    /// Number of prefixes that somebody wants to hear of.
-    pub fn prefixes(&self) -> usize {
-        read(&self.prefixes).len()
-    }
-}
-
-/// Something a client is told beside its replies.
-pub enum News {
-    /// These keys, as an array, are no longer what they were.
-    Keys(Arc<[u8]>),
-    /// No key is.
-    All,
-    /// The client with this id, to which invalidations were redirected, is gone.
-    Broken(u64),
-}
-
-/// News on its way to a client.
-pub struct Notice {
-    /// Whom it is for.
-    client: u64,
-    /// The worker's name for its connection.
-    token: Token,
-    /// Who redirects it here; 0: nobody.
-    of: u64,
-    news: News,
-    /// What it waits for.
-    seen: Horizon,
-}
-
-fn encode(keys: &[&[u8]]) -> Arc<[u8]> {
-    let mut bytes = Vec::with_capacity(16 + keys.iter().map(|key| key.len() + 16).sum::<usize>());
-    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
-    reply.array(keys.len());
-    keys.iter().for_each(|key| reply.bulk(*key));
-    bytes.into()
-}
-
-/// How news begins that a virtual connection is told for its client, among the replies to that.
-const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
-
-impl News {
-    /// What another node says to one of this node's clients, if it is news and nothing else.
-    pub(crate) fn heard(mut bytes: &[u8]) -> Option<Vec<News>> {
-        let mut all = Vec::new();
-        while !bytes.is_empty() {
-            let (one, rest) = bytes.split_at_checked(skip_reply(bytes).ok()??.0)?;
-            bytes = rest;
-            all.push(match one.strip_prefix(HEAD)? {
-                b"_\r\n" => News::All,
-                keys @ [b'*', ..] => News::Keys(keys.into()),
-                _ => return None,
-            });
-        }
-        Some(all)
-    }
-
-    /// Of these keys.
-    pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> News {
-        News::Keys(encode(&keys.collect::<Vec<_>>()))
-    }
-
-    /// What is written to a client of this protocol. In RESP2 only to a subscriber to which it is redirected.
-    fn write(&self, out: &mut Vec<u8>, protocol: Protocol, listens: bool) {
-        if protocol == Protocol::Resp2 && !listens {
-            return;
-        }
-        let mut reply = Reply::new(out, protocol);
-        match (self, protocol) {
-            (News::Broken(_), Protocol::Resp2) => return,
-            (News::Broken(id), _) => {
-                reply.push(2);
-                reply.bulk("tracking-redir-broken");
-                return reply.count(*id);
-            }
-            (_, Protocol::Resp2) => {
-                reply.array(3);
-                reply.bulk("message");
-                reply.bulk(CHANNEL);
-            }
-            _ => {
-                reply.push(2);
-                reply.bulk("invalidate");
-            }
-        }
-        match self {
-            News::Keys(keys) => out.extend_from_slice(keys),
-            _ => reply.null(),
-        }
-    }
-}
 
 impl Node {
     /// Where news of `client` goes: to itself, to whom it redirects to, or to itself that this one is gone.
@@ -242,7 +53,7 @@ impl Worker {
                 Invalidation::Key { key, by, readers, changed } => {
                     if !readers.is_empty() {
                         let keys = encode(&[&key]);
-                        for client in readers.iter().filter_map(|id| read(&node.trackers.clients).get(id).cloned()) {
+                        for client in readers.iter().filter_map(|id| node.trackers.get(*id)) {
                             let tracker = &client.tracker;
                             let own = tracker.is(NO_LOOP) && by == client.id;
                             if tracker.is(ON) && !tracker.is(BROADCAST) && !own {
@@ -256,8 +67,7 @@ impl Worker {
                     }
                 }
                 Invalidation::All => {
-                    let clients: Vec<_> = read(&node.trackers.clients).values().cloned().collect();
-                    for client in clients {
+                    for client in node.trackers.all() {
                         self.tell_client(node.notice(&client, News::All, seen.clone()), &mut current);
                     }
                 }
@@ -270,7 +80,7 @@ impl Worker {
         let keys = std::mem::take(&mut self.changed_keys);
         let node = self.node.clone();
         let (seen, mut notices) = (self.engine.everything_seen(), Vec::new());
-        for (prefix, clients) in read(&node.trackers.prefixes).iter() {
+        for (prefix, clients) in node.trackers.by_prefix().iter() {
             let range = keys.range::<[u8], _>((Bound::Included(&**prefix), Bound::Unbounded));
             let changed: Vec<_> = range.take_while(|(key, _)| key.starts_with(prefix)).collect();
             if changed.is_empty() {
@@ -341,7 +151,7 @@ impl Worker {
 
     /// A client that notices were redirected to has gone: who redirects to it is told so.
     fn has_gone(&mut self, notice: &Notice) {
-        let origin = read(&self.node.trackers.clients).get(&notice.of).cloned();
+        let origin = self.node.trackers.get(notice.of);
         if let Some(origin) = origin.filter(|o| o.tracker.redirect.load(Relaxed) == notice.client) {
             origin.tracker.mark_broken();
             let token = origin.token.load(Relaxed);

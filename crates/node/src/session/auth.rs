@@ -157,7 +157,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     super::multi::forget_block(ctx);
     super::monitor::stop(ctx.node, ctx.session);
-    super::pubsub::stop(ctx.node, ctx.session);
+    super::stop_subscriptions(ctx.node, ctx.session);
     ctx.session.stop_tracking(ctx.node);
     let session = &mut *ctx.session;
     session.set_protocol(Protocol::Resp2);

@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use engine::{Again, BlockRun};
+use engine::BlockRun;
 use keyspace::Need;
 use resp::Args;
 
-use super::SessionCtx;
+use super::{Retry, SessionCtx};
 use crate::node::Node;
 use crate::push::pubsub::Kind;
 use crate::worker::message::Message;
-
-/// What a block that was undone runs again with (rule K3).
-pub struct Retry {
-    /// What the engine needs for it.
-    pub(super) again: Again,
-    /// Its time: see [`Block::micros`].
-    micros: u64,
-}
 
 /// A block under way: EXEC, or a script.
 pub struct Block {

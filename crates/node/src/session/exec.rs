@@ -6,35 +6,16 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::{Error, KeyAt, flags};
-use engine::{Begin, BlockRun, Busy, Call, WatchedKey};
+use engine::{Begin, BlockRun, Busy, Call};
 use keyspace::Need;
-use resp::{Args, Protocol};
+use resp::Args;
 
 use super::connection::database;
-use super::script::ScriptRun;
-use super::suspended::{Suspended, What};
-use super::{Block, Flow, Multi, Queued, SessionCtx, run};
+use super::suspended::{Exec, Suspended, What};
+use super::{Block, Flow, Multi, Queued, SessionCtx, handler_of, run};
 use crate::cluster::Asks;
 use crate::figures::stats::add;
 use crate::table::{Command, Handler};
-
-/// A block under way.
-pub struct Exec {
-    multi: Box<Multi>,
-    watched: Vec<WatchedKey>,
-    block: Block,
-    /// The command to run next.
-    at: usize,
-    /// The script that this command is, if it was suspended.
-    script: Option<Box<ScriptRun>>,
-    /// Database and protocol of the session before.
-    session: (u16, Protocol),
-    /// Where the reply begins in the output.
-    start: usize,
-    /// Where the output became longer than it may be: the client will not see the rest, or anything.
-    overflow: Option<usize>,
-    flow: Flow,
-}
 
 /// What a block needs from the start.
 struct Needs<'a> {
@@ -114,7 +95,8 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
     // SELECT inside the block decides where later commands look, and so what the latches are taken for.
     let mut db = ctx.session.db;
     for (queued, args) in multi.commands() {
-        match ctx.node.table.get(queued.command).handler {
+        let command = ctx.node.table.get(queued.command);
+        match command.handler {
             Handler::Data(row) => needs.calls.push(Call {
                 row,
                 args,
@@ -125,18 +107,18 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
                 seat: None,
                 caller: ctx.caller(),
             }),
-            Handler::Session(row) if row.spec.name == "select" => {
+            Handler::Session(_) if command.spec.name == "select" => {
                 db = args.get(1).and_then(|text| database(text, ctx.settings.databases).ok()).unwrap_or(db);
             }
-            Handler::Session(row) if row.spec.has(flags::RUNS_SCRIPT) => {
+            Handler::Session(_) if command.spec.has(flags::RUNS_SCRIPT) => {
                 let mut positions: Vec<KeyAt> = Vec::new();
-                row.spec.keys_of(args, &mut positions);
+                command.spec.keys_of(args, &mut positions);
                 let keys = positions.iter().filter_map(|at| args.get(at.index));
                 needs.declared.extend(keys.map(|key| (db, key)));
                 needs.has_scripts = true;
             }
             // FUNCTION LOAD and its like.
-            Handler::Session(row) if row.spec.has(flags::WRITE) => needs.slots.push(engine::LIBRARIES_SLOT),
+            Handler::Session(_) if command.spec.has(flags::WRITE) => needs.slots.push(engine::LIBRARIES_SLOT),
             Handler::Session(_) => {}
         }
     }
@@ -274,7 +256,7 @@ impl Exec {
         let mut inner = ctx.inside(&mut self.block, command, args);
         match self.script.take() {
             Some(script) => script.go_on(&mut inner),
-            None => run(&mut inner, row.run),
+            None => run(&mut inner, handler_of(row)),
         }
     }
 

@@ -1,8 +1,14 @@
 //! Commands that stop in the middle to let others run: scripts, and blocks with scripts in them.
 
-use super::exec::Exec;
-use super::script::ScriptRun;
-use super::{Flow, Multi, SessionCtx};
+use std::sync::Arc;
+
+use engine::WatchedKey;
+use resp::Protocol;
+use script::{Checked, Running};
+
+use super::block::Block;
+use super::{Flow, Multi};
+use crate::scripts;
 
 /// A command that was suspended. It holds its latches.
 pub struct Suspended {
@@ -16,36 +22,73 @@ pub(super) enum What {
     Exec(Box<Exec>),
 }
 
-impl Suspended {
-    /// Lets it go on for a while, as the command it is, with [`Self::out`] as the output.
-    pub fn go_on(self, ctx: &mut SessionCtx<'_>) -> Flow {
-        match self.what {
-            What::Script(script) => script.go_on(ctx),
-            What::Exec(exec) => exec.go_on(ctx),
-        }
-    }
+/// A block under way.
+pub struct Exec {
+    pub(super) multi: Box<Multi>,
+    pub(super) watched: Vec<WatchedKey>,
+    pub(super) block: Block,
+    /// The command to run next.
+    pub(super) at: usize,
+    /// The script that this command is, if it was suspended.
+    pub(super) script: Option<Box<ScriptRun>>,
+    /// Database and protocol of the session before.
+    pub(super) session: (u16, Protocol),
+    /// Where the reply begins in the output.
+    pub(super) start: usize,
+    /// Where the output became longer than it may be: the client will not see the rest, or anything.
+    pub(super) overflow: Option<usize>,
+    pub(super) flow: Flow,
+}
 
-    /// Gives it up, in a workspace: it runs again from the start, or not at all. What it is made of comes back.
-    pub fn give_up(self, ctx: &mut SessionCtx<'_>) -> Option<Box<Multi>> {
-        match self.what {
-            What::Script(_) => None,
-            What::Exec(exec) => Some(exec.give_up(ctx)),
-        }
-    }
+/// A script under way.
+pub struct ScriptRun {
+    pub(super) running: Running,
+    /// Its block, unless it is part of EXEC's.
+    pub(super) block: Option<Block>,
+    pub(super) rules: Rules,
+    /// Database that its commands work on.
+    pub(super) db: u16,
+    /// What it has asked and was not told yet.
+    pub(super) asked: Asked,
+    /// The reply of its last command.
+    pub(super) reply: Vec<u8>,
+    /// When it began: monotonic nanoseconds.
+    pub(super) begun: u64,
+    /// Shown to others once it has been running for a while.
+    pub(super) job: Option<Arc<scripts::Job>>,
+    /// Commands it has called.
+    pub(super) calls: u32,
+    /// Changes that its block had made when it began.
+    pub(super) changes_before: u64,
+    /// It has called a command that may write.
+    pub(super) wrote: bool,
+    /// The function it is, if it is one.
+    pub(super) function: Option<Box<str>>,
+    /// It was killed.
+    pub(super) killed: bool,
+    /// It was killed after it had changed something on copies, which are given up with it.
+    pub(super) spoils: bool,
+}
 
-    /// Whether its script is to end, as somebody has killed it.
-    pub fn is_killed(&self) -> bool {
-        match &self.what {
-            What::Script(script) => script.is_killed(),
-            What::Exec(exec) => exec.is_killed(),
-        }
-    }
+/// What a script may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// No command that writes.
+    pub read_only: bool,
+    /// No command that needs memory before the first that may write: memory is short.
+    pub no_memory: bool,
+}
 
-    /// The latches it holds.
-    pub fn block(&self) -> Option<&engine::BlockRun> {
-        match &self.what {
-            What::Script(script) => script.block(),
-            What::Exec(exec) => Some(exec.block()),
-        }
-    }
+/// What a script waits for.
+pub(super) enum Asked {
+    /// To begin.
+    Beginning,
+    /// That its command runs: what it needs was not there. The protocol of the reply.
+    Call(Protocol),
+    /// The reply of its command, which is there.
+    Command,
+    /// Whether it may run a command.
+    Check(Checked),
+    /// Nothing.
+    Nothing,
 }

@@ -373,7 +373,8 @@ impl Worker {
             }
             Handler::Session(row) => {
                 let start = conn.out.bytes.len();
-                let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args), row.run);
+                let flow =
+                    session::run(&mut self.session_ctx(conn, node, settings, command, args), session::handler_of(row));
                 self.paused = self.node.pauses.current(self.engine.now());
                 self.engine.keep_expired(self.paused.is_some());
                 match flow {

@@ -9,8 +9,8 @@ use keyspace::Horizon;
 
 use crate::cluster::Question;
 use crate::durability::switching::Logging;
-use crate::push::pubsub::{Delivery, Kind};
-use crate::push::tracking::Notice;
+use crate::push::delivery::{Delivery, Kind};
+use crate::push::notice::Notice;
 
 /// A message to a worker.
 pub enum Message {

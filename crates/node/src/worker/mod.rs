@@ -39,8 +39,7 @@ use crate::limits::crowd;
 use crate::limits::room::Shortage;
 use crate::node::Node;
 use crate::push::pubsub::Delivery;
-use crate::session::pubsub::Subscriptions;
-use crate::session::{Detached, Machines, Session, monitor, pubsub};
+use crate::session::{self, Detached, Machines, Session, Subscriptions};
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::leavers::Leavers;
 use crate::worker::message::Message;
@@ -377,8 +376,8 @@ impl Worker {
         self.forget_claims(conn.token);
         self.abandon_transaction(&mut conn);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
-        monitor::stop(&self.node, &mut conn.session);
-        pubsub::stop(&self.node, &mut conn.session);
+        session::monitor::stop(&self.node, &mut conn.session);
+        session::stop_subscriptions(&self.node, &mut conn.session);
         conn.session.stop_tracking(&self.node);
         self.node.dismiss(conn.session.client.id);
         if let Wait::Script(_) = conn.wait {

@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 
 use crate::worker::holes::{Holes, Inserted};
 
+/// Query buffers and output buffers of this size are kept for reuse.
+pub(crate) const BUFFER: usize = 16 * 1024;
+
 /// Pieces sent in one system call.
 pub const SLICES: usize = 16;
 

@@ -9,11 +9,10 @@ use crate::cluster::Role;
 use crate::config::{OutputLimit, Settings};
 use crate::figures::stats::add;
 use crate::worker::conn::{Conn, Wait};
+use crate::worker::outgoing::BUFFER;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker, write_error};
 
-/// Query buffers and output buffers of this size are kept for reuse.
-pub(crate) const BUFFER: usize = 16 * 1024;
 /// Spare buffers kept.
 const SPARES: usize = 256;
 /// Up to this much of a command that has not arrived as a whole is kept in a buffer of its size: there may be many who

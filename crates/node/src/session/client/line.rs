@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::SessionCtx;
 use crate::client::Client;
 use crate::node::Node;
-use crate::push::tracking::{BROADCAST, BROKEN, ON};
+use crate::push::tracker::{BROADCAST, BROKEN, ON};
 
 /// The line of the client that asks. Its own figures are as of now: the query buffer holds the command that runs.
 pub fn own_line(ctx: &SessionCtx<'_>) -> Vec<u8> {

@@ -10,7 +10,7 @@ use crate::REDIS_VERSION;
 use crate::config::EvictionPolicy;
 use crate::durability::backlog::backlog_limit;
 use crate::limits::room::moves_to_store;
-use crate::node::VALKEY_VERSION;
+use crate::node::{Node, VALKEY_VERSION};
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
     let facts = &r.node.facts;
@@ -83,13 +83,20 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
     t.line("client_recent_max_input_buffer", longest_in);
     t.line("client_recent_max_output_buffer", longest_out);
     t.line("blocked_clients", r.sum(|s| &s.blocked));
-    t.line("tracking_clients", r.node.trackers.own(r.node));
+    t.line("tracking_clients", tracking_clients(r.node));
     t.line("pubsub_clients", r.node.pubsub.clients.load(Relaxed));
     t.line("watching_clients", watching);
     t.line("clients_in_timeout_table", r.sum(|s| &s.waiting_with_deadline));
     t.line("total_watched_keys", watched);
     t.line("total_blocking_keys", r.node.engine.waited_keys.load(Relaxed));
     t.line("total_blocking_keys_on_nokey", r.node.engine.waited_keys_minding_absence.load(Relaxed));
+}
+
+/// Clients that track, but for those of other nodes that have read here.
+fn tracking_clients(node: &Node) -> usize {
+    let ids = node.trackers.ids();
+    let clients = node.clients();
+    ids.iter().filter(|id| clients.contains_key(id)).count()
 }
 
 pub fn memory(r: &Report<'_>, t: &mut Text) {

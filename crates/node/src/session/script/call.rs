@@ -9,13 +9,13 @@ use resp::{Args, Protocol, Reply};
 use script::Checked;
 use txn::locks::Mode;
 
-use super::run::ScriptRun;
 use crate::cluster::{Asks, Call};
 use crate::compatibility;
 use crate::durability::durable::Durable;
 use crate::figures::stats::add;
 use crate::limits::room::{self, fault_of_disk};
-use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, locks_of, run};
+use crate::session::suspended::ScriptRun;
+use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, handler_of, locks_of, run};
 use crate::table::{Command, Handler};
 
 const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
@@ -116,7 +116,7 @@ impl ScriptRun {
                 (ctx.session.db, ctx.session.protocol) = (self.db, protocol);
                 let mut inner = ctx.inside(block, command, args);
                 inner.out = reply;
-                let flow = run(&mut inner, row.run);
+                let flow = run(&mut inner, handler_of(row));
                 self.db = ctx.session.db;
                 ctx.session.set_db(db);
                 ctx.session.protocol = before;

@@ -11,19 +11,17 @@ mod kill;
 mod machines;
 mod run;
 
-use command::{KeySpec, Row, Spec, flags::*, key_flags};
+use command::{Error, KeySpec, Row, Spec, flags::*, key_flags};
 use engine::Begin;
 use resp::Args;
 use script::{Flags, LogLevel, Running, Source};
 
+use super::suspended::{Rules, ScriptRun};
 use super::{Block, Flow, SessionCtx, SessionRun, container, help};
 pub use machines::Machines;
-use run::Rules;
-pub use run::ScriptRun;
 
 use crate::limits::room::fault_of_disk;
 use crate::node::Node;
-use crate::session::Error;
 use crate::table::Command;
 
 const RUN_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | MAY_REPLICATE | NO_MANDATORY_KEYS | STALE | RUNS_SCRIPT;

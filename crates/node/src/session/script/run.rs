@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use engine::{BlockRun, Busy};
 use resp::{OwnedArgs, Protocol};
-use script::{Checked, Input, Outcome, Running, Step};
+use script::{Input, Outcome, Running, Step};
 
-use super::super::suspended::{Suspended, What};
+use super::super::suspended::{Asked, Rules, ScriptRun, Suspended, What};
 use super::super::{Block, Flow, SessionCtx};
 use crate::scripts::Job;
 
@@ -14,59 +14,6 @@ use crate::scripts::Job;
 const SLICE_NS: u64 = 1_000_000;
 /// Commands of a script between two looks at the clock.
 const CALLS: u32 = 64;
-
-/// A script under way.
-pub struct ScriptRun {
-    pub(super) running: Running,
-    /// Its block, unless it is part of EXEC's.
-    block: Option<Block>,
-    pub(super) rules: Rules,
-    /// Database that its commands work on.
-    pub(super) db: u16,
-    /// What it has asked and was not told yet.
-    asked: Asked,
-    /// The reply of its last command.
-    reply: Vec<u8>,
-    /// When it began: monotonic nanoseconds.
-    begun: u64,
-    /// Shown to others once it has been running for a while.
-    job: Option<Arc<Job>>,
-    /// Commands it has called.
-    calls: u32,
-    /// Changes that its block had made when it began.
-    changes_before: u64,
-    /// It has called a command that may write.
-    pub(super) wrote: bool,
-    /// The function it is, if it is one.
-    function: Option<Box<str>>,
-    /// It was killed.
-    killed: bool,
-    /// It was killed after it had changed something on copies, which are given up with it.
-    spoils: bool,
-}
-
-/// What a script may do.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// No command that writes.
-    pub read_only: bool,
-    /// No command that needs memory before the first that may write: memory is short.
-    pub no_memory: bool,
-}
-
-/// What a script waits for.
-enum Asked {
-    /// To begin.
-    Beginning,
-    /// That its command runs: what it needs was not there. The protocol of the reply.
-    Call(Protocol),
-    /// The reply of its command, which is there.
-    Command,
-    /// Whether it may run a command.
-    Check(Checked),
-    /// Nothing.
-    Nothing,
-}
 
 /// How a stretch of running ended.
 enum Stretch {

@@ -1,0 +1,243 @@
+//! What a session command sees, and how it ends.
+
+use std::sync::Arc;
+
+use command::{Error, Row, flags};
+use engine::{Busy, Caller, Engine};
+use keyspace::{Counts, Horizon};
+use resp::{Args, Reply};
+
+use super::block::Block;
+use super::script::Machines;
+use super::suspended::Suspended;
+use super::{Aside, Session};
+use crate::cluster::{Peers, Verdict};
+use crate::compatibility;
+use crate::config::Settings;
+use crate::durability::checkpoints::{Checkpoints, Ticket};
+use crate::durability::durable::Durable;
+use crate::figures::meter::Meter;
+use crate::figures::stats::WorkerStats;
+use crate::node::Node;
+use crate::table::Command;
+use crate::worker::jobs::Job;
+use crate::worker::outgoing::BUFFER;
+
+/// Runs a session command.
+pub type SessionRun = fn(&mut SessionCtx<'_>) -> Result<Flow, Error>;
+
+/// How a session command ended, if not with an error.
+pub enum Flow {
+    /// The reply has been written.
+    Done,
+    /// Close the connection after the reply.
+    Close,
+    /// Nothing is executed, by anybody, for this many milliseconds; then the reply is OK.
+    Sleep(u64),
+    /// The reply comes when the streams are on the disk up to here, or at this unix time in milliseconds.
+    AwaitSync {
+        /// Up to where.
+        ends: Horizon,
+        /// Until when, if not for ever.
+        until: Option<u64>,
+    },
+    /// The reply comes when this checkpoint has ended.
+    Save(Arc<Checkpoints>, Ticket),
+    /// The reply comes when this is done.
+    Job(Arc<Job>),
+    /// The reply comes when another node has decided.
+    Verdict(Arc<Verdict>),
+    /// A latch is busy: nothing has happened, run again later.
+    Busy(Busy),
+    /// It goes on later.
+    Suspend(Box<Suspended>),
+}
+
+/// What a session command sees.
+pub struct SessionCtx<'a> {
+    /// The node.
+    pub node: &'a Arc<Node>,
+    /// The worker's engine.
+    pub engine: &'a mut Engine,
+    /// The session.
+    pub session: &'a mut Session,
+    /// The present settings.
+    pub settings: &'a Arc<Settings>,
+    /// The worker's counters.
+    pub stats: &'a Arc<WorkerStats>,
+    /// The worker's stopwatch.
+    pub meter: &'a mut Meter,
+    /// The worker's machines for scripts.
+    pub machines: &'a mut Machines,
+    /// The log, if replies wait for one.
+    pub log: Option<&'a Durable>,
+    /// Whether commands are shown to somebody (MONITOR).
+    pub monitored: bool,
+    /// The cluster, if this is a node of one.
+    pub(crate) peers: Option<&'a Peers>,
+    /// The client is another node's.
+    pub(crate) forwarded: bool,
+    /// The command that runs.
+    pub command: &'a Command,
+    /// Its arguments.
+    pub args: Args<'a>,
+    /// Where the reply goes.
+    pub out: &'a mut Vec<u8>,
+    /// The worker's name for the connection.
+    pub token: u64,
+    /// Inside EXEC: the block that runs, with its latches.
+    pub block: Option<&'a mut Block>,
+    /// In a workspace: what waits until the block is committed. The engine is the workspace's.
+    pub aside: Option<&'a mut Aside>,
+}
+
+impl<'a> SessionCtx<'a> {
+    /// Notes, in a workspace, that a command runs that may be refused when memory is full: the owners of its keys decide.
+    pub(crate) fn note_memory(&mut self, command: &Command) {
+        if let Some(aside) = &mut self.aside {
+            aside.needs_memory |= command.spec.has(flags::DENYOOM);
+        }
+    }
+
+    /// What the client is told of this node's disk.
+    pub(crate) fn signed(&self, text: String) -> String {
+        match self.peers {
+            Some(peers) if self.forwarded => peers.signed(text),
+            _ => text,
+        }
+    }
+
+    /// What a command sees that runs inside a block, its reply being written behind what has been written.
+    pub(crate) fn inside<'b>(
+        &'b mut self,
+        block: &'b mut Block,
+        command: &'b Command,
+        args: Args<'b>,
+    ) -> SessionCtx<'b> {
+        SessionCtx {
+            node: self.node,
+            engine: self.engine,
+            session: self.session,
+            settings: self.settings,
+            stats: self.stats,
+            meter: self.meter,
+            machines: self.machines,
+            log: self.log,
+            monitored: self.monitored,
+            peers: self.peers,
+            forwarded: self.forwarded,
+            command,
+            args,
+            out: self.out,
+            token: self.token,
+            block: Some(block),
+            aside: self.aside.as_deref_mut(),
+        }
+    }
+
+    /// What a database has, with what the block that runs has added and taken away. What one does in a workspace is done nowhere yet.
+    pub(crate) fn counts(&self, db: u16) -> Counts {
+        let block = self.block.as_deref().filter(|_| self.aside.is_none());
+        self.node.engine.keyspace.counts(db, block.map(|block| block.run.counts()))
+    }
+
+    /// Whether a script may turn out to need keys of other nodes: its block is undone then, and runs over nodes.
+    pub(crate) fn may_go_over(&self) -> bool {
+        self.aside.is_none() && self.peers.is_some_and(|peers| !peers.is_alone())
+    }
+
+    /// For whom commands run. What was read in a workspace is noted nowhere.
+    pub fn caller(&self) -> Caller {
+        if self.aside.is_some() { Caller::default() } else { self.session.caller() }
+    }
+
+    /// The reply writer.
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(self.out, self.session.protocol)
+    }
+
+    /// Argument `i`.
+    ///
+    /// # Panics
+    /// If there are fewer: the row's arity says how many there are at least.
+    pub fn arg(&self, i: usize) -> &'a [u8] {
+        self.args.get(i).expect("within the arity of the row")
+    }
+
+    /// Whether the output is longer than `client-output-buffer-limit` ever allows.
+    pub fn is_too_much(&self) -> bool {
+        let hard = self.settings.output_limit_normal.hard;
+        hard > 0 && (self.out.len() + self.engine.parts.len()).saturating_sub(BUFFER) as u64 > hard
+    }
+
+    /// Argument `i` as an integer, or Redis's error.
+    pub fn int(&self, i: usize) -> Result<i64, Error> {
+        keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
+    }
+
+    /// Whether argument `i` is this word, in any case.
+    pub fn is(&self, i: usize, word: &str) -> bool {
+        self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+/// Runs the handler of a session command; an error takes the place of whatever reply it had begun.
+pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
+    let start = ctx.out.len();
+    match run(ctx) {
+        Ok(flow) => flow,
+        Err(error) => {
+            ctx.out.truncate(start);
+            ctx.engine.parts.truncate(start);
+            ctx.reply().error(error.as_bytes());
+            Flow::Done
+        }
+    }
+}
+
+/// A container called with a subcommand it does not have.
+pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
+    if let Some(text) = compatibility::subcommand_not_there(&container.name, name) {
+        return Error::text(text);
+    }
+    let name = &name[..name.len().min(128)];
+    // DEBUG takes its subcommands apart itself, so it words this differently.
+    let what = if container.spec.has(flags::PROTECTED) { " or wrong number of arguments for" } else { "" };
+    let hint = format!("'. Try {} HELP.", container.name.to_uppercase());
+    Error::text([b"ERR unknown subcommand", what.as_bytes(), b" '", name, hint.as_bytes()].concat())
+}
+
+/// The error of a subcommand, as the client wrote it, that was given arguments it does not take.
+pub(crate) fn wrong_arguments(container: &str, subcommand: &[u8]) -> Error {
+    let hint = format!("'. Try {container} HELP.");
+    let name = &subcommand[..subcommand.len().min(128)];
+    Error::text([b"ERR unknown subcommand or wrong number of arguments for '", name, hint.as_bytes()].concat())
+}
+
+/// A row with Redis's command tips.
+pub(crate) const fn tipped(tips: &'static [&'static str], mut row: Row<SessionRun>) -> Row<SessionRun> {
+    row.spec.tips = tips;
+    row
+}
+
+/// What runs a container called without a subcommand: its arity has refused that already.
+pub(crate) fn container(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    Err(Error::arity(&ctx.command.name))
+}
+
+/// HELP of a container: its subcommands as their rows describe them.
+pub(crate) fn help(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let node = ctx.node.clone();
+    let name = ctx.command.name.split('|').next().unwrap_or_default();
+    let mut lines = vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", name.to_uppercase())];
+    let subcommands = node.table.find_own(name.as_bytes()).map_or(&[][..], |container| &container.subcommands);
+    for command in subcommands.iter().map(|&id| node.table.get(id)) {
+        let spec = command.spec;
+        lines.push(format!("{} {}", spec.name.to_uppercase(), spec.syntax).trim_end().into());
+        lines.push(format!("    {}", spec.summary));
+    }
+    let mut reply = ctx.reply();
+    reply.array(lines.len());
+    lines.iter().for_each(|line| reply.simple(line));
+    Ok(Flow::Done)
+}

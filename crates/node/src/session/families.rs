@@ -1,0 +1,79 @@
+//! The rows of all session commands, and the table that has them beside those of the data plane.
+
+use std::sync::Arc;
+
+use command::Row;
+
+use super::{
+    SessionRun, auth, backup, client, cluster, commands, config_command, connection, debug, info, interactive, latency,
+    memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
+};
+use crate::clock::Clock;
+use crate::config::Live;
+use crate::node::{Facts, Node};
+use crate::table::{SessionRow, Specified, Table};
+
+/// The rows of every family of session commands.
+const FAMILIES: &[&[Row<SessionRun>]] = &[
+    auth::ROWS,
+    backup::ROWS,
+    client::ROWS,
+    cluster::ROWS,
+    commands::ROWS,
+    config_command::ROWS,
+    connection::ROWS,
+    debug::ROWS,
+    info::ROWS,
+    interactive::ROWS,
+    latency::ROWS,
+    memory::ROWS,
+    monitor::ROWS,
+    multi::ROWS,
+    pubsub::ROWS,
+    script::ROWS,
+    server::ROWS,
+    slowlog::ROWS,
+    waitaof::ROWS,
+];
+
+/// The handler of a session command.
+#[inline]
+pub(crate) fn handler_of(row: SessionRow) -> SessionRun {
+    let found = &FAMILIES[usize::from(row.family)][usize::from(row.row)];
+    match row.sub {
+        None => found.run,
+        Some(sub) => found.subcommands[usize::from(sub)].run,
+    }
+}
+
+impl Table {
+    /// The table of this binary.
+    pub fn new() -> Table {
+        let mut specified = Vec::new();
+        for (family, rows) in FAMILIES.iter().enumerate() {
+            for (row, its) in rows.iter().enumerate() {
+                let place = |sub: Option<usize>| SessionRow {
+                    family: family as u8,
+                    row: row as u8,
+                    sub: sub.map(|sub| sub as u8),
+                };
+                let subs = its.subcommands.iter().enumerate().map(|(sub, row)| (&row.spec, place(Some(sub))));
+                specified.push(Specified { spec: &its.spec, row: place(None), subs: subs.collect() });
+            }
+        }
+        Table::of(&specified)
+    }
+}
+
+impl Node {
+    /// A node of `workers` workers; `seed` keys the hashes.
+    pub fn new(config: Arc<Live>, clock: Arc<dyn Clock>, workers: usize, seed: u64, facts: Facts) -> Arc<Node> {
+        Self::with_table(Table::new(), (config, clock), (workers, seed), facts)
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
