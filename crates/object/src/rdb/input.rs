@@ -1,6 +1,7 @@
 //! Reading the RDB primitives: lengths, strings, times, doubles.
 
-use super::lzf;
+use super::walk::{self, Prefix, Source};
+use super::{EMPTY, lzf};
 use crate::{Corrupt, number};
 use std::borrow::Cow;
 
@@ -39,36 +40,21 @@ impl<'a> Input<'a> {
 
     /// A length or a count.
     pub(super) fn length(&mut self) -> Result<u64, Corrupt> {
-        match self.prefix()? {
-            Prefix::Length(length) => Ok(length),
-            Prefix::Encoded(_) => Err(Corrupt("an encoded string where a length belongs")),
-        }
+        walk::length(self)
     }
 
     /// A length that has to be positive: Redis has no empty collections.
     pub(super) fn count(&mut self) -> Result<u64, Corrupt> {
         match self.length()? {
-            0 => Err(Corrupt("empty collection")),
+            0 => Err(EMPTY),
             count => Ok(count),
         }
-    }
-
-    fn prefix(&mut self) -> Result<Prefix, Corrupt> {
-        let first = self.byte()?;
-        Ok(match first {
-            0x00..=0x3f => Prefix::Length(u64::from(first)),
-            0x40..=0x7f => Prefix::Length(u64::from(first & 0x3f) << 8 | u64::from(self.byte()?)),
-            0x80 => Prefix::Length(u64::from(u32::from_be_bytes(self.array()?))),
-            0x81 => Prefix::Length(u64::from_be_bytes(self.array()?)),
-            0xc0..=0xff => Prefix::Encoded(first & 0x3f),
-            _ => return Err(Corrupt("unknown length encoding")),
-        })
     }
 
     /// A string: verbatim, an integer, or compressed.
     pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
         let integer = |value: i64| Cow::Owned(number::I64Text::new(value).as_bytes().to_vec());
-        Ok(match self.prefix()? {
+        Ok(match walk::prefix(self)? {
             Prefix::Length(length) => Cow::Borrowed(self.take(to_usize(length)?)?),
             Prefix::Encoded(0) => integer(i64::from(i8::from_le_bytes(self.array()?))),
             Prefix::Encoded(1) => integer(i64::from(i16::from_le_bytes(self.array()?))),
@@ -103,9 +89,17 @@ impl<'a> Input<'a> {
     }
 }
 
-enum Prefix {
-    Length(u64),
-    Encoded(u8),
+impl Source for Input<'_> {
+    type Error = Corrupt;
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
+        Input::array(self)
+    }
+
+    fn pass(&mut self, count: u64) -> Result<(), Corrupt> {
+        self.take(to_usize(count)?).map(|_| ())
+    }
 }
 
 const NOT_A_NUMBER: Corrupt = Corrupt("a score that is not a number");

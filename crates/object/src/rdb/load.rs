@@ -1,20 +1,20 @@
 //! From the bytes of a value to the value.
 
 use super::input::{Input, text_score};
-use super::{Value, kind, listpack, ziplist};
+use super::{Dialect, EMPTY, Value, kind, listpack, ziplist};
 use crate::block::Elem;
 use crate::hash::{EXPIRY_MAX, Expiry};
 use crate::list::End;
 use crate::zset::Added;
 use crate::{Corrupt, Hash, Limits, List, Set, ZSet};
 
-const EMPTY: Corrupt = Corrupt("empty collection");
-
 /// The value that `body`, a type byte and what follows it, holds from its first byte to its last.
-pub(super) fn value<'a>(body: &'a [u8], limits: &Limits) -> Result<Value<'a>, Corrupt> {
+pub(super) fn value<'a>(body: &'a [u8], dialect: Dialect, limits: &Limits) -> Result<Value<'a>, Corrupt> {
     let mut input = Input::new(body);
     let kind = input.byte()?;
     let value = match kind {
+        kind::VALKEY_HASH_2 if dialect == Dialect::Valkey => Value::Hash(hash_of_valkey(&mut input, limits)?),
+        _ if dialect == Dialect::Valkey && kind > kind::VALKEY_HASH_2 => return Err(Corrupt("unknown type")),
         kind::STRING => Value::String(input.string()?),
         kind::LIST | kind::LIST_ZIPLIST | kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => {
             Value::List(list(kind, &mut input, limits)?)
@@ -250,6 +250,21 @@ fn hash_metadata(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Has
             after => earliest.saturating_add(after - 1),
         };
         let (name, value) = (input.string()?, input.string()?);
+        reader.set(&name, &value, expiry)?;
+    }
+    reader.finish()
+}
+
+/// Fields with a time of expiry each; -1 is none.
+fn hash_of_valkey(input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
+    let mut reader = HashReader::new(limits);
+    for _ in 0..input.count()? {
+        let (name, value) = (input.string()?, input.string()?);
+        let expiry = match input.milliseconds()? {
+            u64::MAX => 0,
+            0 => return Err(Corrupt("time of expiry of a field")),
+            expiry => expiry,
+        };
         reader.set(&name, &value, expiry)?;
     }
     reader.finish()

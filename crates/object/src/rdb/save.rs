@@ -112,6 +112,17 @@ fn zset(out: &mut Vec<u8>, zset: &ZSet) {
     }
 }
 
+/// Appends a hash whose fields expire as Valkey 9 reads it: always field by field.
+pub(super) fn hash_of_valkey(out: &mut Vec<u8>, hash: &Hash) {
+    out.push(kind::VALKEY_HASH_2);
+    output::length(out, hash.len());
+    for field in hash.fields() {
+        elem(out, field.name);
+        elem(out, field.value);
+        out.extend_from_slice(&field.expiry.unwrap_or(u64::MAX).to_le_bytes());
+    }
+}
+
 fn hash(out: &mut Vec<u8>, hash: &Hash) {
     let earliest = hash.next_expiry();
     if hash.encoding() == "hashtable" {

@@ -130,14 +130,7 @@ fn encoding(value: &Value<'_>) -> &'static str {
 }
 
 fn dump_of(value: &Value<'_>) -> Vec<u8> {
-    dump(match value {
-        Value::String(bytes) => ValueRef::String(bytes),
-        Value::List(list) => ValueRef::List(list),
-        Value::Set(set) => ValueRef::Set(set),
-        Value::ZSet(zset) => ValueRef::ZSet(zset),
-        Value::Hash(hash) => ValueRef::Hash(hash),
-        Value::Stream(stream) => ValueRef::Stream(stream),
-    })
+    dump(value.as_value_ref())
 }
 
 /// Restores a payload, checks its encoding, and describes its contents.

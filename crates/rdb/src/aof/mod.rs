@@ -1,0 +1,13 @@
+//! Append-only files of Redis: the commands that led to its keys, behind what an RDB file says.
+//!
+//! Since Redis 7 a folder has several of them, and a manifest names them in their order ([`Manifest`], [`Files`]). Each
+//! is an RDB file, or commands, or both ([`Reader`]).
+
+mod commands;
+mod files;
+mod manifest;
+mod reader;
+
+pub use files::{Files, FilesError};
+pub use manifest::{File, Manifest, ManifestError};
+pub use reader::{Command, Reader, Step, Tail};
