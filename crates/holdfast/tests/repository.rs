@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The rooms, the lowest first: a crate uses those before it.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "headroom",
     "resp",
     "object",
     "rdb",
+    "acl",
     "keyspace",
     "redolog",
     "store",

@@ -1,0 +1,132 @@
+//! One set of rights: commands, keys and channels that go together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalogue::{Catalogue, Categories, CommandId};
+use crate::check::Access;
+
+/// A pattern of keys, and what may be done with them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeyPattern {
+    pub glob: Vec<u8>,
+    pub access: Access,
+}
+
+/// A rule about commands that is kept as it was given: rights are described by their history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CommandRule {
+    pub allow: bool,
+    /// "get", "config|get", "select|0" or "@read", in lower case.
+    pub name: Vec<u8>,
+}
+
+/// Rights that go together. The user has what one of its selectors has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    pub all_keys: bool,
+    pub all_channels: bool,
+    /// Every command, without a look at the bits.
+    pub all_commands: bool,
+    /// The rules begin with +@all: commands that are not there yet are allowed.
+    pub future_commands: bool,
+    pub keys: Vec<KeyPattern>,
+    pub channels: Vec<Vec<u8>>,
+    pub rules: Vec<CommandRule>,
+    /// A bit for each command id; what is missing is 0.
+    bits: Vec<u64>,
+    /// First arguments, in lower case, with which a command is allowed that is not allowed otherwise.
+    pub first_arguments: BTreeMap<CommandId, BTreeSet<Vec<u8>>>,
+}
+
+impl PartialEq for Selector {
+    /// Rights to commands follow from the rules, so bits are not compared.
+    fn eq(&self, other: &Selector) -> bool {
+        self.all_keys == other.all_keys
+            && self.all_channels == other.all_channels
+            && self.future_commands == other.future_commands
+            && self.keys == other.keys
+            && self.channels == other.channels
+            && self.rules == other.rules
+    }
+}
+
+impl Eq for Selector {}
+
+impl Selector {
+    /// No rights, but for all channels if `acl-pubsub-default` says so.
+    pub fn new(all_channels: bool) -> Selector {
+        Selector { all_channels, ..Selector::default() }
+    }
+
+    /// Whether nothing has to be looked at.
+    pub fn is_full(&self) -> bool {
+        self.all_commands && self.all_keys && self.all_channels
+    }
+
+    /// Whether the command's bit is set.
+    #[inline]
+    pub fn has(&self, id: CommandId) -> bool {
+        let id = usize::from(id.0);
+        self.bits.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 != 0)
+    }
+
+    /// Whether the command is allowed with this first argument.
+    pub fn has_first_argument(&self, id: CommandId, argument: &[u8]) -> bool {
+        let allowed = self.first_arguments.get(&id);
+        allowed.is_some_and(|all| all.iter().any(|known| known.eq_ignore_ascii_case(argument)))
+    }
+
+    /// `+@all` and `-@all`.
+    pub fn set_all_commands(&mut self, catalogue: &Catalogue, allow: bool) {
+        self.bits = vec![if allow { u64::MAX } else { 0 }; catalogue.len().div_ceil(64)];
+        (self.all_commands, self.future_commands) = (allow, allow);
+        self.rules.clear();
+        self.first_arguments.clear();
+    }
+
+    fn set_bit(&mut self, id: CommandId, allow: bool) {
+        let (word, bit) = (usize::from(id.0) / 64, 1 << (id.0 % 64));
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        if let Some(word) = self.bits.get_mut(word) {
+            *word = if allow { *word | bit } else { *word & !bit };
+        }
+    }
+
+    /// Rights that were taken and given back are as good as ever: a full user stays one that need not be looked at.
+    fn see_whether_all(&mut self) {
+        self.all_commands = self.future_commands && self.bits.iter().all(|word| *word == u64::MAX);
+    }
+
+    /// Allows or forbids a command with its subcommands.
+    pub fn set_command(&mut self, catalogue: &Catalogue, id: CommandId, allow: bool) {
+        self.set_bit(id, allow);
+        self.first_arguments.remove(&id);
+        catalogue.subcommands(id).iter().for_each(|sub| self.set_bit(*sub, allow));
+        self.see_whether_all();
+    }
+
+    /// Allows or forbids the commands of a category, each with its subcommands.
+    pub fn set_category(&mut self, catalogue: &Catalogue, category: Categories, allow: bool) {
+        for id in catalogue.of_category(category) {
+            self.set_command(catalogue, id, allow);
+        }
+    }
+
+    /// Allows a command with one first argument.
+    pub fn add_first_argument(&mut self, id: CommandId, argument: &[u8]) {
+        self.first_arguments.entry(id).or_default().insert(argument.to_ascii_lowercase());
+    }
+
+    /// Notes a rule as the newest. It takes the place of its like, and of rules about subcommands of its command.
+    pub fn note(&mut self, name: &[u8], allow: bool) {
+        let name = name.to_ascii_lowercase();
+        let is_covered = |old: &[u8]| match old.strip_prefix(&name[..]) {
+            Some(rest) => rest.is_empty() || rest.starts_with(b"|"),
+            None => false,
+        };
+        self.rules.retain(|rule| !is_covered(&rule.name));
+        self.rules.push(CommandRule { allow, name });
+    }
+}
