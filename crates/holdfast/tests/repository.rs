@@ -42,7 +42,7 @@ const UNSAFE: &[&str] = &[
     "holdfast/src/server/crash.rs",
     "holdfast/src/server/process.rs",
     "holdfast/src/server/title.rs",
-    "holdfast/tests/attack/process.rs",
+    "holdfast/tests/support/process.rs",
     "engine/examples/checkpoint.rs",
     "keyspace/examples/heap.rs",
     "keyspace/src/dying.rs",
@@ -116,6 +116,27 @@ fn files_can_be_read_in_one_sitting() {
     for (name, text) in sources() {
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{name} has {lines} lines: it is two ideas");
+    }
+}
+
+/// A test target is a folder with a `main.rs`. A file beside it that is no module of it would never be compiled.
+#[test]
+fn files_of_test_targets_are_compiled() {
+    let mut sources = sources();
+    sources.insert("holdfast/tests/repository.rs".into(), include_str!("repository.rs").into());
+    for name in sources.keys() {
+        let Some((folder, file)) = name.split_once("/tests/") else { continue };
+        let parts: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+        let module = match parts[..] {
+            // A target by itself.
+            [] | [_] | [_, "main"] => continue,
+            [.., module, "mod"] | [.., module] => module,
+        };
+        let tests = format!("{folder}/tests/");
+        let is_declared = sources.iter().any(|(other, text)| {
+            other.starts_with(&tests) && text.lines().any(|line| line.ends_with(&format!("mod {module};")))
+        });
+        assert!(folder.contains('/') || is_declared, "{name} is a module of nothing");
     }
 }
 

@@ -8,12 +8,11 @@
 //! ```
 #![allow(clippy::disallowed_methods, reason = "tests wait for real servers")]
 
-#[path = "../launch/mod.rs"]
-mod launch;
-
 mod bend;
 mod lines;
 mod pair;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::cell::RefCell;
 use std::path::PathBuf;

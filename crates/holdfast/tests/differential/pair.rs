@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use resp::{ReplyDecoder, ReplyLimits, Value};
 
-use crate::launch::{Scratch, free_port};
+use crate::support::{Scratch, free_port};
 
 /// Thresholds so low that short histories cross them; both servers take them.
 const SETTINGS: &[&str] = &[

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{self, How, Raw, Scratch, Server, bulk, long, request, simple, text};
+use crate::support::attack::{self, How, Raw, Scratch, Server, bulk, long, request, simple, text};
 use crate::{error, falls_to, ok};
 
 pub fn clients_have_a_limit(how: How) {

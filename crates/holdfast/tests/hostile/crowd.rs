@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::attack::{How, Raw, Server, bulk, request, simple};
 use crate::ok;
+use crate::support::attack::{How, Raw, Server, bulk, request, simple};
 
 /// So many bytes of a command whose end never comes, and when they have arrived.
 fn send_half(server: &Server, client: &mut Raw, bytes: usize) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{How, Raw, Server, bulk, long, request, simple, text};
+use crate::support::attack::{How, Raw, Server, bulk, long, request, simple, text};
 use crate::{error, falls_to, ok};
 
 pub fn slow_connections(how: How) {

@@ -2,7 +2,7 @@
 
 use resp::Value;
 
-use crate::attack::{How, Raw, Server, bulk, bytes, request, simple, text};
+use crate::support::attack::{How, Raw, Server, bulk, bytes, request, simple, text};
 use crate::{falls_to, ok};
 
 const LARGE: usize = 3_000_000;

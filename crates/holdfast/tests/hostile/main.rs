@@ -4,19 +4,19 @@
 //! `HOLDFAST_LONG=1` runs the sizes of an attack (10,000 connections, values of 512 MB) instead of a sketch of them.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
-#[path = "../attack/mod.rs"]
-mod attack;
 mod connections;
 mod crowd;
 mod input;
 mod long;
 mod output;
 mod sizes;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::time::{Duration, Instant};
 
-use attack::{Server, simple};
 use resp::Value;
+use support::attack::{Server, simple};
 
 under_both_drivers! { "2":
     input::slow_connections
@@ -70,7 +70,7 @@ fn ok() -> Value {
 
 fn falls_to(server: &Server, field: &str, most: u64) {
     let mut client = server.connect();
-    let deadline = Instant::now() + attack::PATIENCE;
+    let deadline = Instant::now() + support::attack::PATIENCE;
     loop {
         let seen = client.info(field);
         if seen <= most {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{How, Raw, Server, long, request, text};
+use crate::support::attack::{How, Raw, Server, long, request, text};
 use crate::{falls_to, ok};
 
 fn ask_and_never_read(client: &mut Raw, command: &[u8], most: usize) {

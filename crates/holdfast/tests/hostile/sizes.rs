@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{How, Raw, Server, long, simple, text};
+use crate::support::attack::{How, Raw, Server, long, simple, text};
 use crate::{error, falls_to, ok};
 
 pub fn large_values(how: How) {

@@ -1,21 +1,22 @@
 //! A server of our own and plain clients, for tests of what a user sees.
+#![allow(dead_code, unused_imports, reason = "each target uses its part")]
 
-#[path = "../launch/mod.rs"]
+pub mod attack;
 mod launch;
+mod nodes;
+mod process;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use launch::Launched;
-#[allow(unused_imports, reason = "not every test needs all of it")]
-pub use launch::{Scratch, free_ports, in_time};
+pub use launch::{Launched, Scratch, free_port, free_ports, in_time};
+pub use nodes::Nodes;
 
 /// Longest wait for what must happen, also on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Numbers below what is asked for, the same for the same seed.
-#[allow(dead_code, reason = "not every test needs all of it")]
 pub fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         seed ^= seed << 13;
@@ -30,43 +31,36 @@ pub struct Server(Launched);
 
 impl Server {
     /// Starts a server with these settings (`--name value ...`) and waits until it listens.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn start(settings: &[&str]) -> Server {
         Server(Launched::start(settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
     /// As [`Self::start`], on a port of the caller's choice.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn on_port(port: u16, settings: &[&str]) -> Server {
         Server(Launched::on_port(port, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
     /// Starts a server with these settings and at most so many KB of address space.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn within(kilobytes: u64, settings: &[&str]) -> Server {
         Server(Launched::within(kilobytes, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
     /// Starts a server with these settings, or says what it said.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn try_start(settings: &[&str]) -> Result<Server, String> {
         Launched::start(settings).map(Server)
     }
 
     /// Starts a server with a configuration file and these settings, or says what it said.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn with_file(file: &std::path::Path, settings: &[&str]) -> Result<Server, String> {
         Launched::with_file(file, settings).map(Server)
     }
 
     /// As [`Self::with_file`], on a port of the caller's choice.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn with_file_on_port(port: u16, file: &std::path::Path, settings: &[&str]) -> Server {
         Server(Launched::with_file_on_port(port, file, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
     /// What a server says that does not start with these settings.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn refused(settings: &[&str]) -> String {
         match Launched::start(settings) {
             Ok(_) => panic!("it starts"),
@@ -75,7 +69,6 @@ impl Server {
     }
 
     /// Waits until this many clients wait for keys.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn blocked_clients(&self, n: usize) {
         let mut client = self.client();
         let line = format!("blocked_clients:{n} ");
@@ -89,7 +82,6 @@ impl Server {
     }
 
     /// How often connections have waited for keys that others held.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn parked(&self) -> u64 {
         let info = self.client().call("info workers");
         let counts = info.split("parked=").skip(1).map(|rest| {
@@ -100,13 +92,11 @@ impl Server {
     }
 
     /// The most that was resident of the process, in bytes.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn peak_rss(&self) -> u64 {
         self.status("VmHWM:")
     }
 
     /// The most address space that the process had, in bytes.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn peak_virtual(&self) -> u64 {
         self.status("VmPeak:")
     }
@@ -118,7 +108,6 @@ impl Server {
     }
 
     /// Whether the process has a thread of that name.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn has_thread(&self, name: &str) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.process.id())).unwrap();
         tasks
@@ -127,19 +116,16 @@ impl Server {
     }
 
     /// Waits for the end of the process; whether it was a good one.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn ends_well(&mut self) -> bool {
         self.0.process.wait().unwrap().success()
     }
 
     /// The process.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn id(&self) -> u32 {
         self.0.process.id()
     }
 
     /// Its port.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn port(&self) -> u16 {
         self.0.port
     }
@@ -165,7 +151,6 @@ impl Client {
     }
 
     /// A connection to a server that may not be there.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -201,14 +186,12 @@ impl Client {
     }
 
     /// As [`Self::call`], for what may take long.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn reply_to(&mut self, line: &str) -> String {
         self.send(line);
         self.reply_within(2 * PATIENCE).expect("a reply")
     }
 
     /// Sends bytes as they are.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
@@ -240,7 +223,6 @@ impl Client {
     }
 
     /// As [`Self::call`]; `None` if the server has gone before it has answered.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn try_call(&mut self, line: &str) -> Option<String> {
         let (mut bytes, mut words) = (Vec::new(), line.split(' ').map(str::to_owned).collect());
         encode(&mut words, &mut bytes);
@@ -261,7 +243,6 @@ impl Client {
     }
 
     /// Waits until the server closes the connection. False: it sends something instead.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn is_closed(&mut self) -> bool {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         loop {
@@ -274,7 +255,6 @@ impl Client {
     }
 
     /// Makes a checkpoint of all that is there, after the one that may be under way.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn saves(&mut self) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -288,7 +268,6 @@ impl Client {
     }
 
     /// Waits for what comes next, and leaves it there.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     fn peek(&self) -> usize {
         loop {
             match self.stream.peek(&mut [0]) {
@@ -299,21 +278,18 @@ impl Client {
     }
 
     /// Waits until something has come, without taking it.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn hears(&mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert!(!self.buffer.is_empty() || self.peek() == 1);
     }
 
     /// Goes as soon as a reply has come, without reading it: that resets the connection.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn resets(self) {
         assert!(self.buffer.is_empty());
         assert_eq!(self.peek(), 1);
     }
 
     /// Asserts that no reply comes for a moment.
-    #[allow(dead_code, reason = "not every test needs all of it")]
     pub fn waits(&mut self) {
         assert_eq!(self.reply_within(Duration::from_millis(100)), None);
     }

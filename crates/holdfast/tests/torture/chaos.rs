@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{Raw, simple};
+use crate::support::attack::{Raw, simple};
 use crate::world::{Chance, World};
 
 pub fn killer(world: &World<'_>, mut chance: Chance) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{Raw, bulk, simple};
+use crate::support::attack::{Raw, bulk, simple};
 use crate::world::{Chance, World, array, int};
 
 const KEYS: u64 = 5;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{Raw, simple, text};
 use crate::chaos;
+use crate::support::attack::{Raw, simple, text};
 use crate::world::{Actor, Chance, World, array};
 
 /// Everybody, and how many of them.
@@ -169,7 +169,7 @@ pub fn check(world: &World<'_>) {
     (0..KEYS).step_by(7).for_each(|i| read(&mut client, i));
     client.call(&["config", "set", "maxmemory", "1"]);
     client.call(&["config", "set", "maxmemory-policy", "allkeys-random"]);
-    let deadline = std::time::Instant::now() + crate::attack::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::support::attack::PATIENCE;
     while client.call(&["dbsize"]) != Value::Integer(0) {
         assert!(std::time::Instant::now() < deadline, "keys that cannot be evicted");
         std::thread::sleep(Duration::from_millis(10));

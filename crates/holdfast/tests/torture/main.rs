@@ -6,8 +6,6 @@
 //! `HOLDFAST_SEED=n` begins with the chance of an earlier run (which the scheduler does not repeat).
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
-#[path = "../attack/mod.rs"]
-mod attack;
 mod chaos;
 mod databases;
 mod evicting;
@@ -15,11 +13,13 @@ mod money;
 mod queues;
 mod scans;
 mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
 mod tokens;
 mod world;
 
-use attack::{How, Scratch, Server, simple, text};
 use resp::Value;
+use support::attack::{How, Scratch, Server, simple, text};
 use world::{Actor, World, array};
 
 /// Everybody, and how many of them.

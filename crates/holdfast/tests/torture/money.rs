@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use resp::Value;
 
-use crate::attack::{Raw, simple};
+use crate::support::attack::{Raw, simple};
 use crate::world::{Chance, World, array, int};
 
 const ACCOUNTS: u64 = 40;
@@ -19,7 +19,7 @@ fn account(i: u64) -> String {
 
 /// Sends commands in one packet; their replies.
 fn pipeline(client: &mut Raw, commands: &[Vec<String>]) -> Vec<Value> {
-    let bytes: Vec<u8> = commands.iter().flat_map(|args| crate::attack::request(args)).collect();
+    let bytes: Vec<u8> = commands.iter().flat_map(|args| crate::support::attack::request(args)).collect();
     client.send(bytes);
     commands.iter().map(|_| client.reply()).collect()
 }

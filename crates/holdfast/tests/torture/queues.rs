@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{Raw, text};
+use crate::support::attack::{Raw, text};
 use crate::world::{Chance, World, array, int, lock};
 
 const LISTS: u64 = 8;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use resp::Value;
 
-use crate::attack::{Raw, simple, text};
+use crate::support::attack::{Raw, simple, text};
 use crate::world::{Chance, World, array};
 
 /// Those that stay, half of them with a hash tag.

@@ -2,7 +2,7 @@
 
 use resp::Value;
 
-use crate::attack::{bulk, request, simple};
+use crate::support::attack::{bulk, request, simple};
 use crate::world::{Chance, World};
 
 /// Picks scenes, sends several of them at once, and checks every reply of them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::attack::{Raw, simple, text};
+use crate::support::attack::{Raw, simple, text};
 use crate::world::{Chance, World, array};
 
 const PLACES: u64 = 9;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use resp::Value;
 
-use crate::attack::{PATIENCE, Raw, Server};
+use crate::support::attack::{PATIENCE, Raw, Server};
 
 /// What an actor does until [`World::is_over`].
 pub type Actor = fn(&World<'_>, Chance);

@@ -1,0 +1,9 @@
+//! Clusters of real servers.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod dev_cluster;
+mod libraries;
+mod nodes;
+mod settings;
+#[path = "../support/mod.rs"]
+mod support;

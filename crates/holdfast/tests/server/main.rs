@@ -1,0 +1,17 @@
+//! One server as its owner and its clients see it. Each module is a subject.
+#![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
+
+mod blocking;
+mod configuration;
+mod crash_report;
+mod large_values;
+mod limits;
+mod messages;
+mod process;
+mod scripts;
+mod session;
+mod sizes;
+#[path = "../support/mod.rs"]
+mod support;
+mod suspended;
+mod tracking;
