@@ -2,16 +2,11 @@
 //!
 //! A thread of the binary's makes them (`engine::checkpoint`); it takes what is asked for from here and says what came of it.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
-use engine::checkpoint::{Figures, World};
-use keyspace::Waiter;
-use redolog::{Gate, Log, Lsn};
+use engine::checkpoint::Figures;
 use store::Store;
-
-use crate::node::Node;
 
 /// The `n`th checkpoint asked for.
 pub type Ticket = u64;
@@ -211,56 +206,5 @@ impl Checkpoints {
                 state.failed = Some(why);
             }
         }
-    }
-}
-
-/// The node, as its checkpointer sees it.
-pub struct Outside {
-    /// The node.
-    pub node: Arc<Node>,
-    /// Its log.
-    pub log: Log,
-    /// A gate to each stream, to see where that ends.
-    pub gates: Vec<Gate>,
-}
-
-impl World for Outside {
-    fn left(&self) -> Vec<Lsn> {
-        self.gates.iter().map(Gate::end).collect()
-    }
-
-    fn committed(&self) -> Vec<Lsn> {
-        (0..self.log.streams()).map(|stream| self.log.synced(stream)).collect()
-    }
-
-    fn want(&mut self, ends: &[Lsn]) {
-        self.log.want_synced(ends);
-    }
-
-    fn cut(&mut self, covered: &[Lsn]) {
-        self.log.truncate(covered);
-    }
-
-    fn wake(&mut self, waiter: Waiter) {
-        self.node.wake(waiter);
-    }
-
-    fn libraries(&self) -> Vec<u8> {
-        self.node.scripts.dump_libraries()
-    }
-
-    fn now(&self) -> u64 {
-        self.node.clock.unix_ms()
-    }
-
-    fn nanos(&self) -> u64 {
-        self.node.clock.monotonic_ns()
-    }
-}
-
-impl Outside {
-    /// Changes that were made since the start.
-    pub fn changes(&self) -> u64 {
-        self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
     }
 }

@@ -3,7 +3,11 @@
 pub(crate) mod backlog;
 pub(crate) mod checkpoints;
 pub(crate) mod durable;
+pub(crate) mod logging;
+pub(crate) mod outside;
+pub(crate) mod promises;
 pub(crate) mod recovery;
+mod replies;
 pub(crate) mod stall;
 pub(crate) mod switching;
 pub(crate) mod tail;

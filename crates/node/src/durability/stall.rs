@@ -10,9 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use redolog::{Log, State};
 
-use crate::durability::durable::Durable;
-use crate::worker::{Token, Worker};
-
 /// Between two looks, in milliseconds.
 const LOOK_MS: u64 = 100;
 /// A look counts for so long at most.
@@ -43,8 +40,13 @@ impl Stall {
         self.waited.load(Relaxed)
     }
 
+    /// Whether it is time to look.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        now >= self.due.load(Relaxed)
+    }
+
     /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. Whether that has changed something.
-    fn look(&self, log: &Log, now: u64, timeout: u64) -> bool {
+    pub(super) fn look(&self, log: &Log, now: u64, timeout: u64) -> bool {
         let due = self.due.load(Relaxed);
         if now < due || self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_err() {
             return false;
@@ -61,54 +63,5 @@ impl Stall {
         self.waited.store(waited, Relaxed);
         let is_on = timeout > 0 && waited >= timeout;
         self.is_on.swap(is_on, Relaxed) != is_on
-    }
-}
-
-impl Durable {
-    /// Whether the log takes writes: it runs, and its disk answers.
-    #[inline]
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.log().takes_writes() && !self.stall.is_on()
-    }
-}
-
-impl Worker {
-    /// Looks whether the disk of the log hangs, and closes those who wait for it if it does.
-    pub(crate) fn look_at_stall_of_log(&mut self, now: u64) {
-        let is_quiet =
-            |durable: &Durable| !durable.stall.is_on() && !self.stalled && now < durable.stall.due.load(Relaxed);
-        if self.promise().is_none_or(is_quiet) {
-            return;
-        }
-        let Some(durable) = self.durable.clone() else { return };
-        let timeout = self.follower.settings().log_stall_timeout.saturating_mul(1000);
-        if durable.stall.look(durable.log(), now, timeout) {
-            match durable.stall.is_on() {
-                true if durable.log().state() != State::Running => tracing::warn!(
-                    "The log could not write for {} s what it had taken, without a next segment: clients that wait for that are closed",
-                    durable.stall.waited() / 1000
-                ),
-                true => tracing::warn!(
-                    "The disk of the log has not answered for {} s: commands that write are refused, and clients that wait for it are closed, until it does",
-                    durable.stall.waited() / 1000
-                ),
-                false if durable.log().state() != State::Running => {
-                    tracing::info!("What the log had taken is written. It still has no next segment")
-                }
-                false => tracing::info!("The disk of the log answers again: commands that write are accepted"),
-            }
-            self.node.look_all();
-        }
-        let is_on = durable.stall.is_on();
-        if is_on {
-            self.let_out(&durable);
-        }
-        if is_on && !std::mem::replace(&mut self.stalled, is_on) {
-            // What becomes of them is not known here.
-            let blocks = self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.clients());
-            blocks.into_iter().for_each(|token: Token| self.cut(token));
-            self.tell_stuck();
-        }
-        self.stalled = is_on;
     }
 }

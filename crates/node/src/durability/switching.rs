@@ -3,30 +3,15 @@
 //! What is logged must be all that happens from one moment on, or up to one moment. So the workers stand still for that moment: each
 //! between two turns, when it is in the middle of nothing.
 
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use crate::durability::durable::Durable;
+pub use super::logging::Logging;
 use crate::node::Node;
-use crate::worker::Worker;
 use crate::worker::message::Message;
 
 /// Between two looks at whether the node stops.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What changes for a worker. One log follows another only when the worker has forgotten the first.
-#[derive(Clone)]
-pub enum Logging {
-    /// What it changes goes to this log, and nobody waits for that. It stands still.
-    Begins(Arc<Durable>),
-    /// Replies wait for the log from now on.
-    Promises,
-    /// What it changes is not logged any more; what was is still waited for. It stands still.
-    Ends,
-    /// There is no log any more.
-    Forgotten,
-}
 
 /// The workers stand still as long as this is there.
 pub struct Halted<'a>(&'a Node);
@@ -70,37 +55,3 @@ impl Node {
 /// The node stops, and its workers may be gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopping;
-
-impl Worker {
-    /// Executes nothing until it is told to go on. A script that is under way holds latches, and its record is not whole: then it does go on.
-    pub(crate) fn stand_still(&mut self, heard: &Sender<bool>) {
-        self.halted = self.scripts.is_empty() && self.orphans.is_empty();
-        // Who asked has gone if nobody hears.
-        let _ = heard.send(self.halted);
-    }
-
-    pub(crate) fn stand_still_no_more(&mut self) {
-        self.halted = false;
-    }
-
-    pub(crate) fn change_logging(&mut self, logging: Logging, heard: &Sender<()>) {
-        match logging {
-            Logging::Begins(durable) => {
-                debug_assert!(self.halted && self.durable.is_none(), "one log at a time");
-                let link = durable.link(self.index, false);
-                self.engine.log_to(link);
-                self.durable = Some(durable);
-            }
-            Logging::Promises => {
-                self.engine.promise();
-                self.promised = self.durable.is_some();
-            }
-            Logging::Ends => {
-                debug_assert!(self.halted, "every worker ends at the same moment");
-                self.engine.log_no_more();
-            }
-            Logging::Forgotten => self.forget_log(),
-        }
-        let _ = heard.send(());
-    }
-}

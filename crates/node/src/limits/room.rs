@@ -186,7 +186,7 @@ impl Worker {
     /// Whether keys could be evicted if less were waiting for the log, which takes writes.
     pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
         settings.maxmemory_policy != EvictionPolicy::NoEviction
-            && self.backlog.is_over()
+            && self.promises.backlog.is_over()
             && self.promise().is_none_or(|durable| durable.takes_writes())
     }
 

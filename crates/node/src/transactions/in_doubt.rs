@@ -177,7 +177,9 @@ impl Worker {
             node.engine.transactions.restore(Outcomes::default());
             node.cluster()?;
             // A checkpoint covers what is on the disk when it begins: of what comes there later its start finds the records again.
-            if let Some(durable) = self.durable.as_deref().filter(|durable| !durable.is_synced(&in_doubt.settled)) {
+            if let Some(durable) =
+                self.promises.durable.as_deref().filter(|durable| !durable.is_synced(&in_doubt.settled))
+            {
                 durable.sync(in_doubt.settled.versions().iter().copied());
                 return Some(SAVED_MS);
             }

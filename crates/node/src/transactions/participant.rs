@@ -103,7 +103,7 @@ impl Worker {
         let is_committed = |seen: &keyspace::Horizon| seen.versions().iter().all(|seen| engine.is_committed(*seen));
         let mut committed: Vec<_> = peers.tx.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         // Without a log a record counts as soon as it is left: nothing would outlive a crash (rule T11).
-        let durable = self.durable.as_deref().filter(|_| self.promised);
+        let durable = self.promises.log();
         let is_synced = |(seen, ..): &mut Logged| durable.is_none_or(|durable| durable.is_synced(seen));
         committed.extend(peers.tx.unsynced.extract_if(.., is_synced));
         if let Some(durable) = durable {

@@ -322,7 +322,7 @@ impl Worker {
             stats: &self.stats,
             meter: &mut self.meter,
             machines: &mut self.machines,
-            log: self.durable.as_deref().filter(|_| self.promised),
+            log: self.promises.log(),
             monitored,
             peers: self.peers.as_deref(),
             forwarded,

@@ -45,7 +45,7 @@ impl Worker {
         // Between two rounds when there is nothing to catch up with.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
         // What a pause is for must not be undone by time: expired keys stay until it ends.
-        let may_log = self.may_log() && !self.backlog.is_slowed();
+        let may_log = self.may_log() && !self.promises.backlog.is_slowed();
         if self.node.active_expire.load(Relaxed) && self.paused.is_none() && may_log {
             let clock = self.node.clock.clone();
             let effort = settings.active_expire_effort;

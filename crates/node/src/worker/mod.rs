@@ -16,9 +16,12 @@ pub(crate) mod message;
 pub(crate) mod outgoing;
 pub(crate) mod pause;
 pub(crate) mod suspended;
+pub(crate) mod token;
 pub(crate) mod transfer;
 pub(crate) mod turn;
 pub(crate) mod wait;
+
+pub use token::Token;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,12 +30,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::{Ending, Engine};
 use keyspace::Horizon;
 use resp::{Batch, Protocol, Reply};
-use smallvec::SmallVec;
 
 use crate::client::{Client, Peer};
 use crate::cluster::{Peers, Remote, Role};
 use crate::config::{Follower, OutputLimit};
-use crate::durability::durable::Durable;
+use crate::durability::promises::Promises;
 use crate::figures::meter::Meter;
 use crate::figures::stats::{WorkerStats, add, sub};
 use crate::limits::crowd;
@@ -44,9 +46,6 @@ use crate::worker::conn::{Conn, Wait};
 use crate::worker::leavers::Leavers;
 use crate::worker::message::Message;
 use crate::worker::pause::Pause;
-
-/// Index and generation of a connection, as the driver and the other workers know it.
-pub type Token = u64;
 
 /// One worker.
 pub struct Worker {
@@ -116,31 +115,14 @@ pub struct Worker {
     pub(crate) above_tracked: bool,
     /// For connections that this worker has in hands just now, to execute what they have sent.
     pub(crate) news_in_hand: Vec<crate::push::tracking::Notice>,
-    /// The log, if there is one, and whether anybody waits for it.
-    pub(crate) durable: Option<Arc<Durable>>,
-    pub(crate) promised: bool,
+    /// The log, and what waits for it.
+    pub(crate) promises: Promises,
     /// Nothing is executed: see `switching`.
     pub(crate) halted: bool,
     /// Nothing is executed any more, and when its connections are closed at the latest, unix milliseconds: see `leaving`.
     pub(crate) leaves_at: Option<u64>,
     /// Connections whose clients send nothing more.
     pub(crate) leavers: Leavers,
-    /// The disk of the log hung when that was looked at last.
-    pub(crate) stalled: bool,
-    /// Connections whose output waits for the log.
-    pub(crate) gated: Vec<Token>,
-    /// Those that wait until less is left for it.
-    pub(crate) backlog: crate::durability::backlog::Backlog,
-    /// Connections that wait for a sync of the log.
-    pub(crate) syncing: Vec<Token>,
-    /// Streams that something was left for and that have not heard of it, a bit each.
-    pub(crate) unrung: u32,
-    /// Since when, monotonic nanoseconds.
-    pub(crate) unrung_since: u64,
-    /// How many connections have waited for the log of late at most, about.
-    pub(crate) waited: usize,
-    /// Watermarks when they were looked at last.
-    pub(crate) marks: SmallVec<[u64; 2]>,
     /// Counts turns.
     pub(crate) turn: u64,
     /// What is to be settled of another node's life.
@@ -186,7 +168,6 @@ impl Worker {
             paused: None,
             held_back: Vec::new(),
             held_by: None,
-            backlog: crate::durability::backlog::Backlog::default(),
             walks: VecDeque::new(),
             scripts: VecDeque::new(),
             orphans: VecDeque::new(),
@@ -199,18 +180,10 @@ impl Worker {
             pushing: Vec::new(),
             above_tracked: false,
             news_in_hand: Vec::new(),
-            durable: None,
-            promised: false,
             halted: false,
             leaves_at: None,
             leavers: Leavers::default(),
-            stalled: false,
-            gated: Vec::new(),
-            syncing: Vec::new(),
-            unrung: 0,
-            unrung_since: 0,
-            waited: 0,
-            marks: SmallVec::new(),
+            promises: Promises::default(),
             turn: 0,
             in_doubt: None,
             long_waits: crate::worker::long_waits::LongWaits::default(),
@@ -220,7 +193,7 @@ impl Worker {
         };
         if let Some(durable) = worker.node.durable() {
             worker.engine.log_to(durable.link(index, true));
-            (worker.durable, worker.promised) = (Some(durable), true);
+            (worker.promises.durable, worker.promises.promised) = (Some(durable), true);
         }
         worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
         worker.in_doubt = crate::transactions::in_doubt::InDoubt::of(&worker.node, index);
@@ -532,7 +505,7 @@ impl Worker {
         if frozen > self.engine.now() {
             return Some(frozen);
         }
-        if !self.syncing.is_empty() {
+        if self.promises.awaits_sync() {
             // The sync of every second wakes nobody.
             return Some(self.engine.now() + 10);
         }
@@ -542,7 +515,7 @@ impl Worker {
             .into_iter()
             .chain(pause)
             .chain(self.shortage.deadline())
-            .chain(self.backlog.deadline(self.engine.now()))
+            .chain(self.promises.backlog.deadline(self.engine.now()))
             .chain(self.tidying.deadline())
             .chain(self.link_deadline())
             .chain(self.tx_deadline())
@@ -564,7 +537,7 @@ impl Worker {
             || linked
             || under_way
             || self.reclaiming
-            || self.unrung != 0
+            || self.promises.is_unrung()
             || self.may_answer();
         work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()
     }

@@ -296,7 +296,7 @@ impl Worker {
                 if conn.note_command() && !conn.pushes.is_empty() {
                     self.flush_pushes(&mut conn);
                 }
-                self.watch_backlog(batch.end(i) - consumed, backlog_limit(settings));
+                self.promises.watch_backlog(batch.end(i) - consumed, backlog_limit(settings), &self.node);
                 consumed = batch.end(i);
                 i += 1;
             }

@@ -1,0 +1,61 @@
+//! What a checkpointer sees of the node.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::checkpoint::World;
+use keyspace::Waiter;
+use redolog::{Gate, Log, Lsn};
+
+use crate::node::Node;
+
+/// The node, as its checkpointer sees it.
+pub struct Outside {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its log.
+    pub log: Log,
+    /// A gate to each stream, to see where that ends.
+    pub gates: Vec<Gate>,
+}
+
+impl World for Outside {
+    fn left(&self) -> Vec<Lsn> {
+        self.gates.iter().map(Gate::end).collect()
+    }
+
+    fn committed(&self) -> Vec<Lsn> {
+        (0..self.log.streams()).map(|stream| self.log.synced(stream)).collect()
+    }
+
+    fn want(&mut self, ends: &[Lsn]) {
+        self.log.want_synced(ends);
+    }
+
+    fn cut(&mut self, covered: &[Lsn]) {
+        self.log.truncate(covered);
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        self.node.wake(waiter);
+    }
+
+    fn libraries(&self) -> Vec<u8> {
+        self.node.scripts.dump_libraries()
+    }
+
+    fn now(&self) -> u64 {
+        self.node.clock.unix_ms()
+    }
+
+    fn nanos(&self) -> u64 {
+        self.node.clock.monotonic_ns()
+    }
+}
+
+impl Outside {
+    /// Changes that were made since the start.
+    pub fn changes(&self) -> u64 {
+        self.node.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}

@@ -1,0 +1,139 @@
+//! What a worker knows of its log: what waits for it, and what it has left for it.
+
+use std::sync::Arc;
+
+use keyspace::stream_of;
+use redolog::State;
+use smallvec::SmallVec;
+
+use super::backlog::Backlog;
+use super::durable::Durable;
+use crate::node::Node;
+use crate::worker::token::Token;
+
+/// A worker writes the log itself as long as syncs take no longer than this, in nanoseconds.
+const LEND_NS: u64 = 400_000;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Promises {
+    /// The log, if there is one.
+    pub(crate) durable: Option<Arc<Durable>>,
+    /// Replies wait for it.
+    pub(crate) promised: bool,
+    /// Connections whose output waits for the log.
+    pub(super) gated: Vec<Token>,
+    /// Connections that wait until less is left for it.
+    pub(crate) backlog: Backlog,
+    /// Connections that wait for a sync of the log.
+    pub(super) syncing: Vec<Token>,
+    /// Streams that something was left for and that have not heard of it, a bit each.
+    pub(super) unrung: u32,
+    /// Since when, monotonic nanoseconds.
+    pub(super) unrung_since: u64,
+    /// About how many connections have waited for the log of late at most.
+    waited: usize,
+    /// The watermarks at the last look.
+    pub(super) marks: SmallVec<[u64; 2]>,
+    /// The disk of the log hung at the last look.
+    pub(super) stalled: bool,
+}
+
+impl Promises {
+    /// The log, if replies wait for it.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&Durable> {
+        self.durable.as_deref().filter(|_| self.promised)
+    }
+
+    /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
+    pub(crate) fn may_log(&self) -> bool {
+        self.log().is_none_or(Durable::takes_writes) && !self.backlog.is_over()
+    }
+
+    /// Whether a connection waits for a watermark.
+    pub(super) fn awaits(&self) -> bool {
+        !self.gated.is_empty() || !self.backlog.is_idle()
+    }
+
+    /// Whether a connection waits for a sync.
+    pub(crate) fn awaits_sync(&self) -> bool {
+        !self.syncing.is_empty()
+    }
+
+    /// Whether something was left for the log that it has not heard of.
+    pub(crate) fn is_unrung(&self) -> bool {
+        self.unrung != 0
+    }
+
+    /// Whether watermarks have moved since the last look, or will never move again.
+    pub(super) fn has_moved(&self) -> bool {
+        self.durable.as_deref().is_some_and(|durable| {
+            durable.log().marks().all().ne(self.marks.iter().copied())
+                || matches!(durable.log().state(), State::Failed(_))
+        })
+    }
+
+    /// Looks at the watermarks; whether a version is committed by them.
+    pub(super) fn look_at_marks(&mut self, durable: &Durable) -> impl Fn(u64) -> bool + use<> {
+        self.marks = durable.log().marks().all().collect();
+        let marks = self.marks.clone();
+        move |version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark)
+    }
+
+    /// Notes what was left for the log; `now` in monotonic nanoseconds. Whether more is waited for before it hears of it.
+    pub(super) fn leave(&mut self, left: u32, now: u64, patience: u64) -> bool {
+        if self.unrung == 0 {
+            self.unrung_since = now;
+        }
+        self.unrung |= left;
+        now.saturating_sub(self.unrung_since) < patience
+    }
+
+    /// Has the log hear of what was left. `may_lend`: the worker itself may write a single stream.
+    pub(super) fn ring(&mut self, durable: &Durable, may_lend: bool) {
+        let mut unrung = std::mem::take(&mut self.unrung);
+        if may_lend && unrung.is_power_of_two() && durable.log().lend(unrung.trailing_zeros() as u16) {
+            return;
+        }
+        while unrung != 0 {
+            durable.log().ring(unrung.trailing_zeros() as u16);
+            unrung &= unrung - 1;
+        }
+    }
+
+    /// Whether this worker, which `is_idle`, may write the log itself, and wait for the disk. It would only sleep
+    /// otherwise, since nothing has arrived, and nearly all clients that are served now wait for the log. Not where a sync
+    /// takes long: clients may send something meanwhile.
+    pub(super) fn may_lend(&mut self, durable: &Durable, is_idle: bool) -> bool {
+        let waiting = self.gated.len();
+        self.waited = waiting.max(self.waited - self.waited.div_ceil(8));
+        is_idle && waiting * 2 >= self.waited && durable.log().patience() <= LEND_NS
+    }
+
+    /// A command of so many bytes was executed: see [`Backlog::watch`].
+    #[inline]
+    pub(crate) fn watch_backlog(&mut self, executed: usize, limit: u64, node: &Node) {
+        let log = self.durable.as_deref().filter(|_| self.promised);
+        self.backlog.watch(executed, limit, log, node);
+    }
+
+    /// Looks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
+    pub(super) fn rule(&mut self, node: &Node, now: u64) {
+        let log = self.durable.as_deref().filter(|_| self.promised);
+        self.backlog.rule(log, node, now);
+    }
+
+    /// Whether commands that wait for the tail have waited long enough; then it was looked at again.
+    pub(super) fn is_due(&mut self, node: &Node) -> bool {
+        if !self.backlog.is_slowed() {
+            return false;
+        }
+        let now = node.clock.monotonic_ns();
+        let is_due = self.backlog.is_due(now);
+        if is_due {
+            self.rule(node, now);
+        }
+        is_due
+    }
+}
