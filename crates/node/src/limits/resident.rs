@@ -8,23 +8,13 @@
 //! nothing for long, and asked for what is free before data has to leave: for the second that it keeps that by itself, half of what is resident
 //! beside data was free.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
-use crate::config::Settings;
-use crate::limits::room::moves_to_store;
-use crate::node::Node;
-
-/// Between two looks while memory fills, in milliseconds. A look costs some microseconds.
-const LOOK_MS: u64 = 5;
-/// Between two looks at what is swapped out, which cost more.
-const LOOK_SWAP_MS: u64 = 50;
 /// Part of the limit that is left free for what comes between two looks, and for a checkpoint when nothing can leave memory before it ends: 1/16.
 const MARGIN: u64 = 16;
 /// Part of the limit that is left free at least: when there is less, data has to leave memory. 1/32.
 const LEAST_MARGIN: u64 = 32;
-/// Part of the limit that a checkpoint takes while it writes: 1/32.
-const TABLES: u64 = 32;
 /// Between two times that the allocator is asked for what is free, in milliseconds: at least, and at most where little comes of it. To ask costs up to
 /// some milliseconds, and faults where that is used again.
 const GIVE_BACK_MS: u64 = 20;
@@ -36,11 +26,8 @@ const SETTLE_MS: u64 = 200;
 /// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
 const NEEDED: u64 = 36 << 20;
 
-/// Log and store have this part of the limit to work with, beside it, where a policy deletes keys: 1/14.
-const DURABLE_SHARE: u64 = 14;
-
 /// What may be in use beside what is not data, in any case: this part of the limit.
-const LEAST_DATA: u64 = 8;
+pub(super) const LEAST_DATA: u64 = 8;
 /// For so long what was found out about that is believed, in milliseconds.
 const FLOOR_MS: u64 = 1000;
 
@@ -48,25 +35,25 @@ const FLOOR_MS: u64 = 1000;
 #[derive(Default)]
 pub(crate) struct Resident {
     /// So much may be in use in any case, until this time.
-    floor: AtomicU64,
-    floor_until: AtomicU64,
+    pub(super) floor: AtomicU64,
+    pub(super) floor_until: AtomicU64,
     /// What may be in use within which limit, as of the last look.
-    usable: AtomicU64,
-    limit: AtomicU64,
+    pub(super) usable: AtomicU64,
+    pub(super) limit: AtomicU64,
     /// Unix milliseconds.
-    looked_at: AtomicU64,
+    pub(super) looked_at: AtomicU64,
     /// Resident bytes that `used_memory` does not count.
-    beyond: AtomicU64,
+    pub(super) beyond: AtomicU64,
     /// Bytes that are swapped out, and when that was looked at.
-    swapped: AtomicU64,
-    swapped_at: AtomicU64,
-    control: Mutex<Control>,
-    give_back: Mutex<GiveBack>,
+    pub(super) swapped: AtomicU64,
+    pub(super) swapped_at: AtomicU64,
+    pub(super) control: Mutex<Control>,
+    pub(super) give_back: Mutex<GiveBack>,
 }
 
 impl Resident {
     /// See [`Node::make_do`]; so much is in use.
-    fn make_do(&self, limit: u64, used: u64, data: u64, now: u64) -> bool {
+    pub(super) fn make_do(&self, limit: u64, used: u64, data: u64, now: u64) -> bool {
         let floor = (used.saturating_sub(data) + limit / LEAST_DATA).min(limit);
         self.floor.store(floor, Relaxed);
         self.floor_until.store(now + FLOOR_MS, Relaxed);
@@ -74,14 +61,14 @@ impl Resident {
     }
 
     /// So much may be in use within this limit in any case, which may be another than it was found out for: a control group's beside `maxmemory`.
-    fn floor(&self, limit: u64, now: u64) -> u64 {
+    pub(super) fn floor(&self, limit: u64, now: u64) -> u64 {
         if now < self.floor_until.load(Relaxed) { self.floor.load(Relaxed).min(limit) } else { 0 }
     }
 }
 
 /// What is known of one limit. All in bytes, times in milliseconds.
 #[derive(Default)]
-struct Control {
+pub(super) struct Control {
     limit: u64,
     usable: u64,
     /// While more is resident than is meant to be: since when nothing was asked for, and the most that was resident since then.
@@ -90,14 +77,14 @@ struct Control {
 
 /// When the allocator is asked for what is free.
 #[derive(Default)]
-struct GiveBack {
+pub(super) struct GiveBack {
     at: u64,
     pause: u64,
 }
 
 impl GiveBack {
     /// Whether it is to be asked now; whoever is told so asks.
-    fn is_due(&mut self, now: u64) -> bool {
+    pub(super) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now.abs_diff(self.at) >= self.pause.max(GIVE_BACK_MS);
         if is_due {
             self.at = now;
@@ -106,20 +93,20 @@ impl GiveBack {
     }
 
     /// So much has come of it.
-    fn note(&mut self, bytes: u64, limit: u64) {
+    pub(super) fn note(&mut self, bytes: u64, limit: u64) {
         let is_little = bytes < limit / LITTLE;
         self.pause = if is_little { (2 * self.pause).clamp(GIVE_BACK_MS, GIVE_BACK_MS_MAX) } else { GIVE_BACK_MS };
     }
 }
 
 /// So much is meant to be resident at most if the store may take so much more.
-fn meant(limit: u64, store: u64) -> u64 {
+pub(super) fn meant(limit: u64, store: u64) -> u64 {
     (limit - limit / MARGIN).saturating_sub(store)
 }
 
 impl Control {
     /// So much is in use and resident now, and the store may take so much more. What may be in use; not less than a server needs.
-    fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
+    pub(super) fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
         if self.limit != limit {
             *self = Self { limit, usable: used, above: None };
         }
@@ -143,136 +130,6 @@ impl Control {
         }
         let least = NEEDED.max(limit / 4).min(limit);
         self.usable.clamp(least, limit.max(least))
-    }
-}
-
-impl Node {
-    fn give_back(&self) -> std::sync::MutexGuard<'_, GiveBack> {
-        self.resident.give_back.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at what is resident within this limit.
-    pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
-        self.resident.looked_at.store(now, Relaxed);
-        if self.resident.limit.load(Relaxed) != limit
-            && let Some(give_back_soon) = self.facts.give_back_soon
-        {
-            give_back_soon();
-        }
-        if now.abs_diff(self.resident.swapped_at.load(Relaxed)) >= LOOK_SWAP_MS {
-            self.resident.swapped_at.store(now, Relaxed);
-            self.resident.swapped.store(self.facts.swapped.map_or(0, |swapped| swapped()), Relaxed);
-        }
-        let swapped = self.resident.swapped.load(Relaxed);
-        let resident = || self.facts.resident.map_or(0, |resident| resident() + swapped);
-        let mut now_resident = resident();
-        let store = self.checkpoints().map_or(0, |checkpoints| {
-            // What a checkpoint takes beside that, to write its tables.
-            let tables = if checkpoints.state().began.is_some() { limit / TABLES } else { 0 };
-            checkpoints.store().map_or(0, |store| store.may_take()) + tables
-        });
-        // It is not data that has to leave, as long as something is free.
-        if now_resident > meant(limit, store)
-            && let Some(give_back) = self.facts.give_back
-            && self.give_back().is_due(now)
-        {
-            give_back();
-            let before = std::mem::replace(&mut now_resident, resident());
-            self.give_back().note(before.saturating_sub(now_resident), limit);
-        }
-        let (used, resident) = (self.used_memory(), now_resident);
-        let mut control = self.resident.control.lock().unwrap_or_else(PoisonError::into_inner);
-        self.resident.usable.store(control.look(now, limit, used, resident.max(used), store), Relaxed);
-        self.resident.limit.store(limit, Relaxed);
-        self.resident.beyond.store(resident.saturating_sub(used), Relaxed);
-    }
-
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them.
-    pub fn resident_limit(&self, limit: u64) -> u64 {
-        if limit > 0 && self.resident.limit.load(Relaxed) != limit {
-            self.look_at_resident(limit, self.clock.unix_ms());
-        }
-        if limit == 0 { 0 } else { self.resident.usable.load(Relaxed) }
-    }
-
-    /// Memory is above the limit, though no more than `data` bytes of it are of keys: it is what the server needs to work, and some data may
-    /// be beside that, as far as the limit goes. Whether that is more than there is now.
-    pub(crate) fn make_do(&self, limit: u64, data: u64, now: u64) -> bool {
-        self.resident.make_do(limit, self.used_memory(), data, now)
-    }
-
-    /// The most data that [`Self::make_do`] makes do with.
-    pub(crate) fn least_data(limit: u64) -> u64 {
-        limit / LEAST_DATA
-    }
-
-    /// [`Self::resident_limit`]; what it knows is a few milliseconds old at most, where that matters.
-    pub(crate) fn resident_limit_now(&self, limit: u64, now: u64) -> u64 {
-        if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
-            self.look_at_resident(limit, now);
-        }
-        self.resident_limit(limit).max(self.resident.floor(limit, now))
-    }
-
-    /// The memory that the process may take, in bytes: the least of `maxmemory` and of what the system's limits leave; `None` without any.
-    pub fn memory_bound(&self, settings: &Settings) -> Option<u64> {
-        let address_space = headroom::limit().saturating_sub(headroom::margin(headroom::limit()));
-        let bounds = [
-            (settings.maxmemory > 0, settings.maxmemory),
-            (self.facts.resident_max > 0, self.facts.resident_max),
-            (self.facts.mapped.is_some(), address_space),
-        ];
-        bounds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, bytes)| bytes).min()
-    }
-
-    /// Whether anything bounds memory.
-    #[inline]
-    pub(crate) fn is_bounded(&self, settings: &Settings) -> bool {
-        settings.maxmemory > 0 || headroom::is_limited()
-    }
-
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, there is room; `u64::MAX` if nothing bounds it.
-    pub fn usable(&self, settings: &Settings) -> u64 {
-        self.usable_of(settings, |limit| self.resident_limit(limit))
-    }
-
-    /// The same; what it knows is a few milliseconds old at most, where that matters.
-    pub fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
-        self.look_at_limits_now(now);
-        self.usable_of(settings, |limit| self.resident_limit_now(limit, now))
-    }
-
-    fn usable_of(&self, settings: &Settings, resident: impl Fn(u64) -> u64) -> u64 {
-        let own = match settings.maxmemory {
-            0 => u64::MAX,
-            _ if moves_to_store(self, settings) => u64::MAX,
-            most => most + self.not_counted(settings),
-        };
-        let resident = match self.resident_bound(settings) {
-            0 => u64::MAX,
-            most => resident(most),
-        };
-        own.min(resident).min(self.address_limit())
-    }
-
-    /// Bytes that may be in use beyond `maxmemory`: where a policy deletes keys, log and store work beside them. Redis does not count its log's buffer
-    /// either. A fixed part, not what they have just now: that goes up and down with every checkpoint, and at each height keys would go.
-    pub fn not_counted(&self, settings: &Settings) -> u64 {
-        match self.engine.source.is_there() && !moves_to_store(self, settings) {
-            true => settings.maxmemory / DURABLE_SHARE,
-            false => 0,
-        }
-    }
-
-    /// Bytes that may be resident: `maxmemory` where data moves to the store, and what a control group allows; 0 for no bound.
-    pub(crate) fn resident_bound(&self, settings: &Settings) -> u64 {
-        let own = if moves_to_store(self, settings) { settings.maxmemory } else { 0 };
-        [own, self.facts.resident_max].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0)
-    }
-
-    /// Resident bytes that [`Self::used_memory`] does not count, when they were looked at last.
-    pub fn resident_beyond(&self) -> u64 {
-        self.resident.beyond.load(Relaxed)
     }
 }
 

@@ -14,16 +14,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::{Order, Policy, Room, Stayed};
 use resp::Args;
 
+use super::shortage::BARREN_MS;
+use super::system::{OOM, fault_of_disk, moves_to_store};
 use crate::config::{EvictionPolicy, Settings};
 use crate::durability::checkpoints::Ticket;
-use crate::durability::durable::Durable;
 use crate::figures::latency::Event;
 use crate::figures::stats::add;
 use crate::node::Node;
 use crate::table::Command;
+use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
-use crate::worker::{Token, Worker};
+use crate::worker::token::Token;
 
 /// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
 const EVICTION_NS: u64 = 50_000;
@@ -33,77 +35,13 @@ const EVICTION_NS_MAX: u64 = 2_000_000;
 const EXCESS: u64 = 128;
 /// Between two looks at whether there is room for those who wait, in milliseconds.
 pub(crate) const ROOM_LOOK_MS: u64 = 2;
-/// For so long it is believed that nothing can leave memory even after a checkpoint, in milliseconds.
-const BARREN_MS: u64 = 100;
 /// So often it is waited, one time after the other, for checkpoints and for what was fetched.
 const ROUNDS_MAX: u32 = 32;
 /// Between two looks at whether those have had what was fetched for them, in milliseconds.
 const FETCHED_LOOK_MS: u64 = 10;
 
-/// As Redis says it.
-pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// The same where all that is resident counts.
+/// [`OOM`] where all that is resident counts.
 const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
-
-/// Whether data goes to the store when memory is full.
-pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
-    settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
-}
-
-/// What a disk says that keeps data in memory, if one does: not memory is what is to be mended then.
-pub(crate) fn fault_of_disk(node: &Node, log: Option<&Durable>, settings: &Settings) -> Option<String> {
-    log.and_then(Durable::refusal).or_else(|| {
-        let why = node.checkpoints().filter(|_| moves_to_store(node, settings))?.failure()?;
-        Some(format!("MISCONF Memory is full, and data cannot leave it for the store, as checkpoints fail: {why}"))
-    })
-}
-
-/// What a worker knows of memory that is full of what the store does not have.
-#[derive(Default)]
-pub(crate) struct Shortage {
-    /// The checkpoint that was asked for.
-    ticket: Option<Ticket>,
-    /// What was fetched before this load is waited for, and when it is looked at again.
-    fetched: Option<(keyspace::Ticket, u64)>,
-    /// How often it was waited for one or the other, without there being room.
-    rounds: u32,
-    /// Until then nothing is tried.
-    barren_until: u64,
-    /// How much data is in memory.
-    counted: Counted,
-    /// Connections that wait.
-    waiting: Vec<Token>,
-    /// When they are looked at.
-    look_at: u64,
-}
-
-/// How much data is in memory, as it was counted last: to count goes through much of it, and many may be refused.
-#[derive(Default)]
-struct Counted {
-    /// Until when it is believed, in milliseconds.
-    until: u64,
-    /// Up to so many bytes were counted.
-    most: u64,
-    bytes: u64,
-}
-
-impl Counted {
-    /// Whether it is so much; `count` counts until it is more than a number of bytes.
-    fn is_at_least(&mut self, bytes: u64, now: u64, count: impl FnOnce(u64) -> u64) -> bool {
-        let all_is_counted = self.bytes <= self.most;
-        if now >= self.until || bytes > self.most && !all_is_counted {
-            *self = Self { until: now + BARREN_MS, most: bytes, bytes: count(bytes) };
-        }
-        self.bytes >= bytes
-    }
-}
-
-impl Shortage {
-    /// When it wants to be looked at.
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        (!self.waiting.is_empty()).then_some(self.look_at)
-    }
-}
 
 impl Worker {
     /// Evicts keys if memory is above the limit, or would be with `more` bytes, as long as this turn's time for it goes.
@@ -126,7 +64,7 @@ impl Worker {
         let node = self.node.clone();
         let above = || node.uses_more_than(limit);
         if !above() {
-            self.shortage.rounds = 0;
+            self.memory.shortage.rounds = 0;
             self.engine.end_round();
             return Room::Enough;
         }
@@ -143,13 +81,13 @@ impl Worker {
             return room;
         }
         let now = node.clock.monotonic_ns();
-        if self.evict_until == 0 {
+        if self.memory.evict_until == 0 {
             let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
-            self.evict_until = now + time.min(EVICTION_NS_MAX);
-        } else if now >= self.evict_until {
+            self.memory.evict_until = now + time.min(EVICTION_NS_MAX);
+        } else if now >= self.memory.evict_until {
             return Room::Soon;
         }
-        let until = self.evict_until;
+        let until = self.memory.evict_until;
         let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
         self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
         if to_store { self.note_shortage(room, settings) } else { room }
@@ -157,27 +95,27 @@ impl Worker {
 
     /// What has been found out before, if that still holds.
     fn known_shortage(&mut self, settings: &Settings) -> Option<Room> {
-        if self.engine.now() < self.shortage.barren_until {
+        if self.engine.now() < self.memory.shortage.barren_until {
             return Some(Room::None);
         }
-        if let Some((before, look_at)) = self.shortage.fetched {
+        if let Some((before, look_at)) = self.memory.shortage.fetched {
             let now = self.engine.now();
             if now < look_at {
                 return Some(Room::Dirty);
             }
             let is_there = self.node.engine.keyspace.has_known_before(before);
-            self.shortage.fetched = is_there.then_some((before, now + FETCHED_LOOK_MS));
+            self.memory.shortage.fetched = is_there.then_some((before, now + FETCHED_LOOK_MS));
             if is_there {
                 return Some(Room::Dirty);
             }
         }
-        let ticket = self.shortage.ticket?;
+        let ticket = self.memory.shortage.ticket?;
         let checkpoints = self.node.checkpoints()?;
         match checkpoints.outcome(ticket) {
             None => Some(Room::Dirty),
             Some(true) => None,
             Some(false) => {
-                self.shortage.ticket = None;
+                self.memory.shortage.ticket = None;
                 Some(self.barren(settings))
             }
         }
@@ -192,16 +130,16 @@ impl Worker {
 
     /// There are no checkpoints to wait for any more.
     pub(crate) fn forget_shortage(&mut self) {
-        (self.shortage.ticket, self.shortage.fetched, self.shortage.rounds) = (None, None, 0);
-        self.shortage.barren_until = 0;
+        (self.memory.shortage.ticket, self.memory.shortage.fetched, self.memory.shortage.rounds) = (None, None, 0);
+        self.memory.shortage.barren_until = 0;
     }
 
     fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
-        let ticket = self.shortage.ticket.take();
+        let ticket = self.memory.shortage.ticket.take();
         match room {
             Room::Enough => return room,
             Room::Soon => {
-                self.shortage.ticket = ticket;
+                self.memory.shortage.ticket = ticket;
                 return room;
             }
             // There are no keys at all.
@@ -213,24 +151,24 @@ impl Worker {
             Some(ticket) => match self.look_at_all(ticket, settings) {
                 (Room::None, stayed) => stayed,
                 (room, _) => {
-                    self.shortage.ticket = Some(ticket);
+                    self.memory.shortage.ticket = Some(ticket);
                     return room;
                 }
             },
             None => Stayed { changed: true, ..Stayed::default() },
         };
-        if stayed == Stayed::default() || self.shortage.rounds >= ROUNDS_MAX {
+        if stayed == Stayed::default() || self.memory.shortage.rounds >= ROUNDS_MAX {
             return self.barren(settings);
         }
-        self.shortage.rounds += 1;
+        self.memory.shortage.rounds += 1;
         if stayed.changed {
             let node = self.node.clone();
-            self.shortage.ticket = node.checkpoints().map(|checkpoints| checkpoints.ask(true));
+            self.memory.shortage.ticket = node.checkpoints().map(|checkpoints| checkpoints.ask(true));
         } else {
             // Locks end with their transactions: that is not known, but looked at.
             let before = if stayed.fetched { self.node.engine.keyspace.next_load() } else { 0 };
-            self.shortage.fetched = Some((before, self.engine.now() + FETCHED_LOOK_MS));
-            self.shortage.ticket = ticket;
+            self.memory.shortage.fetched = Some((before, self.engine.now() + FETCHED_LOOK_MS));
+            self.memory.shortage.ticket = ticket;
         }
         Room::Dirty
     }
@@ -238,7 +176,7 @@ impl Worker {
     /// Goes on with a round over all keys, in which all leave that can, after this checkpoint.
     fn look_at_all(&mut self, ticket: Ticket, settings: &Settings) -> (Room, Stayed) {
         let node = self.node.clone();
-        let (limit, until) = (self.limit(settings), self.evict_until);
+        let (limit, until) = (self.limit(settings), self.memory.evict_until);
         self.engine.evict_all(ticket, || node.uses_more_than(limit), || node.clock.monotonic_ns() < until)
     }
 
@@ -269,13 +207,13 @@ impl Worker {
 
     /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.
     fn barren(&mut self, settings: &Settings) -> Room {
-        self.shortage.rounds = 0;
+        self.memory.shortage.rounds = 0;
         let data = self.engine.data_in_memory(Node::least_data(settings.maxmemory));
         let now = self.engine.now();
         if self.node.make_do(settings.maxmemory, data, now) {
             return Room::Enough;
         }
-        self.shortage.barren_until = now + BARREN_MS;
+        self.memory.shortage.barren_until = now + BARREN_MS;
         Room::None
     }
 
@@ -302,7 +240,7 @@ impl Worker {
             // One for which there would be no room without any data is not refused for the disk.
             let excess = (self.node.used_memory() + more).saturating_sub(self.limit(settings));
             let (now, engine) = (self.engine.now(), &mut self.engine);
-            if more == 0 || self.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
+            if more == 0 || self.memory.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
                 return self.signed(fault, forwarded).into();
             }
         }
@@ -343,31 +281,31 @@ impl Worker {
     }
 
     fn shortage_waits(&mut self, token: Token) {
-        if self.shortage.waiting.is_empty() {
-            self.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
+        if self.memory.shortage.waiting.is_empty() {
+            self.memory.shortage.look_at = self.engine.now() + ROOM_LOOK_MS;
         }
-        self.shortage.waiting.push(token);
-        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
+        self.memory.shortage.waiting.push(token);
+        self.stats.awaits_room.store(self.memory.shortage.waiting.len() as u64, Relaxed);
     }
 
     /// The connection waits for room no more.
     pub(crate) fn leave_room(&mut self, token: Token) {
-        self.shortage.waiting.retain(|other| *other != token);
-        self.stats.awaits_room.store(self.shortage.waiting.len() as u64, Relaxed);
+        self.memory.shortage.waiting.retain(|other| *other != token);
+        self.stats.awaits_room.store(self.memory.shortage.waiting.len() as u64, Relaxed);
     }
 
     /// Lets those go on who wait for room, when there is some or there will be none.
     pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
-        if self.shortage.waiting.is_empty() || now < self.shortage.look_at {
+        if self.memory.shortage.waiting.is_empty() || now < self.memory.shortage.look_at {
             return;
         }
         let waits = self.node.is_bounded(settings) && !self.is_refused_by_log();
         if waits && self.make_room(settings, 0) == Room::Dirty {
-            self.shortage.look_at = now + ROOM_LOOK_MS;
+            self.memory.shortage.look_at = now + ROOM_LOOK_MS;
             return;
         }
         self.stats.awaits_room.store(0, Relaxed);
-        for token in std::mem::take(&mut self.shortage.waiting) {
+        for token in std::mem::take(&mut self.memory.shortage.waiting) {
             if self.unpark_task(token) {
                 continue;
             }
@@ -394,22 +332,5 @@ impl Worker {
             return None;
         }
         Some(Policy { volatile, order, samples: settings.maxmemory_samples as usize, to_store })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_is_counted_once_for_many_who_are_refused() {
-        let mut counted = Counted::default();
-        let unasked = |_| panic!("it is known");
-        assert!(counted.is_at_least(100, 1000, |_| 120));
-        assert!(counted.is_at_least(100, 1000, unasked) && counted.is_at_least(30, 1000 + BARREN_MS - 1, unasked));
-        assert!(!counted.is_at_least(200, 1001, |_| 150), "there may have been more than 120");
-        // Now it is known that it is no more.
-        assert!(!counted.is_at_least(300, 1002, unasked) && counted.is_at_least(150, 1002, unasked));
-        assert!(!counted.is_at_least(150, 1001 + BARREN_MS, |_| 140), "it was too long ago");
     }
 }

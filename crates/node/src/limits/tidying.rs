@@ -5,12 +5,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::Tidied;
+use engine::Engine;
 
 use crate::config::Settings;
 use crate::figures::latency::Event;
-use crate::figures::stats::add;
-use crate::worker::Worker;
+use crate::figures::meter::Meter;
+use crate::figures::stats::{WorkerStats, add};
+use crate::node::Node;
 
 /// Between two looks at the heap, while there is nothing to do.
 const LOOK_MS: u64 = 100;
@@ -86,51 +87,62 @@ fn effort(rule: &Rule, live: u64, free: u64) -> u64 {
     (least + most.saturating_sub(least) * (waste - lower).min(span) / span).max(1)
 }
 
-impl Worker {
-    /// Tidies a little if there is need, and time.
-    pub(crate) fn tidy(&mut self, now: u64, settings: &Settings) {
-        if now < self.tidying.next {
-            return;
+/// What tidying needs of its worker.
+pub(crate) struct Scene<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) stats: &'a WorkerStats,
+    pub(crate) meter: &'a mut Meter,
+}
+
+impl Tidying {
+    /// Tidies a little if there is need, and time. Whether pages may have become empty, to be given back.
+    pub(crate) fn tidy(&mut self, now: u64, settings: &Settings, of: Scene<'_>) -> bool {
+        if now < self.next {
+            return false;
         }
-        if self.tidying.percent == 0 {
-            self.consider_tidying(now, settings);
+        if self.percent == 0 {
+            self.consider(now, settings, &of);
         }
-        if self.tidying.percent == 0 {
-            self.tidying.next = now + LOOK_MS;
-            return;
+        if self.percent == 0 {
+            self.next = now + LOOK_MS;
+            return false;
         }
-        let clock = self.node.clock.clone();
+        let clock = of.node.clock.clone();
         let begun = clock.monotonic_ns();
         let in_time = || clock.monotonic_ns() < begun + STEP_NS;
-        let (workers, entries) = (self.node.workers() as u16, self.tidying.entries);
-        match self.engine.tidy(workers, entries, in_time) {
-            Tidied::Part => self.tidying.next = now + (100 / self.tidying.percent).max(1),
-            Tidied::Pass { seen, moved } => {
-                let worth = moved * WORTH > seen;
-                let wait = if worth { LOOK_MS } else { (self.tidying.wait * 2).clamp(LOOK_MS, LOOK_MS_MAX) };
-                let dirty = self.engine.fx.dirty;
-                self.tidying = Tidying { next: now + wait, wait, ended: now, dirty, ..Tidying::default() };
-                self.stats.defrag_percent.store(0, Relaxed);
-                // Pages that became empty go back.
-                self.reclaiming = true;
+        let (workers, entries) = (of.node.workers() as u16, self.entries);
+        let passed = match of.engine.tidy(workers, entries, in_time) {
+            engine::Tidied::Part => {
+                self.next = now + (100 / self.percent).max(1);
+                false
             }
-        }
+            engine::Tidied::Pass { seen, moved } => {
+                let worth = moved * WORTH > seen;
+                let wait = if worth { LOOK_MS } else { (self.wait * 2).clamp(LOOK_MS, LOOK_MS_MAX) };
+                let dirty = of.engine.fx.dirty;
+                *self = Tidying { next: now + wait, wait, ended: now, dirty, ..Tidying::default() };
+                of.stats.defrag_percent.store(0, Relaxed);
+                true
+            }
+        };
         let nanos = clock.monotonic_ns().saturating_sub(begun);
-        self.meter.event(Event::DefragCycle, nanos);
-        add(&self.stats.defrag_nanos, nanos);
+        of.meter.event(Event::DefragCycle, nanos);
+        add(&of.stats.defrag_nanos, nanos);
+        passed
     }
 
     /// Begins a pass if there is something to gain.
-    fn consider_tidying(&mut self, now: u64, settings: &Settings) {
-        let keyspace = &self.node.engine.keyspace;
+    fn consider(&mut self, now: u64, settings: &Settings, of: &Scene<'_>) {
+        let keyspace = &of.node.engine.keyspace;
         let heap = keyspace.heap().stats();
         let entries = effort(&Rule::of(settings), heap.live as u64, heap.free_in_pages as u64);
         let (used, free) = keyspace.table_memory();
         let tables = free > TABLES_IGNORE && free > used / TABLES_SHARE;
-        let shrink = now >= self.tidying.ended + TABLES_MS && self.engine.fx.dirty != self.tidying.dirty;
-        self.tidying.entries = entries > 0;
-        self.tidying.percent = if tables || shrink { entries.max(TABLES_PERCENT) } else { entries };
-        self.stats.defrag_percent.store(entries, Relaxed);
+        let shrink = now >= self.ended + TABLES_MS && of.engine.fx.dirty != self.dirty;
+        self.entries = entries > 0;
+        self.percent = if tables || shrink { entries.max(TABLES_PERCENT) } else { entries };
+        of.stats.defrag_percent.store(entries, Relaxed);
     }
 }
 

@@ -10,3 +10,4 @@ mod show;
 pub(crate) mod tracker;
 pub(crate) mod trackers;
 pub(crate) mod tracking;
+pub(crate) mod untold;

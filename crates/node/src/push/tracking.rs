@@ -63,7 +63,7 @@ impl Worker {
                         }
                     }
                     if changed && node.trackers.prefixes() > 0 {
-                        self.changed_keys.insert(key, by);
+                        self.news.changed_keys.insert(key, by);
                     }
                 }
                 Invalidation::All => {
@@ -77,7 +77,7 @@ impl Worker {
 
     /// Tells clients in BCAST mode which keys have changed since the last time: all with a prefix in one message.
     pub(crate) fn broadcast_changes(&mut self) {
-        let keys = std::mem::take(&mut self.changed_keys);
+        let keys = std::mem::take(&mut self.news.changed_keys);
         let node = self.node.clone();
         let (seen, mut notices) = (self.engine.everything_seen(), Vec::new());
         for (prefix, clients) in node.trackers.by_prefix().iter() {
@@ -115,7 +115,7 @@ impl Worker {
         let held = |client: &Arc<Client>| usize::from(client.worker.load(Relaxed)) == self.index;
         match self.node.trackers.get(notice.client).is_some_and(|client| held(&client)) {
             // Commands of it that have been read are about to be executed: what they answer comes behind this.
-            true => self.news_in_hand.push(notice),
+            true => self.news.in_hand.push(notice),
             false => self.forward(notice),
         }
     }
@@ -123,7 +123,7 @@ impl Worker {
     /// Tells a connection, which this worker has in hands, what it was to be told before its next command.
     pub(crate) fn tell_in_hand(&mut self, conn: &mut Conn) {
         let id = conn.session.client.id;
-        let own: Vec<Notice> = self.news_in_hand.extract_if(.., |notice| notice.client == id).collect();
+        let own = self.news.take_of(id);
         own.into_iter().for_each(|notice| self.write_notice(conn, notice));
         if conn.is_virtual() {
             self.flush_pushes(conn);
@@ -132,7 +132,7 @@ impl Worker {
 
     /// Tells those whom this worker had in hands.
     pub(crate) fn tell_the_rest(&mut self) {
-        std::mem::take(&mut self.news_in_hand).into_iter().for_each(|notice| self.deliver_notice(notice));
+        std::mem::take(&mut self.news.in_hand).into_iter().for_each(|notice| self.deliver_notice(notice));
     }
 
     /// Sends a notice to the worker that has its client; to this one if it has it in hands just now, or will be told it has gone.
@@ -256,7 +256,7 @@ impl Worker {
             return &mut conn.out.bytes;
         }
         if conn.pushes.is_empty() {
-            self.pushing.push(conn.token);
+            self.news.pushing.push(conn.token);
         }
         conn.pushes_seen.merge(seen);
         &mut conn.pushes
@@ -280,11 +280,11 @@ impl Worker {
 
     /// Looks after those whose replies had to come first.
     pub(crate) fn look_at_pushes(&mut self) {
-        for token in std::mem::take(&mut self.pushing) {
+        for token in std::mem::take(&mut self.news.pushing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             self.flush_pushes(&mut conn);
             if !conn.pushes.is_empty() {
-                self.pushing.push(token);
+                self.news.pushing.push(token);
             }
             self.put_conn(conn);
             self.mark_dirty(token);
@@ -294,7 +294,7 @@ impl Worker {
     /// Forgets keys that were read for clients beyond `max`; all of them once nobody tracks any more. A part of them each turn.
     pub(crate) fn limit_tracked(&mut self, max: u64) {
         let tracking = &self.node.engine.tracking;
-        self.above_tracked = false;
+        self.news.above_tracked = false;
         if tracking.keys() == 0 {
             return;
         }
@@ -304,7 +304,7 @@ impl Worker {
             _ => max,
         };
         if tracking.keys() > max {
-            self.above_tracked = !self.engine.forget_reads(max, FORGOTTEN_PER_TURN);
+            self.news.above_tracked = !self.engine.forget_reads(max, FORGOTTEN_PER_TURN);
             self.tell_trackers(None);
         }
     }

@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::figures::latency::Event;
 use crate::figures::stats::add;
 use crate::limits::crowd;
+use crate::limits::tidying::Scene;
 use crate::worker::Worker;
 use crate::worker::conn::Wait;
 
@@ -30,11 +31,13 @@ fn by_effort([least, most]: [u64; 2], effort: u32) -> u64 {
 impl Worker {
     /// Does what is due.
     pub(crate) fn housekeeping(&mut self, now: u64, settings: &Settings) {
-        if self.reclaiming || self.engine.has_garbage() || now >= self.next_round {
+        if self.memory.reclaiming || self.engine.has_garbage() || now >= self.next_round {
             let more = self.engine.has_garbage() && self.engine.step_garbage(GARBAGE_STEP);
-            self.reclaiming = !self.node.engine.keyspace.heap().trim(TRIM_PAGES) || more;
+            self.memory.reclaiming = !self.node.engine.keyspace.heap().trim(TRIM_PAGES) || more;
         }
-        self.tidy(now, settings);
+        let scene = Scene { node: &self.node, engine: &mut self.engine, stats: &self.stats, meter: &mut self.meter };
+        // Pages that became empty go back.
+        self.memory.reclaiming |= self.memory.tidying.tidy(now, settings, scene);
         if now < self.next_round {
             return;
         }

@@ -23,7 +23,7 @@ pub(crate) mod wait;
 
 pub use token::Token;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,9 +38,10 @@ use crate::durability::promises::Promises;
 use crate::figures::meter::Meter;
 use crate::figures::stats::{WorkerStats, add, sub};
 use crate::limits::crowd;
-use crate::limits::room::Shortage;
+use crate::limits::memory::Memory;
 use crate::node::Node;
-use crate::push::pubsub::Delivery;
+use crate::push::delivery::Delivery;
+use crate::push::untold::Untold;
 use crate::session::{self, Detached, Machines, Session, Subscriptions};
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::leavers::Leavers;
@@ -64,22 +65,16 @@ pub struct Worker {
     pub(crate) dirty: VecDeque<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
     pub(crate) deadlines: BTreeSet<(u64, Token)>,
-    /// Who waits for room.
-    pub(crate) shortage: Shortage,
+    /// The limits of memory.
+    pub(crate) memory: Memory,
     /// Waits that ended and whose queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
     /// When housekeeping is due next, unix milliseconds.
     pub(crate) next_round: u64,
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
-    /// When this turn's time for eviction ends, monotonic nanoseconds; 0 before it has begun.
-    pub(crate) evict_until: u64,
     /// When the turn executes no further commands, monotonic nanoseconds; 0 before its first.
     pub(crate) turn_until: u64,
-    /// Tables and entries are being moved together.
-    pub(crate) tidying: crate::limits::tidying::Tidying,
-    /// What was deleted or flushed is being freed.
-    pub(crate) reclaiming: bool,
     /// Somebody monitors, as this turn sees it.
     pub(crate) monitored: bool,
     /// The stopwatch.
@@ -105,16 +100,8 @@ pub struct Worker {
     pub(crate) batch: Batch,
     /// Connections that had enough to do and can be read from again.
     pub(crate) thirsty: Vec<Token>,
-    /// Connections together take more than `maxmemory-clients`, as others have written to them.
-    pub(crate) too_heavy: bool,
-    /// Keys that have changed, and by whom: for clients in BCAST mode.
-    pub(crate) changed_keys: BTreeMap<Box<[u8]>, u64>,
-    /// Connections that are told something when their replies have ended.
-    pub(crate) pushing: Vec<Token>,
-    /// There are more keys than `tracking-table-max-keys`.
-    pub(crate) above_tracked: bool,
-    /// For connections that this worker has in hands just now, to execute what they have sent.
-    pub(crate) news_in_hand: Vec<crate::push::tracking::Notice>,
+    /// What clients are to be told that they have not asked for.
+    pub(crate) news: Untold,
     /// The log, and what waits for it.
     pub(crate) promises: Promises,
     /// Nothing is executed: see `switching`.
@@ -156,14 +143,11 @@ impl Worker {
             ready: Default::default(),
             dirty: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            shortage: Shortage::default(),
+            memory: Memory::default(),
             leftovers: Vec::new(),
             next_round: 0,
             turn_began: None,
-            evict_until: 0,
             turn_until: 0,
-            tidying: Default::default(),
-            reclaiming: false,
             monitored: false,
             paused: None,
             held_back: Vec::new(),
@@ -175,11 +159,7 @@ impl Worker {
             again: Vec::new(),
             batch: Batch::new(),
             thirsty: Vec::new(),
-            too_heavy: false,
-            changed_keys: BTreeMap::new(),
-            pushing: Vec::new(),
-            above_tracked: false,
-            news_in_hand: Vec::new(),
+            news: Untold::default(),
             halted: false,
             leaves_at: None,
             leavers: Leavers::default(),
@@ -402,7 +382,7 @@ impl Worker {
         for message in mailbox.take() {
             self.deliver(message);
         }
-        if std::mem::take(&mut self.too_heavy)
+        if std::mem::take(&mut self.memory.too_heavy)
             && let Some(limit) = crowd::limit(self.follower.settings())
         {
             self.close_largest(limit);
@@ -453,7 +433,7 @@ impl Worker {
         conn.show_output();
         self.check_output_limit(conn, limit, now);
         if let Some(limit) = crowd::limit(self.follower.settings()).filter(|_| conn.weigh(&self.stats)) {
-            self.too_heavy |= self.node.is_above(limit);
+            self.memory.too_heavy |= self.node.is_above(limit);
         }
     }
 
@@ -498,7 +478,7 @@ impl Worker {
         if self.halted {
             return None;
         }
-        if !self.leftovers.is_empty() || self.engine.has_leftovers() || !self.pushing.is_empty() || self.above_tracked {
+        if !self.leftovers.is_empty() || self.engine.has_leftovers() || self.news.is_due() {
             return Some(self.engine.now() + 1);
         }
         let frozen = self.node.pauses.frozen_until();
@@ -514,9 +494,9 @@ impl Worker {
         waits
             .into_iter()
             .chain(pause)
-            .chain(self.shortage.deadline())
+            .chain(self.memory.shortage.deadline())
             .chain(self.promises.backlog.deadline(self.engine.now()))
-            .chain(self.tidying.deadline())
+            .chain(self.memory.tidying.deadline())
             .chain(self.link_deadline())
             .chain(self.tx_deadline())
             .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
@@ -536,7 +516,7 @@ impl Worker {
             || !self.ready.is_empty()
             || linked
             || under_way
-            || self.reclaiming
+            || self.memory.reclaiming
             || self.promises.is_unrung()
             || self.may_answer();
         work && !self.halted && self.node.pauses.frozen_until() <= self.engine.now()

@@ -113,7 +113,7 @@ impl Worker {
         }
         // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
         let mut budget = self.ready.len();
-        (self.turn_until, self.evict_until) = (0, 0);
+        (self.turn_until, self.memory.evict_until) = (0, 0);
         let mut batch = std::mem::take(&mut self.batch);
         let mut items: Vec<Item> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
@@ -135,7 +135,7 @@ impl Worker {
             for group in groups.drain(..) {
                 self.execute_group(group, &batch, &items, &node, &settings);
             }
-            if !self.news_in_hand.is_empty() {
+            if self.news.has_in_hand() {
                 self.tell_the_rest();
             }
             self.send_on();
@@ -152,7 +152,7 @@ impl Worker {
         self.step_scripts(&node, &settings);
         self.housekeeping(now, &settings);
         self.send_on();
-        if !self.news_in_hand.is_empty() {
+        if self.news.has_in_hand() {
             self.tell_the_rest();
         }
         if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
@@ -271,7 +271,7 @@ impl Worker {
         let Group { mut conn, from, to, progress } = group;
         self.stats.serves.store(conn.session.client.id, Relaxed);
         self.ensure_out(&mut conn);
-        if !self.news_in_hand.is_empty() {
+        if self.news.has_in_hand() {
             self.tell_in_hand(&mut conn);
         }
         conn.show_buffers(if from == to { progress.missing } else { 0 });

@@ -63,7 +63,7 @@ impl Worker {
         if self.engine.has_invalidated() {
             self.tell_trackers(None);
         }
-        if !self.changed_keys.is_empty() {
+        if !self.news.changed_keys.is_empty() {
             self.broadcast_changes();
         }
         for token in std::mem::take(&mut self.again) {

@@ -9,7 +9,7 @@ use super::{Report, Text, human, ratio};
 use crate::REDIS_VERSION;
 use crate::config::EvictionPolicy;
 use crate::durability::backlog::backlog_limit;
-use crate::limits::room::moves_to_store;
+use crate::limits::system::moves_to_store;
 use crate::node::{Node, VALKEY_VERSION};
 
 pub fn server(r: &Report<'_>, t: &mut Text) {

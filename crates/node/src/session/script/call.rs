@@ -13,7 +13,7 @@ use crate::cluster::{Asks, Call};
 use crate::compatibility;
 use crate::durability::durable::Durable;
 use crate::figures::stats::add;
-use crate::limits::room::{self, fault_of_disk};
+use crate::limits::system::{self, fault_of_disk};
 use crate::session::suspended::ScriptRun;
 use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, handler_of, locks_of, run};
 use crate::table::{Command, Handler};
@@ -201,7 +201,7 @@ impl ScriptRun {
         // A script that has begun to write goes on: the command counts, not what it found to do.
         if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.wrote {
             let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
-            return Err(fault.map_or_else(|| room::OOM.into(), |fault| ctx.signed(fault).into_bytes()));
+            return Err(fault.map_or_else(|| system::OOM.into(), |fault| ctx.signed(fault).into_bytes()));
         }
         Ok(())
     }

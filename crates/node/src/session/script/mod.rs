@@ -20,7 +20,7 @@ use super::suspended::{Rules, ScriptRun};
 use super::{Block, Flow, SessionCtx, SessionRun, container, help};
 pub use machines::Machines;
 
-use crate::limits::room::fault_of_disk;
+use crate::limits::system::fault_of_disk;
 use crate::node::Node;
 use crate::table::Command;
 

@@ -1,0 +1,37 @@
+//! What a worker has to tell clients that they have not asked for, and has not told them yet.
+
+use std::collections::BTreeMap;
+
+use super::notice::Notice;
+use crate::worker::token::Token;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Untold {
+    /// Keys that have changed, and the client that changed each: for clients in BCAST mode.
+    pub(crate) changed_keys: BTreeMap<Box<[u8]>, u64>,
+    /// Connections that are told something when their replies have ended.
+    pub(super) pushing: Vec<Token>,
+    /// There are more keys than `tracking-table-max-keys`.
+    pub(super) above_tracked: bool,
+    /// For connections that this worker has in hands just now, to execute what they have sent.
+    pub(super) in_hand: Vec<Notice>,
+}
+
+impl Untold {
+    /// Whether a look is due within a millisecond.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.pushing.is_empty() || self.above_tracked
+    }
+
+    /// Whether something is to be told to connections that this worker has in hands.
+    #[inline]
+    pub(crate) fn has_in_hand(&self) -> bool {
+        !self.in_hand.is_empty()
+    }
+
+    /// Takes what the client with this id is to be told.
+    pub(super) fn take_of(&mut self, client: u64) -> Vec<Notice> {
+        self.in_hand.extract_if(.., |notice| notice.client == client).collect()
+    }
+}
