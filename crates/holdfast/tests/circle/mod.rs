@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bounds, which only sink: a commit that brings a number down lowers its bound.
-const CIRCLE_MAX: usize = 108;
-const WORKER_FILES_MAX: usize = 45;
+const CIRCLE_MAX: usize = 95;
+const WORKER_FILES_MAX: usize = 41;
 
 const ROOT: &str = "node/src/";
 
