@@ -145,6 +145,9 @@ impl<D: Disk> Committer<D> {
     }
 
     /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
+    ///
+    /// # Errors
+    /// The disk has failed to sync what was written. The committer must not be used again (rule L9).
     pub fn set_promise(&mut self, promise: Promise) -> io::Result<()> {
         if self.promise != promise && self.is_unsynced() {
             self.writer.sync()?;
@@ -159,6 +162,9 @@ impl<D: Disk> Committer<D> {
 
     /// Takes what has been left, writes it, syncs it if that is promised, and moves the watermark as far as it may go. After an
     /// error the committer must not be used again (rule L9).
+    ///
+    /// # Errors
+    /// The disk has failed to write or to sync.
     pub fn round(&mut self) -> io::Result<Round> {
         let mut round = Round::Idle;
         match self.take() {
@@ -263,6 +269,9 @@ impl<D: Disk> Committer<D> {
     }
 
     /// Makes everything written durable (`everysec`).
+    ///
+    /// # Errors
+    /// The disk has failed to sync. The committer must not be used again (rule L9).
     pub fn sync(&mut self) -> io::Result<()> {
         self.writer.sync()?;
         Ok(())

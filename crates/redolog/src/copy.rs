@@ -23,6 +23,9 @@ const CHUNK: usize = 1 << 20;
 /// Copies the streams in the folders `from` to the folders `to`, which are made. `covered`: of each stream, the LSN up to which no record is
 /// needed; nobody gives up segments behind that meanwhile. `ends`: the LSN of a committed record in each stream, behind which the
 /// stream is cut; no record below it follows any more. Bytes that were copied.
+///
+/// # Errors
+/// A folder cannot be read or made, or a stream is damaged.
 pub fn copy(from: &[PathBuf], to: &[PathBuf], covered: &[Lsn], ends: &[Lsn]) -> Result<u64, Damage> {
     let mut bytes = 0;
     for ((from, to), (covered, end)) in from.iter().zip(to).zip(covered.iter().zip(ends)) {

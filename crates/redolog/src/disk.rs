@@ -85,6 +85,9 @@ pub struct Folder {
 
 /// Makes the folder at `path`, and those above it, if they are not there, and makes their names durable: what is durable in a folder is lost
 /// with its name.
+///
+/// # Errors
+/// A folder can neither be opened nor made, or not be synced.
 pub fn make_folders(path: &Path) -> io::Result<()> {
     make_folders_with(path, |folder| fs::File::open(folder)?.sync_all())
 }
@@ -125,6 +128,9 @@ const CHUNK: usize = 1 << 20;
 
 impl Folder {
     /// The folder at `path`, made if it is not there.
+    ///
+    /// # Errors
+    /// The folder can neither be opened nor made, or its name not be synced.
     pub fn new(path: &Path) -> io::Result<Self> {
         make_folders(path)?;
         Ok(Self { names: Some(fs::File::open(path)?), ..Self::to_read(path) })

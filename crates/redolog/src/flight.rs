@@ -41,6 +41,9 @@ impl<F: File> Flight<F> {
     }
 
     /// Writes it: durable when this returns. It is heard of by [`crate::Committer::land`].
+    ///
+    /// # Errors
+    /// The disk has failed to write it. The stream must not be written any more (rule L9).
     pub fn write(&self) -> io::Result<()> {
         point("log-before-sync");
         finally(self.file.write_through(self.at, self.bytes.bytes()))?;

@@ -145,6 +145,9 @@ impl SegmentHeader {
     }
 
     /// Reads one.
+    ///
+    /// # Errors
+    /// The bytes are too few, of another format, or do not match their checksum.
     pub fn decode(bytes: &[u8]) -> Result<Self, Broken> {
         let whole = bytes.first_chunk::<SEGMENT_HEADER>().ok_or(Broken("shorter than the header of a segment"))?;
         let mut numbers = Numbers(whole);
@@ -265,6 +268,9 @@ impl<'a> Block<'a> {
     }
 
     /// Reads the block at the beginning of `bytes`.
+    ///
+    /// # Errors
+    /// The bytes are too few, of another format, or do not match their checksum.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(bytes);
         let sum = numbers.u32()?;
@@ -314,6 +320,9 @@ impl<'a> Block<'a> {
     }
 
     /// Its records; it is no part.
+    ///
+    /// # Errors
+    /// A record that is longer than the block, or that says something impossible.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'a>, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
         std::iter::from_fn(move || {

@@ -7,6 +7,8 @@
 //! After a crash [`recover`] reads every stream up to the first block that is torn, cuts the streams to a prefix in which
 //! everything that a record depends on is there, too (rule L5), and hands out the records in the order of their LSNs (rule L2).
 
+#![warn(clippy::missing_errors_doc)]
+
 mod aligned;
 mod check;
 mod commit;

@@ -76,6 +76,9 @@ pub struct Recovery<D: Disk> {
 
 /// Reads the streams of a node, one folder each, in their order. Nothing is changed. `durable`: below these positions everything
 /// is durable elsewhere, so that a dependency on it survived (rule L5); empty if nothing is.
+///
+/// # Errors
+/// A folder cannot be read, its files are not of one log, or what had been synced is damaged.
 pub fn recover<D: Disk>(disks: Vec<D>, durable: &[Lsn]) -> Result<Recovery<D>, Damage> {
     Recovery::of(disks.into_iter().map(Scan::new).collect::<Result<Vec<_>, _>>()?, durable)
 }
@@ -164,6 +167,9 @@ impl<D: Disk> Recovery<D> {
     }
 
     /// Where each stream ends. Reads the records of several streams, unless [`Self::replay`] has.
+    ///
+    /// # Errors
+    /// A disk has failed to read, or what had been synced is damaged.
     pub fn ends(&mut self) -> Result<Vec<Lsn>, Damage> {
         match (&self.ends, &self.scans[..]) {
             (Some(ends), _) => return Ok(ends.clone()),
@@ -177,6 +183,9 @@ impl<D: Disk> Recovery<D> {
     ///
     /// Each stream ends before its first record whose dependencies did not survive (rule L5). A record is above all that it
     /// depends on; so in this order it is known of each of those whether it survived, and one pass is the fixpoint.
+    ///
+    /// # Errors
+    /// A disk has failed to read, or what had been synced is damaged.
     pub fn replay(&mut self, mut f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
         let mut ends: Vec<Lsn> = self.scans.iter().map(|scan| scan.end).collect();
         let mut cursors: Vec<_> = self.scans.iter().map(Scan::cursor).collect();
@@ -215,6 +224,9 @@ impl<D: Disk> Recovery<D> {
     }
 
     /// Whatever is at or above `lsn`, in any stream, is void, as its reader says: [`Self::open`] cuts it. After [`Self::replay`].
+    ///
+    /// # Errors
+    /// A disk has failed to read, or what had been synced is damaged.
     pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
         let ends = self.ends()?;
         self.ends = Some(ends.into_iter().map(|end| end.min(lsn.saturating_sub(1))).collect());
@@ -223,6 +235,9 @@ impl<D: Disk> Recovery<D> {
 
     /// Goes on with the streams: what was cut is cut for good before the first append (rule L5), and what is not known to be
     /// durable is written again (rule L9). `incarnation` is above [`Self::incarnation`].
+    ///
+    /// # Errors
+    /// A disk has failed to read, write or sync.
     ///
     /// # Panics
     /// If it is not.

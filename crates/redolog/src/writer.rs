@@ -288,6 +288,9 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Writes what was taken, `through` to the disk or not. [`Self::sync`] makes it durable.
+    ///
+    /// # Errors
+    /// The disk has failed, or has no room. After a failed write the stream must not be written any more (rule L9).
     pub fn write(&mut self, bytes: &[u8], taken: &Taken, through: bool) -> io::Result<()> {
         self.write_from(bytes, taken, through, &mut 0)
     }
@@ -570,6 +573,9 @@ impl<D: Disk> Writer<D> {
 
     /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept to be used
     /// again.
+    ///
+    /// # Errors
+    /// The disk has failed to remove or to rename a segment, or to sync the folder.
     pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
         let full = self.retired(end);
         self.spares.retire_all(&*self.disk, &full)

@@ -72,6 +72,9 @@ impl Report {
 /// Verifies every checksum of the store in `folder`, which must not be open. Takes as long as reading it takes.
 ///
 /// Fails only if that cannot be done at all: the folder cannot be read, is in use, or was never a store.
+///
+/// # Errors
+/// The folder cannot be read, is in use, or was never a store.
 pub fn check(folder: &Path) -> Result<Report, Error> {
     let mut report = Report::default();
     let names = file_names(folder)?;

@@ -78,6 +78,9 @@ struct Run<'a> {
 }
 
 /// Runs a history. Says what went wrong.
+///
+/// # Errors
+/// Where the store differs from the model, in words.
 pub fn run(subject: &Subject<'_>, steps: &[Step]) -> Result<(), String> {
     let mut run = Run {
         subject,
@@ -252,6 +255,9 @@ const TOGETHER: u8 = 16;
 
 /// A writer and readers at the same time, for as many batches: every snapshot must be of one moment, and nobody may see time go
 /// back. Every so many batches are flushed, on another thread than the writer's.
+///
+/// # Errors
+/// What a reader has seen that was of no one moment, in words.
 pub fn watch(subject: &Subject<'_>, batches: u64, readers: usize) -> Result<(), String> {
     let store = (subject.open)().map_err(|e| e.to_string())?;
     let store = &*store;

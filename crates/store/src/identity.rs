@@ -46,6 +46,9 @@ impl Identity {
     }
 
     /// From the bytes of the file at `path`.
+    ///
+    /// # Errors
+    /// The file is damaged, or of a format that this build does not read.
     pub fn decode(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let folder = path.parent().unwrap_or(path);
         let Ok(bytes) = <&[u8; SIZE]>::try_from(bytes) else {
@@ -80,6 +83,9 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 /// Writes the file so that it is there whole or not at all.
+///
+/// # Errors
+/// The disk has failed to write, rename or sync.
 pub fn write(folder: &Path, identity: &Identity) -> Result<(), Error> {
     let path = folder.join(FILE);
     let temporary = folder.join(NEW);
@@ -91,6 +97,9 @@ pub fn write(folder: &Path, identity: &Identity) -> Result<(), Error> {
 }
 
 /// Reads the file; `None` if there is none.
+///
+/// # Errors
+/// The file cannot be read, or is damaged.
 pub fn read(folder: &Path) -> Result<Option<Identity>, Error> {
     let path = folder.join(FILE);
     let mut bytes = Vec::new();
@@ -112,6 +121,9 @@ impl Drop for Lock {
 }
 
 /// Locks the folder for this process.
+///
+/// # Errors
+/// Another process has locked the folder, or its file cannot be opened.
 pub fn lock(folder: &Path) -> Result<Lock, Error> {
     let path = folder.join(FILE);
     let file = File::open(&path).map_err(|e| Error::io(&path, &e))?;

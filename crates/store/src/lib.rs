@@ -12,6 +12,8 @@
 //! [`Embedded`] is the implementation on the local disk, [`Simulated`] one for simulations. [`conformance`] is what every implementation
 //! must pass.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod batch;
 mod check;
 pub mod conformance;
@@ -23,6 +25,9 @@ mod sections;
 mod simulated;
 
 /// The node whose data the store in `folder` is; `None` if there is no store.
+///
+/// # Errors
+/// The file that names the node cannot be read, or is damaged.
 pub fn node_of(folder: &Path) -> Result<Option<[u8; 16]>, Error> {
     Ok(identity::read(folder)?.map(|identity| identity.node))
 }

@@ -52,6 +52,9 @@ impl Retired {
 }
 
 /// Whether a batch may be written; the prefixes that are retired after it, if it changes them.
+///
+/// # Errors
+/// A key or value is too long, or is put below a retired prefix.
 pub fn check(batch: &Batch, retired: &Retired) -> Result<Option<Retired>, Error> {
     let mut changed: Option<Retired> = None;
     for op in batch.ops() {

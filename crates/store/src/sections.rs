@@ -60,6 +60,9 @@ impl<'a> Reader<'a> {
 }
 
 /// The sections of a file, after verifying that its table of contents is what was written.
+///
+/// # Errors
+/// The file cannot be read, or its table of contents is damaged.
 pub fn sections(path: &Path) -> Result<Vec<Section>, Error> {
     let failed = |e: std::io::Error| Error::io(path, &e);
     let file = File::open(path).map_err(failed)?;
@@ -131,6 +134,9 @@ pub fn table_path(tree: &Path, id: u64) -> PathBuf {
 }
 
 /// Reads `current`: the number of the manifest and its checksum.
+///
+/// # Errors
+/// The file is not there, cannot be read, or is damaged.
 pub fn read_current(tree: &Path) -> Result<(u64, u128), Error> {
     let path = tree.join(CURRENT);
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, &e))?;
@@ -142,6 +148,9 @@ pub fn read_current(tree: &Path) -> Result<(u64, u128), Error> {
 }
 
 /// Reads the manifest that counts, after verifying its checksum.
+///
+/// # Errors
+/// `current` or the manifest that it names is not there, cannot be read, or is damaged.
 pub fn read_manifest(tree: &Path) -> Result<Manifest, Error> {
     let (id, sum) = read_current(tree)?;
     let path = manifest_path(tree, id);
@@ -180,12 +189,18 @@ fn parse_tables(bytes: &[u8]) -> Option<Vec<Named>> {
 }
 
 /// Numbers of the manifests that are there, whether they count or not.
+///
+/// # Errors
+/// The folder cannot be read.
 pub fn manifests(tree: &Path) -> Result<Vec<u64>, Error> {
     let names = file_names(tree)?;
     Ok(names.iter().filter_map(|name| name.strip_prefix('v')?.parse().ok()).collect())
 }
 
 /// Names in a folder, sorted; those that are no text are left out.
+///
+/// # Errors
+/// The folder cannot be read.
 pub fn file_names(folder: &Path) -> Result<Vec<String>, Error> {
     let failed = |e: std::io::Error| Error::io(folder, &e);
     let mut names = Vec::new();

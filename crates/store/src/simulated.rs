@@ -85,6 +85,9 @@ impl Platter {
 
 impl Simulated {
     /// Opens what is durable; refused if that is older than `at_least`.
+    ///
+    /// # Errors
+    /// What is durable is older than `at_least`.
     pub fn open(platter: &Platter, at_least: Generation) -> Result<Self, Error> {
         let durable = lock(&platter.0).clone();
         if durable.generation < at_least {

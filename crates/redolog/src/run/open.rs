@@ -78,16 +78,25 @@ pub(crate) fn hold_all(folders: &[PathBuf]) -> Result<Vec<fs::File>, Damage> {
 impl Opened {
     /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made. `durable`:
     /// see [`recover`].
+    ///
+    /// # Errors
+    /// A folder is in use, cannot be read or made, or what had been synced is damaged.
     pub fn new(folders: &[PathBuf], durable: &[Lsn]) -> Result<Self, Damage> {
         Self::on(folders, durable, |folder| folder)
     }
 
     /// As [`Self::new`], as on disks that are as slow as this, one for each stream: for experiments.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
     pub fn slow(folders: &[PathBuf], durable: &[Lsn], pace: Pace, clock: &Clock) -> Result<Self, Damage> {
         Self::on(folders, durable, |folder| folder.slow(pace, clock.clone()))
     }
 
     /// As [`Self::new`], of folders that are there, in which nothing is to be changed: this log cannot be started.
+    ///
+    /// # Errors
+    /// As for [`Self::new`]; a folder is not there.
     pub fn to_read(folders: &[PathBuf]) -> Result<Self, Damage> {
         let locks = hold_all(folders)?;
         let mut opened = Self::of(folders.iter().map(|folder| Folder::to_read(folder)).collect(), &[])?;
@@ -110,6 +119,9 @@ impl Opened {
 
 impl<D: Disk> Opened<D> {
     /// Reads the log on these disks, one for each stream.
+    ///
+    /// # Errors
+    /// A disk cannot be read, its files are not of one log, or what had been synced is damaged.
     pub fn of(disks: Vec<D>, durable: &[Lsn]) -> Result<Self, Damage> {
         if disks.is_empty() || disks.len() > STREAMS_MAX {
             return Err(Damage::Streams(format!("a log has 1 to {STREAMS_MAX} streams, not {}", disks.len())));
@@ -123,21 +135,33 @@ impl<D: Disk> Opened<D> {
     }
 
     /// Where each stream ends: see [`Recovery::ends`].
+    ///
+    /// # Errors
+    /// As for [`Recovery::ends`].
     pub fn ends(&mut self) -> Result<Vec<Lsn>, Damage> {
         self.recovery.ends()
     }
 
     /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2).
+    ///
+    /// # Errors
+    /// As for [`Recovery::replay`].
     pub fn replay(&mut self, f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
         self.recovery.replay(f)
     }
 
     /// What is at or above `lsn` is void: see [`Recovery::void_from`].
+    ///
+    /// # Errors
+    /// As for [`Recovery::void_from`].
     pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
         self.recovery.void_from(lsn)
     }
 
     /// Makes what there is, but for what is void, all that a later start finds. For a log that nobody goes on with now.
+    ///
+    /// # Errors
+    /// As for [`Recovery::open`].
     pub fn settle(self, limits: Limits) -> Result<(), Damage> {
         let (node, incarnation) = (self.recovery.node().unwrap_or_default(), self.recovery.incarnation() + 1);
         self.recovery.open(node, incarnation, limits).map(drop)
@@ -145,6 +169,9 @@ impl<D: Disk> Opened<D> {
 
     /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
     /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
+    ///
+    /// # Errors
+    /// As for [`Recovery::open`]; or a thread cannot be started.
     pub fn start(self, node: [u8; 16], above: Lsn, workers: usize, settings: Settings) -> Result<(Log, Gates), Damage> {
         self.start_lending(node, above, workers, settings, LENT_MOST)
     }

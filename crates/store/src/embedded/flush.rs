@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(100);
 impl Shared {
     /// Makes room for a batch: if memory is full, what is not being flushed is spilled to disk. If there is no room there, twice as much
     /// is taken before batches are refused.
+    ///
+    /// # Errors
+    /// The store has failed before, or the disk has no room and memory is used up.
     pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
         let limit = self.memory.load(Relaxed);
         let held = self.current().view.memory(writer.flushing);
@@ -98,6 +101,9 @@ impl Shared {
     }
 
     /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// The store or the disk has failed, or there is no room for what is in memory or for compaction.
     pub fn flush(&self) -> Result<Generation, Error> {
         let _one = lock(&self.flushing);
         self.alive()?;

@@ -36,6 +36,9 @@ impl Embedded {
     ///
     /// Nothing is changed or removed unless everything that was looked at is as it was written. That does not include the
     /// entries themselves: their checksums are verified whenever they are read, and all at once by [`check`](crate::check).
+    ///
+    /// # Errors
+    /// The folder is in use, cannot be read or made, or is not as it was written.
     pub fn open(folder: &Path, settings: &Settings) -> Result<Self, Error> {
         let lock = claim(folder, settings)?;
         let tree_folder = folder.join(TREE);

@@ -67,6 +67,9 @@ fn find<'a>(run: &'a [Table], key: &[u8]) -> Option<&'a Table> {
 
 impl View {
     /// The value of a key among what was written up to `seq`.
+    ///
+    /// # Errors
+    /// The disk has failed to read, or a block does not match its checksum.
     pub fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<InternalValue>, Error> {
         if self.retired.covers(key) {
             return Ok(None);
